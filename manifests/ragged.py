@@ -1,0 +1,84 @@
+"""Lists of different lengths in two flat arrays: how the manifest holds strings, bytes and patterns.
+
+Row i of `Ragged(values, offsets)` is `values[offsets[i]:offsets[i + 1]]`. Text is UTF-8, as Zarr's own string types
+are not settled in its version 3 specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """`len(offsets) - 1` rows; `offsets` is int64, starts at 0, never falls and ends at `len(values)`."""
+
+    values: Array
+    offsets: Array
+
+    def __post_init__(self) -> None:
+        offsets = self.offsets
+        if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(self.values) or (np.diff(offsets) < 0).any():
+            raise ValueError(f"offsets do not fit {len(self.values)} values")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def row(self, index: int) -> Array:
+        return self.values[int(self.offsets[index]) : int(self.offsets[index + 1])]
+
+    def bytes(self, index: int) -> bytes:
+        return self.row(index).tobytes()
+
+    def text(self, index: int) -> str:
+        return self.bytes(index).decode()
+
+    def texts(self) -> list[str]:
+        """All rows as text; one decode for the whole table."""
+        blob = self.values.tobytes()
+        bounds = self.offsets.tolist()
+        return [blob[start:stop].decode() for start, stop in zip(bounds, bounds[1:], strict=False)]
+
+    def take(self, rows: Array) -> Ragged:
+        """The given rows, in the given order."""
+        lengths = np.diff(self.offsets)[rows]
+        return Ragged(self.values[ragged_indices(self.offsets[:-1][rows], lengths)], offsets_of(lengths))
+
+
+def from_rows(rows: Iterable[Sequence[int] | Array | bytes], dtype: str = "u1") -> Ragged:
+    """A ragged array from one sequence per row."""
+    arrays = [
+        np.frombuffer(row, dtype="u1") if isinstance(row, bytes) else np.asarray(row, dtype=dtype) for row in rows
+    ]
+    values = np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
+    return Ragged(values.astype(dtype, copy=False), offsets_of(np.array([len(a) for a in arrays], dtype=np.int64)))
+
+
+def from_texts(rows: Iterable[str]) -> Ragged:
+    # Names of files need not be valid Unicode; what Python keeps as a lone surrogate is shown as a question mark.
+    return from_rows(row.encode("utf-8", errors="replace") for row in rows)
+
+
+def concatenate(parts: Sequence[Ragged]) -> Ragged:
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    return Ragged(np.concatenate([part.values for part in parts]), offsets_of(lengths))
+
+
+def offsets_of(lengths: Array) -> Array:
+    """Running start of each row: [0, l0, l0 + l1, ...], one longer than `lengths`."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def ragged_indices(starts: Array, lengths: Array) -> Array:
+    """`arange(start, start + length)` of every row, one after the other, without a loop."""
+    offsets = offsets_of(lengths)
+    return np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])

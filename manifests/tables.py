@@ -1,0 +1,335 @@
+"""What a dataset is, in memory: a handful of tables, each a struct of numpy arrays.
+
+    videos      one row a video: what it came from, its frame rate, how many frames, how they are cut into GOPs
+    segments    one row a segment: about ten seconds of a video, a playable MP4 inside a shard
+    gops        one row a GOP: the byte range to read, its CRC-32 and its pattern
+    patterns    which frame each sample of a GOP shows, and whether another frame refers to it
+    configs     codec configurations: what a decoder has to be told once
+    shards      the files
+    failures    sources that are not in the dataset, and why
+    timeline    for every frame the pts of the source frame it shows
+
+Rows of `segments`, `gops` and `timeline` stand in the order of the videos they belong to, so a video's rows are a
+run whose start is a running sum and needs no column. `docs/format.md` gives the meaning of every column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from .errors import CorruptDataError, VideoNotFoundError
+from .ragged import Array, Ragged, from_rows, from_texts, offsets_of
+from .video import CodecConfig, Pattern, VideoRow
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a column is stored: its dtype, whether it is ragged, and whether neighbours differ by little."""
+
+    dtype: str
+    ragged: bool = False
+    delta: bool = False
+
+
+TEXT = Column("u1", ragged=True)
+
+SCHEMA: dict[str, dict[str, Column]] = {
+    "videos": {
+        "id": TEXT,
+        "source": TEXT,
+        "attributes": TEXT,
+        "identity": Column("<u8"),
+        "fps_num": Column("<i8"),
+        "fps_den": Column("<i8"),
+        "num_frames": Column("<i8"),
+        "gop_frames": Column("<i4"),
+        "segment_gops": Column("<i4"),
+        "config": Column("<i4"),
+        "timebase_num": Column("<i8"),
+        "timebase_den": Column("<i8"),
+    },
+    "segments": {
+        "shard": Column("<i4", delta=True),
+        "offset": Column("<i8", delta=True),
+        "init_length": Column("<i4"),
+        "init_crc32": Column("<u4"),
+    },
+    "gops": {
+        "offset": Column("<i8", delta=True),
+        "length": Column("<i4"),
+        "crc32": Column("<u4"),
+        "pattern": Column("<i4"),
+    },
+    "patterns": {
+        "frames": Column("<i4", ragged=True),
+        "referenced": Column("u1", ragged=True),
+    },
+    "configs": {
+        "codec": TEXT,
+        "extradata": TEXT,
+        "width": Column("<i4"),
+        "height": Column("<i4"),
+        "primaries": Column("u1"),
+        "transfer": Column("u1"),
+        "matrix": Column("u1"),
+        "full_range": Column("u1"),
+    },
+    "shards": {
+        "name": TEXT,
+        "length": Column("<i8"),
+    },
+    "failures": {
+        "id": TEXT,
+        "source": TEXT,
+        "reason": TEXT,
+        "attempted_ns": Column("<i8", delta=True),
+    },
+    "timeline": {
+        "pts": Column("<i8", delta=True),
+    },
+}
+
+
+class _Table:
+    """Shared by all tables: every column has one entry per row."""
+
+    def __post_init__(self) -> None:
+        lengths = {field.name: len(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        if len(set(lengths.values())) > 1:
+            raise CorruptDataError(
+                f"the columns of table {type(self).__name__} differ in length: {lengths}; the manifest is damaged"
+            )
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class Videos(_Table):
+    id: Ragged
+    source: Ragged
+    attributes: Ragged
+    identity: Array
+    fps_num: Array
+    fps_den: Array
+    num_frames: Array
+    gop_frames: Array
+    segment_gops: Array
+    config: Array
+    timebase_num: Array
+    timebase_den: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Segments(_Table):
+    shard: Array
+    offset: Array
+    init_length: Array
+    init_crc32: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Gops(_Table):
+    offset: Array
+    length: Array
+    crc32: Array
+    pattern: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns(_Table):
+    frames: Ragged
+    referenced: Ragged
+
+
+@dataclass(frozen=True, eq=False)
+class Configs(_Table):
+    codec: Ragged
+    extradata: Ragged
+    width: Array
+    height: Array
+    primaries: Array
+    transfer: Array
+    matrix: Array
+    full_range: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Shards(_Table):
+    name: Ragged
+    length: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Failures(_Table):
+    id: Ragged
+    source: Ragged
+    reason: Ragged
+    attempted_ns: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline(_Table):
+    pts: Array
+
+
+TABLE_TYPES = {
+    "videos": Videos,
+    "segments": Segments,
+    "gops": Gops,
+    "patterns": Patterns,
+    "configs": Configs,
+    "shards": Shards,
+    "failures": Failures,
+    "timeline": Timeline,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """All tables of one snapshot, or of one unit of work.
+
+    `timeline` is None when it was not read; it is the only table that grows with frames rather than GOPs.
+    """
+
+    videos: Videos
+    segments: Segments
+    gops: Gops
+    patterns: Patterns
+    configs: Configs
+    shards: Shards
+    failures: Failures
+    timeline: Timeline | None
+
+    def __post_init__(self) -> None:
+        expected = {
+            "segments": int(self.first_segments[-1]),
+            "gops": int(self.first_gops[-1]),
+            "timeline": int(self.first_frames[-1]),
+        }
+        for name, rows in expected.items():
+            table = getattr(self, name)
+            if table is not None and len(table) != rows:
+                raise CorruptDataError(
+                    f"table {name} has {len(table)} rows where the videos call for {rows}; the manifest is damaged"
+                )
+        for table, column, target in (
+            (self.videos, "config", self.configs),
+            (self.segments, "shard", self.shards),
+            (self.gops, "pattern", self.patterns),
+        ):
+            values = getattr(table, column)
+            if len(values) and not (0 <= values.min() and values.max() < len(target)):
+                raise CorruptDataError(f"column {column} points outside its table; the manifest is damaged")
+
+    @cached_property
+    def gop_counts(self) -> Array:
+        """GOPs of each video."""
+        return -(-self.videos.num_frames // np.maximum(self.videos.gop_frames, 1))
+
+    @cached_property
+    def segment_counts(self) -> Array:
+        """Segments of each video."""
+        return -(-self.gop_counts // np.maximum(self.videos.segment_gops, 1))
+
+    @cached_property
+    def first_gops(self) -> Array:
+        """First row of each video in `gops`, and the number of rows behind the last."""
+        return offsets_of(self.gop_counts)
+
+    @cached_property
+    def first_segments(self) -> Array:
+        """First row of each video in `segments`, and the number of rows behind the last."""
+        return offsets_of(self.segment_counts)
+
+    @cached_property
+    def first_frames(self) -> Array:
+        """First row of each video in `timeline`, and the number of rows behind the last."""
+        return offsets_of(self.videos.num_frames)
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Every video's id, in row order."""
+        return self.videos.id.texts()
+
+    @cached_property
+    def _row_of_id(self) -> dict[str, int]:
+        return {video_id: row for row, video_id in enumerate(self.ids)}
+
+    def row_of(self, video_id: str) -> int:
+        """The row of the video with this id; VideoNotFoundError when there is none."""
+        row = self._row_of_id.get(video_id)
+        if row is None:
+            raise VideoNotFoundError(
+                f"the dataset has no video {video_id!r}; `shortgop info` lists the ids", video=video_id
+            )
+        return row
+
+    def video(self, row: int) -> VideoRow:
+        """One video's row with its Python types."""
+        videos = self.videos
+        return VideoRow(
+            id=videos.id.text(row),
+            source=videos.source.text(row),
+            attributes_json=videos.attributes.text(row),
+            fps_num=int(videos.fps_num[row]),
+            fps_den=int(videos.fps_den[row]),
+            num_frames=int(videos.num_frames[row]),
+            gop_frames=int(videos.gop_frames[row]),
+            segment_gops=int(videos.segment_gops[row]),
+            config=int(videos.config[row]),
+            timebase_num=int(videos.timebase_num[row]),
+            timebase_den=int(videos.timebase_den[row]),
+            first_gop=int(self.first_gops[row]),
+            first_segment=int(self.first_segments[row]),
+            first_frame=int(self.first_frames[row]),
+        )
+
+    def config(self, index: int) -> CodecConfig:
+        """One codec configuration with its Python types."""
+        configs = self.configs
+        return CodecConfig(
+            codec=configs.codec.text(index),
+            extradata=configs.extradata.bytes(index),
+            width=int(configs.width[index]),
+            height=int(configs.height[index]),
+            primaries=int(configs.primaries[index]),
+            transfer=int(configs.transfer[index]),
+            matrix=int(configs.matrix[index]),
+            full_range=bool(configs.full_range[index]),
+        )
+
+    def pattern(self, index: int) -> Pattern:
+        """One pattern with its Python types."""
+        return Pattern(
+            frames=tuple(self.patterns.frames.row(index).tolist()),
+            referenced=tuple(bool(value) for value in self.patterns.referenced.row(index)),
+        )
+
+
+def empty() -> Manifest:
+    """The manifest of a dataset with nothing in it."""
+    return Manifest(
+        **{
+            name: kind(
+                **{
+                    column: from_rows([], spec.dtype) if spec.ragged else np.zeros(0, dtype=spec.dtype)
+                    for column, spec in SCHEMA[name].items()
+                }
+            )
+            for name, kind in TABLE_TYPES.items()
+        }  # type: ignore[arg-type]
+    )
+
+
+def failures_table(rows: list[tuple[str, str, str, int]]) -> Failures:
+    """A failures table of (id, source, reason, attempted at in nanoseconds since 1970) rows."""
+    return Failures(
+        id=from_texts(row[0] for row in rows),
+        source=from_texts(row[1] for row in rows),
+        reason=from_texts(row[2] for row in rows),
+        attempted_ns=np.array([row[3] for row in rows], dtype="<i8"),
+    )

@@ -1,0 +1,94 @@
+"""One row each of the manifest as plain values, and the arithmetic from a frame to its GOP."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+
+@dataclass(frozen=True)
+class VideoRow:
+    """A video in the dataset.
+
+    Frame k of the video is shown at exactly k / fps seconds and lies in GOP `first_gop + k // gop_frames`. All GOPs
+    but the last have `gop_frames` frames; all segments but the last have `segment_gops` GOPs.
+    """
+
+    id: str
+    source: str
+    attributes_json: str
+    fps_num: int
+    fps_den: int
+    num_frames: int
+    gop_frames: int
+    segment_gops: int
+    config: int
+    timebase_num: int
+    timebase_den: int
+    first_gop: int
+    first_segment: int
+    first_frame: int
+
+    @property
+    def fps(self) -> Fraction:
+        """Frames per second, exact."""
+        return Fraction(self.fps_num, self.fps_den)
+
+    @property
+    def source_timebase(self) -> Fraction:
+        """Seconds per unit of the source's pts."""
+        return Fraction(self.timebase_num, self.timebase_den)
+
+    @property
+    def duration(self) -> Fraction:
+        """Seconds, exact."""
+        return self.num_frames / self.fps
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The columns that the source list gave this video."""
+        return dict(json.loads(self.attributes_json))
+
+    @property
+    def num_gops(self) -> int:
+        return -(-self.num_frames // self.gop_frames)
+
+    @property
+    def num_segments(self) -> int:
+        return -(-self.num_gops // self.segment_gops)
+
+    def frames_in_gop(self, gop: int) -> int:
+        """Frames in the video's GOP of this number (0 is its first)."""
+        return min(self.gop_frames, self.num_frames - gop * self.gop_frames)
+
+
+@dataclass(frozen=True)
+class CodecConfig:
+    """What a decoder has to be told before the first packet.
+
+    `codec` is "h264" or "hevc", `extradata` the payload of the avcC or hvcC box; `primaries`, `transfer` and `matrix`
+    are code points of ISO/IEC 23091-2 (2 is unspecified).
+    """
+
+    codec: str
+    extradata: bytes
+    width: int
+    height: int
+    primaries: int
+    transfer: int
+    matrix: int
+    full_range: bool
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The samples of a GOP in decode order: which frame of the GOP each one shows (0 is the first shown), and whether
+    any other frame refers to it. A sample that nothing refers to need not be decoded unless it is asked for."""
+
+    frames: tuple[int, ...]
+    referenced: tuple[bool, ...]
+
+    def __len__(self) -> int:
+        return len(self.frames)
