@@ -1,0 +1,151 @@
+"""The ffmpeg command line of one encode, as a pure function of what is to be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .probe import SourceVideo
+from .profile import Profile, Size
+
+_BT709 = 1
+_RGB_MATRIX = 0
+
+# Ticks per second of the output are a multiple of the rate's numerator, so that a frame is a whole number of ticks;
+# at least this many, as players expect of an MP4.
+_MIN_TIMESCALE = 10_000
+
+# Fields that ffmpeg writes for each frame it hands to the encoder: the pts the frame had in the source, and the
+# timebase of that. This is ffmpeg's own word on which source frame is shown.
+STATS_FORMAT = "{ptsi} {tbi}"
+
+
+@dataclass(frozen=True)
+class Encode:
+    """One planned encode: everything that the command line depends on."""
+
+    source: SourceVideo
+    fps: Fraction
+    num_frames: int
+    width: int
+    height: int
+    profile: Profile
+    encoder: str
+    nvdec: bool = False
+
+    @property
+    def timescale(self) -> int:
+        """Ticks per second of the output."""
+        return self.fps.numerator * -(-_MIN_TIMESCALE // self.fps.numerator)
+
+    @property
+    def frame_ticks(self) -> int:
+        return int(self.timescale / self.fps)
+
+    @property
+    def segment_gops(self) -> int:
+        """GOPs in a segment: the whole number nearest to the profile's seconds."""
+        return max(1, round(self.profile.segment_seconds * self.fps / self.profile.gop_frames))
+
+
+def output_size(source: SourceVideo, size: Size) -> tuple[int, int]:
+    """Width and height after rotation, with square pixels, in even numbers."""
+    width, height = Fraction(source.width) * source.sample_aspect_ratio, Fraction(source.height)
+    if source.rotation in (90, 270):
+        width, height = height, width
+    if size.exact:
+        return size.exact
+    if size.short_side:
+        scale = size.short_side / min(width, height)
+        return _nearest_even(width * scale), _nearest_even(height * scale)
+    if source.sample_aspect_ratio == 1:
+        # Cutting a row or column off keeps every other pixel as it was; scaling would blur them all.
+        return max(2, int(width) // 2 * 2), max(2, int(height) // 2 * 2)
+    return _nearest_even(width), _nearest_even(height)
+
+
+def _nearest_even(side: Fraction) -> int:
+    return max(2, round(side / 2) * 2)
+
+
+def encode_argv(encode: Encode, stats_url: str) -> list[str]:
+    """Arguments for ffmpeg: reads the source, writes fragmented MP4 to its standard output, one fragment per GOP,
+    and a line per frame in STATS_FORMAT to `stats_url`."""
+    source = encode.source
+    return [
+        "-hide_banner", "-nostdin", "-v", "error",
+        *(["-hwaccel", "cuda"] if encode.nvdec else []),
+        # One thread each: many one-thread encodes side by side beat one encode with many threads.
+        "-threads", "1", "-filter_threads", "1",
+        # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
+        "-copyts", "-i", f"file:{source.path}",
+        "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
+        "-vf", ",".join(_filters(encode)),
+        "-fps_mode", "passthrough", "-frames:v", str(encode.num_frames),
+        *_encoder_options(encode),
+        *_colour_tags(source),
+        "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT,
+        "-video_track_timescale", str(encode.timescale), "-fflags", "+bitexact",
+        # delay_moov waits for the first fragment, so that the edit list knows how far B-frames push the first pts.
+        "-movflags", "+frag_keyframe+delay_moov+default_base_moof+skip_trailer",
+        "-f", "mp4", "pipe:1",
+    ]  # fmt: skip
+
+
+def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
+    """Arguments for ffmpeg: decodes the source and only reports each frame in STATS_FORMAT."""
+    return [
+        "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", "-copyts", "-i", f"file:{source.path}",
+        "-map", f"0:{source.stream_index}", "-fps_mode", "passthrough", "-c:v", "wrapped_avframe",
+        "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT, "-f", "null", "-",
+    ]  # fmt: skip
+
+
+def _filters(encode: Encode) -> list[str]:
+    source, fps = encode.source, encode.fps
+    filters = [
+        "setpts=PTS-STARTPTS",
+        f"fps={fps.numerator}/{fps.denominator}:round=near",
+        # How long the last frame lasts is the demuxer's guess; -frames:v ends the output where the plan says.
+        "tpad=stop=-1:stop_mode=clone",
+    ]
+    shown = (source.width, source.height) if source.rotation in (0, 180) else (source.height, source.width)
+    resized = (encode.width, encode.height) != shown
+    if resized and source.sample_aspect_ratio == 1 and not encode.profile.size.exact and not encode.profile.size.short_side:
+        filters.append(f"crop={encode.width}:{encode.height}:0:0")
+    scale = f"scale={encode.width}:{encode.height}:flags=bicubic+accurate_rnd+full_chroma_int:out_range=tv"
+    if source.matrix == _RGB_MATRIX:
+        scale += ":out_color_matrix=bt709"
+    return [*filters, scale, "setsar=1", "format=yuv420p"]
+
+
+def _encoder_options(encode: Encode) -> list[str]:
+    profile, encoder = encode.profile, encode.encoder
+    gop, b_frames, quality = profile.gop_frames, profile.b_frames, str(profile.crf)
+    options = ["-c:v", encoder, *(["-preset", profile.preset] if profile.preset else [])]
+    keyframes = ["-g", str(gop), "-force_key_frames", f"expr:eq(mod(n,{gop}),0)"]
+    if encoder == "libx264":
+        return [
+            *options, "-threads", "1", "-crf", quality, *keyframes, "-keyint_min", str(gop), "-sc_threshold", "0",
+            "-bf", str(b_frames), "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0",
+        ]  # fmt: skip
+    if encoder == "libx265":
+        params = (
+            f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes={b_frames}:b-pyramid=0:b-adapt=0"
+            ":pools=none:frame-threads=1:log-level=error"
+        )
+        return [*options, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
+    return [
+        *options, "-rc", "vbr", "-cq", quality, "-b:v", "0", *keyframes, "-forced-idr", "1", "-no-scenecut", "1",
+        "-strict_gop", "1", "-bf", str(b_frames), "-b_ref_mode", "disabled",
+        *(["-tag:v", "hvc1"] if profile.codec == "hevc" else []),
+    ]  # fmt: skip
+
+
+def _colour_tags(source: SourceVideo) -> list[str]:
+    """The source's tags, so that readers convert its colours as they would have; the range is always limited."""
+    matrix = _BT709 if source.matrix == _RGB_MATRIX else source.matrix
+    return [
+        "-color_range", "tv", "-colorspace", str(matrix),
+        "-color_primaries", str(source.primaries), "-color_trc", str(source.transfer),
+    ]  # fmt: skip

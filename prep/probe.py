@@ -1,0 +1,180 @@
+"""What there is to know about a source before ffmpeg runs, found with PyAV by reading its packets, not decoding them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+from av.container import InputContainer
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
+from ..manifests.ragged import Array
+
+
+@dataclass(frozen=True, eq=False)
+class SourceVideo:
+    """The video stream of a source that is going to be prepared.
+
+    `width` and `height` are as coded, before `rotation` (degrees, a multiple of 90) and `sample_aspect_ratio`.
+    Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation time of every frame, int64 in units of
+    `timebase` seconds, strictly rising; None when the container does not give them and only decoding can tell.
+    `end_pts` is where the last frame ends.
+    """
+
+    path: str
+    stream_index: int
+    codec: str
+    width: int
+    height: int
+    sample_aspect_ratio: Fraction
+    rotation: int
+    primaries: int
+    transfer: int
+    matrix: int
+    timebase: Fraction
+    pts: Array | None
+    end_pts: int
+    rate_hints: tuple[Fraction, ...]
+
+
+def probe(path: str) -> SourceVideo:
+    """Read a source's streams and packets.
+
+    SourceNotFoundError, NotAVideoError or DamagedSourceError says what is wrong with it.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise SourceNotFoundError(f"{path} does not exist", file=path)
+    if file.is_dir():
+        raise NotAVideoError(f"{path} is a folder where a video file was expected", file=path)
+    if not os.access(file, os.R_OK):
+        raise SourceError(f"{path} cannot be read: permission denied", file=path)
+    if file.stat().st_size == 0:
+        raise NotAVideoError(f"{path} is an empty file", file=path)
+    try:
+        container = av.open(f"file:{path}", metadata_errors="replace")
+    except av.error.FFmpegError as error:
+        raise NotAVideoError(
+            f"{path} does not open as a video ({error.strerror}): it is none, or its index is cut off", file=path
+        ) from error
+    with container:
+        stream = container.streams.best("video")
+        if not isinstance(stream, VideoStream):
+            raise NotAVideoError(f"{path} has no video stream", file=path)
+        if stream.codec_context is None:
+            raise NotAVideoError(f"{path} has a video stream of a codec that FFmpeg does not know", file=path)
+        return _probe_stream(path, container, stream)
+
+
+def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> SourceVideo:
+    if stream.time_base is None:
+        raise NotAVideoError(f"{path} has a video stream without a timebase", file=path)
+    pts: list[int | None] = []
+    durations: list[int] = []
+    try:
+        for packet in container.demux(stream):
+            if packet.size == 0 or packet.is_discard:
+                continue
+            if packet.is_corrupt:
+                raise DamagedSourceError(
+                    f"{path} is cut or damaged: packet {len(pts)} of its video is incomplete", file=path
+                )
+            pts.append(packet.pts)
+            durations.append(packet.duration or 0)
+    except av.error.FFmpegError as error:
+        raise DamagedSourceError(
+            f"{path} is damaged: reading stops at packet {len(pts)} of its video ({error.strerror})", file=path
+        ) from error
+    if not pts:
+        raise DamagedSourceError(f"{path} has a video stream, but no data in it", file=path)
+    if stream.frames > len(pts) and _lists_every_frame(container):
+        raise DamagedSourceError(
+            f"{path} is cut: its header lists {stream.frames} frames, {len(pts)} are in the file", file=path
+        )
+    frame = _first_frame(path, stream.index)
+    order = _presentation_order(pts)
+    last = max(range(len(pts)), key=lambda index: pts[index] or 0)
+    source = SourceVideo(
+        path=path,
+        stream_index=stream.index,
+        codec=stream.codec_context.name,
+        width=frame.width,
+        height=frame.height,
+        sample_aspect_ratio=_sample_aspect_ratio(stream),
+        rotation=round(frame.rotation / 90) * 90 % 360,
+        primaries=int(frame.color_primaries),
+        transfer=int(frame.color_trc),
+        matrix=int(frame.colorspace),
+        timebase=stream.time_base,
+        pts=order,
+        end_pts=0,
+        rate_hints=tuple(
+            Fraction(rate) for rate in (stream.average_rate, stream.guessed_rate, stream.base_rate) if rate
+        ),
+    )
+    return source if order is None else with_pts(source, order, durations[last])
+
+
+def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceVideo:
+    """The source with its frames at `pts`; the last lasts `last_duration`, or the median interval where that is 0."""
+    if not last_duration:
+        rate = source.rate_hints[0] if source.rate_hints else Fraction(25)
+        last_duration = (
+            int(np.median(np.diff(pts))) if len(pts) > 1 else max(1, round(1 / (rate * source.timebase)))
+        )
+    return replace(source, pts=pts, end_pts=int(pts[-1]) + last_duration)
+
+
+def _lists_every_frame(container: InputContainer) -> bool:
+    # Other containers' frame counts are hints, written before the last frame was.
+    return "mp4" in container.format.name
+
+
+def _presentation_order(pts: list[int | None]) -> Array | None:
+    """The pts in rising order, or None when some are missing or stand twice."""
+    known = [value for value in pts if value is not None]
+    if len(known) < len(pts):
+        return None
+    ordered = np.sort(np.array(known, dtype=np.int64))
+    return None if (np.diff(ordered) == 0).any() else ordered
+
+
+def _sample_aspect_ratio(stream: VideoStream) -> Fraction:
+    ratio = stream.sample_aspect_ratio
+    return Fraction(ratio) if ratio and ratio > 0 else Fraction(1)
+
+
+def _first_frame(path: str, stream_index: int) -> VideoFrame:
+    """Size, rotation and colours are what the decoder says, not what the container claims."""
+    try:
+        with av.open(f"file:{path}", metadata_errors="replace") as container:
+            frame = next(container.decode(container.streams[stream_index]), None)
+    except av.error.FFmpegError as error:
+        raise DamagedSourceError(f"{path} does not decode: {error.strerror}", file=path) from error
+    if not isinstance(frame, VideoFrame):
+        raise DamagedSourceError(f"{path} has video data, but not one frame of it decodes", file=path)
+    return frame
+
+
+def estimate_frames(path: str, fps: Fraction | None) -> int:
+    """About how many frames the source will have at `fps` (None: its own rate), from its header alone; 0 when the
+    header does not say. For progress bars."""
+    try:
+        with av.open(f"file:{path}", metadata_errors="replace") as container:
+            stream = container.streams.best("video")
+            if not isinstance(stream, VideoStream):
+                return 0
+            if fps is None and stream.frames:
+                return stream.frames
+            rate = fps or stream.average_rate or 0
+            if stream.duration and stream.time_base:
+                return round(stream.duration * stream.time_base * rate)
+            return round(Fraction(container.duration or 0, av.time_base) * rate)
+    except (av.error.FFmpegError, OSError):
+        return 0

@@ -1,0 +1,145 @@
+"""How a dataset's videos are encoded: one profile for all of them, kept in the dataset's root."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ..manifests.errors import FormatVersionError, UsageError
+
+CODECS = ("h264", "hevc")
+ENCODERS = {"libx264": "h264", "h264_nvenc": "h264", "libx265": "hevc", "hevc_nvenc": "hevc"}
+
+# What people type for the NTSC rates, and what they mean (SMPTE ST 12-1).
+_NTSC = {
+    "23.976": Fraction(24000, 1001),
+    "23.98": Fraction(24000, 1001),
+    "29.97": Fraction(30000, 1001),
+    "47.952": Fraction(48000, 1001),
+    "59.94": Fraction(60000, 1001),
+    "119.88": Fraction(120000, 1001),
+}
+_MAX_FPS = 1000
+_MAX_SIDE = 16384
+
+
+@dataclass(frozen=True)
+class Size:
+    """What size frames get: the source's own (both None), a short side, or an exact width and height.
+
+    With a short side the aspect ratio is kept; an exact size stretches. Sides are rounded to even numbers.
+    """
+
+    short_side: int | None = None
+    exact: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        if self.exact:
+            return f"{self.exact[0]}x{self.exact[1]}"
+        return str(self.short_side) if self.short_side else "source"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Everything that decides what bytes a source becomes.
+
+    `fps` None keeps each source's own rate. `crf` is the constant-quality level of the encoder in use (NVENC calls it
+    cq). `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use the fastest that runs.
+    """
+
+    fps: Fraction | None = None
+    size: Size = Size()
+    gop_frames: int = 16
+    b_frames: int = 3
+    codec: str = "h264"
+    encoder: str = "auto"
+    crf: int = 23
+    preset: str | None = None
+    segment_seconds: Fraction = Fraction(10)
+    shard_bytes: int = 256_000_000
+
+    def __post_init__(self) -> None:
+        checks = (
+            (1 <= self.gop_frames <= 1000, "--gop", self.gop_frames, "from 1 to 1000 frames"),
+            (0 <= self.b_frames <= 16, "--b-frames", self.b_frames, "from 0 to 16"),
+            (self.codec in CODECS, "--codec", self.codec, " or ".join(CODECS)),
+            (self.encoder in ("auto", *ENCODERS), "--encoder", self.encoder, "auto, " + ", ".join(ENCODERS)),
+            (0 <= self.crf <= 51, "--crf", self.crf, "from 0 (best) to 51 (smallest)"),
+            (self.segment_seconds > 0, "--segment-seconds", self.segment_seconds, "more than 0"),
+            (self.shard_bytes >= 1_000_000, "--shard-mb", self.shard_bytes / 1_000_000, "at least 1"),
+            (self.fps is None or 0 < self.fps <= _MAX_FPS, "--fps", self.fps, f"above 0, up to {_MAX_FPS}"),
+            (self.preset is None or self.preset.isalnum(), "--preset", self.preset, "a name such as medium or p4"),
+        )
+        for fits, option, value, wanted in checks:
+            if not fits:
+                raise UsageError(f"{option} is {value}; it takes {wanted}")
+        if self.encoder != "auto" and ENCODERS[self.encoder] != self.codec:
+            raise UsageError(f"--encoder {self.encoder} writes {ENCODERS[self.encoder]}, but --codec is {self.codec}")
+
+    def to_json(self) -> dict[str, Any]:
+        """The profile as it stands in the dataset's root: plain JSON values, rates as exact fractions in text."""
+        return {
+            "fps": "source" if self.fps is None else str(self.fps),
+            "size": str(self.size),
+            "gop_frames": self.gop_frames,
+            "b_frames": self.b_frames,
+            "codec": self.codec,
+            "encoder": self.encoder,
+            "crf": self.crf,
+            "preset": self.preset,
+            "segment_seconds": str(self.segment_seconds),
+            "shard_bytes": self.shard_bytes,
+        }
+
+    def key(self) -> str:
+        """The profile as one line of text, equal for equal profiles."""
+        return json.dumps(self.to_json(), sort_keys=True)
+
+
+def profile_from_json(values: dict[str, Any]) -> Profile:
+    """The inverse of `Profile.to_json`."""
+    try:
+        return Profile(
+            fps=parse_fps(values["fps"]),
+            size=parse_size(values["size"]),
+            gop_frames=values["gop_frames"],
+            b_frames=values["b_frames"],
+            codec=values["codec"],
+            encoder=values["encoder"],
+            crf=values["crf"],
+            preset=values["preset"],
+            segment_seconds=Fraction(values["segment_seconds"]),
+            shard_bytes=values["shard_bytes"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatVersionError(
+            f"the dataset's profile does not read ({error}); it was written by another version of shortgop"
+        ) from error
+
+
+def parse_fps(text: str) -> Fraction | None:
+    """`source`, a number (29.97 means 30000/1001) or a fraction."""
+    if text == "source":
+        return None
+    try:
+        fps = _NTSC.get(text) or Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"--fps is {text!r}; it takes 'source', a number such as 30, or 30000/1001") from None
+    return fps
+
+
+def parse_size(text: str) -> Size:
+    """`source`, a short side in pixels, or WIDTHxHEIGHT."""
+    if text == "source":
+        return Size()
+    match = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
+    if match:
+        sides = [int(side) for side in match.groups() if side is not None]
+        if all(2 <= side <= _MAX_SIDE and side % 2 == 0 for side in sides):
+            return Size(short_side=sides[0]) if len(sides) == 1 else Size(exact=(sides[0], sides[1]))
+    raise UsageError(
+        f"--size is {text!r}; it takes 'source', a short side such as 256, or WIDTHxHEIGHT, in even numbers of pixels"
+    )
