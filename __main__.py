@@ -1,0 +1,19 @@
+"""`python -m shortgop`, and the `shortgop` command."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    try:
+        from .cli import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        sys.exit(f"the shortgop command needs {error.name}: pip install 'shortgop[prep]'")
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,365 @@
+"""The command line: parses, calls, prints. Nothing is decided here.
+
+Only what a command needs is imported when it runs: `shortgop --help`, `info` and `verify` wait neither for torch nor
+for Ray.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from .manifests.errors import ShortGopError, UsageError
+
+if TYPE_CHECKING:
+    from .jobs import prepare as job
+    from .prep.profile import Profile
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_SOMETHING_MISSING = 3
+EXIT_INTERRUPTED = 130
+
+# Without a terminal a line now and then; often enough for a log that somebody watches.
+_LINE_EVERY_SECONDS = 10.0
+_ROWS_SHOWN = 20
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Videos re-encoded once to short GOPs, and any frames of them read back quickly.",
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """An error of ours is a message and an exit status, not a traceback."""
+    try:
+        yield
+    except ShortGopError as error:
+        err.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED) from error
+    except KeyboardInterrupt as error:
+        err.print("interrupted; what is finished is kept, the same command goes on from there")
+        raise typer.Exit(EXIT_INTERRUPTED) from error
+
+
+@app.command()
+def prep(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Video files, folders, globs, lists.")],
+    out_path: Annotated[Path, typer.Option("--out", metavar="DATASET", help="The dataset, new or existing.")],
+    fps: Annotated[str | None, typer.Option(help="source, or a rate: 30, 29.97, 30000/1001.  [source]")] = None,
+    size: Annotated[str | None, typer.Option(help="source, a short side, or WxH.  [source]")] = None,
+    gop: Annotated[int | None, typer.Option(help="Frames in a GOP.  [16]")] = None,
+    b_frames: Annotated[int | None, typer.Option(help="Unreferenced B-frames between others.  [3]")] = None,
+    codec: Annotated[str | None, typer.Option(help="h264 or hevc.  [h264]")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="auto, libx264, libx265, h264_nvenc or hevc_nvenc.  [auto]")
+    ] = None,
+    crf: Annotated[int | None, typer.Option(help="Quality: lower is better and larger.  [23]")] = None,
+    preset: Annotated[str | None, typer.Option(help="The encoder's preset.  [the encoder's own]")] = None,
+    segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
+    shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard is begun.  [256]")] = None,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster instead of a local Ray.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")] = None,
+    runner: Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")] = "ray",
+    as_json: JsonOption = False,
+) -> None:
+    """Re-encode SOURCEs into a dataset; what is in it already is left alone.
+
+    Options left out are those of the dataset, or the default in brackets. Exit status: 0 every source is in the
+    dataset, 2 wrong usage, 3 the dataset is complete and usable but some sources are not in it.
+    """
+    # A job manager ends a job with SIGTERM; it deserves the same tidy end as Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with _errors():
+        if runner not in ("ray", "inline"):
+            raise UsageError(f"--runner is {runner!r}; it takes ray or inline")
+        from .jobs.prepare import existing_profile, prepare
+        from .prep.profile import ENCODERS, parse_fps, parse_size
+
+        base = existing_profile(out_path)
+        given: dict[str, Any] = {
+            "fps": fps and parse_fps(fps),
+            "size": size and parse_size(size),
+            "gop_frames": gop,
+            "b_frames": b_frames,
+            "codec": codec or ENCODERS.get(encoder or "auto"),
+            "encoder": encoder,
+            "crf": crf,
+            "preset": preset,
+            "segment_seconds": segment_seconds and _seconds(segment_seconds, "--segment-seconds"),
+            "shard_bytes": shard_mb and shard_mb * 1_000_000,
+        }
+        profile = _profile(base, {name: value for name, value in given.items() if value is not None}, fps)
+        with _progress() as on_update:
+            report = prepare(
+                sources, out_path, profile, runner=runner, address=address, workers=workers, on_update=on_update
+            )
+        if as_json:
+            _print_json({**dataclasses.asdict(report), "dataset": str(out_path)})
+        else:
+            _print_report(report, out_path)
+        if report.failures:
+            raise typer.Exit(EXIT_SOMETHING_MISSING)
+
+
+def _profile(base: Profile | None, given: dict[str, Any], fps: str | None) -> Profile:
+    from .prep.profile import Profile
+
+    if fps == "source":
+        given["fps"] = None
+    return dataclasses.replace(base or Profile(), **given)
+
+
+def _seconds(text: str, option: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"{option} is {text!r}; it takes a number of seconds") from None
+
+
+def _print_report(report: job.Report, dataset: Path) -> None:
+    for failure in report.failures:
+        err.print(f"not in the dataset: {failure.id}: {failure.reason}", style="yellow", markup=False, soft_wrap=True)
+    if report.videos_added:
+        rate = report.frames_added / report.seconds if report.seconds else 0
+        out.print(
+            f"{report.videos_added} videos, {report.frames_added} frames, {_megabytes(report.bytes_added)} added to "
+            f"{dataset} in {report.seconds:.1f} s ({rate:.0f} frames/s)",
+            markup=False,
+            soft_wrap=True,
+        )
+    rest = [f"{report.already_there} of {report.sources} sources were there already"] if report.already_there else []
+    if report.failures:
+        rest.append(f"{len(report.failures)} could not be prepared")
+    if rest or not report.videos_added:
+        out.print("; ".join(rest or ["nothing to do"]), markup=False, soft_wrap=True)
+
+
+@app.command()
+def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
+    """What is in a dataset."""
+    with _errors():
+        from .manifests.summary import summarize
+
+        summary = summarize(dataset)
+        if as_json:
+            _print_json(dataclasses.asdict(summary))
+            return
+        out.print(
+            f"{summary.num_videos} videos, {summary.num_frames} frames ({summary.duration_seconds:.1f} s), "
+            f"{summary.num_gops} GOPs in {summary.num_shards} shards, {_megabytes(summary.num_bytes)}; "
+            f"format {summary.format_version}, snapshot {summary.snapshot}"
+        )
+        out.print("profile: " + ", ".join(f"{k} {v}" for k, v in summary.profile.items() if v is not None), markup=False)
+        table = Table("video", "frames", "fps", "size", "codec", "seconds")
+        for video in summary.videos[:_ROWS_SHOWN]:
+            table.add_row(
+                video.id, str(video.num_frames), video.fps, f"{video.width}x{video.height}", video.codec,
+                f"{video.duration_seconds:.2f}",
+            )  # fmt: skip
+        out.print(table)
+        if len(summary.videos) > _ROWS_SHOWN:
+            out.print(f"and {len(summary.videos) - _ROWS_SHOWN} more: --json lists all")
+        for failure in summary.failures:
+            out.print(f"not in the dataset: {failure.id}: {failure.reason}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def verify(
+    dataset: DatasetArgument,
+    decode: Annotated[bool, typer.Option("--decode", help="Decode every frame as well.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check every GOP's bytes against its CRC and structure. Exit status 1 when something is wrong."""
+    with _errors():
+        from .manifests.dataset import open_current
+        from .manifests.verify import verify as check
+
+        root, manifest = open_current(dataset)
+        with _bar("GOPs", len(manifest.gops)) as advance:
+            problems = list(check(dataset, manifest, on_gop=advance))
+        lines = [str(problem) for problem in problems]
+        if decode and not problems:
+            from .readers.check import undecodable
+
+            with _bar("videos", len(manifest.videos)) as advance:
+                lines += list(undecodable(dataset, root.snapshot, on_video=advance))
+        if as_json:
+            _print_json({"gops": len(manifest.gops), "decoded": decode and not problems, "problems": lines})
+        else:
+            for line in lines:
+                err.print(line, style="red", markup=False, soft_wrap=True)
+            out.print(f"{len(manifest.gops)} GOPs, {_megabytes(int(manifest.shards.length.sum()))}: " + (
+                f"{len(lines)} problems" if lines else "all as written" + (", every frame decodes" if decode else "")
+            ))
+        if lines:
+            raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def read(
+    dataset: DatasetArgument,
+    video: Annotated[str, typer.Argument(metavar="VIDEO", help="The video's id, or its number.")],
+    frames: Annotated[str, typer.Option(help="Frame numbers: 0,30,60 or 0:90:10.")],
+    out_path: Annotated[Path, typer.Option("--out", help="A PNG file for the contact sheet.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Read frames of a video into a contact sheet."""
+    with _errors():
+        from .readers.dataset import open as open_dataset
+        from .readers.sheet import write_sheet
+
+        opened = open_dataset(dataset, dimension_order="NHWC")
+        chosen = opened[int(video)] if video not in opened.ids and video.isdigit() else opened[video]
+        indices = _indices(frames, len(chosen))
+        start = time.perf_counter()
+        batch = chosen.get_frames_at(indices)
+        seconds = time.perf_counter() - start
+        write_sheet(batch.data, out_path)
+        pts = chosen.source_pts(indices).tolist()
+        if as_json:
+            _print_json({
+                "video": chosen.id, "frames": indices, "pts_seconds": batch.pts_seconds.tolist(), "source_pts": pts,
+                "source_timebase": str(chosen.source_timebase), "seconds": seconds, "out": str(out_path),
+            })  # fmt: skip
+        else:
+            out.print(f"{len(indices)} frames of {chosen.id} read in {1000 * seconds:.1f} ms: {out_path}", markup=False)
+
+
+def _indices(text: str, length: int) -> list[int]:
+    try:
+        if ":" in text:
+            return list(range(length)[slice(*(int(part) if part else None for part in text.split(":")))])
+        return [int(part) for part in text.split(",")]
+    except (ValueError, TypeError):
+        raise UsageError(f"--frames is {text!r}; it takes numbers such as 0,30,60 or a range such as 0:90:10") from None
+
+
+@app.command()
+def export(
+    dataset: DatasetArgument,
+    video: Annotated[str, typer.Argument(metavar="VIDEO", help="The video's id.")],
+    out_path: Annotated[Path, typer.Argument(metavar="OUT.mp4")],
+    start: Annotated[str, typer.Option(help="Seconds.")] = "0",
+    end: Annotated[str | None, typer.Option(help="Seconds.  [the end]")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a video, or a part of it, as an ordinary MP4, without re-encoding."""
+    with _errors():
+        from .manifests.dataset import open_current
+        from .manifests.export import export as write, frame_range
+
+        _, manifest = open_current(dataset)
+        row = manifest.row_of(video)
+        seconds = (_seconds(start, "--start"), None if end is None else _seconds(end, "--end"))
+        first, stop = write(dataset, manifest, row, out_path, *frame_range(manifest.video(row), *seconds))
+        if as_json:
+            _print_json({"video": video, "out": str(out_path), "first_frame": first, "stop_frame": stop})
+        else:
+            out.print(f"frames {first} to {stop - 1} of {video}: {out_path}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """What is found on this machine, what of it really runs, and what would be used."""
+    with _errors():
+        from .prep.doctor import diagnose
+        from .readers.check import try_decoders, versions
+
+        diagnosis, decoders, found = diagnose(), try_decoders(), versions()
+        if as_json:
+            _print_json({
+                **dataclasses.asdict(diagnosis), "decoders": [dataclasses.asdict(d) for d in decoders], "versions": found,
+            })  # fmt: skip
+            return
+        table = Table("what", "runs", "detail")
+        for ffmpeg in diagnosis.ffmpegs:
+            chosen = "used" if ffmpeg.path == diagnosis.chosen else "not needed"
+            table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), f"{ffmpeg.problem or chosen}: {ffmpeg.path}")
+        for trial in (*diagnosis.trials, *decoders):
+            table.add_row(trial.name, _yes(trial.works), trial.detail)
+        for library, loads in diagnosis.nvidia_libraries.items():
+            table.add_row(library, _yes(loads), "loads" if loads else "not on this machine")
+        out.print(table)
+        out.print("GPU: " + (", ".join(diagnosis.gpus) or "the NVIDIA driver lists none"))
+        for codec, choice in diagnosis.choices.items():
+            out.print(f"{codec} is encoded with {choice}", markup=False, soft_wrap=True)
+        out.print(", ".join(f"{name} {version}" for name, version in found.items()), markup=False)
+        if diagnosis.chosen is None:
+            raise typer.Exit(EXIT_FAILED)
+
+
+def _yes(works: bool) -> str:
+    return "yes" if works else "no"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+
+
+@contextmanager
+def _progress() -> Iterator[job.OnUpdate]:
+    """A live bar on a terminal, else a line now and then, both on standard error."""
+    started = time.monotonic()
+
+    def text(state: job.Progress) -> str:
+        rate = state.frames_done / max(time.monotonic() - started, 1e-3)
+        failed = f", {len(state.failures)} failed" if state.failures else ""
+        return f"{rate:.0f} frames/s, {state.videos_done}/{state.videos_planned} videos{failed}; {state.note}"
+
+    if err.is_terminal:
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("frames"), TimeRemainingColumn(), TextColumn("{task.description}"))
+        with Progress(*columns, console=err, transient=True) as bar:
+            task = bar.add_task("", total=None)
+            yield lambda state: bar.update(
+                task, completed=state.frames_done, total=state.frames_planned or None, description=text(state)
+            )
+        return
+    last_line, last_note = 0.0, ""
+
+    def line(state: job.Progress) -> None:
+        nonlocal last_line, last_note
+        now = time.monotonic()
+        if state.note != last_note or now - last_line >= _LINE_EVERY_SECONDS:
+            last_line, last_note = now, state.note
+            left = ""
+            if 0 < state.frames_done < state.frames_planned:
+                left = f", {(now - started) * (state.frames_planned / state.frames_done - 1):.0f} s left"
+            err.print(f"{state.frames_done}/{state.frames_planned} frames{left}, {text(state)}", markup=False, soft_wrap=True)
+
+    yield line
+
+
+@contextmanager
+def _bar(what: str, total: int) -> Iterator[Any]:
+    """A bar for a loop of known length, on a terminal only."""
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)

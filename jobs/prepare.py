@@ -1,0 +1,249 @@
+"""The job: sources into a dataset. Plans the units, runs them, publishes snapshots as results come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..manifests import dataset as files
+from ..manifests.errors import OutputError, SourceError, UsageError
+from ..prep.ffmpeg import find_ffmpeg
+from ..prep.probe import estimate_frames
+from ..prep.profile import Profile, profile_from_json
+from .identity import identity_of
+from .sources import Source, find_sources
+from .units import Item, Unit, changed_sources, plan_units
+from .work import Failure, UnitProgress, UnitResult, run_unit
+
+# Looking at files is waiting for disks and networks, so more threads than cores.
+_LOOK_THREADS = 16
+# A snapshot is written whole, so its cost grows with the dataset: this keeps it to a few percent of the job.
+_PUBLISH_EVERY_SECONDS = 20.0
+_PUBLISH_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a job came to. `failures` lists every given source that is not in the dataset as it is now."""
+
+    sources: int
+    already_there: int
+    videos_added: int
+    frames_added: int
+    bytes_added: int
+    seconds: float
+    failures: tuple[Failure, ...]
+    snapshot: str | None
+
+
+@dataclass
+class Progress:
+    """How far the job is. `frames_planned` rests on the sources' headers until each was looked at closely."""
+
+    frames_done: int = 0
+    frames_planned: int = 0
+    videos_done: int = 0
+    videos_planned: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    note: str = ""
+
+
+OnUpdate = Callable[[Progress], None]
+
+
+def prepare(
+    sources: Sequence[str],
+    out: Path,
+    profile: Profile,
+    *,
+    runner: str = "ray",
+    address: str | None = None,
+    workers: int | None = None,
+    on_update: OnUpdate = lambda progress: None,
+) -> Report:
+    """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, making it where there is none.
+
+    What is there already is left alone. `runner` is "ray" or "inline"; `workers` bounds how many units run at a time.
+    Raises UsageError for arguments that make no sense, OutputError when the dataset cannot be written, ToolError when
+    ffmpeg or an encoder is missing. Sources that cannot be prepared are in the report, and in the dataset.
+    """
+    started = time.monotonic()
+    progress = Progress()
+    found = find_sources(sources)
+    # Before anything is written: a missing ffmpeg is found out at once, not by every worker.
+    find_ffmpeg()
+    _open_or_create(out, profile)
+    with files.writer_lock(out):
+        files.publish(out)
+        done = _identities(out)
+        progress.note = f"looking at {len(found)} sources"
+        on_update(progress)
+        items, estimates = _look_at(found, profile)
+        changed = changed_sources(items, done)
+        units = plan_units(items, profile_key=profile.key(), done=done, shard_bytes=profile.shard_bytes)
+        state = _State(units, estimates, progress, on_update)
+        results: list[UnitResult] = []
+        if units:
+            results = _run(units, out, profile, runner, address, workers, state)
+        snapshot = files.read_root(out).snapshot
+    failures = tuple(
+        [failure for result in results for failure in result.failures]
+        + [
+            Failure(
+                item.source.id,
+                item.source.given,
+                f"{item.source.given} has changed since it was prepared; its frames in the dataset are the old ones: "
+                "prepare it into a new dataset, or under another id in a list",
+            )
+            for item in changed
+        ]
+    )
+    todo = sum(len(unit.items) for unit in units)
+    return Report(
+        sources=len(found),
+        already_there=len(found) - todo - len(changed),
+        videos_added=sum(result.videos for result in results),
+        frames_added=sum(result.frames for result in results),
+        bytes_added=sum(result.bytes for result in results),
+        seconds=time.monotonic() - started,
+        failures=failures,
+        snapshot=snapshot,
+    )
+
+
+def existing_profile(out: Path) -> Profile | None:
+    """The profile of the dataset at `out`, or None where there is none yet."""
+    return profile_from_json(files.read_root(out).profile) if files.is_dataset(out) else None
+
+
+def _open_or_create(out: Path, profile: Profile) -> None:
+    known = existing_profile(out)
+    if known is None:
+        files.create(out, profile.to_json())
+    elif known != profile:
+        differences = ", ".join(
+            f"{name} {value} there and {profile.to_json()[name]} here"
+            for name, value in known.to_json().items()
+            if profile.to_json()[name] != value
+        )
+        raise UsageError(
+            f"{out} was prepared with other options ({differences}); leave them out, or choose another --out"
+        )
+
+
+def _identities(out: Path) -> dict[str, int]:
+    snapshot = files.read_root(out).snapshot
+    if snapshot is None:
+        return {}
+    manifest = files.open_manifest(out, snapshot)
+    return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
+
+
+def _look_at(sources: Sequence[Source], profile: Profile) -> tuple[list[Item], dict[str, int]]:
+    """Each source's fingerprint and size, and about how many frames it will have."""
+
+    def look(source: Source) -> tuple[Item, int]:
+        try:
+            identity, size_bytes = identity_of(source.path)
+        except SourceError:
+            # The unit it lands in will fail on it, and record why.
+            return Item(source, 0, 0), 0
+        return Item(source, identity, size_bytes), estimate_frames(source.path, profile.fps)
+
+    with ThreadPoolExecutor(_LOOK_THREADS) as pool:
+        looked = list(pool.map(look, sources))
+    return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
+
+
+class _State:
+    """Adds up what units report into the job's progress."""
+
+    def __init__(
+        self, units: Sequence[Unit], estimates: dict[str, int], progress: Progress, on_update: OnUpdate
+    ) -> None:
+        self._progress = progress
+        self._on_update = on_update
+        self._estimates = {unit.id: sum(estimates[item.source.id] for item in unit.items) for unit in units}
+        self._frames: dict[str, int] = {}
+        progress.videos_planned = sum(len(unit.items) for unit in units)
+        progress.frames_planned = sum(self._estimates.values())
+
+    def note(self, text: str) -> None:
+        self._progress.note = text
+        self._on_update(self._progress)
+
+    def on_progress(self, unit: UnitProgress) -> None:
+        self._frames[unit.unit] = unit.frames
+        self._estimates[unit.unit] = max(self._estimates.get(unit.unit, 0), unit.planned)
+        self._update()
+
+    def on_result(self, result: UnitResult) -> None:
+        self._frames[result.unit] = self._estimates[result.unit] = result.frames
+        self._progress.videos_done += result.videos
+        self._progress.failures.extend(result.failures)
+        self._update()
+
+    def _update(self) -> None:
+        self._progress.frames_done = sum(self._frames.values())
+        self._progress.frames_planned = sum(self._estimates.values())
+        self._on_update(self._progress)
+
+
+def _run(
+    units: Sequence[Unit],
+    out: Path,
+    profile: Profile,
+    runner: str,
+    address: str | None,
+    workers: int | None,
+    state: _State,
+) -> list[UnitResult]:
+    results: list[UnitResult] = []
+    retried = files.snapshot_units(out, files.read_root(out).snapshot)
+    published, cost = time.monotonic(), 0.0
+    try:
+        for result in _results(units, out, profile, runner, address, workers, state):
+            results.append(result)
+            state.on_result(result)
+            since = time.monotonic() - published
+            if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
+                start = time.monotonic()
+                files.publish(out, retried & {result.unit for result in results})
+                published = time.monotonic()
+                cost = published - start
+    except BaseException:
+        # Whatever ends the job, what is finished goes in; on a full disk even that may have to wait for the next run.
+        with suppress(OutputError):
+            files.publish(out, retried & {result.unit for result in results})
+        raise
+    files.publish(out, retried & {result.unit for result in results})
+    return results
+
+
+def _results(
+    units: Sequence[Unit],
+    out: Path,
+    profile: Profile,
+    runner: str,
+    address: str | None,
+    workers: int | None,
+    state: _State,
+) -> Iterator[UnitResult]:
+    if runner == "inline":
+        state.note("encoding")
+        for unit in units:
+            yield run_unit(out, unit, profile, state.on_progress)
+        return
+    state.note(f"joining the Ray cluster at {address}" if address else "starting Ray (about ten seconds)")
+    from . import ray_runner
+
+    at_a_time = ray_runner.connect(address, workers)
+    try:
+        state.note(f"encoding, {at_a_time} at a time")
+        yield from ray_runner.run_units(out, units, profile, at_a_time, state.on_progress)
+    finally:
+        ray_runner.disconnect()

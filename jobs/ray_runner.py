@@ -1,0 +1,122 @@
+"""Units of work on Ray: a local one that is started for the job, or a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import ray
+from ray.exceptions import (
+    NodeDiedError,
+    OutOfMemoryError,
+    RayTaskError,
+    TaskUnschedulableError,
+    WorkerCrashedError,
+)
+
+from ..manifests.errors import ShortGopError, ToolError
+from ..prep.profile import Profile
+from .units import Unit, split_unit
+from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
+
+# A worker or a node that dies takes nothing along that is not simply done again; a unit that kills its worker each
+# time has to end somewhere.
+_MAX_RETRIES = 3
+_POLL_SECONDS = 0.5
+# Two units per worker keep every worker busy while the driver looks away.
+_IN_FLIGHT_PER_WORKER = 2
+
+
+def connect(address: str | None, workers: int | None) -> int:
+    """Start a local Ray, or join the cluster at `address` (or the one that $RAY_ADDRESS names, as in a submitted
+    job); returns how many units can run at a time."""
+    if address is None and os.environ.get("RAY_ADDRESS"):
+        address = "auto"
+    try:
+        if address is None:
+            ray.init(
+                num_cpus=workers,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="error",
+                # Ray's default is to retry a task that ran out of memory for ever.
+                _system_config={"task_oom_retries": _MAX_RETRIES},
+            )
+        else:
+            ray.init(address=address, log_to_driver=False, logging_level="error")
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        where = f"no Ray cluster answers at {address}" if address else "a local Ray does not start"
+        raise ToolError(
+            f"{where}: {error}; --runner inline does the same work in this process without Ray"
+        ) from error
+    available = int(ray.cluster_resources().get("CPU", 1))
+    return max(1, min(workers, available) if workers else available)
+
+
+def disconnect() -> None:
+    ray.shutdown()
+
+
+def run_units(
+    dataset: Path, units: Sequence[Unit], profile: Profile, workers: int, on_progress: OnProgress
+) -> Iterator[UnitResult]:
+    """Run all units, a bounded number at a time, and yield each result as it comes.
+
+    A unit whose worker keeps dying is split into its sources, and a single source that keeps killing its worker
+    becomes a failure: it must not take its neighbours along.
+    """
+    board = ray.remote(num_cpus=0)(_Board).remote()
+    task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_unit)
+    waiting = deque(units)
+    running: dict[ray.ObjectRef, Unit] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers * _IN_FLIGHT_PER_WORKER:
+                unit = waiting.popleft()
+                running[task.remote(str(dataset), unit, profile, board)] = unit
+            done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
+            for progress in ray.get(board.take.remote()):
+                on_progress(progress)
+            for reference in done:
+                unit = running.pop(reference)
+                try:
+                    yield ray.get(reference)
+                except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
+                    if len(unit.items) > 1:
+                        waiting.extendleft(reversed(split_unit(unit, profile.key())))
+                        continue
+                    reason = f"{unit.items[0].source.given}: its worker died {_MAX_RETRIES + 1} times: {_brief(error)}"
+                    yield give_up(dataset, unit, reason)
+                except TaskUnschedulableError as error:
+                    raise ToolError(f"Ray has no place for a unit of work: {_brief(error)}") from error
+                except RayTaskError as error:
+                    cause = error.cause
+                    raise (cause if isinstance(cause, ShortGopError) else error) from None
+    finally:
+        for reference in running:
+            ray.cancel(reference, force=True)
+
+
+def _run_unit(dataset: str, unit: Unit, profile: Profile, board: ray.actor.ActorHandle) -> UnitResult:
+    return run_unit(Path(dataset), unit, profile, lambda progress: board.put.remote(progress))
+
+
+class _Board:
+    """An actor that holds the latest word from each unit until the driver asks."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, UnitProgress] = {}
+
+    def put(self, progress: UnitProgress) -> None:
+        self._latest[progress.unit] = progress
+
+    def take(self) -> list[UnitProgress]:
+        latest = list(self._latest.values())
+        self._latest.clear()
+        return latest
+
+
+def _brief(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

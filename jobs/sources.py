@@ -1,0 +1,237 @@
+"""Which videos a job is about: files, folders, globs and lists, as given on the command line -> sources."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ..manifests.errors import UsageError
+from .lists import can_be_a_path, is_list, read_list, valid_text
+
+VIDEO_SUFFIXES = (
+    ".264 .265 .3g2 .3gp .asf .avi .divx .dv .f4v .flv .h264 .h265 .hevc .ivf .m1v .m2ts .m2v .m4v .mkv .mov "
+    ".mp4 .mpe .mpeg .mpg .mts .mxf .nut .obu .ogm .ogv .qt .rm .rmvb .ts .vob .webm .wmv .y4m"
+)
+_SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
+
+
+@dataclass(frozen=True)
+class Source:
+    """One video to prepare. The file need not exist: a list may name one that does not.
+
+    `id` is the path below the folder it was found in, or a list's `id`, and always valid Unicode; `path` is
+    absolute; `given` is how the user would know it; `attributes` is a JSON object of a list's other columns.
+    """
+
+    id: str
+    path: str
+    given: str
+    attributes: str
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A source and where it was named, for when two of them disagree."""
+
+    source: Source
+    place: str
+    listed: bool
+
+
+def find_sources(arguments: Sequence[str]) -> list[Source]:
+    """All sources that the arguments stand for, sorted by id; no two have the same.
+
+    - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped,
+      links to folders are followed.
+    - A glob, with `**` for any number of folders, stands for the files and folders that match. Ids are paths
+      below the folder in front of the first wildcard. Where its end spells out an extension or a name
+      (`clips/*.bin`) it takes every such file, else (`clips/*`) those that have a video's extension.
+    - A list (.txt .csv .tsv .jsonl .ndjson .parquet) stands for its rows; `read_list` says what they look
+      like. Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
+    - Any other file is a source, whatever its name. A file whose name looks like a glob is a file.
+
+    A file that comes up twice under the same id is one source. A UsageError says which argument is at fault,
+    and what to do, when it stands for nothing, or an id stands for two files or two sets of attributes.
+    """
+    if not arguments:
+        raise UsageError("no source given; name a video file, a folder, a glob or a list")
+    by_id: dict[str, _Found] = {}
+    for argument in arguments:
+        for found in _stands_for(argument):
+            before = by_id.get(found.source.id)
+            by_id[found.source.id] = found if before is None else _same(before, found)
+    return [by_id[source_id].source for source_id in sorted(by_id)]
+
+
+def _same(first: _Found, second: _Found) -> _Found:
+    """The better described of two finds of one source; a UsageError when they are not the same source."""
+    one, other = first.source, second.source
+    if os.path.realpath(one.path) != os.path.realpath(other.path):
+        raise UsageError(
+            f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two files with the same "
+            f"id {one.id!r}; give a folder that both lie in, or a list with an `id` column in which they "
+            "differ, or rename one"
+        )
+    if first.listed and second.listed and one.attributes != other.attributes:
+        raise UsageError(
+            f"{one.given!r} is listed twice with different attributes ({first.place} and {second.place}); "
+            "remove one row, or add an `id` column in which they differ"
+        )
+    return second if second.listed and not first.listed else first
+
+
+def _stands_for(argument: str) -> list[_Found]:
+    if not can_be_a_path(argument):
+        raise UsageError(f"{argument!r} is no path; name a video file, a folder, a glob or a list")
+    try:
+        Path(argument).stat()
+    except OSError as error:
+        if glob.has_magic(argument):
+            return _in_glob(argument)
+        missing = isinstance(error, FileNotFoundError)
+        reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
+        raise UsageError(
+            f"{argument!r} {reason}; name a video file, a folder, a glob or a list", file=argument
+        ) from error
+    path = Path(argument)
+    if path.is_dir():
+        found = [_file(file, path, argument) for file in _videos_below(path)]
+        if not found:
+            raise UsageError(
+                f"the folder {argument!r} holds no videos: nothing in it ends in one of {VIDEO_SUFFIXES}; "
+                "give another folder, or name files of another kind one by one or in a list",
+                file=argument,
+            )
+        return found
+    return _in_list(argument) if is_list(argument) else [_given(path, argument)]
+
+
+def _given(path: Path, argument: str) -> _Found:
+    return _Found(_source(path.name, path, argument), "given by itself", listed=False)
+
+
+def _in_list(argument: str) -> list[_Found]:
+    found = []
+    for row in read_list(argument):
+        row_id = row.id or posixpath.normpath(row.path).lstrip("/")
+        if row_id in ("", ".", ".."):
+            raise UsageError(
+                f"{row.place} has the folder {row.path!r} as its `path`; name files", file=argument
+            )
+        source = _source(row_id, Path(argument).parent / row.path, row.path, row.attributes)
+        found.append(_Found(source, row.place, listed=True))
+    return found
+
+
+def _in_glob(pattern: str) -> list[_Found]:
+    root, parts = Path(), list(Path(pattern).parts)
+    # A folder whose name looks like a glob is a folder.
+    while len(parts) > 1 and (not glob.has_magic(parts[0]) or os.path.lexists(root / parts[0])):
+        root /= parts.pop(0)
+    spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
+    matches = dict.fromkeys(_matches(root, parts))
+    files: dict[Path, None] = {}
+    found: list[_Found] = []
+    for path in matches:
+        with _reading(path):
+            is_folder = _is_folder(path)
+        if is_folder:
+            files.update(dict.fromkeys(_videos_below(path)))
+        elif spelled_out and is_list(path.name):
+            found += _in_list(str(path))
+        elif spelled_out or _is_video_name(path.name):
+            files[path] = None
+    found += [_file(path, root, pattern) for path in files]
+    if not found:
+        what = f"matches nothing that ends in one of {VIDEO_SUFFIXES}" if matches else "matches nothing"
+        raise UsageError(
+            f"the glob {pattern!r} {what}, and no file has that name; give another, or a folder", file=pattern
+        )
+    return found
+
+
+def _file(path: Path, root: Path, argument: str) -> _Found:
+    return _Found(
+        _source(path.relative_to(root).as_posix(), path, str(path)), f"in {argument!r}", listed=False
+    )
+
+
+def _source(source_id: str, path: Path, given: str, attributes: str = "{}") -> Source:
+    # Not resolved: the name by which a file is known outlives the place a link points to.
+    return Source(valid_text(source_id), str(path.absolute()), given, attributes)
+
+
+def _is_video_name(name: str) -> bool:
+    return Path(name).suffix.lower() in _SUFFIXES
+
+
+def _videos_below(top: Path) -> Iterator[Path]:
+    # Links that point nowhere, and pipes, are sources too: it is better to fail on one than to pass it over.
+    for folder, files in _walk(top):
+        yield from (folder / name for name in files if _is_video_name(name))
+
+
+def _matches(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """What is below `folder` and matches the parts of a pattern; some of it perhaps twice."""
+    if not parts:
+        yield folder
+    elif parts[0] == "**":
+        for below, _ in _walk(folder):
+            yield from _matches(below, parts[1:])
+    elif not glob.has_magic(parts[0]):
+        if os.path.lexists(folder / parts[0]):
+            yield from _matches(folder / parts[0], parts[1:])
+    else:
+        for name, is_folder in _entries(folder, hidden=parts[0].startswith(".")):
+            if fnmatchcase(name, parts[0]) and (is_folder or len(parts) == 1):
+                yield from _matches(folder / name, parts[1:])
+
+
+def _walk(top: Path) -> Iterator[tuple[Path, list[str]]]:
+    """`top` and all folders below it, with the files in each. No link back to a folder around is followed."""
+    waiting: list[tuple[Path, frozenset[tuple[int, int]]]] = [(top, frozenset())]
+    while waiting:
+        folder, around = waiting.pop()
+        with _reading(folder):
+            status = folder.stat()
+        here = (status.st_dev, status.st_ino)
+        if here not in around:
+            entries = _entries(folder)
+            yield folder, [name for name, is_folder in entries if not is_folder]
+            waiting += [(folder / name, around | {here}) for name, is_folder in entries if is_folder]
+
+
+def _entries(folder: Path, *, hidden: bool = False) -> list[tuple[str, bool]]:
+    """The names in a folder, each with whether it is a folder or a link to one."""
+    with _reading(folder), os.scandir(folder) as entries:
+        return [
+            (entry.name, _is_folder(entry)) for entry in entries if hidden or not entry.name.startswith(".")
+        ]
+
+
+def _is_folder(entry: Path | os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link that leads to itself
+            return False
+        raise
+
+
+@contextlib.contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"cannot look into the folder {str(folder)!r}: {error.strerror or error}; "
+            "give yourself permission to, or list the videos in a file",
+            file=str(folder),
+        ) from error

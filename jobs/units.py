@@ -1,0 +1,99 @@
+"""Cutting a corpus into units of work. Pure: the same items give the same units, on any machine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .sources import Source
+
+UNITS_PER_CORPUS = 64
+MAX_VIDEOS_PER_UNIT = 256
+MIN_TARGET_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Item:
+    """A source that is there, and what `identity_of` said of it."""
+
+    source: Source
+    identity: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one task does: several short videos, or one long one. `id` is 16 hexadecimal digits."""
+
+    id: str
+    items: tuple[Item, ...]
+
+
+def plan_units(
+    items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int
+) -> list[Unit]:
+    """Units of work that hold each item once whose id is not in `done` (id -> identity in the dataset).
+
+    Items stand in the order of their ids, which must differ. Neighbours share a unit of up to 1/64 of the
+    corpus, but no less than 1 MB and no more than `shard_bytes` of source, and up to 256 videos; a file that
+    reaches this size by itself is a unit of its own.
+
+    The cuts are made over all items, and only then what is done is taken out. So they do not depend on how
+    far an earlier job came: one that was interrupted and started again plans exactly the units that an
+    undisturbed one would still have before it, with the same ids, and both end in the same dataset. Cutting
+    only what is left would shift every boundary behind the first finished video.
+
+    An item whose id is done is left out also when its identity has changed; `changed_sources` finds those.
+    """
+    target_bytes = min(
+        shard_bytes, max(MIN_TARGET_BYTES, sum(item.size_bytes for item in items) // UNITS_PER_CORPUS)
+    )
+    groups = _groups(_by_id(items), target_bytes)
+    remaining = (tuple(item for item in group if item.source.id not in done) for group in groups)
+    return [Unit(_unit_id(profile_key, group), group) for group in remaining if group]
+
+
+def changed_sources(items: Sequence[Item], done: Mapping[str, int]) -> list[Item]:
+    """Items whose id is in the dataset, but of another file than they are now; in the order of their ids."""
+    return [item for item in _by_id(items) if done.get(item.source.id, item.identity) != item.identity]
+
+
+def _by_id(items: Iterable[Item]) -> list[Item]:
+    return sorted(items, key=lambda item: item.source.id)
+
+
+def _groups(items: Iterable[Item], target_bytes: int) -> Iterator[list[Item]]:
+    """Runs of neighbours of up to `target_bytes` together, or a single larger item."""
+    group: list[Item] = []
+    group_bytes = 0
+    for item in items:
+        one_is_long = max(group_bytes, item.size_bytes) >= target_bytes
+        too_much = group_bytes + item.size_bytes > target_bytes or len(group) == MAX_VIDEOS_PER_UNIT
+        if group and (one_is_long or too_much):
+            yield group
+            group, group_bytes = [], 0
+        group.append(item)
+        group_bytes += item.size_bytes
+    if group:
+        yield group
+
+
+def _unit_id(profile_key: str, items: Iterable[Item]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+
+    def add(text: str) -> None:
+        # With its length in front, no text can run into the next one.
+        data = text.encode()
+        digest.update(len(data).to_bytes(8, "big") + data)
+
+    add(profile_key)
+    for item in items:
+        add(item.source.id)
+        digest.update(item.identity.to_bytes(8, "big"))
+    return digest.hexdigest()
+
+
+def split_unit(unit: Unit, profile_key: str) -> list[Unit]:
+    """The same work as one unit for each source, for a unit that keeps killing its worker."""
+    return [Unit(_unit_id(profile_key, (item,)), (item,)) for item in unit.items]

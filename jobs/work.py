@@ -1,0 +1,162 @@
+"""One unit of work: its sources encoded, its shards and its part committed. Runs in whatever process it is called in."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ..manifests.dataset import write_part
+from ..manifests.errors import OutputError, ShortGopError, SourceError, ToolError
+from ..manifests.merge import merge
+from ..manifests.tables import Failures, Manifest, empty, failures_table
+from ..prep.encode import prepare_video
+from ..prep.ffmpeg import find_ffmpeg
+from ..prep.profile import Profile
+from ..prep.rows import Identity
+from ..prep.shards import ShardWriter
+from .units import Item, Unit
+
+_REPORT_EVERY_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A source that is not in the dataset, and why."""
+
+    id: str
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """What a unit came to; small, whatever the unit was."""
+
+    unit: str
+    videos: int
+    frames: int
+    bytes: int
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class UnitProgress:
+    """How far a unit is: frames encoded, and frames planned for those of its sources that were looked at."""
+
+    unit: str
+    frames: int
+    planned: int
+
+
+OnProgress = Callable[[UnitProgress], None]
+
+
+def run_unit(dataset: Path, unit: Unit, profile: Profile, on_progress: OnProgress) -> UnitResult:
+    """Prepare a unit's sources and commit them.
+
+    A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
+    source alike and pass through; nothing is committed then.
+    """
+    ffmpeg = find_ffmpeg()
+    progress = _Progress(unit.id, on_progress)
+    manifests: list[Manifest] = []
+    failures: list[Failure] = []
+    with contextlib.closing(ShardWriter(dataset, unit.id, profile.shard_bytes)) as shards:
+        for item in unit.items:
+            try:
+                manifests.append(
+                    prepare_video(
+                        item.source.path,
+                        Identity(item.source.id, item.source.given, item.source.attributes, item.identity),
+                        profile,
+                        ffmpeg.path,
+                        shards,
+                        on_plan=progress.plan,
+                        on_frames=progress.add,
+                    )
+                )
+                progress.close_plan()
+            except (OutputError, ToolError):
+                raise
+            except Exception as error:
+                progress.drop_plan()
+                failures.append(failure_of(item, error))
+        rows = merge(manifests)
+        lengths = shards.commit()
+    names = rows.shards.name.texts()
+    rows = replace(
+        rows,
+        shards=replace(rows.shards, length=np.array([lengths[name] for name in names], dtype="<i8")),
+        failures=failures_of(failures),
+    )
+    write_part(dataset, unit.id, rows)
+    progress.report()
+    return UnitResult(
+        unit=unit.id,
+        videos=len(rows.videos),
+        frames=int(rows.videos.num_frames.sum()),
+        bytes=int(rows.shards.length.sum()),
+        failures=tuple(failures),
+    )
+
+
+def give_up(dataset: Path, unit: Unit, reason: str) -> UnitResult:
+    """Commit a unit none of whose sources could be prepared."""
+    failures = tuple(Failure(item.source.id, item.source.given, reason) for item in unit.items)
+    write_part(dataset, unit.id, replace(empty(), failures=failures_of(failures)))
+    return UnitResult(unit=unit.id, videos=0, frames=0, bytes=0, failures=failures)
+
+
+def failures_of(failures: Sequence[Failure]) -> Failures:
+    now = time.time_ns()
+    return failures_table([(failure.id, failure.source, failure.reason, now) for failure in failures])
+
+
+def failure_of(item: Item, error: Exception) -> Failure:
+    if isinstance(error, SourceError):
+        reason = error.message
+    elif isinstance(error, ShortGopError):
+        reason = str(error)
+    else:
+        # A source that trips over a mistake of ours must not take the others down with it.
+        reason = f"{item.source.given}: unexpected {type(error).__name__}: {error}"
+    return Failure(item.source.id, item.source.given, reason)
+
+
+class _Progress:
+    """Adds up a unit's frames and reports them now and then."""
+
+    def __init__(self, unit: str, on_progress: OnProgress) -> None:
+        self._unit = unit
+        self._on_progress = on_progress
+        self._frames = 0
+        self._planned = 0
+        self._planned_now = 0
+        self._reported = 0.0
+
+    def plan(self, frames: int) -> None:
+        # Called again when a source has to be planned anew: the last word counts.
+        self._planned += frames - self._planned_now
+        self._planned_now = frames
+        self.report()
+
+    def close_plan(self) -> None:
+        self._planned_now = 0
+
+    def drop_plan(self) -> None:
+        self._planned -= self._planned_now
+        self._planned_now = 0
+
+    def add(self, frames: int) -> None:
+        self._frames += frames
+        if time.monotonic() - self._reported >= _REPORT_EVERY_SECONDS:
+            self.report()
+
+    def report(self) -> None:
+        self._reported = time.monotonic()
+        self._on_progress(UnitProgress(self._unit, self._frames, self._planned))
