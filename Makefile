@@ -1,0 +1,58 @@
+# Everything is installed into .venv; that needs Python 3.11 or newer and an index for pip, and no root.
+# `make PYTHON=/path/to/python` chooses the Python. Pip's own settings count, such as PIP_EXTRA_INDEX_URL for an
+# index that has PyTorch without CUDA.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# The name holds the checkout's place: an environment that came along in a copy would run the original's code.
+STAMP := $(VENV)/installed-$(shell pwd | cksum | cut -d ' ' -f 1)
+
+# A Python on the PATH need not run: pyenv has a shim for every version that anybody ever installed.
+PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
+FIND_PYTHON := for python in $(PYTHONS); do \
+    "$$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; done
+
+# TorchCodec, the yardstick in tests and demo, wants FFmpeg's libraries; PyAV brings them.
+WITH_FFMPEG = libraries=$$($(PY) scripts/link_ffmpeg.py $(VENV)/ffmpeg) && LD_LIBRARY_PATH=$$libraries
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test check clean
+
+help:
+	@echo "make demo    show what shortgop does on small videos made on the spot"
+	@echo "make test    lint, check types, run the tests"
+	@echo "make check   lint and check types only"
+	@echo "make clean   remove the environment and everything built"
+
+demo: $(STAMP)
+	@$(WITH_FFMPEG) $(PY) scripts/demo.py
+
+test: check
+	@echo "Running the tests on two processes: a few minutes"
+	@$(WITH_FFMPEG) $(PY) -m pytest -n 2
+
+check: $(STAMP)
+	@echo "Checking style and types: a few seconds, the first time up to a minute"
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+	@$(PY) -m mypy -p shortgop
+	@$(PY) -m mypy tests scripts
+
+# Without a stamp the last install never ended, so it starts afresh; with an old one it brings the environment
+# up to date. The link is for mypy, see pyproject.toml.
+$(STAMP): pyproject.toml constraints.txt
+	@$(FIND_PYTHON); \
+	test -n "$$python" || { echo "No Python 3.11 or newer that runs: tried $(PYTHONS)" >&2; exit 1; }; \
+	echo "Building the environment in $(VENV) with $$python: 1 to 5 minutes, 2 GB of disk"; \
+	echo "(6 GB where pip brings a PyTorch with CUDA). Only once; it says nothing meanwhile."; \
+	test -f $@ || "$$python" scripts/bootstrap.py $(VENV)
+	@rm -f $@
+	@$(PY) -m pip install --quiet -c constraints.txt setuptools
+	@$(PY) -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[test]'
+	@mkdir -p $(VENV)/typed && ln -sfn ../.. $(VENV)/typed/shortgop
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

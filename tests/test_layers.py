@@ -1,0 +1,100 @@
+"""Who may know whom. The rules that keep the packages apart, read from the source: lazy imports count too."""
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("manifests", "prep", "readers", "jobs")
+MAX_LINES = 450
+
+FORBIDDEN = {
+    "manifests": {
+        *("av", "imageio_ffmpeg", "ray", "torch", "torchcodec"),
+        *("shortgop.prep", "shortgop.readers", "shortgop.jobs"),
+    },
+    "prep": {"ray", "shortgop.readers", "shortgop.jobs"},
+    "readers": {"imageio_ffmpeg", "ray", "shortgop.prep", "shortgop.jobs"},
+    "jobs": set[str](),
+}
+# The command line stands on top. Modules name each other relatively: `import manifests` works in no install.
+FORBIDDEN_EVERYWHERE = {"shortgop.cli", "shortgop.__main__", "cli", *PACKAGES}
+MAY_START_PROCESSES = {"prep/ffmpeg.py"}
+
+MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(source: str, package: str) -> Iterator[str]:
+    """The absolute names that a module of `package` imports anywhere in its source."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=aliases):
+                yield from (alias.name for alias in aliases)
+            case ast.ImportFrom(module=module, names=aliases, level=level):
+                parents = package.split(".")
+                origin = ".".join([*parents[: len(parents) + 1 - level], *([module] if module else [])])
+                base = origin if level else str(module)
+                # What is imported may be a module as well as a name in one.
+                yield from (f"{base}.{alias.name}" for alias in aliases)
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                args=[argument, *_],
+            ):
+                assert isinstance(argument, ast.Constant), "an import that cannot be checked"
+                yield str(argument.value)
+
+
+def breaches(path: Path, forbidden: set[str]) -> list[str]:
+    package = ".".join(("shortgop", *path.relative_to(ROOT).parent.parts))
+    found = imports(path.read_text(), package)
+    return [each for each in found if any(f"{each}.".startswith(f"{barred}.") for barred in forbidden)]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_exists(package: str) -> None:
+    assert (ROOT / package / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_layers(path: Path) -> None:
+    package = path.relative_to(ROOT).parts[0]
+    forbidden = FORBIDDEN[package] | FORBIDDEN_EVERYWHERE
+    if name(path) not in MAY_START_PROCESSES:
+        forbidden |= {"subprocess"}
+    assert breaches(path, forbidden) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_modules_stay_small(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < MAX_LINES
+
+
+def test_every_package_is_installed() -> None:
+    """Setuptools has an explicit list, and an editable install does not notice what it lacks."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {path.parent.relative_to(ROOT) for path in MODULES}
+    assert set(listed) == {"shortgop", *(".".join(("shortgop", *folder.parts)) for folder in folders)}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import av.codec", ["av.codec"]),
+        ("from torch import Tensor", ["torch.Tensor"]),
+        ("def f():\n    from ray import data", ["ray.data"]),
+        ("from . import plan", ["shortgop.readers.decoders.plan"]),
+        ("from ..plan import Plan", ["shortgop.readers.plan.Plan"]),
+        ("from ... import prep", ["shortgop.prep"]),
+        ("from ...prep.probe import probe", ["shortgop.prep.probe.probe"]),
+        ("import importlib\nimportlib.import_module('ray')", ["importlib", "ray"]),
+    ],
+)
+def test_every_kind_of_import_is_seen(source: str, expected: list[str]) -> None:
+    assert list(imports(source, "shortgop.readers.decoders")) == expected
