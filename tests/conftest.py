@@ -1,0 +1,45 @@
+"""What many tests share: small videos whose frames show their numbers, each made once in a test run."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
+
+
+@pytest.fixture(scope="session")
+def video_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder for sources that several tests read and none changes."""
+    return tmp_path_factory.mktemp("videos")
+
+
+@pytest.fixture(scope="session")
+def constant_video(video_folder: Path) -> SyntheticVideo:
+    """Make the usual web clip: H.264 in mp4, 100 frames at 30 per second, one keyframe."""
+    path = video_folder / "constant.mp4"
+    return make_video(path, pts=constant_rate_pts(Fraction(30), 100), timebase=Fraction(1, 30))
+
+
+@pytest.fixture(scope="session")
+def variable_video(video_folder: Path) -> SyntheticVideo:
+    """Make what phones and screen recorders write: 100 frames, each with a duration of its own."""
+    timebase = Fraction(1, 90000)
+    pts = variable_rate_pts(1, 100, timebase)
+    return make_video(video_folder / "variable.mp4", pts=pts, timebase=timebase)
+
+
+@pytest.fixture(scope="session")
+def late_video(video_folder: Path) -> SyntheticVideo:
+    """Make a video that begins 3.5 s into the file, while the sound begins at 0."""
+    timebase = Fraction(1, 90000)
+    pts = variable_rate_pts(2, 60, timebase, start=315000)
+    return make_video(video_folder / "late.mkv", pts=pts, timebase=timebase, audio_start=Fraction(0))
+
+
+@pytest.fixture(scope="session")
+def rotated_video(video_folder: Path) -> SyntheticVideo:
+    """Make a portrait video as phones do: coded lying on its side, to be turned by 90 degrees when shown."""
+    pts = constant_rate_pts(Fraction(30), 40)
+    path = video_folder / "rotated.mp4"
+    return make_video(path, pts=pts, timebase=Fraction(1, 30), size=(64, 96), rotation=90)
