@@ -95,7 +95,7 @@ def prep(
     with _errors():
         if runner not in ("ray", "inline"):
             raise UsageError(f"--runner is {runner!r}; it takes ray or inline")
-        from .jobs.prepare import existing_profile, prepare
+        from .jobs.prepare import Where, existing_profile, prepare
         from .prep.profile import ENCODERS, parse_fps, parse_size
 
         base = existing_profile(out_path)
@@ -113,9 +113,7 @@ def prep(
         }
         profile = _profile(base, {name: value for name, value in given.items() if value is not None}, fps)
         with _progress() as on_update:
-            report = prepare(
-                sources, out_path, profile, runner=runner, address=address, workers=workers, on_update=on_update
-            )
+            report = prepare(sources, out_path, profile, where=Where(runner, address, workers), on_update=on_update)
         if as_json:
             _print_json({**dataclasses.asdict(report), "dataset": str(out_path)})
         else:

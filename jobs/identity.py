@@ -19,8 +19,8 @@ def identity_of(path: str) -> tuple[int, int]:
     of the last change, so that a corpus may be moved, copied or touched and nothing is encoded again. Two
     files, or two versions of one file, of the same length that differ only in between look the same: a few
     bytes repaired in place go unnoticed, as does a download that was given its full length before its middle
-    had come in. What a muxer or an encoder writes anew differs in size, or in the headers and the index at the
-    ends, and is noticed.
+    had come in. What a muxer or an encoder writes anew differs in size, or in the headers or the index at an
+    end, and is noticed.
     """
     try:
         # Asked before opening, as opening a pipe waits for somebody to write to it.

@@ -55,8 +55,8 @@ def read_list(file: str) -> list[Row]:
 
 
 def valid_text(text: str) -> str:
-    """The text with a question mark for each byte of a file name that is not UTF-8, as manifests store it."""
-    return text.encode("utf-8", errors="replace").decode()
+    """The text with \\udc.. written out for each byte of a file name that is not UTF-8, as manifests store it."""
+    return text.encode("utf-8", errors="backslashreplace").decode()
 
 
 def can_be_a_path(text: str) -> bool:
@@ -72,9 +72,7 @@ def _row(place: str, values: dict[str, Any]) -> Row:
     if path is None:
         raise UsageError(f"{place} has no `path`, only {_names(values)}; name the video's file there")
     if not isinstance(path, str) or not can_be_a_path(path):
-        raise UsageError(
-            f"{place} has {path!r} as its `path`, which cannot be a file's name; lists are UTF-8 text"
-        )
+        raise UsageError(f"{place} has {path!r} as its `path`, which cannot be a file's name; lists are UTF-8 text")
     row_id = values.pop("id", None)
     if isinstance(row_id, int) and not isinstance(row_id, bool):
         row_id = str(row_id)
@@ -178,8 +176,8 @@ def _table_rows(file: str, delimiter: str) -> Iterator[tuple[str, dict[str, Any]
 
 def _parquet_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        import pyarrow as pa  # type: ignore[import-untyped]
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+        import pyarrow as pa
+        import pyarrow.parquet as pq
     except ImportError as error:
         raise ToolError(
             f"reading the list {file!r} needs pyarrow, and {error}; run `pip install pyarrow`", file=file
@@ -214,8 +212,7 @@ def _parquet_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def _check_columns(file: str, columns: Sequence[str]) -> None:
     if "path" not in columns:
         raise UsageError(
-            f"the list {file!r} has no column `path`, only {_names(columns)}; "
-            "name the column that holds the files so",
+            f"the list {file!r} has no column `path`, only {_names(columns)}; name the column that holds the files so",
             file=file,
         )
     twice = {name for name in columns if columns.count(name) > 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +24,16 @@ _LOOK_THREADS = 16
 # A snapshot is written whole, so its cost grows with the dataset: this keeps it to a few percent of the job.
 _PUBLISH_EVERY_SECONDS = 20.0
 _PUBLISH_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where units run: `runner` is "ray" or "inline", one after the other in this process; `address` is that of a Ray
+    cluster, a local one is started without it; `workers` bounds how many units run at a time."""
+
+    runner: str = "ray"
+    address: str | None = None
+    workers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,19 +65,21 @@ class Progress:
 OnUpdate = Callable[[Progress], None]
 
 
+def _ignore(_progress: Progress) -> None:
+    """Nobody watches."""
+
+
 def prepare(
     sources: Sequence[str],
     out: Path,
     profile: Profile,
     *,
-    runner: str = "ray",
-    address: str | None = None,
-    workers: int | None = None,
-    on_update: OnUpdate = lambda progress: None,
+    where: Where | None = None,
+    on_update: OnUpdate = _ignore,
 ) -> Report:
     """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, making it where there is none.
 
-    What is there already is left alone. `runner` is "ray" or "inline"; `workers` bounds how many units run at a time.
+    What is there already is left alone. `where` says where the units run, by default on a local Ray.
     Raises UsageError for arguments that make no sense, OutputError when the dataset cannot be written, ToolError when
     ffmpeg or an encoder is missing. Sources that cannot be prepared are in the report, and in the dataset.
     """
@@ -82,13 +94,13 @@ def prepare(
         done = _identities(out)
         progress.note = f"looking at {len(found)} sources"
         on_update(progress)
-        items, estimates = _look_at(found, profile)
+        items, estimates = _look_at(found, profile, done)
         changed = changed_sources(items, done)
         units = plan_units(items, profile_key=profile.key(), done=done, shard_bytes=profile.shard_bytes)
         state = _State(units, estimates, progress, on_update)
         results: list[UnitResult] = []
         if units:
-            results = _run(units, out, profile, runner, address, workers, state)
+            results = _run(units, out, profile, where or Where(), state)
         snapshot = files.read_root(out).snapshot
     failures = tuple(
         [failure for result in results for failure in result.failures]
@@ -143,15 +155,17 @@ def _identities(out: Path) -> dict[str, int]:
     return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
 
 
-def _look_at(sources: Sequence[Source], profile: Profile) -> tuple[list[Item], dict[str, int]]:
+def _look_at(
+    sources: Sequence[Source], profile: Profile, done: Mapping[str, int]
+) -> tuple[list[Item], dict[str, int]]:
     """Each source's fingerprint and size, and about how many frames it will have."""
 
     def look(source: Source) -> tuple[Item, int]:
         try:
             identity, size_bytes = identity_of(source.path)
         except SourceError:
-            # The unit it lands in will fail on it, and record why.
-            return Item(source, 0, 0), 0
+            # One that is in the dataset already may be gone; of another, its unit will record why it failed.
+            return Item(source, done.get(source.id, 0), 0), 0
         return Item(source, identity, size_bytes), estimate_frames(source.path, profile.fps)
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
@@ -197,30 +211,27 @@ def _run(
     units: Sequence[Unit],
     out: Path,
     profile: Profile,
-    runner: str,
-    address: str | None,
-    workers: int | None,
+    where: Where,
     state: _State,
 ) -> list[UnitResult]:
     results: list[UnitResult] = []
-    retried = files.snapshot_units(out, files.read_root(out).snapshot)
     published, cost = time.monotonic(), 0.0
     try:
-        for result in _results(units, out, profile, runner, address, workers, state):
+        for result in _results(units, out, profile, where, state):
             results.append(result)
             state.on_result(result)
             since = time.monotonic() - published
             if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
                 start = time.monotonic()
-                files.publish(out, retried & {result.unit for result in results})
+                files.publish(out)
                 published = time.monotonic()
                 cost = published - start
     except BaseException:
         # Whatever ends the job, what is finished goes in; on a full disk even that may have to wait for the next run.
         with suppress(OutputError):
-            files.publish(out, retried & {result.unit for result in results})
+            files.publish(out)
         raise
-    files.publish(out, retried & {result.unit for result in results})
+    files.publish(out)
     return results
 
 
@@ -228,20 +239,18 @@ def _results(
     units: Sequence[Unit],
     out: Path,
     profile: Profile,
-    runner: str,
-    address: str | None,
-    workers: int | None,
+    where: Where,
     state: _State,
 ) -> Iterator[UnitResult]:
-    if runner == "inline":
+    if where.runner == "inline":
         state.note("encoding")
         for unit in units:
             yield run_unit(out, unit, profile, state.on_progress)
         return
-    state.note(f"joining the Ray cluster at {address}" if address else "starting Ray (about ten seconds)")
+    state.note(f"joining the Ray cluster at {where.address}" if where.address else "starting Ray (about ten seconds)")
     from . import ray_runner
 
-    at_a_time = ray_runner.connect(address, workers)
+    at_a_time = ray_runner.connect(where.address, where.workers)
     try:
         state.note(f"encoding, {at_a_time} at a time")
         yield from ray_runner.run_units(out, units, profile, at_a_time, state.on_progress)

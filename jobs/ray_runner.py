@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray.exceptions import (
@@ -40,18 +42,18 @@ def connect(address: str | None, workers: int | None) -> int:
                 num_cpus=workers,
                 include_dashboard=False,
                 log_to_driver=False,
-                logging_level="error",
+                logging_level=logging.ERROR,
                 # Ray's default is to retry a task that ran out of memory for ever.
                 _system_config={"task_oom_retries": _MAX_RETRIES},
             )
         else:
-            ray.init(address=address, log_to_driver=False, logging_level="error")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         where = f"no Ray cluster answers at {address}" if address else "a local Ray does not start"
         raise ToolError(
             f"{where}: {error}; --runner inline does the same work in this process without Ray"
         ) from error
-    available = int(ray.cluster_resources().get("CPU", 1))
+    available = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
     return max(1, min(workers, available) if workers else available)
 
 
@@ -67,10 +69,10 @@ def run_units(
     A unit whose worker keeps dying is split into its sources, and a single source that keeps killing its worker
     becomes a failure: it must not take its neighbours along.
     """
-    board = ray.remote(num_cpus=0)(_Board).remote()
+    board: Any = ray.remote(num_cpus=0)(_Board).remote()
     task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_unit)
     waiting = deque(units)
-    running: dict[ray.ObjectRef, Unit] = {}
+    running: dict[ray.ObjectRef[UnitResult], Unit] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers * _IN_FLIGHT_PER_WORKER:
@@ -99,8 +101,8 @@ def run_units(
             ray.cancel(reference, force=True)
 
 
-def _run_unit(dataset: str, unit: Unit, profile: Profile, board: ray.actor.ActorHandle) -> UnitResult:
-    return run_unit(Path(dataset), unit, profile, lambda progress: board.put.remote(progress))
+def _run_unit(dataset: str, unit: Unit, profile: Profile, board: Any) -> UnitResult:
+    return run_unit(Path(dataset), unit, profile, board.put.remote)
 
 
 class _Board:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import glob
 import os
 import posixpath
@@ -118,14 +117,13 @@ def _given(path: Path, argument: str) -> _Found:
 
 
 def _in_list(argument: str) -> list[_Found]:
+    folder = Path(argument).parent
     found = []
     for row in read_list(argument):
         row_id = row.id or posixpath.normpath(row.path).lstrip("/")
         if row_id in ("", ".", ".."):
-            raise UsageError(
-                f"{row.place} has the folder {row.path!r} as its `path`; name files", file=argument
-            )
-        source = _source(row_id, Path(argument).parent / row.path, row.path, row.attributes)
+            raise UsageError(f"{row.place} has the folder {row.path!r} as its `path`; name files", file=argument)
+        source = _source(row_id, folder / row.path, row.path, row.attributes)
         found.append(_Found(source, row.place, listed=True))
     return found
 
@@ -140,9 +138,7 @@ def _in_glob(pattern: str) -> list[_Found]:
     files: dict[Path, None] = {}
     found: list[_Found] = []
     for path in matches:
-        with _reading(path):
-            is_folder = _is_folder(path)
-        if is_folder:
+        if _is_folder(path):
             files.update(dict.fromkeys(_videos_below(path)))
         elif spelled_out and is_list(path.name):
             found += _in_list(str(path))
@@ -158,9 +154,7 @@ def _in_glob(pattern: str) -> list[_Found]:
 
 
 def _file(path: Path, root: Path, argument: str) -> _Found:
-    return _Found(
-        _source(path.relative_to(root).as_posix(), path, str(path)), f"in {argument!r}", listed=False
-    )
+    return _Found(_source(path.relative_to(root).as_posix(), path, str(path)), f"in {argument!r}", listed=False)
 
 
 def _source(source_id: str, path: Path, given: str, attributes: str = "{}") -> Source:
@@ -182,6 +176,8 @@ def _matches(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
     """What is below `folder` and matches the parts of a pattern; some of it perhaps twice."""
     if not parts:
         yield folder
+    elif not _is_folder(folder):
+        return
     elif parts[0] == "**":
         for below, _ in _walk(folder):
             yield from _matches(below, parts[1:])
@@ -189,13 +185,13 @@ def _matches(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
         if os.path.lexists(folder / parts[0]):
             yield from _matches(folder / parts[0], parts[1:])
     else:
-        for name, is_folder in _entries(folder, hidden=parts[0].startswith(".")):
-            if fnmatchcase(name, parts[0]) and (is_folder or len(parts) == 1):
+        for name, _ in _entries(folder, hidden=parts[0].startswith(".")):
+            if fnmatchcase(name, parts[0]):
                 yield from _matches(folder / name, parts[1:])
 
 
 def _walk(top: Path) -> Iterator[tuple[Path, list[str]]]:
-    """`top` and all folders below it, with the files in each. No link back to a folder around is followed."""
+    """`top` and all folders below it, with the files in each. A link to a folder above it is not followed."""
     waiting: list[tuple[Path, frozenset[tuple[int, int]]]] = [(top, frozenset())]
     while waiting:
         folder, around = waiting.pop()
@@ -212,17 +208,15 @@ def _entries(folder: Path, *, hidden: bool = False) -> list[tuple[str, bool]]:
     """The names in a folder, each with whether it is a folder or a link to one."""
     with _reading(folder), os.scandir(folder) as entries:
         return [
-            (entry.name, _is_folder(entry)) for entry in entries if hidden or not entry.name.startswith(".")
+            (entry.name, _is_folder(Path(entry)) if entry.is_symlink() else entry.is_dir())
+            for entry in entries
+            if hidden or not entry.name.startswith(".")
         ]
 
 
-def _is_folder(entry: Path | os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError as error:
-        if error.errno == errno.ELOOP:  # a link that leads to itself
-            return False
-        raise
+def _is_folder(path: Path) -> bool:
+    with _reading(path):
+        return path.is_dir()
 
 
 @contextlib.contextmanager
@@ -232,6 +226,6 @@ def _reading(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UsageError(
             f"cannot look into the folder {str(folder)!r}: {error.strerror or error}; "
-            "give yourself permission to, or list the videos in a file",
+            "mend that, or list the videos in a file",
             file=str(folder),
         ) from error

@@ -10,7 +10,7 @@ from .sources import Source
 
 UNITS_PER_CORPUS = 64
 MAX_VIDEOS_PER_UNIT = 256
-MIN_TARGET_BYTES = 1_000_000
+MIN_TARGET_BYTES = 250_000
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,11 @@ class Unit:
     items: tuple[Item, ...]
 
 
-def plan_units(
-    items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int
-) -> list[Unit]:
+def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int) -> list[Unit]:
     """Units of work that hold each item once whose id is not in `done` (id -> identity in the dataset).
 
     Items stand in the order of their ids, which must differ. Neighbours share a unit of up to 1/64 of the
-    corpus, but no less than 1 MB and no more than `shard_bytes` of source, and up to 256 videos; a file that
+    corpus, but no less than 250 kB and no more than `shard_bytes` of source, and up to 256 videos; a file that
     reaches this size by itself is a unit of its own.
 
     The cuts are made over all items, and only then what is done is taken out. So they do not depend on how
@@ -46,9 +44,7 @@ def plan_units(
 
     An item whose id is done is left out also when its identity has changed; `changed_sources` finds those.
     """
-    target_bytes = min(
-        shard_bytes, max(MIN_TARGET_BYTES, sum(item.size_bytes for item in items) // UNITS_PER_CORPUS)
-    )
+    target_bytes = min(shard_bytes, max(MIN_TARGET_BYTES, sum(item.size_bytes for item in items) // UNITS_PER_CORPUS))
     groups = _groups(_by_id(items), target_bytes)
     remaining = (tuple(item for item in group if item.source.id not in done) for group in groups)
     return [Unit(_unit_id(profile_key, group), group) for group in remaining if group]

@@ -1,4 +1,4 @@
-"""One unit of work: its sources encoded, its shards and its part committed. Runs in whatever process it is called in."""
+"""One unit of work: its sources encoded, its shards and its part committed, in whatever process it is called in."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def run_unit(dataset: Path, unit: Unit, profile: Profile, on_progress: OnProgres
                 progress.close_plan()
             except (OutputError, ToolError):
                 raise
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # one odd source must not take its neighbours along
                 progress.drop_plan()
                 failures.append(failure_of(item, error))
         rows = merge(manifests)
@@ -123,7 +123,6 @@ def failure_of(item: Item, error: Exception) -> Failure:
     elif isinstance(error, ShortGopError):
         reason = str(error)
     else:
-        # A source that trips over a mistake of ours must not take the others down with it.
         reason = f"{item.source.given}: unexpected {type(error).__name__}: {error}"
     return Failure(item.source.id, item.source.given, reason)
 

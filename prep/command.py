@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from .probe import SourceVideo
 from .profile import Profile, Size
+from .shown import STATS_FORMAT
 
 _BT709 = 1
 _RGB_MATRIX = 0
@@ -14,11 +15,6 @@ _RGB_MATRIX = 0
 # Ticks per second of the output are a multiple of the rate's numerator, so that a frame is a whole number of ticks;
 # at least this many, as players expect of an MP4.
 _MIN_TIMESCALE = 10_000
-
-# Fields that ffmpeg writes for each frame it hands to the encoder: the pts the frame had in the source, and the
-# timebase of that. This is ffmpeg's own word on which source frame is shown.
-STATS_FORMAT = "{ptsi} {tbi}"
-
 
 @dataclass(frozen=True)
 class Encode:
@@ -111,7 +107,7 @@ def _filters(encode: Encode) -> list[str]:
     ]
     shown = (source.width, source.height) if source.rotation in (0, 180) else (source.height, source.width)
     resized = (encode.width, encode.height) != shown
-    if resized and source.sample_aspect_ratio == 1 and not encode.profile.size.exact and not encode.profile.size.short_side:
+    if resized and source.sample_aspect_ratio == 1 and encode.profile.size == Size():
         filters.append(f"crop={encode.width}:{encode.height}:0:0")
     scale = f"scale={encode.width}:{encode.height}:flags=bicubic+accurate_rnd+full_chroma_int:out_range=tv"
     if source.matrix == _RGB_MATRIX:

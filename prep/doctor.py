@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..manifests.errors import ToolError
-from .encode import choose_encoder
+from .encoders import choose_encoder
 from .ffmpeg import Trial, candidates, find_ffmpeg, try_encoder, try_nvdec, unfit
 from .profile import CODECS, ENCODERS, Profile
 

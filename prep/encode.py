@@ -10,23 +10,25 @@ import re
 import signal
 import zlib
 from collections.abc import Callable
-from fractions import Fraction
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..manifests.errors import CorruptDataError, DamagedSourceError, EncodeError, ToolError
+from ..manifests.errors import CorruptDataError, DamagedSourceError, EncodeError
 from ..manifests.mp4 import Init, restamp_fragment
 from ..manifests.ragged import Array
 from ..manifests.structure import check_gop, nal_length_bytes
 from ..manifests.tables import Manifest
 from .command import Encode, decode_argv, encode_argv, output_size
-from .ffmpeg import Run, first_reason, running, try_encoder, try_nvdec
+from .encoders import choose_encoder, choose_nvdec
+from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
 from .grid import FrameGrid, constant_rate, nominal_rate, plan_grid
 from .probe import SourceVideo, probe, with_pts
-from .profile import ENCODERS, Profile
+from .profile import MAX_FPS, Profile
 from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
 from .shards import ShardWriter
+from .shown import parse_stats, pts_by_number
 
 _STATS = "<stats>"
 # An ffmpeg that a signal ended (someone's kill, the kernel short of memory) says nothing about its source.
@@ -38,8 +40,36 @@ _DAMAGE = re.compile(
     re.IGNORECASE,
 )
 
-
 Count = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The command to run and the frames it must show.
+
+    Which it showed is told by the pts of the source's packets, or, where those say nothing, by the number of the
+    decoded frame, whose pts is then in `decoded_pts`.
+    """
+
+    encode: Encode
+    grid: FrameGrid
+    decoded_pts: Array | None = None
+
+
+@dataclass
+class _Written:
+    """What is in the shards of an encode that is under way."""
+
+    segments: list[EncodedSegment] = field(default_factory=list)
+    gops: list[EncodedGop] = field(default_factory=list)
+
+
+class _KilledError(EncodeError):
+    """ffmpeg was ended by a signal."""
+
+
+def _ignore(_count: int) -> None:
+    """Nobody watches."""
 
 
 def prepare_video(
@@ -48,8 +78,9 @@ def prepare_video(
     profile: Profile,
     ffmpeg_path: str,
     shards: ShardWriter,
-    on_plan: Count = lambda count: None,
-    on_frames: Count = lambda count: None,
+    *,
+    on_plan: Count = _ignore,
+    on_frames: Count = _ignore,
 ) -> Manifest:
     """Encode one source into `shards` and return its rows.
 
@@ -57,63 +88,52 @@ def prepare_video(
     with a negative one when they are taken back. A SourceError leaves the shards as they were.
     """
     source = probe(path)
-    encoder, nvdec = choose_encoder(ffmpeg_path, profile), try_nvdec_for(ffmpeg_path, profile)
     if source.pts is not None:
-        encode, grid = plan_encode(source, profile, encoder, nvdec)
-        on_plan(len(grid))
-        video = _attempt(encode, grid, ffmpeg_path, shards, on_frames)
+        plan = plan_video(source, profile, ffmpeg_path)
+        on_plan(len(plan.grid))
+        video = _attempt(plan, ffmpeg_path, shards, on_frames)
         if video is not None:
-            return video_manifest(identity, encode, video)
+            return video_manifest(identity, plan.encode, video)
     # The packets did not tell which frames the decoder shows: timestamps missing or double, two fields in two
     # packets, frames at the start that refer to ones before it. So ask the decoder.
-    source = decoded_source(source, ffmpeg_path)
-    encode, grid = plan_encode(source, profile, encoder, nvdec)
-    on_plan(len(grid))
-    video = _attempt(encode, grid, ffmpeg_path, shards, on_frames)
+    decoded_pts = decode_pts(source, ffmpeg_path)
+    # A frame that does not come after the one before it is never shown.
+    source = with_pts(source, np.unique(decoded_pts))
+    plan = plan_video(source, profile, ffmpeg_path, decoded_pts)
+    on_plan(len(plan.grid))
+    video = _attempt(plan, ffmpeg_path, shards, on_frames)
     if video is None:
-        raise EncodeError(f"{path}: ffmpeg shows other frames at some ticks than the plan calls for", file=path)
-    return video_manifest(identity, encode, video)
+        raise EncodeError(
+            f"{path}: ffmpeg shows other frames at some ticks than the plan calls for: its timestamps are in disorder; "
+            "remux or re-encode it first",
+            file=path,
+        )
+    return video_manifest(identity, plan.encode, video)
 
 
-def choose_encoder(ffmpeg_path: str, profile: Profile) -> str:
-    """The encoder to use: the one asked for, or with "auto" NVENC where it really runs, else x264 or x265."""
-    if profile.encoder != "auto":
-        trial = try_encoder(ffmpeg_path, profile.encoder)
-        if not trial.works:
-            raise ToolError(f"encoder {profile.encoder} does not run here: {trial.detail}; see `shortgop doctor`")
-        return profile.encoder
-    fitting = sorted((name for name, codec in ENCODERS.items() if codec == profile.codec), key=lambda n: "nvenc" not in n)
-    for name in fitting:
-        if try_encoder(ffmpeg_path, name).works:
-            return name
-    raise ToolError(f"none of {', '.join(fitting)} runs with {ffmpeg_path}; see `shortgop doctor`")
-
-
-def try_nvdec_for(ffmpeg_path: str, profile: Profile) -> bool:
-    """Whether to decode on the GPU: where that really runs, unless the CPU was asked for."""
-    return not profile.encoder.startswith("lib") and try_nvdec(ffmpeg_path).works
-
-
-def plan_encode(source: SourceVideo, profile: Profile, encoder: str, nvdec: bool) -> tuple[Encode, FrameGrid]:
-    """The command to run and the frames it must show."""
+def plan_video(source: SourceVideo, profile: Profile, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:
+    """What to encode a source to: rate, number of frames, size, and the source frame at each tick."""
     if source.pts is None:
         raise ValueError("a source without timestamps cannot be planned")
     fps = profile.fps or constant_rate(source.pts, source.timebase, source.rate_hints)
-    if fps is None or fps > 1000:
+    if fps is None or fps > MAX_FPS:
         fps = nominal_rate(source.pts, source.timebase)
     grid = plan_grid(source.pts, source.end_pts, source.timebase, fps)
     width, height = output_size(source, profile.size)
-    return Encode(source, fps, len(grid), width, height, profile, encoder, nvdec), grid
+    encoder, nvdec = choose_encoder(ffmpeg_path, profile), choose_nvdec(ffmpeg_path, profile)
+    return Plan(Encode(source, fps, len(grid), width, height, profile, encoder, nvdec), grid, decoded_pts)
 
 
-def decoded_source(source: SourceVideo, ffmpeg_path: str) -> SourceVideo:
-    """The source with the pts that ffmpeg's decoder gives its frames. DamagedSourceError when frames are missing
-    between the first and the last one that decode."""
+def decode_pts(source: SourceVideo, ffmpeg_path: str) -> Array:
+    """The pts of every frame as ffmpeg's decoder puts them out, in the source's timebase, never falling.
+
+    DamagedSourceError when frames are missing between the first and the last one that decode.
+    """
     with running(ffmpeg_path, decode_argv(source, _STATS), _STATS) as run:
         while run.stdout.read(1 << 16):
             pass
     _raise_for_ffmpeg(run, source.path)
-    pts = _source_pts(run.stats, source.timebase)
+    pts = parse_stats(run.stats, source.timebase).pts
     if len(pts) == 0:
         raise DamagedSourceError(f"{source.path}: not one frame of it decodes", file=source.path)
     if source.pts is not None:
@@ -125,90 +145,74 @@ def decoded_source(source: SourceVideo, ffmpeg_path: str) -> SourceVideo:
                 f"the first of them at {at:.3f} s",
                 file=source.path,
             )
-    # A frame that does not come after the one before it is never shown by a player either.
-    return with_pts(source, np.unique(np.maximum.accumulate(pts)))
+    return np.asarray(np.maximum.accumulate(pts))
 
 
-def _attempt(
-    encode: Encode, grid: FrameGrid, ffmpeg_path: str, shards: ShardWriter, on_frames: Count
-) -> EncodedVideo | None:
+def _attempt(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count) -> EncodedVideo | None:
     """Run the encode; None, with nothing left in the shards, when ffmpeg showed other frames than planned."""
     mark = shards.mark()
-    for attempt in range(_ATTEMPTS_WHEN_KILLED):
-        done = 0
+    for attempts_left in reversed(range(_ATTEMPTS_WHEN_KILLED)):
+        done: list[int] = []
 
-        def count(frames: int) -> None:
-            nonlocal done
-            done += frames
+        def count(frames: int, done: list[int] = done) -> None:
+            done.append(frames)
             on_frames(frames)
 
+        video = None
         try:
-            video = _run_encode(encode, grid, ffmpeg_path, shards, count)
-        except BaseException as error:
-            shards.rollback(mark)
-            on_frames(-done)
-            if isinstance(error, _KilledError) and attempt + 1 < _ATTEMPTS_WHEN_KILLED:
-                continue
-            raise
-        if video is None:
-            shards.rollback(mark)
-            on_frames(-done)
+            video = _run_encode(plan, ffmpeg_path, shards, count)
+        except _KilledError:
+            if attempts_left == 0:
+                raise
+            continue
+        finally:
+            if video is None:
+                shards.rollback(mark)
+                on_frames(-sum(done))
         return video
-    raise AssertionError("unreachable")
+    return None
 
 
-class _KilledError(EncodeError):
-    """ffmpeg was ended by a signal."""
-
-
-def _run_encode(
-    encode: Encode, grid: FrameGrid, ffmpeg_path: str, shards: ShardWriter, on_frames: Count
-) -> EncodedVideo | None:
-    path = encode.source.path
+def _run_encode(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count) -> EncodedVideo | None:
+    encode, path = plan.encode, plan.encode.source.path
     structure_error = None
-    segments: list[EncodedSegment] = []
-    gops: list[EncodedGop] = []
+    written = _Written()
     init = None
     with running(ffmpeg_path, encode_argv(encode, _STATS), _STATS) as run:
         try:
             for init_bytes, init, fragment in fragments(run.stdout):
-                _append_gop(encode, init_bytes, init, fragment, shards, segments, gops)
-                on_frames(len(gops[-1].pattern))
+                _append_gop(encode, (init_bytes, init), fragment, shards, written)
+                on_frames(len(written.gops[-1].pattern))
         except CorruptDataError as error:
             structure_error = error
     # ffmpeg's own words come first: an output that breaks off is only the consequence.
     _raise_for_ffmpeg(run, path)
-    shown = _source_pts(run.stats, encode.source.timebase)
-    if structure_error is None and init is not None and np.array_equal(shown, grid.source_pts):
-        return EncodedVideo(init=init, segments=tuple(segments), gops=tuple(gops), timeline=shown)
-    if structure_error is not None and np.array_equal(shown, grid.source_pts):
+    shown = parse_stats(run.stats, encode.source.timebase)
+    pts = shown.packet_pts if plan.decoded_pts is None else pts_by_number(plan.decoded_pts, shown.numbers)
+    if not np.array_equal(pts, plan.grid.source_pts):
+        return None
+    if structure_error is not None or init is None:
         raise EncodeError(
-            f"{path}: {encode.encoder} did not write what was planned: {structure_error}", file=path
+            f"{path}: {encode.encoder} did not write what was planned: {structure_error or 'nothing came'}", file=path
         ) from structure_error
-    return None
+    return EncodedVideo(init=init, segments=tuple(written.segments), gops=tuple(written.gops), timeline=pts)
 
 
 def _append_gop(
-    encode: Encode,
-    init_bytes: bytes,
-    init: Init,
-    fragment: bytes,
-    shards: ShardWriter,
-    segments: list[EncodedSegment],
-    gops: list[EncodedGop],
+    encode: Encode, inits: tuple[bytes, Init], fragment: bytes, shards: ShardWriter, written: _Written
 ) -> None:
     """Check one fragment against the plan and append it, with a new segment's init before it where one begins."""
-    gop_frames = encode.profile.gop_frames
-    number = len(gops)
-    num_frames = min(gop_frames, encode.num_frames - number * gop_frames)
+    init_bytes, init = inits
+    gop_frames, frame_ticks = encode.profile.gop_frames, encode.frame_ticks
+    number = len(written.gops)
     _, pattern = check_gop(
         fragment,
         codec=init.codec,
         length_bytes=nal_length_bytes(init.codec, init.extradata),
-        num_frames=num_frames,
-        decode_ticks=number * gop_frames * encode.frame_ticks,
+        num_frames=min(gop_frames, encode.num_frames - number * gop_frames),
+        decode_ticks=number * gop_frames * frame_ticks,
         media_time_ticks=init.media_time_ticks,
-        frame_ticks=encode.frame_ticks,
+        frame_ticks=frame_ticks,
     )
     if (init.width, init.height, init.timescale) != (encode.width, encode.height, encode.timescale):
         raise CorruptDataError(
@@ -219,24 +223,10 @@ def _append_gop(
     if in_segment == 0:
         shard, offset = shards.start_segment()
         shards.append(init_bytes)
-        segments.append(EncodedSegment(shard, offset, len(init_bytes), zlib.crc32(init_bytes)))
+        written.segments.append(EncodedSegment(shard, offset, len(init_bytes), zlib.crc32(init_bytes)))
     # Each segment is a file of its own, so its times and sequence numbers start anew.
-    data = restamp_fragment(fragment, in_segment + 1, in_segment * gop_frames * encode.frame_ticks)
-    gops.append(EncodedGop(shards.append(data), len(data), zlib.crc32(data), pattern))
-
-
-def _source_pts(stats: list[str], timebase: Fraction) -> Array:
-    """The pts of the source frame behind each encoded one, in the source's timebase; lines are STATS_FORMAT."""
-    pts = np.empty(len(stats), dtype=np.int64)
-    scale: dict[str, Fraction] = {}
-    for index, line in enumerate(stats):
-        value, base = line.split()
-        if base not in scale:
-            scale[base] = Fraction(base) / timebase
-        exact = int(value) * scale[base]
-        # Never true for ffmpeg's own decoders; a pts between two ticks would match no plan.
-        pts[index] = exact.numerator // exact.denominator if exact.denominator == 1 else np.iinfo(np.int64).min
-    return pts
+    data = restamp_fragment(fragment, in_segment + 1, in_segment * gop_frames * frame_ticks)
+    written.gops.append(EncodedGop(shards.append(data), len(data), zlib.crc32(data), pattern))
 
 
 def _raise_for_ffmpeg(run: Run, path: str) -> None:
@@ -250,5 +240,3 @@ def _raise_for_ffmpeg(run: Run, path: str) -> None:
         raise DamagedSourceError(f"{path} is damaged; ffmpeg says: {first_reason([damage])}", file=path)
     if run.returncode > 0:
         raise EncodeError(f"{path}: ffmpeg failed: {first_reason(lines)}", file=path)
-
-

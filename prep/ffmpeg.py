@@ -113,8 +113,10 @@ def try_encoder(path: str, encoder: str) -> Trial:
     """Encode frames with `encoder` for real: a driver without its video libraries only fails then."""
     return _trial(
         encoder,
-        [path, "-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10"]
-        + ["-frames:v", "2", "-pix_fmt", "yuv420p", "-c:v", encoder, "-f", "null", "-"],
+        [
+            path, "-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10",
+            "-frames:v", "2", "-pix_fmt", "yuv420p", "-c:v", encoder, "-f", "null", "-",
+        ],
     )
 
 
@@ -171,7 +173,8 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
         raise ToolError(f"cannot start {path}: {error.strerror or error}", file=path) from error
     finally:
         os.close(stats_write)
-    assert process.stdout is not None and process.stderr is not None
+    if process.stdout is None or process.stderr is None:
+        raise AssertionError("both were asked for as pipes")
     run = Run(stdout=process.stdout)
     stderr = bytearray()
     readers = [

@@ -77,9 +77,12 @@ def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -
     mean = Fraction(len(pts) - 1) / (int(spans[-1]) * timebase)
     for rate in (*hints, *STANDARD_RATES, mean):
         # A cheap look first: a wrong rate has drifted away by the last frame.
-        if rate > 0 and _lies_on(spans[-1:], np.array([len(pts) - 1]), timebase, rate):
-            if _lies_on(spans, np.arange(len(pts)), timebase, rate):
-                return rate
+        if (
+            rate > 0
+            and _lies_on(spans[-1:], np.array([len(pts) - 1]), timebase, rate)
+            and _lies_on(spans, np.arange(len(pts)), timebase, rate)
+        ):
+            return rate
     return None
 
 

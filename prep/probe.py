@@ -1,8 +1,9 @@
-"""What there is to know about a source before ffmpeg runs, found with PyAV by reading its packets, not decoding them."""
+"""What there is to know about a source before ffmpeg runs, found with PyAV by reading its packets, not decoding."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +16,9 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
+
+# How much earlier than its header says a video may end: a long last frame, or a duration that another track gave it.
+_MISSING_SECONDS = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +97,18 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         ) from error
     if not pts:
         raise DamagedSourceError(f"{path} has a video stream, but no data in it", file=path)
-    if stream.frames > len(pts) and _lists_every_frame(container):
+    end = max((entry.pos + entry.size for entry in stream.index_entries), default=0)
+    if end > Path(path).stat().st_size and _index_tells_positions(container):
         raise DamagedSourceError(
-            f"{path} is cut: its header lists {stream.frames} frames, {len(pts)} are in the file", file=path
+            f"{path} is cut: its index calls for {end} bytes, the file has {Path(path).stat().st_size}", file=path
+        )
+    promised = _promised_end(stream)
+    reached = max(value or 0 for value in pts) * stream.time_base
+    if promised is not None and promised - reached > _MISSING_SECONDS:
+        raise DamagedSourceError(
+            f"{path} is damaged: its video should last until {float(promised):.2f} s, but what can be read of it ends "
+            f"at {float(reached):.2f} s",
+            file=path,
         )
     frame = _first_frame(path, stream.index)
     order = _presentation_order(pts)
@@ -131,9 +144,18 @@ def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceV
     return replace(source, pts=pts, end_pts=int(pts[-1]) + last_duration)
 
 
-def _lists_every_frame(container: InputContainer) -> bool:
-    # Other containers' frame counts are hints, written before the last frame was.
+def _index_tells_positions(container: InputContainer) -> bool:
+    # MP4's index lists every sample's bytes; other containers' entries are places to seek to.
     return "mp4" in container.format.name
+
+
+def _promised_end(stream: VideoStream) -> Fraction | None:
+    """Matroska files say how long each track is, and a reader that meets damage skips the rest without a word."""
+    match = re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", ""))
+    if match is None:
+        return None
+    hours, minutes, seconds = match.groups()
+    return 3600 * int(hours) + 60 * int(minutes) + Fraction(seconds)
 
 
 def _presentation_order(pts: list[int | None]) -> Array | None:

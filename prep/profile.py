@@ -22,7 +22,7 @@ _NTSC = {
     "59.94": Fraction(60000, 1001),
     "119.88": Fraction(120000, 1001),
 }
-_MAX_FPS = 1000
+MAX_FPS = 1000
 _MAX_SIDE = 16384
 
 
@@ -70,7 +70,7 @@ class Profile:
             (0 <= self.crf <= 51, "--crf", self.crf, "from 0 (best) to 51 (smallest)"),
             (self.segment_seconds > 0, "--segment-seconds", self.segment_seconds, "more than 0"),
             (self.shard_bytes >= 1_000_000, "--shard-mb", self.shard_bytes / 1_000_000, "at least 1"),
-            (self.fps is None or 0 < self.fps <= _MAX_FPS, "--fps", self.fps, f"above 0, up to {_MAX_FPS}"),
+            (self.fps is None or 0 < self.fps <= MAX_FPS, "--fps", self.fps, f"above 0, up to {MAX_FPS}"),
             (self.preset is None or self.preset.isalnum(), "--preset", self.preset, "a name such as medium or p4"),
         )
         for fits, option, value, wanted in checks:

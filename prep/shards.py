@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ..manifests.dataset import commit, shard_path, temporary_path, writing
+from ..manifests.commits import commit, temporary_path, writing
+from ..manifests.dataset import shard_path
 
 
 @dataclass
@@ -30,9 +30,9 @@ class Mark:
 class ShardWriter:
     """Appends to the shards of one unit, `<unit>-0.shard`, `<unit>-1.shard`, ...
 
-    A segment never spans two shards: `start_segment` opens the next one when the current has reached `shard_bytes`.
-    Nothing is visible before `commit`; `rollback` takes back what was written since a `mark`; `close` throws away
-    whatever was not committed.
+    A segment never spans two shards: `start_segment` opens the next one when the current has reached
+    `shard_bytes`. Nothing is visible before `commit`; `rollback` takes back what was written since a `mark`; `close`
+    throws away whatever was not committed.
     """
 
     def __init__(self, dataset: Path, unit: str, shard_bytes: int) -> None:
@@ -93,12 +93,8 @@ class ShardWriter:
     @staticmethod
     def _discard(shard: _OpenShard) -> None:
         # Closing flushes, and on a full disk that fails once more; the file is going away in any case.
-        try:
+        with contextlib.suppress(OSError):
             shard.file.close()
-        except OSError:
-            pass
-        finally:
-            if shard.temporary.exists():
-                os.unlink(shard.temporary)
+        shard.temporary.unlink(missing_ok=True)
 
 

@@ -1,0 +1,30 @@
+"""Which encoder and decoder prep uses on this machine, by what really runs here."""
+
+from __future__ import annotations
+
+from ..manifests.errors import ToolError
+from .ffmpeg import try_encoder, try_nvdec
+from .profile import ENCODERS, Profile
+
+
+def choose_encoder(ffmpeg_path: str, profile: Profile) -> str:
+    """The encoder asked for, or with "auto" NVENC where it runs, else x264 or x265; ToolError when none runs."""
+    if profile.encoder != "auto":
+        trial = try_encoder(ffmpeg_path, profile.encoder)
+        if not trial.works:
+            raise ToolError(f"encoder {profile.encoder} does not run here: {trial.detail}; see `shortgop doctor`")
+        return profile.encoder
+    fitting = [name for name, codec in ENCODERS.items() if codec == profile.codec]
+    fitting.sort(key=lambda name: "nvenc" not in name)
+    for name in fitting:
+        if try_encoder(ffmpeg_path, name).works:
+            return name
+    raise ToolError(f"none of {', '.join(fitting)} runs with {ffmpeg_path}; see `shortgop doctor`")
+
+
+def choose_nvdec(ffmpeg_path: str, profile: Profile) -> bool:
+    """Whether to decode on the GPU: where that really runs, unless an encoder on the CPU was asked for.
+
+    Decoder and encoder are chosen apart: an H200 has NVDEC and no NVENC.
+    """
+    return not profile.encoder.startswith("lib") and try_nvdec(ffmpeg_path).works

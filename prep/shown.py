@@ -1,0 +1,51 @@
+"""What ffmpeg says it showed: the lines it writes in STATS_FORMAT, one per frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from ..manifests.ragged import Array
+
+# The frame's number as the decoder put it out, the pts its packet had in the source (missing where the container
+# gives none), and the pts it has when the encoder gets it; each pts with its timebase.
+STATS_FORMAT = "{ni} {ptsi} {tbi} {pts} {tb}"
+NO_PTS = -(1 << 63)
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """STATS_FORMAT, a column each: pts are int64 in the source's timebase, NO_PTS where there is none or where it
+    lies between two ticks."""
+
+    numbers: Array
+    packet_pts: Array
+    pts: Array
+
+
+def parse_stats(lines: list[str], timebase: Fraction) -> Shown:
+    """Read STATS_FORMAT; `timebase` is the source's."""
+    scales: dict[str, Fraction] = {}
+
+    def rescale(value: str, base: str) -> int:
+        if int(value) == NO_PTS:
+            return NO_PTS
+        if base not in scales:
+            scales[base] = Fraction(base) / timebase
+        exact = int(value) * scales[base]
+        return exact.numerator if exact.denominator == 1 else NO_PTS
+
+    rows = [line.split() for line in lines]
+    return Shown(
+        numbers=np.array([int(row[0]) for row in rows], dtype=np.int64),
+        packet_pts=np.array([rescale(row[1], row[2]) for row in rows], dtype=np.int64),
+        pts=np.array([rescale(row[3], row[4]) for row in rows], dtype=np.int64),
+    )
+
+
+def pts_by_number(decoded_pts: Array, numbers: Array) -> Array:
+    """The pts of decoded frames by their numbers; NO_PTS for a number that was never decoded."""
+    known = (numbers >= 0) & (numbers < len(decoded_pts))
+    return np.where(known, decoded_pts[np.where(known, numbers, 0)], NO_PTS)

@@ -1,0 +1,40 @@
+"""Datasets for tests: made by the real job, in this process, and compared row for row."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.manifests.dataset import current_manifest, shard_path
+from shortgop.manifests.ragged import Ragged
+from shortgop.prep.profile import Profile
+
+
+def make_dataset(sources: Sequence[Path], out: Path, **options: Any) -> Report:
+    """Prepare `sources` into `out`, one unit after the other; `options` are fields of Profile."""
+    return prepare([str(source) for source in sources], out, Profile(**options), where=Where(runner="inline"))
+
+
+def rows_of(dataset: Path) -> dict[str, Any]:
+    """Every column of the current snapshot as plain lists, and the bytes of every shard."""
+    rows: dict[str, Any] = {}
+    manifest = current_manifest(dataset)
+    for table_field in dataclasses.fields(manifest):
+        table = getattr(manifest, table_field.name)
+        for column_field in dataclasses.fields(table):
+            column = getattr(table, column_field.name)
+            rows[f"{table_field.name}.{column_field.name}"] = (
+                [column.bytes(row) for row in range(len(column))]
+                if isinstance(column, Ragged)
+                else np.asarray(column).tolist()
+            )
+    # The only column that tells when, and not what.
+    del rows["failures.attempted_ns"]
+    for name in manifest.shards.name.texts():
+        rows[f"bytes of {name}"] = shard_path(dataset, name).read_bytes()
+    return rows

@@ -1,0 +1,162 @@
+"""A job that is killed at any moment and run again ends with the dataset of an undisturbed run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import shortgop
+from datasets import make_dataset, rows_of
+from shortgop.manifests.dataset import finished_units
+from synthetic import constant_rate_pts, make_video
+
+# Seven units of work that take some tenths of a second each, and one source that always fails.
+_VIDEOS = 7
+_FRAMES = 150
+_PATIENCE_SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sources")
+    for number in range(_VIDEOS):
+        make_video(
+            folder / f"{number}.mp4",
+            pts=constant_rate_pts(Fraction(30), _FRAMES),
+            timebase=Fraction(1, 30),
+            size=(320, 256),
+            first_number=1000 * number,
+            # Files of a megabyte, so that no two share a unit.
+            options={"qp": "1", "preset": "ultrafast"},
+        )
+    (folder / "broken.mp4").write_text("not a video")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dataset = tmp_path_factory.mktemp("undisturbed") / "dataset"
+    make_dataset([sources], dataset)
+    assert len(finished_units(dataset)) >= _VIDEOS
+    return dataset
+
+
+def start(sources: Path, dataset: Path, runner: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "shortgop", "prep", str(sources), "--out", str(dataset), "--runner", runner]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def wait_until(condition: object, what: str) -> None:
+    assert callable(condition)
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.01)
+
+
+def descendants(pid: int) -> Iterator[tuple[int, str]]:
+    """(pid, command line) of all processes below one, as /proc has them."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    waiting = children.get(pid, [])
+    while waiting:
+        child = waiting.pop()
+        try:
+            yield child, Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        waiting += children.get(child, [])
+
+
+def kill_one(pid: int, what: str) -> bool:
+    """SIGKILL a process below `pid` whose command line has `what` in it, if there is one."""
+    for child, command in descendants(pid):
+        if what in command:
+            try:
+                os.kill(child, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            return True
+    return False
+
+
+def assert_undisturbed(dataset: Path, undisturbed: Path) -> None:
+    assert rows_of(dataset) == rows_of(undisturbed)
+    assert not (dataset / ".tmp").exists()
+    files = {file.name for folder in ("shards", "parts") for file in (dataset / folder).iterdir()}
+    assert files == {file.name for folder in ("shards", "parts") for file in (undisturbed / folder).iterdir()}
+
+
+@pytest.mark.parametrize("finished_before_the_kill", [0, 1, 3, 6])
+def test_driver_killed(sources: Path, undisturbed: Path, tmp_path: Path, finished_before_the_kill: int) -> None:
+    dataset = tmp_path / "dataset"
+    job = start(sources, dataset, "inline")
+    wait_until(lambda: len(finished_units(dataset)) >= finished_before_the_kill, "units of work")
+    wait_until((dataset / ".tmp").exists, "work under way")
+    # Somewhere within the next unit, elsewhere for each number.
+    time.sleep(0.05 * finished_before_the_kill)
+    job.kill()
+    job.wait()
+    assert len(finished_units(dataset)) < len(finished_units(undisturbed))
+
+    make_dataset([sources], dataset)
+
+    assert_undisturbed(dataset, undisturbed)
+
+
+def test_ffmpeg_killed_again_and_again(sources: Path, undisturbed: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    job = start(sources, dataset, "inline")
+    killed = 0
+    while job.poll() is None:
+        # The driver's own trial runs are over once there is something to write.
+        if killed < 2 * (1 + len(finished_units(dataset))) and (dataset / ".tmp").exists():
+            killed += kill_one(job.pid, "stats_enc_pre pipe")
+        time.sleep(0.02)
+    assert killed > 2
+    make_dataset([sources], dataset)
+    assert_undisturbed(dataset, undisturbed)
+
+
+def test_worker_and_driver_killed_on_ray_while_a_reader_reads(
+    sources: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    dataset = tmp_path / "dataset"
+    job = start(sources, dataset, "ray")
+    wait_until((dataset / ".tmp").exists, "work under way")
+    wait_until(lambda: kill_one(job.pid, "ray::_run_unit"), "a worker")
+    wait_until(lambda: _can_be_opened(dataset), "a first snapshot")
+    reader = shortgop.open(dataset)
+    video = reader[0]
+    before = video[0]
+    wait_until(lambda: len(finished_units(dataset)) >= 4, "units of work")
+    job.kill()
+    job.wait()
+
+    make_dataset([sources], dataset)
+
+    assert_undisturbed(dataset, undisturbed)
+    assert bool((video[0] == before).all())
+    assert len(reader) < _VIDEOS
+    assert len(shortgop.open(dataset)) == _VIDEOS
+
+
+def _can_be_opened(dataset: Path) -> bool:
+    try:
+        return len(shortgop.open(dataset)) > 0
+    except shortgop.NotADatasetError:
+        return False
