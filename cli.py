@@ -170,7 +170,9 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
             f"{summary.num_gops} GOPs in {summary.num_shards} shards, {_megabytes(summary.num_bytes)}; "
             f"format {summary.format_version}, snapshot {summary.snapshot}"
         )
-        out.print("profile: " + ", ".join(f"{k} {v}" for k, v in summary.profile.items() if v is not None), markup=False)
+        out.print(
+            "profile: " + ", ".join(f"{k} {v}" for k, v in summary.profile.items() if v is not None), markup=False
+        )
         table = Table("video", "frames", "fps", "size", "codec", "seconds")
         for video in summary.videos[:_ROWS_SHOWN]:
             table.add_row(
@@ -193,11 +195,12 @@ def verify(
     """Check every GOP's bytes against its CRC and structure. Exit status 1 when something is wrong."""
     with _errors():
         from .manifests.dataset import open_current
+        from .manifests.verify import stray_files
         from .manifests.verify import verify as check
 
         root, manifest = open_current(dataset)
         with _bar("GOPs", len(manifest.gops)) as advance:
-            problems = list(check(dataset, manifest, on_gop=advance))
+            problems = list(check(dataset, manifest, snapshot=root.snapshot, on_gop=advance))
         lines = [str(problem) for problem in problems]
         if decode and not problems:
             from .readers.check import undecodable
@@ -209,9 +212,12 @@ def verify(
         else:
             for line in lines:
                 err.print(line, style="red", markup=False, soft_wrap=True)
-            out.print(f"{len(manifest.gops)} GOPs, {_megabytes(int(manifest.shards.length.sum()))}: " + (
+            for file in stray_files(dataset, manifest):
+                err.print(f"note: {file} belongs to no snapshot", markup=False, soft_wrap=True)
+            verdict = (
                 f"{len(lines)} problems" if lines else "all as written" + (", every frame decodes" if decode else "")
-            ))
+            )
+            out.print(f"{len(manifest.gops)} GOPs, {_megabytes(int(manifest.shards.length.sum()))}: {verdict}")
         if lines:
             raise typer.Exit(EXIT_FAILED)
 
@@ -272,7 +278,8 @@ def export(
         _, manifest = open_current(dataset)
         row = manifest.row_of(video)
         seconds = (_seconds(start, "--start"), None if end is None else _seconds(end, "--end"))
-        first, stop = write(dataset, manifest, row, out_path, *frame_range(manifest.video(row), *seconds))
+        first, stop = frame_range(manifest.video(row), *seconds)
+        first, stop = write(dataset, manifest, row, out_path, start_frame=first, stop_frame=stop)
         if as_json:
             _print_json({"video": video, "out": str(out_path), "first_frame": first, "stop_frame": stop})
         else:
@@ -295,7 +302,9 @@ def doctor(as_json: JsonOption = False) -> None:
         table = Table("what", "runs", "detail")
         for ffmpeg in diagnosis.ffmpegs:
             chosen = "used" if ffmpeg.path == diagnosis.chosen else "not needed"
-            table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), f"{ffmpeg.problem or chosen}: {ffmpeg.path}")
+            table.add_row(
+                f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), f"{ffmpeg.problem or chosen}: {ffmpeg.path}"
+            )
         for trial in (*diagnosis.trials, *decoders):
             table.add_row(trial.name, _yes(trial.works), trial.detail)
         for library, loads in diagnosis.nvidia_libraries.items():
@@ -332,7 +341,13 @@ def _progress() -> Iterator[job.OnUpdate]:
         return f"{rate:.0f} frames/s, {state.videos_done}/{state.videos_planned} videos{failed}; {state.note}"
 
     if err.is_terminal:
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("frames"), TimeRemainingColumn(), TextColumn("{task.description}"))
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("frames"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
         with Progress(*columns, console=err, transient=True) as bar:
             task = bar.add_task("", total=None)
             yield lambda state: bar.update(
@@ -349,7 +364,9 @@ def _progress() -> Iterator[job.OnUpdate]:
             left = ""
             if 0 < state.frames_done < state.frames_planned:
                 left = f", {(now - started) * (state.frames_planned / state.frames_done - 1):.0f} s left"
-            err.print(f"{state.frames_done}/{state.frames_planned} frames{left}, {text(state)}", markup=False, soft_wrap=True)
+            err.print(
+                f"{state.frames_done}/{state.frames_planned} frames{left}, {text(state)}", markup=False, soft_wrap=True
+            )
 
     yield line
 

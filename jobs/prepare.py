@@ -155,9 +155,7 @@ def _identities(out: Path) -> dict[str, int]:
     return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
 
 
-def _look_at(
-    sources: Sequence[Source], profile: Profile, done: Mapping[str, int]
-) -> tuple[list[Item], dict[str, int]]:
+def _look_at(sources: Sequence[Source], profile: Profile, done: Mapping[str, int]) -> tuple[list[Item], dict[str, int]]:
     """Each source's fingerprint and size, and about how many frames it will have."""
 
     def look(source: Source) -> tuple[Item, int]:

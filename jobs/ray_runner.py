@@ -50,9 +50,7 @@ def connect(address: str | None, workers: int | None) -> int:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         where = f"no Ray cluster answers at {address}" if address else "a local Ray does not start"
-        raise ToolError(
-            f"{where}: {error}; --runner inline does the same work in this process without Ray"
-        ) from error
+        raise ToolError(f"{where}: {error}; --runner inline does the same work in this process without Ray") from error
     available = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
     return max(1, min(workers, available) if workers else available)
 

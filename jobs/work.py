@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..manifests.dataset import write_part
+from ..manifests.dataset import open_manifest, read_root, write_part
 from ..manifests.errors import OutputError, ShortGopError, SourceError, ToolError
 from ..manifests.merge import merge
 from ..manifests.tables import Failures, Manifest, empty, failures_table
@@ -94,7 +94,8 @@ def run_unit(dataset: Path, unit: Unit, profile: Profile, on_progress: OnProgres
         shards=replace(rows.shards, length=np.array([lengths[name] for name in names], dtype="<i8")),
         failures=failures_of(failures),
     )
-    write_part(dataset, unit.id, rows)
+    if manifests or not _recorded(dataset, failures):
+        write_part(dataset, unit.id, rows)
     progress.report()
     return UnitResult(
         unit=unit.id,
@@ -110,6 +111,16 @@ def give_up(dataset: Path, unit: Unit, reason: str) -> UnitResult:
     failures = tuple(Failure(item.source.id, item.source.given, reason) for item in unit.items)
     write_part(dataset, unit.id, replace(empty(), failures=failures_of(failures)))
     return UnitResult(unit=unit.id, videos=0, frames=0, bytes=0, failures=failures)
+
+
+def _recorded(dataset: Path, failures: Sequence[Failure]) -> bool:
+    """Whether the dataset says all this already: trying the same bad sources again then leaves nothing behind."""
+    snapshot = read_root(dataset).snapshot
+    if snapshot is None:
+        return False
+    known = open_manifest(dataset, snapshot).failures
+    said = set(zip(known.id.texts(), known.reason.texts(), strict=True))
+    return all((failure.id, failure.reason) in said for failure in failures)
 
 
 def failures_of(failures: Sequence[Failure]) -> Failures:

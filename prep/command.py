@@ -16,6 +16,7 @@ _RGB_MATRIX = 0
 # at least this many, as players expect of an MP4.
 _MIN_TIMESCALE = 10_000
 
+
 @dataclass(frozen=True)
 class Encode:
     """One planned encode: everything that the command line depends on."""

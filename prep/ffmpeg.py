@@ -114,8 +114,23 @@ def try_encoder(path: str, encoder: str) -> Trial:
     return _trial(
         encoder,
         [
-            path, "-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10",
-            "-frames:v", "2", "-pix_fmt", "yuv420p", "-c:v", encoder, "-f", "null", "-",
+            path,
+            "-v",
+            "error",
+            "-nostdin",
+            "-f",
+            "lavfi",
+            "-i",
+            "color=black:size=256x256:rate=10",
+            "-frames:v",
+            "2",
+            "-pix_fmt",
+            "yuv420p",
+            "-c:v",
+            encoder,
+            "-f",
+            "null",
+            "-",
         ],
     )
 

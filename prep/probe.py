@@ -138,9 +138,7 @@ def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceV
     """The source with its frames at `pts`; the last lasts `last_duration`, or the median interval where that is 0."""
     if not last_duration:
         rate = source.rate_hints[0] if source.rate_hints else Fraction(25)
-        last_duration = (
-            int(np.median(np.diff(pts))) if len(pts) > 1 else max(1, round(1 / (rate * source.timebase)))
-        )
+        last_duration = int(np.median(np.diff(pts))) if len(pts) > 1 else max(1, round(1 / (rate * source.timebase)))
     return replace(source, pts=pts, end_pts=int(pts[-1]) + last_duration)
 
 

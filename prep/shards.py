@@ -96,5 +96,3 @@ class ShardWriter:
         with contextlib.suppress(OSError):
             shard.file.close()
         shard.temporary.unlink(missing_ok=True)
-
-

@@ -1,0 +1,197 @@
+"""The command line: exit statuses, messages, JSON, and what it does not wait for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import av
+import pytest
+from typer.testing import CliRunner, Result
+
+from datasets import make_dataset
+from shortgop.cli import app
+from synthetic import SyntheticVideo, frame_to_rgb, read_number
+
+
+@pytest.fixture(scope="module")
+def dataset(
+    constant_video: SyntheticVideo, variable_video: SyntheticVideo, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    dataset = tmp_path_factory.mktemp("cli") / "dataset"
+    make_dataset([constant_video.path, variable_video.path], dataset)
+    return dataset
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def run_json(*arguments: object) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_prep_makes_a_dataset_and_does_nothing_the_second_time(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    arguments = ("prep", constant_video.path, "--out", tmp_path / "dataset", "--runner", "inline")
+    first = run_json(*arguments)
+    assert (first["videos_added"], first["frames_added"], first["failures"]) == (1, 100, [])
+    second = run_json(*arguments)
+    assert (second["videos_added"], second["already_there"], second["snapshot"]) == (0, 1, first["snapshot"])
+
+
+def test_options_left_out_are_those_of_the_dataset(
+    constant_video: SyntheticVideo, variable_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    out = ("--out", tmp_path / "dataset", "--runner", "inline")
+    options = ("--fps", "15", "--size", "64", "--gop", "8", "--b-frames", "1", "--crf", "30", "--preset", "veryfast")
+    run_json("prep", constant_video.path, *out, *options, "--segment-seconds", "1", "--shard-mb", "1")
+    run_json("prep", variable_video.path, *out)
+    info = run_json("info", tmp_path / "dataset")
+    assert info["profile"] == {
+        "fps": "15", "size": "64", "gop_frames": 8, "b_frames": 1, "codec": "h264", "encoder": "auto", "crf": 30,
+        "preset": "veryfast", "segment_seconds": "1", "shard_bytes": 1_000_000,
+    }  # fmt: skip
+    assert [video["fps"] for video in info["videos"]] == ["15", "15"]
+    assert {(video["width"], video["height"]) for video in info["videos"]} == {(96, 64)}
+    conflict = run("prep", variable_video.path, *out, "--gop", "16")
+    assert conflict.exit_code == 2
+    assert "gop_frames 8 there and 16 here" in conflict.stderr
+
+
+def test_an_encoder_brings_its_codec(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    run_json("prep", constant_video.path, "--out", tmp_path / "d", "--runner", "inline", "--encoder", "libx265")
+    assert run_json("info", tmp_path / "d")["videos"][0]["codec"] == "hevc"
+
+
+def test_some_sources_missing_is_exit_status_3(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    (tmp_path / "bad.mp4").write_text("no video")
+    arguments = ("prep", constant_video.path, tmp_path / "bad.mp4", "--out", tmp_path / "dataset", "--runner", "inline")
+    result = run(*arguments)
+    assert result.exit_code == 3
+    assert "not in the dataset: bad.mp4" in result.stderr
+    assert "does not open as a video" in result.stderr
+    assert run_json("info", tmp_path / "dataset")["failures"][0]["id"] == "bad.mp4"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("prep", "nowhere.mp4", "--out", "OUT"), "nowhere.mp4"),
+        (("prep", "VIDEO", "--out", "OUT", "--fps", "fast"), "--fps is 'fast'"),
+        (("prep", "VIDEO", "--out", "OUT", "--size", "3x3"), "--size is '3x3'"),
+        (("prep", "VIDEO", "--out", "OUT", "--gop", "0"), "--gop is 0"),
+        (("prep", "VIDEO", "--out", "OUT", "--runner", "slurm"), "--runner is 'slurm'"),
+        (("prep", "VIDEO", "--out", "OUT", "--codec", "h264", "--encoder", "libx265"), "libx265 writes hevc"),
+        (("prep", "VIDEO", "--out", "OUT", "--segment-seconds", "long"), "--segment-seconds is 'long'"),
+        (("read", "DATASET", "constant.mp4", "--frames", "a", "--out", "OUT"), "--frames is 'a'"),
+        (("export", "DATASET", "constant.mp4", "OUT", "--start", "soon"), "--start is 'soon'"),
+    ],
+)
+def test_wrong_usage_is_exit_status_2_and_makes_nothing(
+    arguments: tuple[str, ...], message: str, dataset: Path, constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    places = {"OUT": str(tmp_path / "out"), "VIDEO": str(constant_video.path), "DATASET": str(dataset)}
+    result = run(*(places.get(argument, argument) for argument in arguments))
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_a_folder_that_is_no_dataset_is_exit_status_1(command: str, tmp_path: Path) -> None:
+    result = run(command, tmp_path)
+    assert result.exit_code == 1
+    assert f"{tmp_path} holds no dataset" in result.stderr
+
+
+def test_info_lists_videos_with_their_exact_rates(dataset: Path, constant_video: SyntheticVideo) -> None:
+    info = run_json("info", dataset)
+    assert info["num_videos"] == 2
+    video = info["videos"][0]
+    assert (video["id"], video["fps"], video["num_frames"]) == ("constant.mp4", "30", 100)
+    assert (video["width"], video["height"]) == (constant_video.width, constant_video.height)
+    assert "constant.mp4" in run("info", dataset).stdout
+
+
+def test_verify_finds_a_flipped_bit_and_says_where(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    make_dataset([constant_video.path], dataset)
+    assert run_json("verify", dataset, "--decode") == {"gops": 7, "decoded": True, "problems": []}
+    shard = next((dataset / "shards").iterdir())
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    shard.write_bytes(data)
+    result = run("verify", dataset)
+    assert result.exit_code == 1
+    assert "constant.mp4" in result.stderr
+    assert shard.name in result.stderr
+
+
+def test_read_writes_a_contact_sheet(dataset: Path, constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.png"
+    result = run_json("read", dataset, "constant.mp4", "--frames", "7,42", "--out", sheet)
+    assert result["frames"] == [7, 42]
+    assert result["source_pts"] == [constant_video.pts[7], constant_video.pts[42]]
+    with av.open(str(sheet)) as container:
+        picture = frame_to_rgb(next(container.decode(video=0)))
+    width = constant_video.width
+    assert read_number(picture[: constant_video.height, :width]) == 7
+    assert read_number(picture[: constant_video.height, -width:]) == 42
+
+
+def test_frames_may_be_a_range(dataset: Path, tmp_path: Path) -> None:
+    assert run_json("read", dataset, "0", "--frames", "90::4", "--out", tmp_path / "a.png")["frames"] == [90, 94, 98]
+
+
+def test_reading_past_the_end_says_how_long_the_video_is(dataset: Path, tmp_path: Path) -> None:
+    result = run("read", dataset, "constant.mp4", "--frames", "100", "--out", tmp_path / "sheet.png")
+    assert result.exit_code == 1
+    assert "constant.mp4" in result.stderr
+    assert "100" in result.stderr
+
+
+def test_export_writes_an_ordinary_mp4(dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "whole.mp4"
+    assert run_json("export", dataset, "constant.mp4", out)["stop_frame"] == 100
+    with av.open(str(out)) as container:
+        assert [read_number(frame_to_rgb(frame)) for frame in container.decode(video=0)] == list(range(100))
+
+
+def test_a_video_that_is_not_there_is_named(dataset: Path, tmp_path: Path) -> None:
+    result = run("export", dataset, "nothing.mp4", tmp_path / "out.mp4")
+    assert result.exit_code == 1
+    assert "no video 'nothing.mp4'" in result.stderr
+
+
+def test_doctor_says_what_would_be_used() -> None:
+    diagnosis = run_json("doctor")
+    assert {trial["name"]: trial["works"] for trial in diagnosis["trials"]}["libx264"] is True
+    assert diagnosis["choices"]["h264"].split(":")[0] in {"libx264", "h264_nvenc"}
+    assert {decoder["name"]: decoder["works"] for decoder in diagnosis["decoders"]}["pyav"] is True
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["info"], ["verify"], ["export"]])
+def test_what_needs_neither_torch_nor_ray_does_not_import_them(
+    arguments: list[str], dataset: Path, tmp_path: Path
+) -> None:
+    # The interpreter lists what it imports on standard error.
+    command = [sys.executable, "-X", "importtime", "-m", "shortgop", *arguments]
+    if arguments != ["--help"]:
+        command += [str(dataset), *(["constant.mp4", str(tmp_path / "out.mp4")] if arguments == ["export"] else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    assert "shortgop" in imported
+    assert not imported & {"torch", "ray", "torchcodec", "av"}
+
+
+def test_prep_without_ray_does_not_import_it(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "shortgop", "prep", str(constant_video.path)]
+    command += ["--out", str(tmp_path / "dataset"), "--runner", "inline"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "0/100 frames" in done.stderr
+    assert not any(line.rpartition("|")[2].strip() in ("ray", "torch") for line in done.stderr.splitlines())

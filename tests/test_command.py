@@ -1,0 +1,94 @@
+"""The ffmpeg command line, as a function of what is to be done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from shortgop.prep.command import Encode, encode_argv, output_size
+from shortgop.prep.probe import SourceVideo
+from shortgop.prep.profile import ENCODERS, Profile, Size
+
+SOURCE = SourceVideo(
+    path="clip.mp4", stream_index=1, codec="h264", width=1280, height=720, sample_aspect_ratio=Fraction(1),
+    rotation=0, primaries=1, transfer=1, matrix=1, timebase=Fraction(1, 90000), pts=np.arange(3), end_pts=3,
+    rate_hints=(Fraction(30),),
+)  # fmt: skip
+ENCODE = Encode(SOURCE, Fraction(30000, 1001), 90, 1280, 720, Profile(), "libx264")
+
+
+def value_of(option: str, encode: Encode = ENCODE) -> str:
+    argv = encode_argv(encode, "pipe:9")
+    return argv[argv.index(option) + 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "size", "expected"),
+    [
+        ({}, Size(), (1280, 720)),
+        ({}, Size(short_side=256), (456, 256)),
+        ({"rotation": 90}, Size(), (720, 1280)),
+        ({"rotation": 270}, Size(short_side=256), (256, 456)),
+        ({"rotation": 180}, Size(), (1280, 720)),
+        ({"width": 1279, "height": 719}, Size(), (1278, 718)),
+        ({"width": 720, "height": 576, "sample_aspect_ratio": Fraction(16, 15)}, Size(), (768, 576)),
+        ({"width": 720, "height": 576, "sample_aspect_ratio": Fraction(16, 15)}, Size(short_side=288), (384, 288)),
+        ({}, Size(exact=(320, 320)), (320, 320)),
+        ({"width": 1, "height": 1}, Size(), (2, 2)),
+    ],
+)
+def test_sizes_are_even_upright_and_square(source: dict[str, object], size: Size, expected: tuple[int, int]) -> None:
+    assert output_size(replace(SOURCE, **source), size) == expected  # type: ignore[arg-type]
+
+
+def test_a_pixel_too_many_is_cut_off_rather_than_scaled_away() -> None:
+    odd = replace(ENCODE, source=replace(SOURCE, width=1281), width=1280)
+    assert "crop=1280:720:0:0" in value_of("-vf", odd)
+    assert "crop" not in value_of("-vf")
+
+
+@pytest.mark.parametrize(
+    ("fps", "timescale", "frame_ticks"), [(Fraction(30000, 1001), 30000, 1001), (Fraction(25), 10000, 400)]
+)
+def test_a_frame_is_a_whole_number_of_ticks(fps: Fraction, timescale: int, frame_ticks: int) -> None:
+    encode = replace(ENCODE, fps=fps)
+    assert (encode.timescale, encode.frame_ticks) == (timescale, frame_ticks)
+
+
+def test_segments_are_whole_gops_of_about_the_length_asked_for() -> None:
+    assert ENCODE.segment_gops == 19
+    assert replace(ENCODE, profile=Profile(segment_seconds=Fraction(1, 100))).segment_gops == 1
+
+
+@pytest.mark.parametrize("encoder", sorted(ENCODERS))
+def test_every_encoder_is_told_to_close_its_gops_and_refer_to_no_b_frame(encoder: str) -> None:
+    profile = Profile(encoder=encoder, codec=ENCODERS[encoder], gop_frames=12, b_frames=2)
+    text = " ".join(encode_argv(replace(ENCODE, profile=profile, encoder=encoder), "pipe:9"))
+    unreferenced = {
+        "libx264": "open-gop=0:b-pyramid=none:b-adapt=0",
+        "libx265": "open-gop=0:bframes=2:b-pyramid=0:b-adapt=0",
+        "h264_nvenc": "-forced-idr 1 -no-scenecut 1 -strict_gop 1 -bf 2 -b_ref_mode disabled",
+        "hevc_nvenc": "-forced-idr 1 -no-scenecut 1 -strict_gop 1 -bf 2 -b_ref_mode disabled",
+    }
+    assert unreferenced[encoder] in text
+    assert "keyint=12:min-keyint=12" in text or "-g 12 -force_key_frames expr:eq(mod(n,12),0)" in text
+
+
+def test_the_stream_the_count_and_the_colours_are_those_of_the_plan() -> None:
+    assert value_of("-map") == "0:1"
+    assert value_of("-frames:v") == "90"
+    assert (value_of("-colorspace"), value_of("-color_primaries"), value_of("-color_trc")) == ("1", "1", "1")
+    assert value_of("-color_range") == "tv"
+
+
+def test_a_file_whose_name_looks_like_an_option_or_a_protocol_is_still_a_file() -> None:
+    encode = replace(ENCODE, source=replace(SOURCE, path="-vcodec:x.mp4"))
+    assert value_of("-i", encode) == "file:-vcodec:x.mp4"
+
+
+def test_the_gpu_decodes_only_when_told_to() -> None:
+    assert "-hwaccel" not in encode_argv(ENCODE, "pipe:9")
+    assert value_of("-hwaccel", replace(ENCODE, nvdec=True)) == "cuda"
