@@ -1,8 +1,8 @@
 """Shortgop: videos re-encoded once to short GOPs, and readers that turn any frames of them into tensors.
 
-    import shortgop
-    dataset = shortgop.open("dataset")
-    clip = dataset["kitchen/001.mp4"].get_frames_at([0, 4, 8, 12])   # clip.data: uint8, (4, 3, height, width)
+import shortgop
+dataset = shortgop.open("dataset")
+clip = dataset["kitchen/001.mp4"].get_frames_at([0, 4, 8, 12])   # clip.data: uint8, (4, 3, height, width)
 """
 
 from __future__ import annotations

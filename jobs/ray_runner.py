@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
 # time has to end somewhere.
 _MAX_RETRIES = 3
 _POLL_SECONDS = 0.5
+_KNOCK_SECONDS = 10
 # Two units per worker keep every worker busy while the driver looks away.
 _IN_FLIGHT_PER_WORKER = 2
 
@@ -47,12 +49,20 @@ def connect(address: str | None, workers: int | None) -> int:
                 _system_config={"task_oom_retries": _MAX_RETRIES},
             )
         else:
+            _knock(address)
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         where = f"no Ray cluster answers at {address}" if address else "a local Ray does not start"
         raise ToolError(f"{where}: {error}; --runner inline does the same work in this process without Ray") from error
     available = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
     return max(1, min(workers, available) if workers else available)
+
+
+def _knock(address: str) -> None:
+    """Ray itself keeps trying for minutes where nobody listens."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=_KNOCK_SECONDS).close()
 
 
 def disconnect() -> None:

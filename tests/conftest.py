@@ -1,5 +1,7 @@
 """What many tests share: small videos whose frames show their numbers, each made once in a test run."""
 
+import subprocess
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -43,3 +45,17 @@ def rotated_video(video_folder: Path) -> SyntheticVideo:
     pts = constant_rate_pts(Fraction(30), 40)
     path = video_folder / "rotated.mp4"
     return make_video(path, pts=pts, timebase=Fraction(1, 30), size=(64, 96), rotation=90)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a file system of 5 MB, where that is allowed."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", str(disk)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a file system takes rights that are missing here")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -122,9 +122,7 @@ def moving_background(number: int, width: int, height: int) -> Picture:
     return np.roll(_texture(width, height), (number, 2 * number), axis=(0, 1))
 
 
-def constant_rate_pts(
-    rate: Fraction, n: int, timebase: Fraction | None = None, start: int = 0
-) -> tuple[int, ...]:
+def constant_rate_pts(rate: Fraction, n: int, timebase: Fraction | None = None, start: int = 0) -> tuple[int, ...]:
     """Return `n` pts from `start`, at `rate` frames per second, in `timebase` (1 / rate if not given)."""
     ticks = 1 if timebase is None else 1 / (rate * timebase)
     return tuple(start + math.floor(j * ticks + Fraction(1, 2)) for j in range(n))

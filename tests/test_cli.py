@@ -141,7 +141,7 @@ def test_read_writes_a_contact_sheet(dataset: Path, constant_video: SyntheticVid
         picture = frame_to_rgb(next(container.decode(video=0)))
     width = constant_video.width
     assert read_number(picture[: constant_video.height, :width]) == 7
-    assert read_number(picture[: constant_video.height, -width:]) == 42
+    assert read_number(picture[-constant_video.height :, -width:]) == 42
 
 
 def test_frames_may_be_a_range(dataset: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import broken
 import shortgop
 from datasets import make_dataset
-from shortgop.manifests.dataset import shard_path
+from shortgop.manifests.dataset import current_manifest, shard_path
 from shortgop.prep.ffmpeg import find_ffmpeg, running
 from shortgop.prep.profile import Size, parse_fps
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
@@ -142,7 +143,7 @@ def test_segments_and_shards_are_cut_where_they_should_be(tmp_path: Path) -> Non
     )  # fmt: skip
     options = {"segment_seconds": Fraction(1), "shard_bytes": 1_000_000, "crf": 1, "preset": "ultrafast"}
     prepare(source, tmp_path, **options)
-    manifest = shortgop.open(tmp_path / "dataset").manifest
+    manifest = current_manifest(tmp_path / "dataset")
     # 30 frames a second in GOPs of 16 make segments of two GOPs.
     assert len(manifest.segments) == 10
     lengths = manifest.shards.length.tolist()
@@ -161,10 +162,10 @@ def test_each_segment_and_each_gop_is_a_video_of_its_own(constant_video: Synthet
     """Init + any one fragment, and any segment cut out of its shard: ffmpeg plays them without a warning."""
     dataset = tmp_path / "dataset"
     prepare(constant_video, tmp_path, segment_seconds=Fraction(1))
-    manifest = shortgop.open(dataset).manifest
+    manifest = current_manifest(dataset)
     data = shard_path(dataset, manifest.shards.name.text(0)).read_bytes()
     starts = [*manifest.segments.offset.tolist(), len(data)]
-    pieces = [data[start:stop] for start, stop in zip(starts, starts[1:], strict=False)]
+    pieces = [data[start:stop] for start, stop in pairwise(starts)]
     for gop in range(len(manifest.gops)):
         segment = gop // int(manifest.videos.segment_gops[0])
         init = data[starts[segment] : starts[segment] + int(manifest.segments.init_length[segment])]
@@ -182,6 +183,6 @@ def test_colours_are_tagged_as_in_the_source_and_the_range_is_limited(tmp_path: 
         colorspace=1, color_primaries=1, color_trc=1, color_range=2,
     )  # fmt: skip
     prepare(source, tmp_path)
-    manifest = shortgop.open(tmp_path / "dataset").manifest
+    manifest = current_manifest(tmp_path / "dataset")
     config = manifest.config(0)
     assert (config.primaries, config.transfer, config.matrix, config.full_range) == (1, 1, 1, False)

@@ -132,9 +132,7 @@ def test_ffmpeg_killed_again_and_again(sources: Path, undisturbed: Path, tmp_pat
     assert_undisturbed(dataset, undisturbed)
 
 
-def test_worker_and_driver_killed_on_ray_while_a_reader_reads(
-    sources: Path, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_worker_and_driver_killed_on_ray_while_a_reader_reads(sources: Path, undisturbed: Path, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, "ray")
     wait_until((dataset / ".tmp").exists, "work under way")

@@ -325,9 +325,7 @@ def test_corrupted_payload_leaves_all_packets_in_place(tmp_path: Path) -> None:
         make_video(path, pts=range(50), timebase=THIRTIETH, codec=codec)
         damaged = broken.corrupted_payload(path, tmp_path / f"damaged.{suffix}")
         before, after = packets_of(path), packets_of(damaged)
-        assert [(packet.pts, packet.size) for packet in before] == [
-            (packet.pts, packet.size) for packet in after
-        ]
+        assert [(packet.pts, packet.size) for packet in before] == [(packet.pts, packet.size) for packet in after]
         assert not any(packet.is_corrupt for packet in after)
         assert sum(bytes(a) != bytes(b) for a, b in zip(before, after, strict=True)) == 1
 

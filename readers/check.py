@@ -1,0 +1,98 @@
+"""Whether decoders run on this machine, and whether all frames of a dataset decode: `doctor` and `verify --decode`."""
+
+from __future__ import annotations
+
+import base64
+import platform
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import av
+import torch
+
+from ..manifests.errors import ShortGopError
+from ..manifests.mp4 import parse_init
+from ..manifests.video import CodecConfig, Pattern
+from .dataset import open as open_dataset
+from .decoders import DECODERS, GopRequest, make_decoder
+
+# One brown frame of 64x64, as an init and a GOP: `ffmpeg -f lavfi -i color=0x804020:s=64x64 -frames:v 1 -c:v libx264
+# -preset ultrafast -pix_fmt yuv420p -bsf:v filter_units=remove_types=6 -fflags +bitexact -movflags
+# +frag_keyframe+delay_moov+default_base_moof+skip_trailer -f mp4 sample.mp4`, packed with zlib.
+_SAMPLE = zlib.decompress(
+    base64.b64decode(
+        "eNqVUr9Lw0AUfkkVihSMUKRDwaodBBGx2FIEoehSwcFFJx3SXmJic03IXUN17iCujo7+Ix0c7OIqOOkguEn/gvru0uq1/gBf7u577+7L"
+        "e+/eOwDI2vw8cJlfBNBBIM4SDTY30H6lvh8BgEcjh8CYJN4kaHJ8iTbOmrQr8KfoOFI8NBuoH/OGjJn4w/v/4lY+E8hbhDPErOUx/u0P"
+        "qWkdSlwTlRwlk3cvyPXwTsKaQ7xwdBK5xFKZR2j7VbNJPEtwtHXqNm1U0hGVTtU08yQ+y5LQspVUUq3Qyw31d8ZrHuIt44wonGszqm/8"
+        "WqQKflXE6oiR2kd+znNr7UJp86dyZgYDcTVk7Wo73ZnBC8yfIj4ZN5ohWiKWRK6/dKbBlPMwe49kIzBZMAwvpsG4rPFI0GZ1xU6jfTER"
+        "Fjl1X7FXaGS1RQ94KBEU/6pstwgXvSpSS6KQRbUv2MvQDAJP/Snpxs138JGLehvUdtSaHuBDlP3gYl+Hcryvi/NlLU4hzW3CJ7LJ8LDV"
+        "RJwe+gn0eH+VElPEW7AuO1tzV6DP97tQscuQTO/1eo8nrXg8fwDnsHfL"
+    )
+)
+_SAMPLE_RGB = (128, 64, 32)
+# What is left after 4:2:0 and a rough quantiser.
+_TOLERANCE = 4
+
+
+@dataclass(frozen=True)
+class DecoderTrial:
+    """Whether a decoder really decoded a frame here, and if not, why."""
+
+    name: str
+    works: bool
+    detail: str
+
+
+def try_decoders() -> tuple[DecoderTrial, ...]:
+    """Decode a frame with each decoder there is."""
+    return tuple(_try(name) for name in DECODERS)
+
+
+def _try(name: str) -> DecoderTrial:
+    what = f"{name} (decoder)"
+    cut = _SAMPLE.index(b"moof") - 4
+    init = parse_init(_SAMPLE[:cut])
+    config = CodecConfig(
+        init.codec, init.extradata, init.width, init.height, init.primaries, init.transfer, init.matrix, init.full_range
+    )
+    out = torch.zeros((1, init.height, init.width, 3), dtype=torch.uint8)
+    request = GopRequest(config, Pattern((0,), (True,)), _SAMPLE[cut:], _SAMPLE[:cut], (0,), (0,))
+    try:
+        make_decoder(name).decode(request, out)
+    except ShortGopError as error:
+        return DecoderTrial(what, False, error.message)
+    if (out.int() - torch.tensor(_SAMPLE_RGB)).abs().max() > _TOLERANCE:
+        return DecoderTrial(what, False, "it decoded a test frame to other colours")
+    return DecoderTrial(what, True, "it decoded a test frame")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that reading uses; those that are not installed are left out."""
+    found = {"python": platform.python_version()}
+    for library in ("shortgop", "torch", "torchcodec", "av", "numpy", "zarr"):
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    found["libavcodec"] = ".".join(map(str, av.library_versions["libavcodec"]))
+    return found
+
+
+def undecodable(
+    dataset: Path, snapshot: str | None = None, *, on_video: Callable[[], object] = lambda: None
+) -> Iterator[str]:
+    """Decode every frame, and say what is wrong with each GOP that does not decode.
+
+    One GOP is in memory at a time. `on_video` is called after each video.
+    """
+    for video in open_dataset(dataset, snapshot=snapshot):
+        gop_frames = video.metadata.gop_frames
+        for start in range(0, len(video), gop_frames):
+            try:
+                video.get_frames_in_range(start, start + gop_frames)
+            except ShortGopError as error:
+                yield str(error)
+        on_video()

@@ -1,0 +1,50 @@
+"""What a decoder is to the reader: something that turns the bytes of one GOP into rows of a tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from ...manifests.video import CodecConfig, Pattern
+
+Buffer = bytes | memoryview
+
+
+@dataclass(frozen=True)
+class GopRequest:
+    """Frames wanted of one GOP, and what it takes to decode them.
+
+    `data` is the GOP's moof + mdat, `init` the ftyp + moov of its segment where the decoder's `needs_init` says so.
+    Frame `frames[i]` of the GOP (0 is the first it shows; ascending, each once) goes to row `rows[i]` of the output.
+    """
+
+    config: CodecConfig
+    pattern: Pattern
+    data: Buffer
+    init: bytes | None
+    frames: tuple[int, ...]
+    rows: tuple[int, ...]
+
+
+class Decoder(Protocol):
+    """Decodes GOPs, each on its own. May be called by any number of threads at the same time.
+
+    A decoder keeps what is costly to set up (contexts, surfaces) from call to call, but never more than a fixed
+    number of them, and throws away what an error may have left in a bad state.
+    """
+
+    name: str
+    device: torch.device
+    """Where the frames come out: the output has to be there."""
+    needs_init: bool
+    """Whether requests have to bring the segment's init."""
+
+    def decode(self, request: GopRequest, out: torch.Tensor) -> int:
+        """Write the frames asked for into `out`: RGB, uint8, (rows, height, width, 3), contiguous, on `device`.
+
+        Returns how many packets were decoded for them. DecodeError when a frame does not come out, or not in the size
+        of `out`; CorruptDataError when the data is not a GOP that follows the pattern. Rows may then hold anything.
+        """
+        ...

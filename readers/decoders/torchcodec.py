@@ -1,0 +1,49 @@
+"""TorchCodec, on the CPU: each GOP as the small MP4 that it makes together with its segment's init.
+
+Slower than feeding packets, since every GOP is opened as a file and no packet is left out. It serves as the yardstick
+for what frames have to look like.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ...manifests.errors import DecodeError, ToolError
+from .base import GopRequest
+
+
+class TorchcodecDecoder:
+    """Decodes on the calling thread; ToolError where TorchCodec does not load."""
+
+    name = "torchcodec"
+    needs_init = True
+
+    def __init__(self) -> None:
+        self.device = torch.device("cpu")
+        try:
+            from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
+        except (ImportError, OSError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ToolError(
+                f"TorchCodec does not load: {reason}; it needs FFmpeg's libraries; or leave the choice to shortgop"
+            ) from error
+        self._open = VideoDecoder
+
+    def decode(self, request: GopRequest, out: torch.Tensor) -> int:
+        """See `Decoder.decode`."""
+        if request.init is None:
+            raise ValueError("a request without the init")
+        try:
+            opened = self._open(
+                b"".join((request.init, request.data)), dimension_order="NHWC", num_ffmpeg_threads=1, device="cpu"
+            )
+            frames = opened.get_frames_at(list(request.frames)).data
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise DecodeError(f"TorchCodec does not decode it: {error}") from error
+        if len(opened) != len(request.pattern):
+            raise DecodeError(f"TorchCodec finds {len(opened)} frames, the manifest says {len(request.pattern)}")
+        if frames.shape[1:] != out.shape[1:]:
+            raise DecodeError(f"frames of shape {tuple(frames.shape[1:])} where {tuple(out.shape[1:])} was expected")
+        for row, frame in zip(request.rows, frames, strict=True):
+            out[row].copy_(frame)
+        return 1 + max(request.pattern.frames.index(frame) for frame in request.frames)

@@ -1,0 +1,66 @@
+"""What callers name frames by, into frame numbers: negative numbers, slices, lists, arrays, tensors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..manifests.errors import FrameIndexError, UsageError
+from ..manifests.video import VideoRow
+
+FrameNumbers = NDArray[np.int64]
+Indices = Iterable[int] | NDArray[np.integer[Any]] | torch.Tensor
+
+
+def frame_number(video: VideoRow, index: Any) -> int:
+    """One index, -1 being the last frame. FrameIndexError when there is no such frame, TypeError for no integer."""
+    number = operator.index(index)
+    resolved = number + video.num_frames if number < 0 else number
+    if not 0 <= resolved < video.num_frames:
+        raise _no_frame(video, number)
+    return resolved
+
+
+def frame_numbers(video: VideoRow, indices: Indices) -> FrameNumbers:
+    """Several indices, likewise; what is not a list of integers is a UsageError."""
+    if isinstance(indices, torch.Tensor):
+        array = indices.detach().cpu().numpy()
+    elif isinstance(indices, np.ndarray):
+        array = indices
+    else:
+        array = np.array(list(indices))
+    if array.dtype == np.uint64:
+        # None of them is to turn into a negative number.
+        array = np.minimum(array, np.iinfo(np.int64).max)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise UsageError(
+            f"frames are given as a list of integers, not as {array.ndim}-dimensional {array.dtype}", video=video.id
+        )
+    numbers: FrameNumbers = array.astype(np.int64)
+    resolved = np.where(numbers < 0, numbers + video.num_frames, numbers)
+    wrong = np.flatnonzero((resolved < 0) | (resolved >= video.num_frames))
+    if wrong.size:
+        raise _no_frame(video, int(numbers[wrong[0]]))
+    return resolved
+
+
+def frames_in_slice(video: VideoRow, start: int | None, stop: int | None, step: int | None) -> FrameNumbers:
+    """The frames of video[start:stop:step]: as Python slices, except that the step has to be positive."""
+    if step is not None and step < 1:
+        raise UsageError(
+            f"step is {step}; it has to be 1 or more (get_frames_at takes frames in any order)", video=video.id
+        )
+    return np.arange(*slice(start, stop, step).indices(video.num_frames), dtype=np.int64)
+
+
+def _no_frame(video: VideoRow, number: int) -> FrameIndexError:
+    return FrameIndexError(
+        f"video {video.id!r} has no frame {number}: it has {video.num_frames}, 0 to {video.num_frames - 1}",
+        video=video.id,
+        frame=number,
+    )

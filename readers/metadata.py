@@ -1,0 +1,98 @@
+"""What is known of a video and of a dataset without decoding anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ..manifests.summary import FailureSummary
+from ..manifests.video import CodecConfig, VideoRow
+from .times import seconds_of
+
+# FFmpeg's names of the code points of ISO/IEC 23091-2, as in libavutil's pixdesc.c; 2 is unspecified.
+_PRIMARIES = {
+    1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "film", 9: "bt2020", 10: "smpte428",
+    11: "smpte431", 12: "smpte432", 22: "ebu3213",
+}  # fmt: skip
+_TRANSFERS = {
+    1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "linear", 9: "log100", 10: "log316",
+    11: "iec61966-2-4", 12: "bt1361e", 13: "iec61966-2-1", 14: "bt2020-10", 15: "bt2020-12", 16: "smpte2084",
+    17: "smpte428", 18: "arib-std-b67",
+}  # fmt: skip
+_MATRICES = {
+    0: "gbr", 1: "bt709", 4: "fcc", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "ycgco", 9: "bt2020nc",
+    10: "bt2020c", 11: "smpte2085", 12: "chroma-derived-nc", 13: "chroma-derived-c", 14: "ictcp",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class VideoMetadata:
+    """A video as it is in the dataset. Names are those of TorchCodec's VideoStreamMetadata, as far as they apply.
+
+    All of it is exact but for what floats round; `fps` is exact. Sides are in pixels, which are square, and rotation
+    has been applied. Colour names are FFmpeg's, None where the video does not say.
+    """
+
+    num_frames: int
+    fps: Fraction
+    average_fps: float
+    begin_stream_seconds: float
+    end_stream_seconds: float
+    duration_seconds: float
+    bit_rate: float
+    codec: str
+    width: int
+    height: int
+    pixel_format: str
+    pixel_aspect_ratio: Fraction
+    rotation: float | None
+    color_primaries: str | None
+    color_transfer_characteristic: str | None
+    color_space: str | None
+    gop_frames: int
+    """Frames in each GOP but the last: as many neighbours cost little more to read than one of them."""
+    attributes: dict[str, Any]
+    """The columns that the source list gave this video."""
+
+
+def video_metadata(video: VideoRow, config: CodecConfig, num_bytes: int) -> VideoMetadata:
+    """From a video's row, its codec configuration, and the bytes that its GOPs have together."""
+    end = seconds_of(video.num_frames, video.fps)
+    return VideoMetadata(
+        num_frames=video.num_frames,
+        fps=video.fps,
+        average_fps=float(video.fps),
+        begin_stream_seconds=0.0,
+        end_stream_seconds=end,
+        duration_seconds=end,
+        bit_rate=float(8 * num_bytes / video.duration),
+        codec=config.codec,
+        width=config.width,
+        height=config.height,
+        # FFmpeg's name for full range, which it keeps for 8 bit and 4:2:0.
+        pixel_format="yuvj420p" if config.full_range else "yuv420p",
+        pixel_aspect_ratio=Fraction(1),
+        rotation=None,
+        color_primaries=_PRIMARIES.get(config.primaries),
+        color_transfer_characteristic=_TRANSFERS.get(config.transfer),
+        color_space=_MATRICES.get(config.matrix),
+        gop_frames=video.gop_frames,
+        attributes=video.attributes,
+    )
+
+
+@dataclass(frozen=True)
+class DatasetMetadata:
+    """A dataset at one snapshot. `profile` says how its videos were encoded; `num_bytes` are those of its shards."""
+
+    format_version: int
+    snapshot: str
+    profile: dict[str, Any]
+    num_videos: int
+    num_frames: int
+    num_gops: int
+    num_bytes: int
+    duration_seconds: float
+    failures: tuple[FailureSummary, ...]
+    """The sources that are not in the dataset, each with its reason."""

@@ -1,0 +1,45 @@
+"""The public names, all of them: a new one is added here on purpose, and one that goes is a broken promise."""
+
+from __future__ import annotations
+
+import inspect
+
+import shortgop
+
+NAMES = """
+    CorruptDataError DamagedSourceError Dataset DatasetBusyError DatasetError DecodeError EncodeError
+    FormatVersionError Frame FrameBatch FrameIndexError MissingDataError NotADatasetError NotAVideoError
+    OutputError ShortGopError SourceError SourceNotFoundError ToolError UsageError Video VideoNotFoundError
+    __version__ open
+""".split()
+
+VIDEO = """
+    attributes get_all_frames get_frame_at get_frame_played_at get_frames_at get_frames_in_range
+    get_frames_played_at get_frames_played_in_range id metadata source source_pts source_seconds source_timebase
+""".split()
+
+DATASET = "failures ids metadata".split()
+
+
+def public(kind: type) -> list[str]:
+    return sorted(name for name in dir(kind) if not name.startswith("_"))
+
+
+def test_the_package_has_just_these_names() -> None:
+    assert sorted(shortgop.__all__) == sorted(NAMES)
+    for name in NAMES:
+        assert getattr(shortgop, name) is not None
+
+
+def test_videos_and_datasets_have_just_these_names() -> None:
+    assert public(shortgop.Video) == sorted(VIDEO)
+    assert public(shortgop.Dataset) == sorted(DATASET)
+
+
+def test_every_public_name_says_what_it_is_for() -> None:
+    for name in NAMES:
+        if name != "__version__":
+            assert inspect.getdoc(getattr(shortgop, name)), name
+    for kind, names in ((shortgop.Video, VIDEO), (shortgop.Dataset, DATASET)):
+        for name in names:
+            assert inspect.getdoc(getattr(kind, name)), f"{kind.__name__}.{name}"
