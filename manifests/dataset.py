@@ -1,44 +1,45 @@
 """A dataset on disk: which file is where, how one is committed, and how one is opened.
 
-    zarr.json             the root; its attributes name the format version, the profile and the current snapshot
+    zarr.json             the root; its attributes name the format version, the profile and the snapshot
     manifest/<snapshot>/  immutable tables of everything up to some moment
-    parts/<unit>.zip      the tables of one unit of work
-    shards/<unit>-<n>.shard
+    parts/<part>.zip      the tables of one unit of work
+    shards/<name>.shard   segments back to back
     .tmp/                 what is being written; never read, removed when a job ends or the next one starts
 
-Whatever a reader can see was written under .tmp, flushed and renamed. The one file that is ever replaced is
-zarr.json, in one rename.
+The one file that is ever replaced is zarr.json.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from zarr.storage import LocalStore, ZipStore
+import numpy as np
 
+from .commits import commit, commit_bytes, discarding, temporary_path, writing
 from .errors import (
     CorruptDataError,
     DatasetBusyError,
+    DatasetError,
     FormatVersionError,
     MissingDataError,
     NotADatasetError,
     OutputError,
-    ShortGopError,
 )
-from .merge import merge
+from .merge import merge_tables
+from .parts import pack, unpack
 from .ragged import Array
-from .snapshots import read_attributes, read_manifest, read_timeline, write_manifest
-from .tables import Manifest, empty
+from .snapshots import read_attributes, read_manifest, read_timeline
+from .tables import TABLE_TYPES, Manifest, Table, Timeline, empty
+from .timelines import ReadRows, timeline_blocks
 
 FORMAT_VERSION = 1
 _ROOT_FILE = "zarr.json"
@@ -56,55 +57,12 @@ def shard_path(dataset: Path, name: str) -> Path:
     return dataset / "shards" / name
 
 
-def part_path(dataset: Path, unit: str) -> Path:
-    return dataset / "parts" / f"{unit}.zip"
+def part_path(dataset: Path, part: str) -> Path:
+    return dataset / "parts" / f"{part}.zip"
 
 
 def snapshot_path(dataset: Path, snapshot: str) -> Path:
     return dataset / "manifest" / snapshot
-
-
-def temporary_path(dataset: Path, name: str) -> Path:
-    """A new path below .tmp, on the same file system as where it will be renamed to."""
-    folder = dataset / ".tmp"
-    with writing(folder):
-        folder.mkdir(exist_ok=True)
-    return folder / f"{name}.{uuid.uuid4().hex[:12]}"
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turns the operating system's refusals into an OutputError that names the file and the remedy."""
-    try:
-        yield
-    except OSError as error:
-        remedies = {
-            errno.ENOSPC: "free some space and run the same command again: what is finished is kept",
-            errno.EDQUOT: "raise the quota and run the same command again: what is finished is kept",
-            errno.EACCES: "give yourself permission to write there, or choose another --out",
-            errno.EROFS: "the file system is read-only; choose another --out",
-            errno.ENOTDIR: "a part of that path is a file; choose another --out",
-            errno.EEXIST: "there is a file where a folder is needed; choose another --out",
-        }
-        remedy = remedies.get(error.errno or 0, "run the same command again once that is mended")
-        raise OutputError(f"cannot write {path}: {error.strerror or error}; {remedy}", file=str(path)) from error
-
-
-def commit(temporary: Path, final: Path) -> None:
-    """Make a finished file visible: flush it, rename it into place, flush the folder."""
-    with writing(final):
-        _flush(temporary)
-        final.parent.mkdir(exist_ok=True)
-        os.replace(temporary, final)
-        _flush(final.parent)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def create(dataset: Path, profile: dict[str, Any]) -> Root:
@@ -114,7 +72,8 @@ def create(dataset: Path, profile: dict[str, Any]) -> Root:
             raise OutputError(f"{dataset} is a file; --out wants a folder", file=str(dataset))
         if dataset.is_dir() and any(entry.name != ".tmp" for entry in dataset.iterdir()):
             raise OutputError(
-                f"{dataset} holds something else than a dataset; choose an empty or new folder", file=str(dataset)
+                f"{dataset} holds something else than a dataset; choose an empty or new folder",
+                file=str(dataset),
             )
         dataset.mkdir(parents=True, exist_ok=True)
     root = Root(profile=profile, snapshot=None)
@@ -137,10 +96,7 @@ def _write_root(dataset: Path, root: Root) -> None:
         },
         indent=2,
     )
-    temporary = temporary_path(dataset, _ROOT_FILE)
-    with writing(dataset / _ROOT_FILE):
-        temporary.write_text(text + "\n")
-    commit(temporary, dataset / _ROOT_FILE)
+    commit_bytes(dataset, dataset / _ROOT_FILE, f"{text}\n".encode())
 
 
 def is_dataset(dataset: Path) -> bool:
@@ -148,44 +104,43 @@ def is_dataset(dataset: Path) -> bool:
 
 
 def read_root(dataset: Path) -> Root:
-    """Read zarr.json; NotADatasetError, FormatVersionError or CorruptDataError when it is not what it should be."""
+    """Read zarr.json; NotADatasetError, FormatVersionError or CorruptDataError when it is not as it should be."""
     file = dataset / _ROOT_FILE
+    remedy = "give the folder that `shortgop prep --out` was given"
     try:
-        text = file.read_text()
-    except FileNotFoundError:
-        what = "holds no dataset" if dataset.is_dir() else "does not exist" if not dataset.exists() else "is a file"
-        raise NotADatasetError(
-            f"{dataset} {what}; give the folder that `shortgop prep --out` was given", file=str(file)
-        ) from None
+        text = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        what = "does not exist" if not dataset.exists() else "is a file" if dataset.is_file() else "holds no dataset"
+        raise NotADatasetError(f"{dataset} {what}; {remedy}", file=str(file)) from None
     except OSError as error:
         raise NotADatasetError(f"cannot read {file}: {error.strerror or error}", file=str(file)) from error
     try:
-        attributes = json.loads(text)["attributes"]["shortgop"]
-        version, profile, snapshot = attributes["format_version"], attributes["profile"], attributes["snapshot"]
-    except (ValueError, KeyError, TypeError):
-        raise NotADatasetError(
-            f"{file} is not the root of a shortgop dataset; give the folder that `shortgop prep --out` was given",
-            file=str(file),
-        ) from None
+        document = json.loads(text)
+    except ValueError as error:
+        raise CorruptDataError(f"{file} is damaged ({error}); copy it to the dataset again", file=str(file)) from None
+    try:
+        attributes = document["attributes"]["shortgop"]
+        version = attributes["format_version"]
+    except (KeyError, TypeError):
+        raise NotADatasetError(f"{file} is not the root of a shortgop dataset; {remedy}", file=str(file)) from None
     if version != FORMAT_VERSION:
+        newer = isinstance(version, int) and version > FORMAT_VERSION
         raise FormatVersionError(
             f"{dataset} has format version {version!r}, this shortgop reads version {FORMAT_VERSION}; "
-            f"{'upgrade shortgop' if isinstance(version, int) and version > FORMAT_VERSION else 'prepare it again'}",
+            f"{'upgrade shortgop' if newer else 'prepare it again'}",
             file=str(file),
         )
+    profile, snapshot = attributes.get("profile"), attributes.get("snapshot")
+    named = snapshot is None or (isinstance(snapshot, str) and snapshot.isdecimal())
+    if not isinstance(profile, dict) or not named:
+        raise CorruptDataError(f"{file} is damaged; copy it to the dataset again", file=str(file))
     return Root(profile=profile, snapshot=snapshot)
 
 
 def open_manifest(dataset: Path, snapshot: str, *, timeline: bool = False) -> Manifest:
     """The tables of one snapshot. MissingDataError or CorruptDataError names the file that is wrong."""
-    folder = snapshot_path(dataset, snapshot)
-    remedy = "restore it from a copy, or run `shortgop prep` on the same sources and a new --out"
-    if not folder.is_dir():
-        raise MissingDataError(f"the manifest {folder} is missing; {remedy}", file=str(folder))
-    try:
-        return read_manifest(LocalStore(folder, read_only=True), timeline=timeline)
-    except CorruptDataError as error:
-        raise CorruptDataError(f"{folder}: {error.message}; {remedy}", file=str(folder)) from error
+    with _naming(snapshot_path(dataset, snapshot)) as folder:
+        return read_manifest(partial(_open, folder), timeline=timeline)
 
 
 def open_current(dataset: Path) -> tuple[Root, Manifest]:
@@ -193,79 +148,11 @@ def open_current(dataset: Path) -> tuple[Root, Manifest]:
     root = read_root(dataset)
     if root.snapshot is None:
         raise NotADatasetError(
-            f"{dataset} has no snapshot yet: its job is running, or ended before its first results; run `shortgop prep` "
-            "on it again",
+            f"{dataset} has no snapshot yet: its job is running, or ended before its first results; "
+            "run `shortgop prep` on it again",
             file=str(dataset),
         )
     return root, open_manifest(dataset, root.snapshot)
-
-
-def open_timeline(dataset: Path, snapshot: str, start: int, stop: int) -> Array:
-    """Rows [start, stop) of a snapshot's timeline."""
-    folder = snapshot_path(dataset, snapshot)
-    try:
-        return read_timeline(LocalStore(folder, read_only=True), start, stop)
-    except CorruptDataError as error:
-        raise CorruptDataError(f"{folder}: {error.message}", file=str(folder)) from error
-
-
-def check_shard_lengths(dataset: Path, manifest: Manifest) -> None:
-    """Every shard must be there and as long as its row says; only file metadata is read."""
-    for row, name in enumerate(manifest.shards.name.texts()):
-        expected = int(manifest.shards.length[row])
-        file = shard_path(dataset, name)
-        try:
-            actual = file.stat().st_size
-        except FileNotFoundError:
-            raise MissingDataError(
-                f"{file} is missing; copy it back to the dataset, or prepare its videos again in a new one",
-                file=str(file),
-            ) from None
-        if actual != expected:
-            raise MissingDataError(
-                f"{file} has {actual} bytes, the manifest says {expected}; it was cut or changed after it was "
-                "written: copy it to the dataset again",
-                file=str(file),
-            )
-
-
-def write_part(dataset: Path, unit: str, manifest: Manifest) -> None:
-    """Commit what a unit found; from here on the unit is done. Its shards must be in place."""
-    temporary = temporary_path(dataset, f"{unit}.zip")
-    with writing(part_path(dataset, unit)):
-        store = ZipStore(temporary, mode="w")
-        try:
-            write_manifest(store, manifest, {"format_version": FORMAT_VERSION, "unit": unit})
-        finally:
-            store.close()
-    commit(temporary, part_path(dataset, unit))
-
-
-def read_part(dataset: Path, unit: str) -> Manifest:
-    file = part_path(dataset, unit)
-    remedy = "remove it and run the same `shortgop prep` again to redo that unit"
-    try:
-        store = ZipStore(file, mode="r")
-        try:
-            return read_manifest(store, timeline=True)
-        finally:
-            store.close()
-    except (CorruptDataError, OSError, ValueError) as error:
-        message = error.message if isinstance(error, ShortGopError) else str(error)
-        raise CorruptDataError(f"{file}: {message}; {remedy}", file=str(file)) from error
-
-
-def finished_units(dataset: Path) -> set[str]:
-    """Units whose part is in place."""
-    folder = dataset / "parts"
-    return {file.stem for file in folder.glob("*.zip")} if folder.is_dir() else set()
-
-
-def snapshot_units(dataset: Path, snapshot: str | None) -> set[str]:
-    """Units whose rows are in the snapshot."""
-    if snapshot is None:
-        return set()
-    return set(read_attributes(LocalStore(snapshot_path(dataset, snapshot), read_only=True))["units"])
 
 
 def current_manifest(dataset: Path) -> Manifest:
@@ -274,59 +161,172 @@ def current_manifest(dataset: Path) -> Manifest:
     return empty() if snapshot is None else open_manifest(dataset, snapshot, timeline=True)
 
 
-def publish(dataset: Path, retried: set[str] = frozenset()) -> str | None:  # type: ignore[assignment]
-    """Make a snapshot of all finished units and point zarr.json to it; returns the current snapshot.
+def open_timeline(dataset: Path, snapshot: str, start: int, stop: int) -> Array:
+    """Rows [start, stop) of a snapshot's timeline."""
+    with _naming(snapshot_path(dataset, snapshot)) as folder:
+        return read_timeline(partial(_open, folder), start, stop)
 
-    Nothing is written when it would say the same as the current one. `retried` are units whose part was written
-    again: units of which every source failed are tried anew by each job.
+
+def _open(folder: Path, key: str) -> BinaryIO:
+    return (folder / key).open("rb")
+
+
+@contextlib.contextmanager
+def _naming(folder: Path) -> Iterator[Path]:
+    """Completes errors about a snapshot: the path of the file, and what to do."""
+    remedy = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
+    if not folder.is_dir():
+        raise MissingDataError(f"the manifest {folder} is missing; {remedy}", file=str(folder))
+    try:
+        yield folder
+    except DatasetError as error:
+        file = folder / error.file if error.file else folder
+        raise type(error)(f"{folder}: {error.message}; {remedy}", file=str(file)) from error
+
+
+def check_shard_lengths(dataset: Path, manifest: Manifest) -> None:
+    """Every shard must be there and as long as its row says; only file metadata is read."""
+    for name, expected in zip(manifest.shards.name.texts(), manifest.shards.length.tolist(), strict=True):
+        file = shard_path(dataset, name)
+        try:
+            actual = file.stat().st_size
+        except OSError as error:
+            what = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+            raise MissingDataError(
+                f"{file} {what}; copy it to the dataset again, or prepare its videos again in a new one",
+                file=str(file),
+            ) from None
+        if actual != expected:
+            raise (MissingDataError if actual < expected else CorruptDataError)(
+                f"{file} has {actual} bytes, the manifest says {expected}; it was changed after it was written: "
+                "copy it to the dataset again",
+                file=str(file),
+            )
+
+
+def write_part(dataset: Path, unit: str, manifest: Manifest) -> None:
+    """Commit what a unit found; from here on the unit is done. Its shards must be in place.
+
+    A unit may be done again: one of which every source failed is tried anew by each job. The earlier part stays as
+    it is, and nothing is written when there is nothing new to say.
     """
+    attempts = _attempts(dataset, unit)
+    if attempts and _same_outcome(read_part(dataset, attempts[-1]), manifest):
+        return
+    part = f"{unit}.{len(attempts)}" if attempts else unit
+    packed = pack(manifest, {"format_version": FORMAT_VERSION, "unit": unit})
+    commit_bytes(dataset, part_path(dataset, part), packed)
+
+
+def _attempts(dataset: Path, unit: str) -> list[str]:
+    """The parts of a unit, the first one first."""
+    parts = {part for part in finished_parts(dataset) if _unit_of(part) == unit}
+    return sorted(parts, key=lambda part: int(part.partition(".")[2] or 0))
+
+
+def _unit_of(part: str) -> str:
+    return part.partition(".")[0]
+
+
+def _same_outcome(one: Manifest, other: Manifest) -> bool:
+    """Whether both say the same, whenever it was that a source failed."""
+
+    def tables(manifest: Manifest) -> Iterator[Table]:
+        for name in TABLE_TYPES:
+            table = getattr(manifest, name)
+            yield replace(table, attempted_ns=np.zeros_like(table.attempted_ns)) if name == "failures" else table
+
+    return all(a.same_rows(b) for a, b in zip(tables(one), tables(other), strict=True))
+
+
+def read_part(dataset: Path, part: str) -> Manifest:
+    """The tables of one part. MissingDataError or CorruptDataError names it and says what to do."""
+    file = part_path(dataset, part)
+    try:
+        return unpack(file.read_bytes())
+    except (OSError, DatasetError) as error:
+        what = error.message if isinstance(error, DatasetError) else error.strerror
+        raise (MissingDataError if isinstance(error, FileNotFoundError) else CorruptDataError)(
+            f"{file}: {what}; remove it and run the same `shortgop prep` again to redo its unit", file=str(file)
+        ) from error
+
+
+def finished_parts(dataset: Path) -> set[str]:
+    """Names of the parts that are in place: a unit's id, followed by `.1`, `.2` ... where it was done again."""
+    folder = dataset / "parts"
+    return {file.stem for file in folder.glob("*.zip")} if folder.is_dir() else set()
+
+
+def finished_units(dataset: Path) -> set[str]:
+    """Units that have a part in place."""
+    return {_unit_of(part) for part in finished_parts(dataset)}
+
+
+def snapshot_units(dataset: Path, snapshot: str | None) -> set[str]:
+    """Units whose rows are in the snapshot."""
+    return {_unit_of(part) for part in _snapshot_parts(dataset, snapshot)}
+
+
+def _snapshot_parts(dataset: Path, snapshot: str | None) -> set[str]:
+    if snapshot is None:
+        return set()
+    with _naming(snapshot_path(dataset, snapshot)) as folder:
+        return set(read_attributes(partial(_open, folder))["parts"])
+
+
+def publish(dataset: Path) -> str | None:
+    """Make a snapshot of all finished parts and point zarr.json to it; returns the current snapshot.
+
+    Nothing is written when all of them are in the current one. The caller holds the writer lock.
+    """
+    from zarr.storage import LocalStore
+
+    from .writer import BLOCK_ROWS, write_manifest
+
     root = read_root(dataset)
-    known = snapshot_units(dataset, root.snapshot)
-    finished = finished_units(dataset)
-    new = sorted((finished - known) | (retried & finished))
+    known = _snapshot_parts(dataset, root.snapshot)
+    new = sorted(finished_parts(dataset) - known)
     if not new:
         return root.snapshot
-    before = current_manifest(dataset)
-    # The part of a retried unit comes in beside its old rows; merging keeps the later attempt.
-    after = merge([before, *(read_part(dataset, unit) for unit in new)])
-    if not finished - known and _reasons(before) == _reasons(after):
-        return root.snapshot
+    manifests = [read_part(dataset, part) for part in new]
+    # Slicing arrays that are in memory anyway; the current snapshot's timeline is read as it is needed.
+    timelines: list[ReadRows] = [
+        partial(_rows, manifest.timeline) for manifest in manifests if manifest.timeline is not None
+    ]
+    if root.snapshot is not None:
+        manifests.append(open_manifest(dataset, root.snapshot))
+        timelines.append(partial(open_timeline, dataset, root.snapshot))
+    merged, runs = merge_tables(manifests)
     snapshot = f"{int(root.snapshot or 0) + 1:06d}"
-    temporary = temporary_path(dataset, snapshot)
-    with writing(snapshot_path(dataset, snapshot)):
-        write_manifest(
-            LocalStore(temporary), after, {"format_version": FORMAT_VERSION, "units": sorted(known | finished)}
-        )
-        for file in temporary.rglob("*"):
-            _flush(file)
-        # Left by a job that died between the rename and the switch of zarr.json; nobody has ever read it.
-        shutil.rmtree(snapshot_path(dataset, snapshot), ignore_errors=True)
-    commit(temporary, snapshot_path(dataset, snapshot))
+    final, temporary = snapshot_path(dataset, snapshot), temporary_path(dataset, snapshot)
+    with discarding(temporary):
+        with writing(final):
+            write_manifest(
+                LocalStore(temporary),
+                merged,
+                {"format_version": FORMAT_VERSION, "parts": sorted(known.union(new))},
+                timeline=timeline_blocks(runs, timelines, block_rows=BLOCK_ROWS),
+            )
+            # Left by a job that died between the rename and the switch of zarr.json; nobody has ever read it.
+            shutil.rmtree(final, ignore_errors=True)
+        commit(temporary, final)
     _write_root(dataset, Root(profile=root.profile, snapshot=snapshot))
     return snapshot
 
 
-def _reasons(manifest: Manifest) -> list[tuple[str, str]]:
-    return list(zip(manifest.failures.id.texts(), manifest.failures.reason.texts(), strict=True))
+def _rows(timeline: Timeline, start: int, stop: int) -> Array:
+    return timeline.pts[start:stop]
 
 
 @contextlib.contextmanager
 def writer_lock(dataset: Path) -> Iterator[None]:
     """Held by the one job that writes to a dataset; DatasetBusyError when another holds it.
 
-    The lock is on the folder itself and dies with the process, so nothing has to be cleaned up after a crash. What a
-    dead job left in .tmp is removed on the way in, and the folder on the way out.
+    The lock is on the folder itself and dies with the process, so nothing has to be cleaned up after a crash. What
+    a dead job left in .tmp is removed on the way in, and the folder on the way out.
     """
-    descriptor = os.open(dataset, os.O_RDONLY)
+    descriptor = _locked(dataset)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            raise DatasetBusyError(
-                f"another job is writing to {dataset}; wait for it, or stop it and run this again", file=str(dataset)
-            ) from None
         shutil.rmtree(dataset / ".tmp", ignore_errors=True)
         try:
             yield
@@ -334,3 +334,20 @@ def writer_lock(dataset: Path) -> Iterator[None]:
             shutil.rmtree(dataset / ".tmp", ignore_errors=True)
     finally:
         os.close(descriptor)
+
+
+def _locked(dataset: Path) -> int:
+    with writing(dataset):
+        descriptor = os.open(dataset, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise DatasetBusyError(
+                f"another job is writing to {dataset}; wait for it, or stop it and run this again",
+                file=str(dataset),
+            ) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+    return descriptor

@@ -1,5 +1,7 @@
 """Every error shortgop raises on purpose.
 
+The tree is what `except` clauses may rely on:
+
     ShortGopError                    the root; carries where it happened
      ├─ UsageError (ValueError)      an argument or option makes no sense
      ├─ ToolError                    ffmpeg, an encoder or a library this needs is missing or unfit
@@ -22,12 +24,14 @@
 
 from __future__ import annotations
 
+import re
+
 
 class ShortGopError(Exception):
     """Root of all errors of this package; it says which piece of which dataset it concerns.
 
-    Parameters that do not apply are None. `video` is a video's id, `frame` a frame index in it, `segment` a row
-    of the segment table, `file` a path and `byte_range` the half-open range [start, stop) in that file.
+    Parameters that do not apply are None. `video` is a video's id, `frame` a frame index in it, `segment` a
+    row of the segment table, `file` a path and `byte_range` the half-open range [start, stop) in that file.
     """
 
     def __init__(
@@ -51,18 +55,20 @@ class ShortGopError(Exception):
     def __str__(self) -> str:
         # KeyError prints the repr of its argument, so the text is always made here.
         where = [
-            f"{name} {value!r}" if isinstance(value, str) else f"{name} {value}"
-            for name, value in (
-                ("video", self.video),
-                ("frame", self.frame),
-                ("segment", self.segment),
-                ("file", self.file),
-            )
-            if value is not None and str(value) not in self.message
+            f"{name} {value!r}"
+            for name in ("video", "frame", "segment", "file")
+            if (value := getattr(self, name)) is not None and not self._says(name, value)
         ]
         if self.byte_range is not None:
             where.append(f"bytes {self.byte_range[0]} to {self.byte_range[1]}")
         return f"{self.message} [{', '.join(where)}]" if where else self.message
+
+    def _says(self, name: str, value: str | int) -> bool:
+        """Whether the message names it already. An id or a number has to stand there as one, not as a part of
+        another word or number."""
+        if name == "file":
+            return str(value) in self.message
+        return re.search(rf"\b{name} {re.escape(repr(value))}(?!\w)", self.message) is not None
 
 
 class UsageError(ShortGopError, ValueError):

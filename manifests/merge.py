@@ -1,68 +1,82 @@
 """Many manifests into one: what each unit of work found, put together into a snapshot.
 
-The result depends on what went in, not on the order: videos stand by id, and patterns, configurations and shards are
-numbered as the rows first use them. That is why an interrupted job ends with the same rows as an undisturbed one.
+The result depends on what went in, not on the order: videos stand by id, and patterns, configurations and shards
+are numbered as the rows first use them. That is why an interrupted job ends with the same rows as an undisturbed
+one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
 
 from .ragged import Array, Ragged, concatenate, from_rows, ragged_indices
-from .tables import Configs, Failures, Gops, Manifest, Patterns, Segments, Shards, Timeline, Videos, empty
+from .tables import Failures, Manifest, Patterns, Table, Timeline, empty
+from .timelines import FrameRuns, timeline_blocks
 
-_T = TypeVar("_T", Videos, Segments, Gops, Patterns, Configs, Shards, Failures, Timeline)
+_T = TypeVar("_T", bound=Table)
 
 
 def merge(manifests: Sequence[Manifest]) -> Manifest:
-    """One manifest with the videos of all. Of two videos with the same id the first is kept; a failure is kept only
-    while its source is not in the dataset, the latest attempt standing for the earlier ones."""
-    manifests = [empty(), *manifests]
-    videos = _stack([m.videos for m in manifests], config=_bases(manifests, lambda m: len(m.configs)))
-    segments = _stack([m.segments for m in manifests], shard=_bases(manifests, lambda m: len(m.shards)))
-    gops = _stack([m.gops for m in manifests], pattern=_bases(manifests, lambda m: len(m.patterns)))
-    timeline = _stack([_timeline(m) for m in manifests])
+    """One manifest with the videos of all; every one of them must have its timeline.
 
-    ids = videos.id.texts()
-    row_of: dict[str, int] = {}
-    for row, video_id in enumerate(ids):
-        row_of.setdefault(video_id, row)
-    order = np.array([row_of[video_id] for video_id in sorted(row_of)], dtype=np.int64)
+    Of several videos with the same id the one in the shard whose name sorts first is kept. A failure is kept
+    while no video has its id, the latest attempt standing for the earlier ones.
+    """
+    timelines = [manifest.timeline for manifest in manifests]
+    merged, runs = merge_tables(manifests)
+    readers = [_reader(timeline) for timeline in timelines]
+    blocks = timeline_blocks(runs, readers, block_rows=max(1, len(runs)))
+    return replace(merged, timeline=Timeline(pts=next(blocks, np.zeros(0, dtype="<i8"))))
 
-    whole = Manifest(
+
+def _reader(timeline: Timeline | None) -> Callable[[int, int], Array]:
+    if timeline is None:
+        raise ValueError("a manifest to be merged must be read with its timeline")
+    return lambda start, stop: timeline.pts[start:stop]
+
+
+def merge_tables(manifests: Sequence[Manifest]) -> tuple[Manifest, FrameRuns]:
+    """The same without the timeline, which may be too much for memory; and where its rows are to come from."""
+    manifests = [*manifests, empty()]
+    videos = _stack([m.videos for m in manifests], config=_bases([len(m.configs) for m in manifests]))
+    segments = _stack([m.segments for m in manifests], shard=_bases([len(m.shards) for m in manifests]))
+    gops = _stack([m.gops for m in manifests], pattern=_bases([len(m.patterns) for m in manifests]))
+    stacked = Manifest(
         videos=videos,
         segments=segments,
         gops=gops,
         patterns=_stack([m.patterns for m in manifests]),
         configs=_stack([m.configs for m in manifests]),
         shards=_stack([m.shards for m in manifests]),
-        failures=_latest(_stack([m.failures for m in manifests]), set(row_of)),
-        timeline=timeline,
+        failures=_stack([m.failures for m in manifests]),
+        timeline=None,
     )
-    return _canonical(
+    order = _by_id(stacked)
+    merged = _canonical(
         replace(
-            whole,
+            stacked,
             videos=_take(videos, order),
-            segments=_take(segments, ragged_indices(whole.first_segments[order], whole.segment_counts[order])),
-            gops=_take(gops, ragged_indices(whole.first_gops[order], whole.gop_counts[order])),
-            timeline=_take(timeline, ragged_indices(whole.first_frames[order], videos.num_frames[order])),
+            segments=_take(segments, _rows(stacked.first_segments, stacked.segment_counts, order)),
+            gops=_take(gops, _rows(stacked.first_gops, stacked.gop_counts, order)),
+            failures=_latest(stacked.failures, set(stacked.ids)),
         )
     )
+    runs = FrameRuns(
+        manifest=np.repeat(np.arange(len(manifests)), [len(m.videos) for m in manifests])[order],
+        start=np.concatenate([m.first_frames[:-1] for m in manifests])[order],
+        length=videos.num_frames[order],
+    )
+    return merged, runs
 
 
-def _timeline(manifest: Manifest) -> Timeline:
-    if manifest.timeline is None:
-        raise ValueError("a manifest to be merged must be read with its timeline")
-    return manifest.timeline
-
-
-def _bases(manifests: Sequence[Manifest], count: Callable[[Manifest], int]) -> list[int]:
+def _bases(lengths: list[int]) -> list[int]:
     """What to add to each manifest's references so that they point into the stacked table."""
-    return np.cumsum([0, *(count(m) for m in manifests[:-1])]).tolist()
+    return list(accumulate(lengths, initial=0))[:-1]
 
 
 def _stack(tables: Sequence[_T], **bases: list[int]) -> _T:
@@ -71,30 +85,49 @@ def _stack(tables: Sequence[_T], **bases: list[int]) -> _T:
     for field in fields(tables[0]):
         parts = [getattr(table, field.name) for table in tables]
         if field.name in bases:
-            parts = [(p + base).astype(p.dtype) for p, base in zip(parts, bases[field.name], strict=True)]
+            parts = [part + np.array(base, part.dtype) for part, base in zip(parts, bases[field.name], strict=True)]
         columns[field.name] = concatenate(parts) if isinstance(parts[0], Ragged) else np.concatenate(parts)
-    return type(tables[0])(**columns)
+    return replace(tables[0], **columns)
 
 
 def _take(table: _T, rows: Array) -> _T:
-    columns = {field.name: getattr(table, field.name) for field in fields(table)}
-    return type(table)(
-        **{
-            name: column.take(rows) if isinstance(column, Ragged) else column[rows] for name, column in columns.items()
-        }
-    )
+    columns: dict[str, Any] = {}
+    for field in fields(table):
+        column = getattr(table, field.name)
+        columns[field.name] = column.take(rows) if isinstance(column, Ragged) else column[rows]
+    return replace(table, **columns)
+
+
+def _rows(first: Array, counts: Array, videos: Array) -> Array:
+    """The rows of some videos in a table where each video has a run of them."""
+    return ragged_indices(first[videos], counts[videos])
+
+
+def _by_id(manifest: Manifest) -> Array:
+    """The videos in the order of their ids, each id once."""
+    row_of: dict[str, int] = {}
+    for row, video_id in enumerate(manifest.ids):
+        known = row_of.setdefault(video_id, row)
+        if known != row and _place(manifest, row) < _place(manifest, known):
+            row_of[video_id] = row
+    return np.array([row_of[video_id] for video_id in sorted(row_of)], dtype=np.int64)
+
+
+def _place(manifest: Manifest, row: int) -> tuple[str, int]:
+    """Shard and offset at which a video starts: no two videos share it."""
+    segment = int(manifest.first_segments[row])
+    return manifest.shards.name.text(int(manifest.segments.shard[segment])), int(manifest.segments.offset[segment])
 
 
 def _latest(failures: Failures, present: set[str]) -> Failures:
     """The latest failure of each source that is not in the dataset, by id."""
-    latest: dict[str, int] = {}
-    for row, source_id in enumerate(failures.id.texts()):
-        known = latest.get(source_id)
-        if source_id not in present and (
-            known is None or failures.attempted_ns[known] < failures.attempted_ns[row]
-        ):
-            latest[source_id] = row
-    return _take(failures, np.array([latest[source_id] for source_id in sorted(latest)], dtype=np.int64))
+    latest: dict[str, tuple[int, str, str, int]] = {}
+    columns = (failures.id.texts(), failures.source.texts(), failures.reason.texts(), failures.attempted_ns.tolist())
+    for row, (source_id, source, reason, attempted_ns) in enumerate(zip(*columns, strict=True)):
+        if source_id not in present:
+            attempt = (attempted_ns, reason, source, row)
+            latest[source_id] = max(latest.get(source_id, attempt), attempt)
+    return _take(failures, np.array([latest[source_id][-1] for source_id in sorted(latest)], dtype=np.int64))
 
 
 def _canonical(manifest: Manifest) -> Manifest:
@@ -116,11 +149,14 @@ def _canonical(manifest: Manifest) -> Manifest:
 def _unique_rows(table: _T, references: Array) -> tuple[_T, Array]:
     """The rows of `table` that `references` point to, each content once, in order of first reference; and the
     references renumbered."""
-    used, first_use = np.unique(references, return_index=True)
+    unused = len(references)
+    first_use = np.full(len(table), unused, dtype=np.int64)
+    # Written from the back, so that the first use of a row is the last one written.
+    first_use[references[::-1]] = np.arange(len(references) - 1, -1, -1)
     number_of_content: dict[tuple[Any, ...], int] = {}
     renumbered = np.zeros(len(table), dtype=references.dtype)
     kept: list[int] = []
-    for row in used[np.argsort(first_use)].tolist():
+    for row in np.argsort(first_use)[: np.count_nonzero(first_use < unused)].tolist():
         content = _content(table, row)
         if content not in number_of_content:
             number_of_content[content] = len(kept)
@@ -129,7 +165,7 @@ def _unique_rows(table: _T, references: Array) -> tuple[_T, Array]:
     return _take(table, np.array(kept, dtype=np.int64)), renumbered[references]
 
 
-def _content(table: Videos | Segments | Gops | Patterns | Configs | Shards | Failures | Timeline, row: int) -> tuple[Any, ...]:
+def _content(table: Table, row: int) -> tuple[Any, ...]:
     columns = (getattr(table, field.name) for field in fields(table))
     return tuple(c.bytes(row) if isinstance(c, Ragged) else c[row].item() for c in columns)
 

@@ -1,7 +1,7 @@
 """The few boxes of an MP4 that shortgop reads: the init (ftyp + moov) and one fragment (moof + mdat) per GOP.
 
-Box layouts are those of ISO/IEC 14496-12 (base format) and 14496-15 (avcC, hvcC). Everything here is a pure function
-of bytes; whatever does not fit raises CorruptDataError.
+Box layouts are those of ISO/IEC 14496-12 (base format) and 14496-15 (avcC, hvcC). Everything here is a pure
+function of bytes; whatever does not fit raises CorruptDataError.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,16 @@ from .ragged import Array
 
 Buffer = bytes | bytearray | memoryview
 
-# tfhd and trun flags, ISO/IEC 14496-12, 8.8.7 and 8.8.8.
-_TFHD_OPTIONAL = ((0x1, 8), (0x2, 4), (0x8, 4), (0x10, 4), (0x20, 4))
+# tfhd and trun flags, ISO/IEC 14496-12, 8.8.7 and 8.8.8. The optional fields stand in this order.
+_TFHD_DURATION, _TFHD_SIZE = 0x8, 0x10
+_TFHD_OPTIONAL = ((0x2, "I"), (_TFHD_DURATION, "I"), (_TFHD_SIZE, "I"), (0x20, "I"))
 _TFHD_DEFAULT_BASE_IS_MOOF = 0x20000
 _TRUN_DATA_OFFSET, _TRUN_FIRST_FLAGS = 0x1, 0x4
 _TRUN_DURATION, _TRUN_SIZE, _TRUN_FLAGS, _TRUN_COMPOSITION = 0x100, 0x200, 0x400, 0x800
+_TRUN_COLUMNS = (_TRUN_DURATION, _TRUN_SIZE, _TRUN_FLAGS, _TRUN_COMPOSITION)
+
+# Presentation times are sums of ticks; below this they fit an int64.
+_MAX_TICKS = 1 << 62
 
 _CODECS = {b"avc1": ("h264", b"avcC"), b"hvc1": ("hevc", b"hvcC"), b"hev1": ("hevc", b"hvcC")}
 _VISUAL_SAMPLE_ENTRY_BYTES = 78
@@ -39,8 +45,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Init:
-    """What ftyp + moov say. `timescale` is ticks per second, `media_time_ticks` the pts that the edit list puts at
-    time 0 (B-frames push the first pts behind the first dts)."""
+    """What ftyp + moov say. `timescale` is ticks per second, `media_time_ticks` the pts that the edit list puts
+    at time 0 (B-frames push the first pts behind the first dts)."""
 
     codec: str
     extradata: bytes
@@ -122,35 +128,38 @@ def _path(data: Buffer, box: Box, *kinds: bytes) -> Box:
     return box
 
 
+def _fields(data: Buffer, box: Box, layout: str, offset: int = 0) -> tuple[Any, ...]:
+    """Big-endian fields at `offset` of the box's payload, in `struct`'s notation."""
+    if box.body + offset + struct.calcsize(f">{layout}") > box.stop:
+        raise CorruptDataError(f"box {box.type!r} at byte {box.start} is too short for its fields")
+    return struct.unpack_from(f">{layout}", data, box.body + offset)
+
+
 def parse_init(data: Buffer) -> Init:
     """Read ftyp + moov of a file with a single H.264 or HEVC track."""
-    try:
-        return _parse_init(data)
-    except (struct.error, IndexError) as error:
-        raise CorruptDataError(f"the init of an MP4 does not parse: {error}") from error
-
-
-def _parse_init(data: Buffer) -> Init:
     moov = next((box for box in boxes(data) if box.type == b"moov"), None)
     if moov is None:
         raise CorruptDataError("an init without moov")
     trak = _child(data, moov, b"trak")
     mdia = _child(data, trak, b"mdia")
     mdhd = _child(data, mdia, b"mdhd")
-    version = data[mdhd.body]
-    (timescale,) = struct.unpack_from(">I", data, mdhd.body + (20 if version == 1 else 12))
+    (version,) = _fields(data, mdhd, "B")
+    (timescale,) = _fields(data, mdhd, "I", 20 if version == 1 else 12)
 
     stsd = _path(data, mdia, b"minf", b"stbl", b"stsd")
     entry = next(boxes(data, stsd.body + 8, stsd.stop), None)
     if entry is None or entry.type not in _CODECS:
-        raise CorruptDataError(f"a sample entry {entry.type if entry else None!r} where H.264 or HEVC was expected")
+        found = entry.type if entry else None
+        raise CorruptDataError(f"a sample entry {found!r} where H.264 or HEVC was expected")
     codec, config_type = _CODECS[entry.type]
-    width, height = struct.unpack_from(">HH", data, entry.body + 24)
+    width, height = _fields(data, entry, "HH", 24)
+    if not (timescale and width and height):
+        raise CorruptDataError(f"a picture of {width}x{height} at {timescale} ticks per second")
     config = _child(data, entry, config_type, _VISUAL_SAMPLE_ENTRY_BYTES)
     primaries, transfer, matrix, full_range = 2, 2, 2, False
     colr = _child_or_none(data, entry, b"colr", _VISUAL_SAMPLE_ENTRY_BYTES)
-    if colr is not None and bytes(data[colr.body : colr.body + 4]) == b"nclx":
-        primaries, transfer, matrix, flags = struct.unpack_from(">HHHB", data, colr.body + 4)
+    if colr is not None and _fields(data, colr, "4s") == (b"nclx",):
+        primaries, transfer, matrix, flags = _fields(data, colr, "HHHB", 4)
         full_range = bool(flags & 0x80)
     return Init(
         codec=codec,
@@ -172,10 +181,10 @@ def _media_time(data: Buffer, trak: Box) -> int:
     if edts is None:
         return 0
     elst = _child(data, edts, b"elst")
-    entry = ">QqI" if data[elst.body] == 1 else ">IiI"
-    (count,) = struct.unpack_from(">I", data, elst.body + 4)
+    version, count = _fields(data, elst, "B3xI")
+    entry = "QqI" if version == 1 else "IiI"
     for index in range(count):
-        _, media_time, _ = struct.unpack_from(entry, data, elst.body + 8 + index * struct.calcsize(entry))
+        _, media_time, _ = _fields(data, elst, entry, 8 + index * struct.calcsize(f">{entry}"))
         if media_time >= 0:
             return int(media_time)
     return 0
@@ -186,76 +195,91 @@ def parse_fragment(data: Buffer) -> Fragment:
 
     CorruptDataError when it is anything else, or when the samples do not fill the mdat exactly.
     """
-    try:
-        return _parse_fragment(data)
-    except (struct.error, ValueError) as error:
-        raise CorruptDataError(f"a fragment does not parse: {error}") from error
-
-
-def _parse_fragment(data: Buffer) -> Fragment:
     top = list(boxes(data))
     if [box.type for box in top] != [b"moof", b"mdat"]:
         raise CorruptDataError(f"boxes {[box.type for box in top]} where one moof and one mdat were expected")
     moof, mdat = top
-    mfhd = _child(data, moof, b"mfhd")
-    (sequence_number,) = struct.unpack_from(">I", data, mfhd.body + 4)
+    (sequence_number,) = _fields(data, _child(data, moof, b"mfhd"), "I", 4)
     traf = _child(data, moof, b"traf")
-
-    tfhd = _child(data, traf, b"tfhd")
-    (tfhd_flags,) = struct.unpack_from(">I", data, tfhd.body)
-    tfhd_flags &= 0xFFFFFF
-    if tfhd_flags & 0x1 or not tfhd_flags & _TFHD_DEFAULT_BASE_IS_MOOF:
-        raise CorruptDataError("sample offsets that do not count from the moof")
-    defaults, at = {}, tfhd.body + 8
-    for flag, size in _TFHD_OPTIONAL:
-        if tfhd_flags & flag:
-            (defaults[flag],) = struct.unpack_from(">Q" if size == 8 else ">I", data, at)
-            at += size
-
+    default_duration, default_size = _sample_defaults(data, _child(data, traf, b"tfhd"))
     tfdt = _child(data, traf, b"tfdt")
-    (decode_ticks,) = struct.unpack_from(">Q" if data[tfdt.body] == 1 else ">I", data, tfdt.body + 4)
+    (version,) = _fields(data, tfdt, "B")
+    (decode_ticks,) = _fields(data, tfdt, "Q" if version == 1 else "I", 4)
+    if decode_ticks > _MAX_TICKS:
+        raise CorruptDataError(f"a fragment that starts at tick {decode_ticks}")
 
     truns = [box for box in boxes(data, traf.body, traf.stop) if box.type == b"trun"]
     if len(truns) != 1:
         raise CorruptDataError(f"{len(truns)} track runs where one was expected")
-    trun = truns[0]
-    flags, count = struct.unpack_from(">II", data, trun.body)
-    version, flags = flags >> 24, flags & 0xFFFFFF
-    at = trun.body + 8
-    data_offset = mdat.body - moof.start
-    if flags & _TRUN_DATA_OFFSET:
-        (data_offset,) = struct.unpack_from(">i", data, at)
-        at += 4
-    if flags & _TRUN_FIRST_FLAGS:
-        at += 4
-    columns = [flag for flag in (_TRUN_DURATION, _TRUN_SIZE, _TRUN_FLAGS, _TRUN_COMPOSITION) if flags & flag]
-    if at + 4 * count * len(columns) != trun.stop:
-        raise CorruptDataError(f"a track run of {count} samples does not fill its box")
-    entries = np.frombuffer(data, dtype=">u4", count=count * len(columns), offset=at).reshape(count, -1)
-    by_flag = {flag: entries[:, index].astype(np.int64) for index, flag in enumerate(columns)}
-
-    sizes = by_flag.get(_TRUN_SIZE, np.full(count, defaults.get(0x10, 0), dtype=np.int64))
-    composition = by_flag.get(_TRUN_COMPOSITION, np.zeros(count, dtype=np.int64))
-    if version == 1:
-        composition = composition.astype(np.int32).astype(np.int64)
-    offsets = data_offset + np.cumsum(sizes) - sizes
-    if count == 0 or data_offset != mdat.body - moof.start or data_offset + int(sizes.sum()) != mdat.stop - moof.start:
+    data_offset, columns, count = _track_run(data, truns[0])
+    payload = mdat.stop - mdat.body
+    if not 0 < count <= payload:
+        raise CorruptDataError(f"{count} samples in {payload} bytes")
+    sizes = columns.get(_TRUN_SIZE, np.full(count, default_size, dtype=np.int64))
+    expected_offset = mdat.body - moof.start
+    if data_offset not in (None, expected_offset) or int(sizes.sum()) != payload:
         raise CorruptDataError(f"the {count} samples of a fragment do not fill its mdat")
     return Fragment(
         sequence_number=sequence_number,
         decode_ticks=decode_ticks,
-        offsets=offsets,
+        offsets=expected_offset + np.cumsum(sizes) - sizes,
         sizes=sizes,
-        duration_ticks=by_flag.get(_TRUN_DURATION, np.full(count, defaults.get(0x8, 0), dtype=np.int64)),
-        composition_ticks=composition,
+        duration_ticks=columns.get(_TRUN_DURATION, np.full(count, default_duration, dtype=np.int64)),
+        composition_ticks=columns.get(_TRUN_COMPOSITION, np.zeros(count, dtype=np.int64)),
     )
+
+
+def _sample_defaults(data: Buffer, tfhd: Box) -> tuple[int, int]:
+    """Duration and size of samples for which the track run gives none; 0 if tfhd does not either."""
+    (version_and_flags,) = _fields(data, tfhd, "I")
+    if version_and_flags & 0x1 or not version_and_flags & _TFHD_DEFAULT_BASE_IS_MOOF:
+        raise CorruptDataError("sample offsets that do not count from the moof")
+    defaults, offset = {}, 8
+    for flag, layout in _TFHD_OPTIONAL:
+        if version_and_flags & flag:
+            (defaults[flag],) = _fields(data, tfhd, layout, offset)
+            offset += struct.calcsize(layout)
+    return defaults.get(_TFHD_DURATION, 0), defaults.get(_TFHD_SIZE, 0)
+
+
+def _track_run(data: Buffer, trun: Box) -> tuple[int | None, dict[int, Array], int]:
+    """Where the samples start if it says so, its columns by flag, and the number of samples."""
+    version_and_flags, count = _fields(data, trun, "II")
+    data_offset, at = None, 8
+    if version_and_flags & _TRUN_DATA_OFFSET:
+        (data_offset,) = _fields(data, trun, "i", at)
+        at += 4
+    if version_and_flags & _TRUN_FIRST_FLAGS:
+        at += 4
+    columns = [flag for flag in _TRUN_COLUMNS if version_and_flags & flag]
+    if trun.body + at + 4 * count * len(columns) != trun.stop:
+        raise CorruptDataError(f"a track run of {count} samples does not fill its box")
+    if not columns:
+        return data_offset, {}, count
+    entries = np.frombuffer(data, dtype=">u4", count=count * len(columns), offset=trun.body + at)
+    by_flag = {flag: entries[index :: len(columns)].astype(np.int64) for index, flag in enumerate(columns)}
+    if _TRUN_COMPOSITION in by_flag and version_and_flags >> 24 == 1:
+        by_flag[_TRUN_COMPOSITION] = by_flag[_TRUN_COMPOSITION].astype(np.int32).astype(np.int64)
+    return data_offset, by_flag, count
 
 
 def restamp_fragment(data: Buffer, sequence_number: int, decode_ticks: int) -> bytes:
     """The fragment with another sequence number and decode time, so that it can stand in another file."""
     out = bytearray(data)
-    moof = next(boxes(out))
-    struct.pack_into(">I", out, _child(out, moof, b"mfhd").body + 4, sequence_number)
+    moof = next(boxes(out), None)
+    if moof is None or moof.type != b"moof":
+        raise CorruptDataError("a fragment that does not start with moof")
+    _patch(out, _child(out, moof, b"mfhd"), "I", 4, sequence_number)
     tfdt = _path(out, moof, b"traf", b"tfdt")
-    struct.pack_into(">Q" if out[tfdt.body] == 1 else ">I", out, tfdt.body + 4, decode_ticks)
+    (version,) = _fields(out, tfdt, "B")
+    _patch(out, tfdt, "Q" if version == 1 else "I", 4, decode_ticks)
     return bytes(out)
+
+
+def _patch(data: bytearray, box: Box, layout: str, offset: int, value: int) -> None:
+    # Makes sure that the field is there.
+    _fields(data, box, layout, offset)
+    try:
+        struct.pack_into(f">{layout}", data, box.body + offset, value)
+    except struct.error:
+        raise CorruptDataError(f"{value} does not fit the field of box {box.type!r}") from None

@@ -1,13 +1,14 @@
 """Lists of different lengths in two flat arrays: how the manifest holds strings, bytes and patterns.
 
-Row i of `Ragged(values, offsets)` is `values[offsets[i]:offsets[i + 1]]`. Text is UTF-8, as Zarr's own string types
-are not settled in its version 3 specification.
+Row i of `Ragged(values, offsets)` is `values[offsets[i]:offsets[i + 1]]`. Text is UTF-8, as Zarr's own string
+types are not settled in its version 3 specification.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ class Ragged:
     offsets: Array
 
     def __post_init__(self) -> None:
-        offsets = self.offsets
-        if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(self.values) or (np.diff(offsets) < 0).any():
-            raise ValueError(f"offsets do not fit {len(self.values)} values")
+        offsets, end = self.offsets, len(self.values)
+        if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
+            raise ValueError(f"offsets do not fit {end} values")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -44,7 +45,7 @@ class Ragged:
         """All rows as text; one decode for the whole table."""
         blob = self.values.tobytes()
         bounds = self.offsets.tolist()
-        return [blob[start:stop].decode() for start, stop in zip(bounds, bounds[1:], strict=False)]
+        return [blob[start:stop].decode() for start, stop in pairwise(bounds)]
 
     def take(self, rows: Array) -> Ragged:
         """The given rows, in the given order."""
@@ -58,15 +59,21 @@ def from_rows(rows: Iterable[Sequence[int] | Array | bytes], dtype: str = "u1") 
         np.frombuffer(row, dtype="u1") if isinstance(row, bytes) else np.asarray(row, dtype=dtype) for row in rows
     ]
     values = np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
-    return Ragged(values.astype(dtype, copy=False), offsets_of(np.array([len(a) for a in arrays], dtype=np.int64)))
+    lengths = np.array([len(array) for array in arrays], dtype=np.int64)
+    return Ragged(values.astype(dtype, copy=False), offsets_of(lengths))
 
 
 def from_texts(rows: Iterable[str]) -> Ragged:
-    # Names of files need not be valid Unicode; what Python keeps as a lone surrogate is shown as a question mark.
-    return from_rows(row.encode("utf-8", errors="replace") for row in rows)
+    """A ragged array of UTF-8."""
+    # Names of files need not be valid Unicode. Python keeps what is not as lone surrogates; they are written out as
+    # \\udc.., so that two names stay two names.
+    encoded = [row.encode("utf-8", errors="backslashreplace") for row in rows]
+    lengths = np.array([len(row) for row in encoded], dtype=np.int64)
+    return Ragged(np.frombuffer(b"".join(encoded), dtype="u1"), offsets_of(lengths))
 
 
 def concatenate(parts: Sequence[Ragged]) -> Ragged:
+    """The rows of all parts, one part after the other."""
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     return Ragged(np.concatenate([part.values for part in parts]), offsets_of(lengths))
 

@@ -6,6 +6,7 @@ Used where segments are written, to make sure that ffmpeg did what it was asked 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 
@@ -26,6 +27,14 @@ def nal_length_bytes(codec: str, extradata: bytes) -> int:
     if len(extradata) <= at:
         raise CorruptDataError(f"the extradata of {codec} has only {len(extradata)} bytes")
     return (extradata[at] & 3) + 1
+
+
+def frame_ticks(timescale: int, fps: Fraction) -> int:
+    """Ticks that a frame lasts; CorruptDataError when it is not a whole number of them."""
+    ticks = timescale / fps
+    if ticks.denominator != 1:
+        raise CorruptDataError(f"a frame at {fps} per second is no whole number of ticks of 1/{timescale} s")
+    return ticks.numerator
 
 
 def _nal_headers(data: Buffer, start: int, stop: int, length_bytes: int) -> Iterator[int]:

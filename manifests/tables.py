@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class Column:
 
 
 TEXT = Column("u1", ragged=True)
+# The second array of a ragged column.
+OFFSETS = Column("<i8", delta=True)
 
 SCHEMA: dict[str, dict[str, Column]] = {
     "videos": {
@@ -93,22 +96,33 @@ SCHEMA: dict[str, dict[str, Column]] = {
 }
 
 
-class _Table:
+@dataclass(frozen=True, eq=False)
+class Table:
     """Shared by all tables: every column has one entry per row."""
 
     def __post_init__(self) -> None:
-        lengths = {field.name: len(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        lengths = {field.name: len(getattr(self, field.name)) for field in fields(self)}
         if len(set(lengths.values())) > 1:
             raise CorruptDataError(
                 f"the columns of table {type(self).__name__} differ in length: {lengths}; the manifest is damaged"
             )
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+        return len(getattr(self, fields(self)[0].name))
+
+    def same_rows(self, other: Table) -> bool:
+        """Whether both hold the same values."""
+        return all(_same_column(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+
+
+def _same_column(one: Any, other: Any) -> bool:
+    if isinstance(one, Ragged):
+        return np.array_equal(one.offsets, other.offsets) and np.array_equal(one.values, other.values)
+    return np.array_equal(one, other)
 
 
 @dataclass(frozen=True, eq=False)
-class Videos(_Table):
+class Videos(Table):
     id: Ragged
     source: Ragged
     attributes: Ragged
@@ -124,7 +138,7 @@ class Videos(_Table):
 
 
 @dataclass(frozen=True, eq=False)
-class Segments(_Table):
+class Segments(Table):
     shard: Array
     offset: Array
     init_length: Array
@@ -132,7 +146,7 @@ class Segments(_Table):
 
 
 @dataclass(frozen=True, eq=False)
-class Gops(_Table):
+class Gops(Table):
     offset: Array
     length: Array
     crc32: Array
@@ -140,13 +154,13 @@ class Gops(_Table):
 
 
 @dataclass(frozen=True, eq=False)
-class Patterns(_Table):
+class Patterns(Table):
     frames: Ragged
     referenced: Ragged
 
 
 @dataclass(frozen=True, eq=False)
-class Configs(_Table):
+class Configs(Table):
     codec: Ragged
     extradata: Ragged
     width: Array
@@ -158,13 +172,13 @@ class Configs(_Table):
 
 
 @dataclass(frozen=True, eq=False)
-class Shards(_Table):
+class Shards(Table):
     name: Ragged
     length: Array
 
 
 @dataclass(frozen=True, eq=False)
-class Failures(_Table):
+class Failures(Table):
     id: Ragged
     source: Ragged
     reason: Ragged
@@ -172,11 +186,11 @@ class Failures(_Table):
 
 
 @dataclass(frozen=True, eq=False)
-class Timeline(_Table):
+class Timeline(Table):
     pts: Array
 
 
-TABLE_TYPES = {
+TABLE_TYPES: dict[str, Any] = {
     "videos": Videos,
     "segments": Segments,
     "gops": Gops,
@@ -205,6 +219,9 @@ class Manifest:
     timeline: Timeline | None
 
     def __post_init__(self) -> None:
+        for column in ("num_frames", "gop_frames", "segment_gops", "fps_num", "fps_den", "timebase_den"):
+            if (getattr(self.videos, column) < 1).any():
+                raise CorruptDataError(f"column videos/{column} has a value below 1; the manifest is damaged")
         expected = {
             "segments": int(self.first_segments[-1]),
             "gops": int(self.first_gops[-1]),
@@ -214,26 +231,28 @@ class Manifest:
             table = getattr(self, name)
             if table is not None and len(table) != rows:
                 raise CorruptDataError(
-                    f"table {name} has {len(table)} rows where the videos call for {rows}; the manifest is damaged"
+                    f"table {name} has {len(table)} rows, the videos call for {rows}; the manifest is damaged"
                 )
-        for table, column, target in (
-            (self.videos, "config", self.configs),
-            (self.segments, "shard", self.shards),
-            (self.gops, "pattern", self.patterns),
+        for table_name, column, target in (
+            ("videos", "config", self.configs),
+            ("segments", "shard", self.shards),
+            ("gops", "pattern", self.patterns),
         ):
-            values = getattr(table, column)
-            if len(values) and not (0 <= values.min() and values.max() < len(target)):
-                raise CorruptDataError(f"column {column} points outside its table; the manifest is damaged")
+            references = getattr(getattr(self, table_name), column)
+            if len(references) and (references.min() < 0 or references.max() >= len(target)):
+                raise CorruptDataError(
+                    f"column {table_name}/{column} points outside its table; the manifest is damaged"
+                )
 
     @cached_property
     def gop_counts(self) -> Array:
         """GOPs of each video."""
-        return -(-self.videos.num_frames // np.maximum(self.videos.gop_frames, 1))
+        return -(-self.videos.num_frames // self.videos.gop_frames)
 
     @cached_property
     def segment_counts(self) -> Array:
         """Segments of each video."""
-        return -(-self.gop_counts // np.maximum(self.videos.segment_gops, 1))
+        return -(-self.gop_counts // self.videos.segment_gops)
 
     @cached_property
     def first_gops(self) -> Array:
@@ -312,17 +331,16 @@ class Manifest:
 
 def empty() -> Manifest:
     """The manifest of a dataset with nothing in it."""
-    return Manifest(
-        **{
-            name: kind(
-                **{
-                    column: from_rows([], spec.dtype) if spec.ragged else np.zeros(0, dtype=spec.dtype)
-                    for column, spec in SCHEMA[name].items()
-                }
-            )
-            for name, kind in TABLE_TYPES.items()
-        }  # type: ignore[arg-type]
-    )
+    tables: dict[str, Any] = {
+        name: kind(
+            **{
+                column: from_rows([], spec.dtype) if spec.ragged else np.zeros(0, dtype=spec.dtype)
+                for column, spec in SCHEMA[name].items()
+            }
+        )
+        for name, kind in TABLE_TYPES.items()
+    }
+    return Manifest(**tables)
 
 
 def failures_table(rows: list[tuple[str, str, str, int]]) -> Failures:

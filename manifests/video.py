@@ -12,8 +12,8 @@ from typing import Any
 class VideoRow:
     """A video in the dataset.
 
-    Frame k of the video is shown at exactly k / fps seconds and lies in GOP `first_gop + k // gop_frames`. All GOPs
-    but the last have `gop_frames` frames; all segments but the last have `segment_gops` GOPs.
+    Frame k of the video is shown at exactly k / fps seconds and lies in GOP `first_gop + k // gop_frames`. All
+    GOPs but the last have `gop_frames` frames; all segments but the last have `segment_gops` GOPs.
     """
 
     id: str
@@ -68,8 +68,8 @@ class VideoRow:
 class CodecConfig:
     """What a decoder has to be told before the first packet.
 
-    `codec` is "h264" or "hevc", `extradata` the payload of the avcC or hvcC box; `primaries`, `transfer` and `matrix`
-    are code points of ISO/IEC 23091-2 (2 is unspecified).
+    `codec` is "h264" or "hevc", `extradata` the payload of the avcC or hvcC box; `primaries`, `transfer` and
+    `matrix` are code points of ISO/IEC 23091-2 (2 is unspecified).
     """
 
     codec: str
@@ -84,8 +84,9 @@ class CodecConfig:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The samples of a GOP in decode order: which frame of the GOP each one shows (0 is the first shown), and whether
-    any other frame refers to it. A sample that nothing refers to need not be decoded unless it is asked for."""
+    """The samples of a GOP in decode order: which frame of the GOP each one shows (0 is the first shown), and
+    whether any other frame refers to it. A sample that nothing refers to need not be decoded unless it is asked
+    for."""
 
     frames: tuple[int, ...]
     referenced: tuple[bool, ...]

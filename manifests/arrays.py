@@ -1,0 +1,120 @@
+"""Reading the Zarr arrays of a manifest: one dimension, the chunks and codecs of docs/format.md, nothing else.
+
+zarr writes them and can read them. Here it is not asked to: importing it takes longer than all that `shortgop info`
+does, it takes a file that was lost for a run of zeros, and its event loop in a thread is one more thing that does not
+survive a fork.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
+
+from .errors import CorruptDataError, DatasetError, MissingDataError
+from .ragged import Array
+
+# Opens the file of a Zarr store that has this key; a FileNotFoundError or KeyError when there is none.
+OpenFile = Callable[[str], BinaryIO]
+
+_CODECS = (["bytes", "zstd"], ["numcodecs.delta", "bytes", "zstd"])
+_CHECKSUM_BYTES = 4
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """`file_rows` is `chunk_rows` for an array without sharding, a multiple of it for one with."""
+
+    rows: int
+    file_rows: int
+    chunk_rows: int
+    sharded: bool
+    delta: bool
+
+
+@contextmanager
+def opening(open_file: OpenFile, key: str) -> Iterator[BinaryIO]:
+    """The file that has this key. Whatever goes wrong inside becomes an error that names it."""
+    try:
+        with open_file(key) as file:
+            yield file
+    except DatasetError:
+        raise
+    except (FileNotFoundError, KeyError) as error:
+        raise MissingDataError(f"{key} is missing", file=key) from error
+    except Exception as error:
+        # Each codec has its own ways of saying that its input is damaged.
+        raise CorruptDataError(f"{key} does not read: {type(error).__name__}: {error}", file=key) from error
+
+
+def read_rows(open_file: OpenFile, path: str, dtype: str, start: int = 0, stop: int | None = None) -> Array:
+    """Rows [start, stop) of the array at `path`, which must be of this type."""
+    with opening(open_file, f"{path}/zarr.json") as file:
+        layout = _layout(json.loads(file.read()), dtype)
+        stop = layout.rows if stop is None else min(stop, layout.rows)
+        out = np.empty(max(0, stop - start), dtype=dtype)
+    for number in range(start // layout.file_rows, -(-stop // layout.file_rows)):
+        with opening(open_file, f"{path}/c/{number}") as file:
+            first = number * layout.file_rows
+            for row, encoded in _encoded_chunks(file, layout, start - first, stop - first):
+                chunk = _decoded(encoded, layout, dtype)
+                at = first + row - start
+                out[max(at, 0) : at + len(chunk)] = chunk[max(-at, 0) : len(out) - at]
+    # Tables are shared by everyone who opened the dataset; nobody may write to them.
+    out.flags.writeable = False
+    return out
+
+
+def _layout(document: Any, dtype: str) -> _Layout:
+    (rows,) = document["shape"]
+    (file_rows,) = document["chunk_grid"]["configuration"]["chunk_shape"]
+    codecs = document["codecs"]
+    chunk_rows, sharded = file_rows, codecs[0]["name"] == "sharding_indexed"
+    if sharded:
+        configuration = codecs[0]["configuration"]
+        (chunk_rows,), codecs = configuration["chunk_shape"], configuration["codecs"]
+        if configuration.get("index_location", "end") != "end" or file_rows % chunk_rows:
+            raise ValueError("a kind of sharding that the format does not know")
+    if min(rows + 1, file_rows, chunk_rows) < 1:
+        raise ValueError("an impossible shape")
+    names = [codec["name"] for codec in codecs]
+    if names not in _CODECS or np.dtype(document["data_type"]) != np.dtype(dtype):
+        raise ValueError(f"{document['data_type']} encoded with {names}, where {dtype} was expected")
+    return _Layout(rows, file_rows, chunk_rows, sharded, delta=names == _CODECS[1])
+
+
+def _encoded_chunks(file: BinaryIO, layout: _Layout, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """First row and bytes of each chunk in a file that has any of the file's rows [start, stop)."""
+    if not layout.sharded:
+        yield 0, file.read()
+        return
+    index = _shard_index(file, layout.file_rows // layout.chunk_rows)
+    for chunk in range(max(start, 0) // layout.chunk_rows, -(-min(stop, layout.file_rows) // layout.chunk_rows)):
+        offset, length = index[chunk]
+        file.seek(offset)
+        yield chunk * layout.chunk_rows, file.read(length)
+
+
+def _shard_index(file: BinaryIO, chunks: int) -> list[tuple[int, int]]:
+    """Offset and length of each chunk: the last bytes of the file, followed by their CRC-32C."""
+    import google_crc32c
+
+    index_bytes = 16 * chunks
+    file.seek(-(index_bytes + _CHECKSUM_BYTES), os.SEEK_END)
+    data = file.read()
+    if google_crc32c.value(data[:index_bytes]) != int.from_bytes(data[index_bytes:], "little"):
+        raise ValueError("its index has another CRC-32C")
+    return [tuple(entry) for entry in np.frombuffer(data, dtype="<u8", count=2 * chunks).reshape(-1, 2).tolist()]
+
+
+def _decoded(encoded: bytes, layout: _Layout, dtype: str) -> Array:
+    chunk = np.frombuffer(Zstd().decode(encoded), dtype=dtype)
+    if len(chunk) != layout.chunk_rows:
+        raise ValueError(f"a chunk of {len(chunk)} rows, not {layout.chunk_rows}")
+    return np.cumsum(chunk, dtype=chunk.dtype) if layout.delta else chunk

@@ -1,0 +1,113 @@
+"""A video of a dataset, or a part of it, as an ordinary MP4: nothing is encoded again, only copied and renumbered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from uuid import uuid4
+
+from .commits import discarding, flush, writing
+from .dataset import shard_path
+from .errors import CorruptDataError, FrameIndexError, MissingDataError, OutputError, UsageError
+from .mp4 import parse_init, restamp_fragment
+from .ranges import read_gop, read_init
+from .structure import frame_ticks
+from .tables import Manifest
+from .video import VideoRow
+
+
+def frame_range(
+    video: VideoRow, start_seconds: Fraction | float = 0, end_seconds: Fraction | float | None = None
+) -> tuple[int, int]:
+    """The frames [start, stop) that are on the screen at some time in [start_seconds, end_seconds).
+
+    An end behind the video's means the video's. UsageError when no frame is left.
+    """
+    end = video.duration if end_seconds is None else min(Fraction(end_seconds), video.duration)
+    start = Fraction(start_seconds)
+    if not 0 <= start < end:
+        raise UsageError(
+            f"video {video.id!r} lasts {float(video.duration):.3f} s; it has nothing from {float(start):.3f} s "
+            f"to {float(end):.3f} s",
+            video=video.id,
+        )
+    return math.floor(start * video.fps), math.ceil(end * video.fps)
+
+
+def export(
+    dataset: Path, manifest: Manifest, row: int, out: Path, *, start_frame: int = 0, stop_frame: int | None = None
+) -> tuple[int, int]:
+    """Write frames [start_frame, stop_frame) of a video to the file `out`, replacing it if it exists.
+
+    Returns the frames actually written: whole GOPs, since nothing is encoded again. An edit list that hides the
+    frames before and behind would be no help: in a fragmented MP4 ffmpeg takes it for a shift in time and shows
+    all frames.
+
+    The file is fragmented like the segments, one fragment per GOP; times count from 0. Every GOP is checked
+    against its CRC-32. CorruptDataError or MissingDataError when the dataset is damaged, OutputError when `out`
+    cannot be written; then `out` is as it was before.
+    """
+    video = manifest.video(row)
+    stop_frame = video.num_frames if stop_frame is None else stop_frame
+    if not 0 <= start_frame < stop_frame <= video.num_frames:
+        raise FrameIndexError(
+            f"video {video.id!r} has frames 0 to {video.num_frames - 1}; {start_frame} to {stop_frame - 1} "
+            "are not among them",
+            video=video.id,
+        )
+    gops = range(start_frame // video.gop_frames, -(-stop_frame // video.gop_frames))
+    # Trouble with reading never comes as an OSError, so what does is about `out`.
+    with writing(out):
+        out = out.resolve()
+        if out.exists() and not out.is_file():
+            raise OutputError(f"{out} is no ordinary file; give the name of one, or of a new one", file=str(out))
+        temporary = out.with_name(f".{uuid4().hex[:12]}.tmp")
+        with discarding(temporary):
+            with temporary.open("xb") as file:
+                file.writelines(_pieces(dataset, manifest, video, gops))
+            flush(temporary)
+            temporary.replace(out)
+    return gops.start * video.gop_frames, min(gops.stop * video.gop_frames, video.num_frames)
+
+
+def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> Iterator[bytes]:
+    """The init of the first segment, then the GOPs (numbers in the video), their times and numbers from the start."""
+    init, gop_ticks = None, 0
+    for gop in gops:
+        segment = video.first_segment + gop // video.segment_gops
+        shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
+        with _concerning(shard, video, segment), shard.open("rb") as source:
+            if gop == gops.start or gop % video.segment_gops == 0:
+                data = read_init(source.fileno(), manifest, segment)
+                known, init = init, parse_init(data)
+                if known is None:
+                    gop_ticks = video.gop_frames * frame_ticks(init.timescale, video.fps)
+                    yield data
+                elif init != known:
+                    raise CorruptDataError("the segments of this video do not fit together")
+            data = read_gop(source.fileno(), manifest, video.first_gop + gop)
+            place = gop - gops.start
+            yield restamp_fragment(data, place + 1, place * gop_ticks)
+
+
+@contextmanager
+def _concerning(shard: Path, video: VideoRow, segment: int) -> Iterator[None]:
+    """Completes errors about a shard."""
+    remedy = "copy the shard to the dataset again"
+    try:
+        yield
+    except CorruptDataError as error:
+        raise CorruptDataError(
+            f"{shard}: {error.message}; {remedy}",
+            video=video.id,
+            segment=segment,
+            file=str(shard),
+            byte_range=error.byte_range,
+        ) from error
+    except OSError as error:
+        raise MissingDataError(
+            f"{shard} cannot be read: {error.strerror}; {remedy}", video=video.id, segment=segment, file=str(shard)
+        ) from error

@@ -1,0 +1,219 @@
+"""Holding a dataset's bytes against its manifest: `shortgop verify`, short of decoding.
+
+Shards are read from their first byte to their last, one GOP in memory at a time. Nothing stops at the first problem.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from .dataset import open_timeline, shard_path, snapshot_path
+from .errors import CorruptDataError, DatasetError
+from .mp4 import Init, parse_init
+from .ragged import Array
+from .ranges import read_gop, read_init
+from .structure import check_gop, frame_ticks, nal_length_bytes
+from .tables import Manifest
+from .video import CodecConfig, VideoRow
+
+_TIMELINE_ROWS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is not as the manifest says.
+
+    `byte_range` and `frames` are half-open ranges [start, stop), in the file and in the video; `segment` is a row
+    of the segment table. What does not apply is None.
+    """
+
+    what: str
+    file: str
+    byte_range: tuple[int, int] | None = None
+    segment: int | None = None
+    video: str | None = None
+    frames: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.file}, bytes {self.byte_range[0]} to {self.byte_range[1]}" if self.byte_range else self.file
+        if self.video is None:
+            return f"{where}: {self.what}"
+        frames = f"frames {self.frames[0]} to {self.frames[1] - 1} of " if self.frames else ""
+        return f"{where}: {self.what} ({frames}video {self.video!r}, segment {self.segment})"
+
+
+def verify(
+    dataset: Path,
+    manifest: Manifest,
+    *,
+    snapshot: str | None = None,
+    on_gop: Callable[[], object] = lambda: None,
+) -> Iterator[Problem]:
+    """Check every shard, segment and GOP; with `snapshot`, the name of the manifest's, the timeline as well.
+
+    `on_gop` is called once for each row of the GOP table.
+    """
+    checker = _Checker(manifest, on_gop)
+    order = np.lexsort((manifest.segments.offset, manifest.segments.shard))
+    bounds = np.searchsorted(manifest.segments.shard[order], np.arange(len(manifest.shards) + 1)).tolist()
+    for shard, (first, last) in enumerate(pairwise(bounds)):
+        file = shard_path(dataset, manifest.shards.name.text(shard))
+        yield from checker.shard(file, int(manifest.shards.length[shard]), order[first:last].tolist())
+    if snapshot is not None:
+        yield from _check_timeline(dataset, snapshot, manifest)
+
+
+def stray_files(dataset: Path, manifest: Manifest) -> list[str]:
+    """Files among the shards that the manifest does not know: no harm, and no use unless a job is at work."""
+    folder = dataset / "shards"
+    known = set(manifest.shards.name.texts())
+    return sorted(str(file) for file in folder.iterdir() if file.name not in known) if folder.is_dir() else []
+
+
+class _Checker:
+    """Checks one shard after the other; what they have in common is worked out once."""
+
+    def __init__(self, manifest: Manifest, on_gop: Callable[[], object]) -> None:
+        self._manifest = manifest
+        self._on_gop = on_gop
+        self._video_of_segment: Array = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
+        self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
+        self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
+        # Nearly all segments of a dataset have one of a few inits.
+        self._parse_init = lru_cache(maxsize=64)(parse_init)
+
+    def shard(self, file: Path, length: int, segments: list[int]) -> Iterator[Problem]:
+        """Problems of a shard and of its segments, which are given in the order of their offsets."""
+        try:
+            descriptor = os.open(file, os.O_RDONLY)
+        except OSError as error:
+            yield Problem(f"cannot be read: {error.strerror}", str(file))
+            for segment in segments:
+                for _ in self._gops(segment):
+                    self._on_gop()
+            return
+        try:
+            actual = os.fstat(descriptor).st_size
+            if actual != length:
+                yield Problem(f"has {actual} bytes, the manifest says {length}", str(file))
+            end = 0
+            for segment in segments:
+                end = yield from self._segment(file, descriptor, segment, end)
+            if end != length:
+                yield _gap(file, end, length)
+        finally:
+            os.close(descriptor)
+
+    def _gops(self, segment: int) -> range:
+        """The segment's rows in the GOP table."""
+        manifest = self._manifest
+        video = int(self._video_of_segment[segment])
+        number = segment - int(manifest.first_segments[video])
+        per_segment = int(manifest.videos.segment_gops[video])
+        first = int(manifest.first_gops[video]) + number * per_segment
+        return range(first, min(first + per_segment, int(manifest.first_gops[video + 1])))
+
+    def _segment(self, file: Path, descriptor: int, segment: int, end: int) -> Generator[Problem, None, int]:
+        """Problems of a segment that should start at `end`; returns where it ends."""
+        table = self._manifest.segments
+        video = self._manifest.video(int(self._video_of_segment[segment]))
+        offset, length = int(table.offset[segment]), int(table.init_length[segment])
+        if offset != end:
+            yield _gap(file, end, offset)
+        end = offset + length
+
+        def problem(what: str) -> Problem:
+            return Problem(what, str(file), (offset, end), segment, video.id)
+
+        init = None
+        try:
+            init = self._checked_init(read_init(descriptor, self._manifest, segment), video)
+        except CorruptDataError as error:
+            yield problem(f"the init: {error.message}")
+        for gop in self._gops(segment):
+            start, length = int(self._manifest.gops.offset[gop]), int(self._manifest.gops.length[gop])
+            if start != end:
+                yield _gap(file, end, start)
+            end = start + length
+            try:
+                self._check_gop(descriptor, video, gop, init)
+            except CorruptDataError as error:
+                first = (gop - video.first_gop) * video.gop_frames
+                frames = (first, first + video.frames_in_gop(gop - video.first_gop))
+                yield Problem(error.message, str(file), (start, end), segment, video.id, frames)
+            self._on_gop()
+        return end
+
+    def _checked_init(self, data: bytes, video: VideoRow) -> Init:
+        init = self._parse_init(data)
+        found = CodecConfig(
+            codec=init.codec,
+            extradata=init.extradata,
+            width=init.width,
+            height=init.height,
+            primaries=init.primaries,
+            transfer=init.transfer,
+            matrix=init.matrix,
+            full_range=init.full_range,
+        )
+        if found != self._configs[video.config]:
+            raise CorruptDataError(f"it is not for codec configuration {video.config}, the video's")
+        frame_ticks(init.timescale, video.fps)
+        return init
+
+    def _check_gop(self, descriptor: int, video: VideoRow, gop: int, init: Init | None) -> None:
+        data = read_gop(descriptor, self._manifest, gop)
+        if init is None:
+            return
+        number = gop - video.first_gop
+        in_segment = number % video.segment_gops
+        ticks = frame_ticks(init.timescale, video.fps)
+        fragment, pattern = check_gop(
+            data,
+            codec=init.codec,
+            length_bytes=nal_length_bytes(init.codec, init.extradata),
+            num_frames=video.frames_in_gop(number),
+            decode_ticks=in_segment * video.gop_frames * ticks,
+            media_time_ticks=init.media_time_ticks,
+            frame_ticks=ticks,
+        )
+        if fragment.sequence_number != in_segment + 1:
+            raise CorruptDataError(f"fragment number {fragment.sequence_number}, not {in_segment + 1}")
+        if pattern != self._patterns[expected := int(self._manifest.gops.pattern[gop])]:
+            raise CorruptDataError(f"its samples do not follow pattern {expected}")
+
+
+def _gap(file: Path, end: int, start: int) -> Problem:
+    """For a piece that starts at `start` where the one before it ended at `end`."""
+    what = "no segment or GOP covers these bytes" if end < start else "two segments or GOPs cover these bytes"
+    return Problem(what, str(file), (min(start, end), max(start, end)))
+
+
+def _check_timeline(dataset: Path, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
+    """Source frames are shown in their order: within a video, pts never fall."""
+    file = str(snapshot_path(dataset, snapshot) / "timeline")
+    starts = manifest.first_frames
+    last_pts = None
+    for start in range(0, int(starts[-1]), _TIMELINE_ROWS):
+        try:
+            pts = open_timeline(dataset, snapshot, start, min(start + _TIMELINE_ROWS, int(starts[-1])))
+        except DatasetError as error:
+            yield Problem(error.message, error.file or file)
+            last_pts = None
+            continue
+        # The first of these rows that falls below the one before it, unless a video starts there.
+        before = np.concatenate([pts[:1] if last_pts is None else last_pts, pts[:-1]])
+        for row in (np.flatnonzero(pts < before) + start).tolist():
+            video = int(np.searchsorted(starts, row, side="right")) - 1
+            frame = row - int(starts[video])
+            if frame > 0:
+                what = "a source pts below that of the frame before"
+                yield Problem(what, file, None, None, manifest.ids[video], (frame, frame + 1))
+        last_pts = pts[-1:]

@@ -1,0 +1,499 @@
+"""A dataset's files: how they come into it, what happens when that is interrupted, and what damage is noticed."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from example_manifests import failure, rows, video
+from shortgop.manifests import commits, dataset, parts, writer
+from shortgop.manifests.dataset import (
+    check_shard_lengths,
+    create,
+    current_manifest,
+    finished_parts,
+    finished_units,
+    open_current,
+    open_manifest,
+    open_timeline,
+    part_path,
+    publish,
+    read_part,
+    read_root,
+    shard_path,
+    snapshot_path,
+    snapshot_units,
+    write_part,
+    writer_lock,
+)
+from shortgop.manifests.errors import (
+    CorruptDataError,
+    DatasetBusyError,
+    FormatVersionError,
+    MissingDataError,
+    NotADatasetError,
+    OutputError,
+)
+from shortgop.manifests.merge import merge
+from shortgop.manifests.tables import empty
+
+PROFILE = {"gop_frames": 4}
+
+
+@pytest.fixture
+def empty_dataset(tmp_path: Path) -> Path:
+    """Make a dataset with nothing in it."""
+    create(tmp_path / "dataset", PROFILE)
+    return tmp_path / "dataset"
+
+
+@pytest.fixture(scope="module")
+def _published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("published") / "dataset"
+    create(path, PROFILE)
+    write_part(path, "u1", merge([video("a", shard="u1-0.shard"), video("b", shard="u1-0.shard", offset=9000)]))
+    write_part(path, "u2", merge([video("c", shard="u2-0.shard"), failure("d", "cut short")]))
+    publish(path)
+    return path
+
+
+@pytest.fixture
+def published(_published: Path, tmp_path: Path) -> Path:
+    """Make a dataset of three videos and a failure, in two parts and one snapshot; there are no shards."""
+    shutil.copytree(_published, tmp_path / "dataset")
+    return tmp_path / "dataset"
+
+
+# The root
+
+
+def test_a_new_dataset_has_its_profile_and_no_snapshot(empty_dataset: Path) -> None:
+    root = read_root(empty_dataset)
+    assert (root.profile, root.snapshot) == (PROFILE, None)
+    assert rows(current_manifest(empty_dataset)) == rows(empty())
+    with pytest.raises(NotADatasetError, match="no snapshot yet"):
+        open_current(empty_dataset)
+
+
+def test_the_root_is_a_zarr_group(empty_dataset: Path) -> None:
+    group = zarr.open_group(empty_dataset, mode="r")
+    assert group.attrs["shortgop"] == {"format_version": 1, "profile": PROFILE, "snapshot": None}
+
+
+def test_an_empty_folder_may_become_a_dataset_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    create(tmp_path / "empty", PROFILE)
+    (tmp_path / "file").write_text("precious")
+    for path, complaint in (
+        (tmp_path, "holds something else"),
+        (tmp_path / "empty", "holds something else"),
+        (tmp_path / "file", "is a file"),
+        (tmp_path / "file" / "below", "a part of that path is a file"),
+    ):
+        with pytest.raises(OutputError, match=complaint):
+            create(path, PROFILE)
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+ROOT: dict[str, Any] = {"format_version": 1, "profile": PROFILE, "snapshot": "000001"}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "complaint"),
+    [
+        (None, NotADatasetError, r"holds no dataset; give the folder that `shortgop prep --out` was given"),
+        ({"zarr_format": 3, "node_type": "group", "attributes": {}}, NotADatasetError, "is not the root"),
+        ([], NotADatasetError, "is not the root"),
+        ({**ROOT, "format_version": 2}, FormatVersionError, "version 2, this shortgop reads version 1; upgrade"),
+        ({**ROOT, "format_version": 0}, FormatVersionError, "version 0, .*; prepare it again"),
+        ({**ROOT, "snapshot": "../../etc"}, CorruptDataError, "is damaged"),
+        ({**ROOT, "snapshot": 1}, CorruptDataError, "is damaged"),
+        ({**ROOT, "profile": None}, CorruptDataError, "is damaged"),
+        (b"", CorruptDataError, "is damaged"),
+        (b'{"zarr_format": 3, "node_ty', CorruptDataError, "is damaged"),
+        (b"\xff\xfe\x00", CorruptDataError, "is damaged"),
+    ],
+    ids=str,
+)
+def test_a_root_that_is_not_as_it_should_be(
+    tmp_path: Path, content: Any, kind: type[Exception], complaint: str
+) -> None:
+    file = tmp_path / "zarr.json"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    elif content is not None:
+        document = {"attributes": {"shortgop": content}} if "format_version" in content else content
+        file.write_text(json.dumps(document))
+    with pytest.raises(kind, match=complaint) as caught:
+        read_root(tmp_path)
+    assert str(file) in str(caught.value)
+
+
+def test_a_folder_that_does_not_exist_or_is_a_file(tmp_path: Path) -> None:
+    with pytest.raises(NotADatasetError, match="nowhere does not exist"):
+        read_root(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("no dataset")
+    with pytest.raises(NotADatasetError, match="is a file"):
+        read_root(tmp_path / "file")
+
+
+# Parts
+
+
+def test_a_part_holds_what_its_unit_found(empty_dataset: Path) -> None:
+    found = merge([video("a"), failure("b", "cut short")])
+    write_part(empty_dataset, "u1", found)
+    assert rows(read_part(empty_dataset, "u1")) == rows(found)
+    assert finished_units(empty_dataset) == {"u1"}
+
+
+def test_zarr_opens_a_part(published: Path) -> None:
+    with zarr.storage.ZipStore(part_path(published, "u1"), mode="r") as store:
+        group = zarr.open_group(store, mode="r")
+        assert group.attrs["shortgop"] == {"format_version": 1, "unit": "u1"}
+        lengths = group["gops/length"]
+        assert isinstance(lengths, zarr.Array)
+        assert lengths[:].tolist() == [1000] * 6  # type: ignore[union-attr]
+
+
+def test_the_same_rows_make_the_same_part() -> None:
+    assert parts.pack(video("a"), {}) == parts.pack(video("a"), {})
+
+
+def test_a_unit_done_again_with_the_same_outcome_leaves_its_part_alone(empty_dataset: Path) -> None:
+    write_part(empty_dataset, "u1", failure("a", "cut short", attempted_ns=1))
+    write_part(empty_dataset, "u1", failure("a", "cut short", attempted_ns=2))
+    assert finished_parts(empty_dataset) == {"u1"}
+
+
+def test_a_unit_done_again_with_another_outcome_gets_another_part(empty_dataset: Path) -> None:
+    outcomes = [failure("a", "no such file", 1), failure("a", "cut short", 2), failure("a", "cut short", 3), video("a")]
+    for outcome in outcomes:
+        write_part(empty_dataset, "u1", outcome)
+    assert finished_parts(empty_dataset) == {"u1", "u1.1", "u1.2"}
+    assert finished_units(empty_dataset) == {"u1"}
+    publish(empty_dataset)
+    assert current_manifest(empty_dataset).ids == ["a"]
+    assert len(current_manifest(empty_dataset).failures) == 0
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, 0.5, -1])
+def test_a_part_that_was_cut_is_named_with_what_to_do(published: Path, keep: float) -> None:
+    file = part_path(published, "u1")
+    data = file.read_bytes()
+    file.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
+    with pytest.raises(CorruptDataError, match=r"u1\.zip: not a whole zip file.* remove it and run the same"):
+        read_part(published, "u1")
+
+
+def test_a_part_that_is_not_there(published: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"u9\.zip: No such file"):
+        read_part(published, "u9")
+
+
+@pytest.fixture(scope="module")
+def packed() -> bytes:
+    return parts.pack(merge([video("a"), failure("b", "cut short")]), {})
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_a_flipped_bit_in_a_part_is_noticed_or_makes_no_difference(packed: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(packed)
+    damaged[data.draw(st.integers(0, len(packed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        found = parts.unpack(bytes(damaged))
+    except (CorruptDataError, MissingDataError):
+        return
+    assert rows(found) == rows(parts.unpack(packed))
+
+
+# Snapshots
+
+
+def test_publishing_makes_a_snapshot_of_what_is_finished(published: Path) -> None:
+    root, manifest = open_current(published)
+    assert root.snapshot == "000001"
+    assert manifest.ids == ["a", "b", "c"]
+    assert manifest.failures.reason.texts() == ["cut short"]
+    assert manifest.timeline is None
+    assert snapshot_units(published, "000001") == {"u1", "u2"}
+    assert open_timeline(published, "000001", 9, 12).tolist() == [9009, 9000, 10001]
+
+
+def test_publishing_nothing_new_writes_nothing(published: Path) -> None:
+    files = sorted(published.rglob("*"))
+    assert publish(published) == "000001"
+    assert sorted(published.rglob("*")) == files
+
+
+def test_a_snapshot_stays_as_it_is_when_the_dataset_grows(published: Path) -> None:
+    before = rows(open_manifest(published, "000001", timeline=True))
+    write_part(published, "u3", video("aa", shard="u3-0.shard"))
+    assert publish(published) == "000002"
+    assert current_manifest(published).ids == ["a", "aa", "b", "c"]
+    assert rows(open_manifest(published, "000001", timeline=True)) == before
+
+
+def test_many_publications_end_with_the_rows_of_one(empty_dataset: Path, tmp_path: Path) -> None:
+    found = [video(f"{number * 7 % 5}", shard=f"{number}.shard", frames=9 + number) for number in range(3)]
+    at_once = tmp_path / "at once"
+    create(at_once, PROFILE)
+    for number, manifest in enumerate([*found, failure("x", "cut short")]):
+        write_part(empty_dataset, f"u{number}", manifest)
+        publish(empty_dataset)
+        write_part(at_once, f"u{number}", manifest)
+    publish(at_once)
+    assert rows(current_manifest(empty_dataset)) == rows(current_manifest(at_once))
+
+
+def test_a_timeline_of_many_files_is_put_together(empty_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_CHUNK_ROWS", 8), ("_SHARD_CHUNKS", 2), ("BLOCK_ROWS", 16)):
+        monkeypatch.setattr(writer, name, value)
+    found = [video(f"{number * 7 % 5}", shard=f"{number}.shard", frames=20 + number) for number in range(5)]
+    for number, manifest in enumerate(found):
+        write_part(empty_dataset, f"u{number}", manifest)
+        publish(empty_dataset)
+    assert rows(current_manifest(empty_dataset)) == rows(merge(found))
+    assert len(list(snapshot_path(empty_dataset, "000005").glob("timeline/pts/c/*"))) == 7
+
+
+def test_every_lost_file_of_a_snapshot_is_named(published: Path) -> None:
+    folder = snapshot_path(published, "000001")
+    whole = rows(open_manifest(published, "000001", timeline=True))
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert len(files) > 100
+    for file in files:
+        file.rename(published / "lost")
+        with pytest.raises(MissingDataError, match="is missing; copy it to the dataset again") as caught:
+            open_manifest(published, "000001", timeline=True)
+        assert caught.value.file == str(file)
+        (published / "lost").rename(file)
+    assert rows(open_manifest(published, "000001", timeline=True)) == whole
+
+
+def test_every_cut_chunk_of_a_snapshot_is_named(published: Path) -> None:
+    folder = snapshot_path(published, "000001")
+    for file in folder.glob("*/*/c/0"):
+        data = file.read_bytes()
+        for keep in (0, len(data) // 2, len(data) - 1):
+            file.write_bytes(data[:keep])
+            with pytest.raises(CorruptDataError, match="does not read") as caught:
+                open_manifest(published, "000001", timeline=True)
+            assert caught.value.file == str(file)
+        file.write_bytes(data)
+
+
+def test_a_lost_snapshot_is_named(published: Path) -> None:
+    shutil.rmtree(snapshot_path(published, "000001"))
+    with pytest.raises(MissingDataError, match=r"the manifest .*manifest/000001 is missing"):
+        open_current(published)
+
+
+# Interruptions
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nobody catches it, nobody tidies up."""
+
+
+def points_of_publish(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[Callable[[], None]], None]]:
+    """For each thing that publish does, how to have something called before or behind it."""
+
+    def around(owner: Any, name: str, *, count: int, behind: bool) -> Callable[[Callable[[], None]], None]:
+        def install(action: Callable[[], None]) -> None:
+            original, numbers = getattr(owner, name), itertools.count(1)
+
+            def patched(*arguments: Any, **keywords: Any) -> Any:
+                number = next(numbers)
+                if number == count and not behind:
+                    action()
+                result = original(*arguments, **keywords)
+                if number == count and behind:
+                    action()
+                return result
+
+            monkeypatch.setattr(owner, name, patched)
+
+        return install
+
+    return [
+        *(around(writer, "_write_array", count=count, behind=False) for count in (1, 20, 45)),
+        *(around(Path, "replace", count=count, behind=behind) for count in (1, 2) for behind in (False, True)),
+        *(around(commits, "flush", count=count, behind=True) for count in (1, 50)),
+    ]
+
+
+@pytest.mark.parametrize("point", range(9))
+def test_publishing_goes_on_wherever_it_was_interrupted(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: int
+) -> None:
+    undisturbed = tmp_path / "undisturbed"
+    shutil.copytree(published, undisturbed)
+    before = rows(current_manifest(published))
+    for path in (published, undisturbed):
+        write_part(path, "u3", merge([video("aa", shard="u3-0.shard"), failure("e", "no video")]))
+    publish(undisturbed)
+
+    def kill() -> None:
+        # A reader that opens the dataset at this moment sees what was there before, or what is there then.
+        assert rows(current_manifest(published)) in (before, rows(current_manifest(undisturbed)))
+        raise Killed
+
+    with monkeypatch.context() as patch, writer_lock(published):
+        for module in (dataset, commits):
+            patch.setattr(module, "discarding", contextlib.nullcontext)
+        points_of_publish(patch)[point](kill)
+        with pytest.raises(Killed):
+            publish(published)
+
+    with writer_lock(published):
+        publish(published)
+    assert rows(current_manifest(published)) == rows(current_manifest(undisturbed))
+    assert not (published / ".tmp").exists()
+    assert sorted(file.name for file in (published / "manifest").iterdir()) == ["000001", "000002"]
+
+
+def test_what_cannot_be_finished_leaves_nothing(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_part(published, "u3", video("aa", shard="u3-0.shard"))
+    files = sorted(published.rglob("*"))
+
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(commits, "flush", full)
+    with pytest.raises(OutputError, match=r"manifest/000002: No space left on device; free some space"):
+        publish(published)
+    with pytest.raises(OutputError, match=r"parts/u4.zip: No space left on device; free some space"):
+        write_part(published, "u4", video("bb", shard="u4-0.shard"))
+    assert sorted(published.rglob("*")) == files
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    """With ever less room: each part and each snapshot is there whole, or not at all."""
+    path = small_disk / "dataset"
+    create(path, PROFILE)
+    ballast = small_disk / "ballast"
+    refused = 0
+    for number in range(100):
+        free = shutil.disk_usage(small_disk).free
+        with contextlib.suppress(OSError), ballast.open("ab") as file:
+            file.write(bytes(min(100_000, max(0, free - 150_000))))
+        complaint = None
+        try:
+            write_part(path, f"u{number}", video(f"{number:03}", shard=f"{number}.shard"))
+            publish(path)
+        except OutputError as error:
+            complaint = str(error)
+        assert complaint is None or "No space left on device" in complaint
+        refused += complaint is not None
+        assert all(read_part(path, part).ids == [f"{part[1:]:0>3}"] for part in finished_parts(path))
+        assert set(current_manifest(path).ids) <= {f"{part[1:]:0>3}" for part in finished_parts(path)}
+        assert not any((path / ".tmp").iterdir())
+        if refused == 3:
+            break
+    assert refused == 3
+    ballast.unlink()
+    publish(path)
+    assert len(current_manifest(path).videos) == len(finished_parts(path)) > 0
+
+
+# The lock
+
+
+def test_one_job_at_a_time(empty_dataset: Path) -> None:
+    busy = pytest.raises(DatasetBusyError, match=r"another job is writing to .*dataset; wait")
+    with writer_lock(empty_dataset), busy, writer_lock(empty_dataset):
+        pass
+    with writer_lock(empty_dataset):
+        pass
+
+
+def test_what_a_dead_job_left_is_removed_and_its_lock_is_gone(empty_dataset: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from shortgop.manifests.dataset import writer_lock\n"
+        "with writer_lock(Path(sys.argv[1])):\n"
+        "    (Path(sys.argv[1]) / '.tmp').mkdir()\n"
+        "    (Path(sys.argv[1]) / '.tmp' / 'half a shard').touch()\n"
+        "    print('locked', flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(empty_dataset)], stdout=subprocess.PIPE) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == b"locked\n"
+        with pytest.raises(DatasetBusyError), writer_lock(empty_dataset):
+            pass
+        assert (empty_dataset / ".tmp" / "half a shard").exists()
+        job.send_signal(signal.SIGKILL)
+    with writer_lock(empty_dataset):
+        assert not (empty_dataset / ".tmp").exists()
+
+
+def test_a_folder_that_is_not_there_cannot_be_locked(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="nowhere: No such file"), writer_lock(tmp_path / "nowhere"):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission(empty_dataset: Path) -> None:
+    empty_dataset.chmod(0o500)
+    try:
+        with pytest.raises(OutputError, match="give yourself permission"):
+            write_part(empty_dataset, "u1", video("a"))
+    finally:
+        empty_dataset.chmod(0o700)
+
+
+# Shards
+
+
+@pytest.fixture
+def with_shards(published: Path) -> Iterator[Path]:
+    """Give the dataset shards of the right lengths, full of zeros."""
+    (published / "shards").mkdir()
+    for name in ("u1-0.shard", "u2-0.shard"):
+        with shard_path(published, name).open("wb") as file:
+            file.truncate(1 << 20)
+    return published
+
+
+def test_shards_of_the_right_length_pass(with_shards: Path) -> None:
+    check_shard_lengths(with_shards, current_manifest(with_shards))
+
+
+@pytest.mark.parametrize(
+    ("length", "kind", "complaint"),
+    [
+        (None, MissingDataError, r"u2-0\.shard is missing; copy it to the dataset again"),
+        (1000, MissingDataError, r"u2-0\.shard has 1000 bytes, the manifest says 1048576; .* copy it"),
+        (1 << 21, CorruptDataError, r"u2-0\.shard has 2097152 bytes, the manifest says 1048576"),
+    ],
+)
+def test_a_shard_of_another_length_is_named(
+    with_shards: Path, length: int | None, kind: type[Exception], complaint: str
+) -> None:
+    file = shard_path(with_shards, "u2-0.shard")
+    if length is None:
+        file.unlink()
+    else:
+        os.truncate(file, length)
+    with pytest.raises(kind, match=complaint):
+        check_shard_lengths(with_shards, current_manifest(with_shards))
+
+
+def test_a_part_is_an_ordinary_zip_file(published: Path) -> None:
+    with zipfile.ZipFile(part_path(published, "u1")) as archive:
+        assert archive.testzip() is None
+        assert "videos/num_frames/zarr.json" in archive.namelist()

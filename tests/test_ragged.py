@@ -1,0 +1,61 @@
+"""Rows of different lengths in two flat arrays."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortgop.manifests.ragged import Ragged, concatenate, from_rows, from_texts, offsets_of, ragged_indices
+
+byte_rows = st.lists(st.binary(max_size=5), max_size=8)
+
+
+def test_rows_come_back_as_they_went_in() -> None:
+    ragged = from_rows([[1, 2, 3], [], [4]], "<i4")
+    assert len(ragged) == 3
+    assert [ragged.row(index).tolist() for index in range(3)] == [[1, 2, 3], [], [4]]
+    assert ragged.values.dtype == np.dtype("<i4")
+
+
+def test_text_is_stored_as_utf_8() -> None:
+    ragged = from_texts(["a.mp4", "", "日本/é.mkv"])
+    assert ragged.bytes(2) == "日本/é.mkv".encode()
+    assert ragged.text(2) == "日本/é.mkv"
+    assert ragged.texts() == ["a.mp4", "", "日本/é.mkv"]
+
+
+def test_names_that_are_no_unicode_stay_apart() -> None:
+    """The names of two files, in Latin-1, as Python gives them."""
+    names = [b"caf\xe9".decode(errors="surrogateescape"), b"caf\xe8".decode(errors="surrogateescape")]
+    assert from_texts(names).texts() == [r"caf\udce9", r"caf\udce8"]
+
+
+@given(byte_rows, st.randoms(use_true_random=False))
+def test_take_picks_rows_in_any_order(data: list[bytes], random: object) -> None:
+    order = np.array([len(data) - 1 - index for index in range(len(data))] * 2, dtype=np.int64)
+    taken = from_rows(data).take(order)
+    assert [taken.bytes(index) for index in range(len(taken))] == [data[index] for index in order]
+
+
+@given(st.lists(byte_rows, min_size=1, max_size=4))
+def test_concatenate_puts_one_below_the_other(parts: list[list[bytes]]) -> None:
+    whole = concatenate([from_rows(part) for part in parts])
+    assert [whole.bytes(index) for index in range(len(whole))] == [row for part in parts for row in part]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5)), max_size=8))
+def test_ragged_indices_are_the_ranges_one_after_the_other(ranges: list[tuple[int, int]]) -> None:
+    starts = np.array([start for start, _ in ranges], dtype=np.int64)
+    lengths = np.array([length for _, length in ranges], dtype=np.int64)
+    expected = [index for start, length in ranges for index in range(start, start + length)]
+    assert ragged_indices(starts, lengths).tolist() == expected
+
+
+def test_offsets_are_running_sums() -> None:
+    assert offsets_of(np.array([3, 0, 2])).tolist() == [0, 3, 3, 5]
+
+
+@pytest.mark.parametrize("offsets", [[], [0], [1, 3], [0, 2, 1, 3], [0, 4]], ids=str)
+def test_offsets_that_do_not_fit_are_refused(offsets: list[int]) -> None:
+    with pytest.raises(ValueError, match="offsets do not fit 3 values"):
+        Ragged(np.zeros(3, dtype="u1"), np.array(offsets, dtype=np.int64))
