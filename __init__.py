@@ -31,7 +31,7 @@ from .manifests.errors import (
 )
 
 if TYPE_CHECKING:
-    from .readers.dataset import Dataset, open
+    from .readers.dataset import Dataset, open  # noqa: A004
     from .readers.frames import Frame, FrameBatch
     from .readers.video import Video
 

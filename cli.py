@@ -44,8 +44,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Videos re-encoded once to short GOPs, and any frames of them read back quickly.",
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+# Without a terminal nobody has a width; tables get one that fits a log.
+_WIDTH = None if sys.stdout.isatty() else 120
+out = Console(highlight=False, width=_WIDTH)
+err = Console(stderr=True, highlight=False, width=_WIDTH)
 
 DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -65,7 +67,7 @@ def _errors() -> Iterator[None]:
 
 
 @app.command()
-def prep(
+def prep(  # noqa: PLR0917  # typer makes options of them
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Video files, folders, globs, lists.")],
     out_path: Annotated[Path, typer.Option("--out", metavar="DATASET", help="The dataset, new or existing.")],
     fps: Annotated[str | None, typer.Option(help="source, or a rate: 30, 29.97, 30000/1001.  [source]")] = None,
@@ -168,10 +170,13 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
         out.print(
             f"{summary.num_videos} videos, {summary.num_frames} frames ({summary.duration_seconds:.1f} s), "
             f"{summary.num_gops} GOPs in {summary.num_shards} shards, {_megabytes(summary.num_bytes)}; "
-            f"format {summary.format_version}, snapshot {summary.snapshot}"
+            f"format {summary.format_version}, snapshot {summary.snapshot}",
+            soft_wrap=True,
         )
         out.print(
-            "profile: " + ", ".join(f"{k} {v}" for k, v in summary.profile.items() if v is not None), markup=False
+            "profile: " + ", ".join(f"{k} {v}" for k, v in summary.profile.items() if v is not None),
+            markup=False,
+            soft_wrap=True,
         )
         table = Table("video", "frames", "fps", "size", "codec", "seconds")
         for video in summary.videos[:_ROWS_SHOWN]:
@@ -262,7 +267,7 @@ def _indices(text: str, length: int) -> list[int]:
 
 
 @app.command()
-def export(
+def export(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     video: Annotated[str, typer.Argument(metavar="VIDEO", help="The video's id.")],
     out_path: Annotated[Path, typer.Argument(metavar="OUT.mp4")],
@@ -273,7 +278,8 @@ def export(
     """Write a video, or a part of it, as an ordinary MP4, without re-encoding."""
     with _errors():
         from .manifests.dataset import open_current
-        from .manifests.export import export as write, frame_range
+        from .manifests.export import export as write
+        from .manifests.export import frame_range
 
         _, manifest = open_current(dataset)
         row = manifest.row_of(video)
@@ -295,9 +301,8 @@ def doctor(as_json: JsonOption = False) -> None:
 
         diagnosis, decoders, found = diagnose(), try_decoders(), versions()
         if as_json:
-            _print_json({
-                **dataclasses.asdict(diagnosis), "decoders": [dataclasses.asdict(d) for d in decoders], "versions": found,
-            })  # fmt: skip
+            tried = [dataclasses.asdict(decoder) for decoder in decoders]
+            _print_json({**dataclasses.asdict(diagnosis), "decoders": tried, "versions": found})
             return
         table = Table("what", "runs", "detail")
         for ffmpeg in diagnosis.ffmpegs:
@@ -305,8 +310,9 @@ def doctor(as_json: JsonOption = False) -> None:
             table.add_row(
                 f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), f"{ffmpeg.problem or chosen}: {ffmpeg.path}"
             )
-        for trial in (*diagnosis.trials, *decoders):
-            table.add_row(trial.name, _yes(trial.works), trial.detail)
+        trials = [(trial.name, trial.works, trial.detail) for trial in diagnosis.trials]
+        for name, works, detail in [*trials, *((d.name, d.works, d.detail) for d in decoders)]:
+            table.add_row(name, _yes(works), detail)
         for library, loads in diagnosis.nvidia_libraries.items():
             table.add_row(library, _yes(loads), "loads" if loads else "not on this machine")
         out.print(table)

@@ -42,10 +42,10 @@ def frame_numbers(video: VideoRow, indices: Indices) -> FrameNumbers:
             f"frames are given as a list of integers, not as {array.ndim}-dimensional {array.dtype}", video=video.id
         )
     numbers: FrameNumbers = array.astype(np.int64)
-    resolved = np.where(numbers < 0, numbers + video.num_frames, numbers)
-    wrong = np.flatnonzero((resolved < 0) | (resolved >= video.num_frames))
-    if wrong.size:
-        raise _no_frame(video, int(numbers[wrong[0]]))
+    resolved: FrameNumbers = numbers + video.num_frames * (numbers < 0)
+    fits = (0 <= resolved) & (resolved < video.num_frames)
+    if not fits.all():
+        raise _no_frame(video, int(numbers[~fits][0]))
     return resolved
 
 

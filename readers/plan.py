@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import numpy as np
+from functools import lru_cache
+from itertools import groupby
 
 from ..manifests.ragged import Array
 from ..manifests.video import Pattern, VideoRow
@@ -41,25 +41,28 @@ def plan_frames(video: VideoRow, frames: Array) -> DecodePlan:
 
     `frames` is int64, 1-D, each from 0 to `video.num_frames - 1`.
     """
-    unique, first_rows, inverse = np.unique(frames, return_index=True, return_inverse=True)
-    decoded_in = first_rows[inverse]
-    repeated = np.flatnonzero(decoded_in != np.arange(len(frames)))
-    gop_of = unique // video.gop_frames
-    in_gop = (unique % video.gop_frames).tolist()
-    rows = first_rows.tolist()
-    starts = np.flatnonzero(np.diff(gop_of, prepend=-1)).tolist()
-    gops = [
-        GopPlan(
-            gop=video.first_gop + gop,
-            segment=video.first_segment + gop // video.segment_gops,
-            video=video.id,
-            first_frame=gop * video.gop_frames,
-            frames=tuple(in_gop[start:stop]),
-            rows=tuple(rows[start:stop]),
+    # Loops, since requests are short and every frame costs a thousand times as much to decode as to plan.
+    row_of: dict[int, int] = {}
+    repeats = []
+    for row, frame in enumerate(frames.tolist()):
+        decoded = row_of.setdefault(frame, row)
+        if decoded != row:
+            repeats.append((row, decoded))
+    gops = []
+    for number, in_gop in groupby(sorted(row_of), key=lambda frame: frame // video.gop_frames):
+        wanted = tuple(in_gop)
+        first_frame = number * video.gop_frames
+        gops.append(
+            GopPlan(
+                gop=video.first_gop + number,
+                segment=video.first_segment + number // video.segment_gops,
+                video=video.id,
+                first_frame=first_frame,
+                frames=tuple(frame - first_frame for frame in wanted),
+                rows=tuple(row_of[frame] for frame in wanted),
+            )
         )
-        for gop, start, stop in zip(gop_of[starts].tolist(), starts, [*starts[1:], len(unique)], strict=True)
-    ]
-    return DecodePlan(tuple(gops), tuple(zip(repeated.tolist(), decoded_in[repeated].tolist(), strict=True)))
+    return DecodePlan(tuple(gops), tuple(repeats))
 
 
 def needed_samples(pattern: Pattern, frames: Iterable[int]) -> tuple[int, ...]:
@@ -73,6 +76,7 @@ def needed_samples(pattern: Pattern, frames: Iterable[int]) -> tuple[int, ...]:
     return tuple(sample for sample in range(last + 1) if pattern.referenced[sample] or shown[sample] in wanted)
 
 
+@lru_cache(maxsize=256)
 def reorder_depth(pattern: Pattern) -> int:
     """How many frames a decoder must hold back so that they come out in the order in which they are shown.
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -460,7 +460,7 @@ def test_a_folder_without_permission(empty_dataset: Path) -> None:
 
 
 @pytest.fixture
-def with_shards(published: Path) -> Iterator[Path]:
+def with_shards(published: Path) -> Path:
     """Give the dataset shards of the right lengths, full of zeros."""
     (published / "shards").mkdir()
     for name in ("u1-0.shard", "u2-0.shard"):

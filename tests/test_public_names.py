@@ -6,19 +6,24 @@ import inspect
 
 import shortgop
 
-NAMES = """
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+NAMES = _words("""
     CorruptDataError DamagedSourceError Dataset DatasetBusyError DatasetError DecodeError EncodeError
     FormatVersionError Frame FrameBatch FrameIndexError MissingDataError NotADatasetError NotAVideoError
     OutputError ShortGopError SourceError SourceNotFoundError ToolError UsageError Video VideoNotFoundError
     __version__ open
-""".split()
+""")
 
-VIDEO = """
+VIDEO = _words("""
     attributes get_all_frames get_frame_at get_frame_played_at get_frames_at get_frames_in_range
     get_frames_played_at get_frames_played_in_range id metadata source source_pts source_seconds source_timebase
-""".split()
+""")
 
-DATASET = "failures ids metadata".split()
+DATASET = _words("failures ids metadata")
 
 
 def public(kind: type) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -39,7 +38,7 @@ def cluster() -> Iterator[object]:
     try:
         yield cluster
     finally:
-        cluster.shutdown()
+        cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 def test_a_cluster_that_loses_a_node(sources: Path, cluster: object, tmp_path: Path) -> None:
@@ -89,7 +88,6 @@ def test_a_source_that_kills_its_worker_each_time_becomes_a_failure(
     assert set(reasons) == {"3.mp4", "broken.mp4"}
     assert "its worker died" in reasons["3.mp4"]
     assert [failure.id for failure in shortgop.open(tmp_path / "dataset").failures] == ["3.mp4", "broken.mp4"]
-    assert os.listdir(tmp_path / "dataset" / "shards")
 
 
 def test_an_address_where_no_cluster_is_is_refused(sources: Path, tmp_path: Path) -> None:

@@ -1,0 +1,227 @@
+"""`verify` finds every damage, says where it is, and goes on."""
+
+import os
+import shutil
+import zlib
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets import make_dataset
+from shortgop.manifests.dataset import open_current, publish, read_part, shard_path, write_part
+from shortgop.manifests.mp4 import restamp_fragment
+from shortgop.manifests.tables import Manifest, Timeline
+from shortgop.manifests.verify import Problem, stray_files, verify
+from synthetic import SyntheticVideo
+
+
+@pytest.fixture(scope="module")
+def original(
+    constant_video: SyntheticVideo, variable_video: SyntheticVideo, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Make a dataset of two videos, in segments of two or three GOPs."""
+    dataset = tmp_path_factory.mktemp("verify") / "dataset"
+    make_dataset([constant_video.path, variable_video.path], dataset, segment_seconds=Fraction(1))
+    return dataset
+
+
+@pytest.fixture
+def dataset(original: Path, tmp_path: Path) -> Path:
+    """Copy the dataset, for damaging it."""
+    shutil.copytree(original, tmp_path / "dataset")
+    return tmp_path / "dataset"
+
+
+def opened(dataset: Path) -> Manifest:
+    return open_current(dataset)[1]
+
+
+def only_shard(dataset: Path) -> Path:
+    (shard,) = (dataset / "shards").iterdir()
+    return shard
+
+
+def problems(dataset: Path, manifest: Manifest | None = None) -> list[Problem]:
+    return list(verify(dataset, manifest or opened(dataset)))
+
+
+def with_column(manifest: Manifest, table: str, column: str, row: int, value: int) -> Manifest:
+    values = getattr(getattr(manifest, table), column).copy()
+    values[row] = value
+    changes: dict[str, Any] = {table: replace(getattr(manifest, table), **{column: values})}
+    return replace(manifest, **changes)
+
+
+def test_a_dataset_as_it_was_written_has_no_problems(original: Path) -> None:
+    root, manifest = open_current(original)
+    seen = []
+    assert list(verify(original, manifest, snapshot=root.snapshot, on_gop=lambda: seen.append(1))) == []
+    assert len(seen) == len(manifest.gops) > 10
+    assert stray_files(original, manifest) == []
+
+
+def test_hevc_has_no_problems_either(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    make_dataset([constant_video.path], tmp_path / "dataset", codec="hevc")
+    assert problems(tmp_path / "dataset") == []
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_flipped_bit_anywhere_is_found_and_only_there(original: Path, data: st.DataObject) -> None:
+    manifest, file = opened(original), only_shard(original)
+    content = file.read_bytes()
+    at = data.draw(st.integers(0, len(content) - 1))
+    damaged = bytearray(content)
+    damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        file.write_bytes(damaged)
+        (found,) = problems(original, manifest)
+    finally:
+        file.write_bytes(content)
+    assert found.byte_range is not None
+    assert found.byte_range[0] <= at < found.byte_range[1]
+    assert found.file == str(file)
+    assert found.video in manifest.ids
+    assert "CRC-32" in found.what
+
+
+def test_a_problem_says_which_frames_of_which_video(dataset: Path) -> None:
+    manifest, file = opened(dataset), only_shard(dataset)
+    row = manifest.row_of("constant.mp4")
+    gop = int(manifest.first_gops[row]) + 6
+    start = int(manifest.gops.offset[gop])
+    stop = start + int(manifest.gops.length[gop])
+    content = bytearray(file.read_bytes())
+    content[stop - 1] ^= 1
+    file.write_bytes(content)
+    segment = int(manifest.first_segments[row]) + 6 // manifest.video(row).segment_gops
+    assert [str(problem) for problem in problems(dataset)] == [
+        f"{file}, bytes {start} to {stop}: the bytes are not those that were written: their CRC-32 differs "
+        f"(frames 96 to 99 of video 'constant.mp4', segment {segment})"
+    ]
+
+
+def test_all_problems_are_found(dataset: Path) -> None:
+    file = only_shard(dataset)
+    content = bytearray(file.read_bytes())
+    for start in opened(dataset).gops.offset.tolist():
+        content[start + 100] ^= 1
+    file.write_bytes(content)
+    assert len(problems(dataset)) == len(opened(dataset).gops)
+
+
+def test_a_missing_shard(dataset: Path) -> None:
+    file = only_shard(dataset)
+    file.unlink()
+    seen = []
+    found = list(verify(dataset, opened(dataset), on_gop=lambda: seen.append(1)))
+    assert found == [Problem("cannot be read: No such file or directory", str(file))]
+    assert len(seen) == len(opened(dataset).gops)
+
+
+def test_a_shard_that_was_cut(dataset: Path) -> None:
+    file, length = only_shard(dataset), int(opened(dataset).shards.length[0])
+    os.truncate(file, length - 10)
+    first, second = problems(dataset)
+    assert first == Problem(f"has {length - 10} bytes, the manifest says {length}", str(file))
+    assert "bytes are there" in second.what
+
+
+def test_a_shard_with_something_behind_it(dataset: Path) -> None:
+    file, length = only_shard(dataset), int(opened(dataset).shards.length[0])
+    os.truncate(file, length + 10)
+    assert problems(dataset) == [Problem(f"has {length + 10} bytes, the manifest says {length}", str(file))]
+
+
+def test_bytes_that_belong_to_nothing_or_to_two(dataset: Path) -> None:
+    manifest, file = opened(dataset), only_shard(dataset)
+    offset = int(manifest.gops.offset[3])
+    found = problems(dataset, with_column(manifest, "gops", "offset", 3, offset + 4))
+    assert [problem.what for problem in found] == [
+        "no segment or GOP covers these bytes",
+        "the bytes are not those that were written: their CRC-32 differs",
+        "two segments or GOPs cover these bytes",
+    ]
+    assert found[0].byte_range == (offset, offset + 4)
+    shorter = with_column(manifest, "shards", "length", 0, int(manifest.shards.length[0]) - 4)
+    os.truncate(file, int(shorter.shards.length[0]))
+    assert problems(dataset, shorter)[-1].what == "two segments or GOPs cover these bytes"
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "row", "value", "complaint"),
+    [
+        ("gops", "length", 0, 0, "no range of bytes; the manifest is damaged"),
+        ("gops", "offset", 0, -5, "no range of bytes; the manifest is damaged"),
+        ("gops", "pattern", 0, 1, "its samples do not follow pattern 1"),
+        ("gops", "crc32", 0, 0, "their CRC-32 differs"),
+        ("segments", "init_crc32", 0, 0, "the init: the bytes are not those that were written"),
+        ("configs", "width", 0, 98, "the init: it is not for codec configuration 0, the video's"),
+        ("videos", "fps_num", 0, 31, "the init: a frame at 31 per second is no whole number of ticks"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_its_shards(
+    dataset: Path, table: str, column: str, row: int, value: int, complaint: str
+) -> None:
+    found = problems(dataset, with_column(opened(dataset), table, column, row, value))
+    assert any(complaint in problem.what for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("sequence_number", "decode_ticks", "complaint"),
+    [(7, 0, "fragment number 7, not 1"), (1, 512, "a GOP that starts at tick 512, not 0 as planned")],
+)
+def test_bytes_that_are_as_written_but_not_as_they_must_be(
+    dataset: Path, sequence_number: int, decode_ticks: int, complaint: str
+) -> None:
+    manifest, file = opened(dataset), only_shard(dataset)
+    content = bytearray(file.read_bytes())
+    start, stop = int(manifest.gops.offset[0]), int(manifest.gops.offset[0] + manifest.gops.length[0])
+    content[start:stop] = restamp_fragment(bytes(content[start:stop]), sequence_number, decode_ticks)
+    file.write_bytes(content)
+    (found,) = problems(dataset, with_column(manifest, "gops", "crc32", 0, zlib.crc32(content[start:stop])))
+    assert found.what == complaint
+
+
+def test_a_timeline_that_runs_backwards(dataset: Path) -> None:
+    (unit,) = [file.stem for file in (dataset / "parts").iterdir()]
+    found = read_part(dataset, unit)
+    assert found.timeline is not None
+    pts = found.timeline.pts.copy()
+    row = found.row_of("constant.mp4")
+    at = int(found.first_frames[row]) + 50
+    pts[at] = pts[at - 1] - 1
+    write_part(dataset, unit, replace(found, timeline=Timeline(pts=pts)))
+    # What is in a snapshot stays; so this one is made from the new part alone.
+    shutil.rmtree(dataset / "manifest")
+    (dataset / "parts" / f"{unit}.zip").unlink()
+    root = (dataset / "zarr.json").read_text()
+    (dataset / "zarr.json").write_text(root.replace('"000001"', "null"))
+    publish(dataset)
+    current, manifest = open_current(dataset)
+    (problem,) = verify(dataset, manifest, snapshot=current.snapshot)
+    assert (problem.what, problem.video, problem.frames) == (
+        "a source pts below that of the frame before",
+        "constant.mp4",
+        (50, 51),
+    )
+
+
+def test_a_damaged_timeline(dataset: Path) -> None:
+    file = dataset / "manifest" / "000001" / "timeline" / "pts" / "c" / "0"
+    os.truncate(file, 5)
+    root, manifest = open_current(dataset)
+    (problem,) = verify(dataset, manifest, snapshot=root.snapshot)
+    assert problem.file == str(file)
+
+
+def test_files_that_the_manifest_does_not_know_are_no_problem(dataset: Path) -> None:
+    stray = shard_path(dataset, "0123456789abcdef-0.shard")
+    stray.write_bytes(b"of a unit that was never finished")
+    assert problems(dataset) == []
+    assert stray_files(dataset, opened(dataset)) == [str(stray)]
