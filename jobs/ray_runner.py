@@ -41,6 +41,8 @@ def connect(address: str | None, workers: int | None) -> int:
     try:
         if address is None:
             ray.init(
+                # A Ray of its own, also beside a cluster that happens to run on this machine.
+                address="local",
                 num_cpus=workers,
                 include_dashboard=False,
                 log_to_driver=False,

@@ -12,7 +12,7 @@ from uuid import uuid4
 from .commits import discarding, flush, writing
 from .dataset import shard_path
 from .errors import CorruptDataError, FrameIndexError, MissingDataError, OutputError, UsageError
-from .mp4 import parse_init, restamp_fragment
+from .mp4 import Init, parse_init, restamp_fragment
 from .ranges import read_gop, read_init
 from .structure import frame_ticks
 from .tables import Manifest
@@ -75,7 +75,8 @@ def export(
 
 def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> Iterator[bytes]:
     """The init of the first segment, then the GOPs (numbers in the video), their times and numbers from the start."""
-    init, gop_ticks = None, 0
+    init: Init | None = None
+    gop_ticks = 0
     for gop in gops:
         segment = video.first_segment + gop // video.segment_gops
         shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))

@@ -172,7 +172,7 @@ def test_doctor_says_what_would_be_used() -> None:
     diagnosis = run_json("doctor")
     assert {trial["name"]: trial["works"] for trial in diagnosis["trials"]}["libx264"] is True
     assert diagnosis["choices"]["h264"].split(":")[0] in {"libx264", "h264_nvenc"}
-    assert {decoder["name"]: decoder["works"] for decoder in diagnosis["decoders"]}["pyav"] is True
+    assert any("pyav" in decoder["name"] and decoder["works"] for decoder in diagnosis["decoders"])
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["info"], ["verify"], ["export"]])

@@ -2,6 +2,7 @@
 
 import subprocess
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import av
@@ -39,8 +40,13 @@ def manifest(dataset: Path) -> Manifest:
 
 def shown(file: Path) -> list[tuple[int, Fraction]]:
     """Number and time of every frame that PyAV shows."""
+    frames = []
     with av.open(str(file)) as container:
-        return [(read_number(frame_to_rgb(frame)), frame.pts * frame.time_base) for frame in container.decode(video=0)]
+        for frame in container.decode(video=0):
+            assert frame.pts is not None
+            assert frame.time_base is not None
+            frames.append((read_number(frame_to_rgb(frame)), frame.pts * frame.time_base))
+    return frames
 
 
 def complaints(file: Path) -> str:
@@ -57,19 +63,21 @@ def test_a_whole_video(dataset: Path, manifest: Manifest, tmp_path: Path) -> Non
     with av.open(str(out)) as container:
         stream = container.streams.video[0]
         assert (stream.average_rate, stream.start_time) == (Fraction(30000, 1001), 0)
+        assert stream.duration is not None
+        assert stream.time_base is not None
         assert stream.duration * stream.time_base == 100 * Fraction(1001, 30000)
     assert list(tmp_path.iterdir()) == [out]
 
 
 @pytest.mark.parametrize(
-    ("start", "stop", "written"),
-    [(0, 1, (0, 16)), (16, 32, (16, 32)), (20, 21, (16, 32)), (31, 65, (16, 80)), (99, 100, (96, 100))],
+    ("asked", "written"),
+    [((0, 1), (0, 16)), ((16, 32), (16, 32)), ((20, 21), (16, 32)), ((31, 65), (16, 80)), ((99, 100), (96, 100))],
 )
 def test_a_part_is_written_in_whole_gops(
-    dataset: Path, manifest: Manifest, tmp_path: Path, start: int, stop: int, written: tuple[int, int]
+    dataset: Path, manifest: Manifest, tmp_path: Path, asked: tuple[int, int], written: tuple[int, int]
 ) -> None:
     out = tmp_path / "out.mp4"
-    assert export(dataset, manifest, 0, out, start_frame=start, stop_frame=stop) == written
+    assert export(dataset, manifest, 0, out, start_frame=asked[0], stop_frame=asked[1]) == written
     times = [(frame, (frame - written[0]) * Fraction(1001, 30000)) for frame in range(*written)]
     assert shown(out) == times
     assert complaints(out) == ""
@@ -85,7 +93,7 @@ def test_fragments_are_numbered_anew(dataset: Path, manifest: Manifest, tmp_path
         parse_fragment(data[moof.start : mdat.stop]) for moof, mdat in zip(found[2::2], found[3::2], strict=True)
     ]
     assert [fragment.sequence_number for fragment in fragments] == [1, 2, 3, 4]
-    steps = {b.decode_ticks - a.decode_ticks for a, b in zip(fragments, fragments[1:], strict=False)}
+    steps = {b.decode_ticks - a.decode_ticks for a, b in pairwise(fragments)}
     assert fragments[0].decode_ticks == 0
     assert len(steps) == 1
 

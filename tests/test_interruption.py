@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -51,14 +51,15 @@ def undisturbed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def start(sources: Path, dataset: Path, runner: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "shortgop", "prep", str(sources), "--out", str(dataset), "--runner", runner]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    with dataset.with_suffix(".log").open("w") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
-def wait_until(condition: object, what: str) -> None:
-    assert callable(condition)
+def wait_until(job: subprocess.Popen[bytes], condition: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + _PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < end, f"waited in vain for {what}"
+        assert job.poll() is None, f"the job ended before there was {what}"
         time.sleep(0.01)
 
 
@@ -105,8 +106,8 @@ def assert_undisturbed(dataset: Path, undisturbed: Path) -> None:
 def test_driver_killed(sources: Path, undisturbed: Path, tmp_path: Path, finished_before_the_kill: int) -> None:
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, "inline")
-    wait_until(lambda: len(finished_units(dataset)) >= finished_before_the_kill, "units of work")
-    wait_until((dataset / ".tmp").exists, "work under way")
+    wait_until(job, lambda: len(finished_units(dataset)) >= finished_before_the_kill, "units of work")
+    wait_until(job, (dataset / ".tmp").exists, "work under way")
     # Somewhere within the next unit, elsewhere for each number.
     time.sleep(0.05 * finished_before_the_kill)
     job.kill()
@@ -135,13 +136,13 @@ def test_ffmpeg_killed_again_and_again(sources: Path, undisturbed: Path, tmp_pat
 def test_worker_and_driver_killed_on_ray_while_a_reader_reads(sources: Path, undisturbed: Path, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, "ray")
-    wait_until((dataset / ".tmp").exists, "work under way")
-    wait_until(lambda: kill_one(job.pid, "ray::_run_unit"), "a worker")
-    wait_until(lambda: _can_be_opened(dataset), "a first snapshot")
+    wait_until(job, (dataset / ".tmp").exists, "work under way")
+    wait_until(job, lambda: kill_one(job.pid, "ray::_run_unit"), "a worker")
+    wait_until(job, lambda: _can_be_opened(dataset), "a first snapshot")
     reader = shortgop.open(dataset)
     video = reader[0]
     before = video[0]
-    wait_until(lambda: len(finished_units(dataset)) >= 4, "units of work")
+    wait_until(job, lambda: len(finished_units(dataset)) >= 4, "units of work")
     job.kill()
     job.wait()
 

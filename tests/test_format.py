@@ -1,0 +1,132 @@
+"""A second reader, from docs/format.md alone: nothing in `Reader` is shortgop's. If it works, the page is complete."""
+
+import json
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+import zarr
+from av.codec.context import CodecContext
+from av.packet import Packet
+
+from datasets import make_dataset
+from synthetic import SyntheticVideo, constant_rate_pts, frame_to_rgb, make_video, read_number
+
+ROOT = Path(__file__).parents[1]
+
+
+class Reader:
+    """Reads frames of a dataset, one at a time."""
+
+    def __init__(self, dataset: Path) -> None:
+        attributes = json.loads((dataset / "zarr.json").read_text())["attributes"]["shortgop"]
+        assert attributes["format_version"] == 1
+        self.dataset = dataset
+        self.root: Any = zarr.open_group(dataset / "manifest" / attributes["snapshot"], mode="r")
+
+    def column(self, path: str) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # zarr has doubts about delta
+            return self.root[path][:]
+
+    def ragged(self, path: str, row: int) -> Any:
+        offsets = self.column(f"{path}_offsets")
+        return self.column(path)[offsets[row] : offsets[row + 1]]
+
+    def ids(self) -> list[str]:
+        rows = len(self.column("videos/num_frames"))
+        return [bytes(self.ragged("videos/id", row)).decode() for row in range(rows)]
+
+    def frame(self, video: int, k: int) -> tuple[av.VideoFrame, int]:
+        """Frame k of a video, and the pts of the source frame that it shows."""
+        num_frames, gop_frames = self.column("videos/num_frames"), self.column("videos/gop_frames")
+        segment_gops = self.column("videos/segment_gops")
+        gops_of = -(-num_frames // gop_frames)
+        segments_of = -(-gops_of // segment_gops)
+        g = k // gop_frames[video]
+        gop = gops_of[:video].sum() + g
+        segment = segments_of[:video].sum() + g // segment_gops[video]
+        source_pts = self.column("timeline/pts")[num_frames[:video].sum() + k]
+
+        shard = bytes(self.ragged("shards/name", self.column("segments/shard")[segment])).decode()
+        start, length = self.column("gops/offset")[gop], self.column("gops/length")[gop]
+        data = (self.dataset / "shards" / shard).read_bytes()[start : start + length]
+        assert zlib.crc32(data) == self.column("gops/crc32")[gop]
+
+        pattern = self.column("gops/pattern")[gop]
+        shown, referenced = self.ragged("patterns/frames", pattern), self.ragged("patterns/referenced", pattern)
+        wanted = shown.tolist().index(k % gop_frames[video])
+        fed = [i for i in range(wanted + 1) if referenced[i] or i == wanted]
+        samples = list(self.samples(data))
+        assert len(samples) == len(shown)
+
+        config = self.column("videos/config")[video]
+        decoder: Any = CodecContext.create(bytes(self.ragged("configs/codec", config)).decode(), "r")
+        decoder.extradata = bytes(self.ragged("configs/extradata", config))
+        frames = [frame for i in fed for frame in decoder.decode(Packet(samples[i]))] + decoder.decode(None)
+        # What comes out is sorted by presentation.
+        return frames[sorted(shown[i] for i in fed).index(shown[wanted])], int(source_pts)
+
+    @staticmethod
+    def samples(data: bytes) -> Iterator[bytes]:
+        """Cut the GOP as its trun box says."""
+        at, sizes = data.index(b"trun") + 4, []
+        flags, count = struct.unpack_from(">II", data, at)
+        at += 8 + 4 * bool(flags & 0x1) + 4 * bool(flags & 0x4)
+        fields = [flag for flag in (0x100, 0x200, 0x400, 0x800) if flags & flag]
+        for sample in range(count):
+            (size,) = struct.unpack_from(">I", data, at + 4 * (len(fields) * sample + fields.index(0x200)))
+            sizes.append(size)
+        at = struct.unpack_from(">I", data)[0] + 8
+        for size in sizes:
+            yield data[at : at + size]
+            at += size
+
+
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
+def test_a_reader_that_follows_the_page_finds_every_frame(
+    codec: str, variable_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    rate = Fraction(25)
+    other = make_video(tmp_path / "other.mp4", pts=constant_rate_pts(rate, 70), timebase=1 / rate, first_number=500)
+    make_dataset([variable_video.path, other.path], tmp_path / "dataset", codec=codec, segment_seconds=Fraction(1))
+    reader = Reader(tmp_path / "dataset")
+    assert reader.ids() == ["other.mp4", "variable.mp4"]
+    for row, source in enumerate([other, variable_video]):
+        for k in [*range(0, 70, 9), 69]:
+            frame, source_pts = reader.frame(row, k)
+            assert read_number(frame_to_rgb(frame)) == source.numbers[source.pts.index(source_pts)]
+
+
+def test_the_page_lists_every_table_and_column() -> None:
+    from shortgop.manifests.tables import SCHEMA
+
+    page = (ROOT / "docs" / "format.md").read_text()
+    for table, columns in SCHEMA.items():
+        assert f"**{table}**" in page
+        for column in columns:
+            assert f"`{column}`" in page or f"`{table}/{column}`" in page, f"{table}/{column}"
+
+
+def test_the_pages_example_is_a_root(tmp_path: Path) -> None:
+    from shortgop.manifests.dataset import read_root
+    from shortgop.prep.profile import Profile
+
+    page = (ROOT / "docs" / "format.md").read_text()
+    (tmp_path / "zarr.json").write_text(page.split("```json")[1].split("```")[0])
+    assert read_root(tmp_path).snapshot == "000002"
+    assert read_root(tmp_path).profile == Profile().to_json()
+
+
+def test_the_pages_delta_and_crc() -> None:
+    assert zlib.crc32(b"123456789") == 0xCBF43926
+    values = np.array([5, 3, -(2**31), 2**31 - 1], dtype="<i4")
+    encoded = np.concatenate([values[:1], np.diff(values)])
+    assert np.cumsum(encoded, dtype="<i4").tolist() == values.tolist()
