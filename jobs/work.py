@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..manifests.dataset import open_manifest, read_root, write_part
+from ..manifests.dataset import finished_units, open_manifest, read_part, read_root, write_part
 from ..manifests.errors import OutputError, ShortGopError, SourceError, ToolError
 from ..manifests.merge import merge
 from ..manifests.tables import Failures, Manifest, empty, failures_table
@@ -62,6 +62,9 @@ def run_unit(dataset: Path, unit: Unit, profile: Profile, on_progress: OnProgres
     A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
     source alike and pass through; nothing is committed then.
     """
+    committed = _committed(dataset, unit)
+    if committed is not None:
+        return committed
     ffmpeg = find_ffmpeg()
     progress = _Progress(unit.id, on_progress)
     manifests: list[Manifest] = []
@@ -97,12 +100,30 @@ def run_unit(dataset: Path, unit: Unit, profile: Profile, on_progress: OnProgres
     if manifests or not _recorded(dataset, failures):
         write_part(dataset, unit.id, rows)
     progress.report()
+    return _result(unit, rows)
+
+
+def _committed(dataset: Path, unit: Unit) -> UnitResult | None:
+    """What the unit came to when it was done before: its worker died after committing and was retried.
+
+    Its shards must not be written again then: not every encoder writes the same bytes twice.
+    """
+    if unit.id not in finished_units(dataset):
+        return None
+    rows = read_part(dataset, unit.id)
+    return _result(unit, rows) if len(rows.videos) else None
+
+
+def _result(unit: Unit, rows: Manifest) -> UnitResult:
+    failed = rows.failures
     return UnitResult(
         unit=unit.id,
         videos=len(rows.videos),
         frames=int(rows.videos.num_frames.sum()),
         bytes=int(rows.shards.length.sum()),
-        failures=tuple(failures),
+        failures=tuple(
+            Failure(failed.id.text(row), failed.source.text(row), failed.reason.text(row)) for row in range(len(failed))
+        ),
     )
 
 

@@ -129,7 +129,7 @@ def _encoder_options(encode: Encode) -> list[str]:
     if encoder == "libx265":
         params = (
             f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes={b_frames}:b-pyramid=0:b-adapt=0"
-            ":pools=none:frame-threads=1:log-level=error"
+            ":pools=none:frame-threads=1:log-level=error:info=0"
         )
         return [*options, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
     return [

@@ -31,6 +31,10 @@ STANDARD_RATES = tuple(
 )  # fmt: skip
 
 
+# An MP4's timescale has 32 bits.
+_MAX_TIMESCALE = 1 << 32
+
+
 @dataclass(frozen=True, eq=False)
 class FrameGrid:
     """`source_pts[k]` is the pts of the source frame shown at tick k, int64 in the source's timebase."""
@@ -69,7 +73,8 @@ def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -
     """The exact rate of a constant-rate source, or None when its frames are not evenly spaced.
 
     `hints` are rates that the container claims; they come before the standard ones, and all only count when every
-    single pts lies within one unit of the timebase of where that rate puts it.
+    single pts lies within one unit of the timebase of where that rate puts it. A rate whose numerator is no timescale
+    that an MP4 can have is none.
     """
     if len(pts) < 2:
         return next((hint for hint in hints if hint > 0), None)
@@ -78,7 +83,7 @@ def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -
     for rate in (*hints, *STANDARD_RATES, mean):
         # A cheap look first: a wrong rate has drifted away by the last frame.
         if (
-            rate > 0
+            0 < rate.numerator < _MAX_TIMESCALE
             and _lies_on(spans[-1:], np.array([len(pts) - 1]), timebase, rate)
             and _lies_on(spans, np.arange(len(pts)), timebase, rate)
         ):

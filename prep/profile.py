@@ -70,7 +70,7 @@ class Profile:
             (0 <= self.crf <= 51, "--crf", self.crf, "from 0 (best) to 51 (smallest)"),
             (self.segment_seconds > 0, "--segment-seconds", self.segment_seconds, "more than 0"),
             (self.shard_bytes >= 1_000_000, "--shard-mb", self.shard_bytes / 1_000_000, "at least 1"),
-            (self.fps is None or 0 < self.fps <= MAX_FPS, "--fps", self.fps, f"above 0, up to {MAX_FPS}"),
+            (_fits_timescale(self.fps), "--fps", self.fps, f"from 1/1000 to {MAX_FPS}, in terms below a million"),
             (self.preset is None or self.preset.isalnum(), "--preset", self.preset, "a name such as medium or p4"),
         )
         for fits, option, value, wanted in checks:
@@ -97,6 +97,13 @@ class Profile:
     def key(self) -> str:
         """The profile as one line of text, equal for equal profiles."""
         return json.dumps(self.to_json(), sort_keys=True)
+
+
+def _fits_timescale(fps: Fraction | None) -> bool:
+    """Ticks per second and per frame of an MP4 have 32 bits."""
+    if fps is None:
+        return True
+    return Fraction(1, 1000) <= fps <= MAX_FPS and max(fps.numerator, fps.denominator) < 1_000_000
 
 
 def profile_from_json(values: dict[str, Any]) -> Profile:

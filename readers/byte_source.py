@@ -51,7 +51,7 @@ class ByteSource:
                 more = file.read(start + len(data), stop - start - len(data))
                 if not more:
                     raise MissingDataError(
-                        f"{path} ends at byte {start + len(data)}: it was cut; copy it to the dataset again",
+                        f"{path} ends before byte {stop}: it was cut; copy it to the dataset again",
                         file=str(path),
                         byte_range=(start, stop),
                     )

@@ -43,7 +43,7 @@ def frame_numbers(video: VideoRow, indices: Indices) -> FrameNumbers:
         )
     numbers: FrameNumbers = array.astype(np.int64)
     resolved: FrameNumbers = numbers + video.num_frames * (numbers < 0)
-    fits = (0 <= resolved) & (resolved < video.num_frames)
+    fits = (resolved >= 0) & (resolved < video.num_frames)
     if not fits.all():
         raise _no_frame(video, int(numbers[~fits][0]))
     return resolved

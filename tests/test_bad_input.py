@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -176,22 +176,6 @@ def test_an_encoder_that_does_not_run_here_is_refused_before_anything_is_encoded
 
 def _on_path(program: str) -> bool:
     return any(os.access(Path(entry) / program, os.X_OK) for entry in os.environ["PATH"].split(os.pathsep))
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 5 MB, where that is allowed."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("mounting a file system takes rights that are missing here")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_a_full_disk_ends_the_job_and_keeps_what_was_finished(tmp_path: Path, small_disk: Path) -> None:

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shortgop.manifests.video import Pattern, VideoRow
 from shortgop.readers.plan import GopPlan, needed_samples, plan_frames, reorder_depth

@@ -18,15 +18,15 @@ import av
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
-from torchcodec.decoders import VideoDecoder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 from shortgop.manifests.errors import CorruptDataError, DecodeError, ToolError, UsageError
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
 from shortgop.manifests.structure import access_unit_kind, nal_length_bytes
 from shortgop.manifests.video import CodecConfig, Pattern
-from shortgop.readers.decoders import DECODERS, Decoder, GopRequest, make_decoder
-from shortgop.readers.decoders import pyav
+from shortgop.readers.decoders import DECODERS, Decoder, GopRequest, make_decoder, pyav
 from shortgop.readers.plan import needed_samples
 
 BT601, BT709, UNSPECIFIED, BT2020 = 5, 1, 2, 9
@@ -72,7 +72,7 @@ class Gop:
 
 
 @lru_cache
-def make_gop(encoding: Encoding = Encoding()) -> Gop:  # noqa: B008
+def make_gop(encoding: Encoding = Encoding()) -> Gop:
     """Encode one GOP of noise that moves, so that neighbouring frames have much in common and no two are the same."""
     data = encode(encoding)
     cut = next(box.start for box in boxes(data) if box.type == b"moof")
@@ -293,9 +293,14 @@ def without_bitstream_restriction(avcc: bytes) -> bytes:
 
 def test_contexts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = pyav.PyavDecoder()
-    opened = []
+    opened: list[CodecConfig] = []
     original = pyav._open
-    monkeypatch.setattr(pyav, "_open", lambda config: opened.append(config) or original(config))
+
+    def counted(config: CodecConfig) -> Any:
+        opened.append(config)
+        return original(config)
+
+    monkeypatch.setattr(pyav, "_open", counted)
     monkeypatch.setattr(pyav, "_MAX_CONTEXTS", 2)
     gops = [make_gop(encoding) for encoding in (Encoding(), Encoding(width=98, height=66), Encoding(width=2, height=2))]
 

@@ -21,7 +21,7 @@ sizes = st.one_of(
 profiles = st.builds(
     lambda encoder, **options: Profile(encoder=encoder, codec=ENCODERS[encoder], **options),
     encoder=st.sampled_from(sorted(ENCODERS)),
-    fps=st.none() | st.fractions(min_value=Fraction(1, 100), max_value=1000, max_denominator=100_000),
+    fps=st.none() | st.fractions(min_value=Fraction(1, 100), max_value=1000, max_denominator=999),
     size=sizes,
     gop_frames=st.integers(1, 1000),
     b_frames=st.integers(0, 16),

@@ -4,7 +4,8 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import example, given, strategies as st
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from shortgop.readers.times import first_frame_from, frame_played_at, resampled, seconds_of
 

@@ -1,0 +1,555 @@
+"""Reading a dataset: the same as TorchCodec on the exported file, and errors that say what is wrong where."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import random
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
+
+import shortgop
+from datasets import make_dataset
+from shortgop.manifests.dataset import create, current_manifest, shard_path
+from shortgop.manifests.export import export
+from shortgop.readers import gops
+from shortgop.readers.check import try_decoders, undecodable, versions
+from shortgop.readers.decoders import DECODERS
+from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
+
+NTSC = Fraction(30000, 1001)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, rotated_video: SyntheticVideo) -> Path:
+    """A dataset of three videos of different sizes and rates, of several segments each."""
+    root = tmp_path_factory.mktemp("reader")
+    rates = {"ntsc.mp4": (NTSC, (98, 66)), "film.mkv": (Fraction(24), (128, 96))}
+    for name, (rate, size) in rates.items():
+        make_video(root / name, pts=constant_rate_pts(rate, 75), timebase=1 / rate, size=size)
+    sources = [*(root / name for name in rates), rotated_video.path]
+    assert make_dataset(sources, root / "dataset", gop_frames=8, segment_seconds=Fraction(1, 2)).failures == ()
+    return root / "dataset"
+
+
+@pytest.fixture(scope="module")
+def dataset(folder: Path) -> shortgop.Dataset:
+    return shortgop.open(folder)
+
+
+@pytest.fixture(scope="module")
+def video(dataset: shortgop.Dataset) -> shortgop.Video:
+    return dataset["ntsc.mp4"]
+
+
+@pytest.fixture(scope="module")
+def peer(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> VideoDecoder:
+    """TorchCodec on the same video as an ordinary MP4, on the same FFmpeg."""
+    out = tmp_path_factory.mktemp("exported") / "ntsc.mp4"
+    manifest = current_manifest(folder)
+    export(folder, manifest, manifest.row_of("ntsc.mp4"), out)
+    return VideoDecoder(out)
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    """Frame by frame, pixel by pixel, and float by float."""
+    assert type(ours).__name__ == type(theirs).__name__
+    if isinstance(ours, torch.Tensor):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+        return
+    assert_same(ours.data, theirs.data)
+    for name in ("pts_seconds", "duration_seconds"):
+        one, other = getattr(ours, name), getattr(theirs, name)
+        assert type(one) is type(other)
+        assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+class TestLikeTorchCodec:
+    """Code written for one of them runs on the other."""
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda v: v[0],
+            lambda v: v[-1],
+            lambda v: v[np.int64(12)],
+            lambda v: v[3:20],
+            lambda v: v[-5:],
+            lambda v: v[70:1000],
+            lambda v: v[::7],
+            lambda v: v[5:5],
+            lambda v: v.get_frame_at(0),
+            lambda v: v.get_frame_at(-3),
+            lambda v: v.get_frames_at([0, 8, 16]),
+            lambda v: v.get_frames_at([40, 3, 3, 74, -1, 40, 0]),
+            lambda v: v.get_frames_at(torch.tensor([9, 2])),
+            lambda v: v.get_frames_in_range(10, 30),
+            lambda v: v.get_frames_in_range(10, 30, 3),
+            lambda v: v.get_frames_in_range(-10, 1000, 2),
+            lambda v: v.get_frame_played_at(0.0),
+            lambda v: v.get_frame_played_at(1.0),
+            lambda v: v.get_frame_played_at(75 * 1001 / 30000 - 1e-9),
+            lambda v: v.get_frames_played_at([1.5, 0.2, 1.5, 0.0]),
+            lambda v: v.get_frames_played_in_range(0.2, 1.0),
+            lambda v: v.get_frames_played_in_range(0.2, 0.2),
+            lambda v: v.get_frames_played_in_range(0.2, 0.20001),
+            lambda v: v.get_frames_played_in_range(0.5, 1.5, fps=10),
+            lambda v: v.get_frames_played_in_range(0.5, 1.5, fps=60),
+            lambda v: v.get_all_frames(),
+            lambda v: v.get_all_frames(fps=12.5),
+        ],
+    )
+    def test_calls(self, video: shortgop.Video, peer: VideoDecoder, call: Callable[[Any], Any]) -> None:
+        assert_same(call(video), call(peer))
+
+    @settings(max_examples=60, deadline=None)
+    @given(frames=st.lists(st.integers(-75, 74), min_size=1, max_size=20))
+    def test_any_frames(self, video: shortgop.Video, peer: VideoDecoder, frames: list[int]) -> None:
+        assert_same(video.get_frames_at(frames), peer.get_frames_at(frames))
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        times=st.lists(
+            st.integers(0, 74).map(lambda frame: frame * 1001 / 30000) | st.floats(0, 2.5), min_size=2, max_size=2
+        ).map(sorted)
+    )
+    def test_any_times(self, video: shortgop.Video, peer: VideoDecoder, times: list[float]) -> None:
+        assert_same(video.get_frames_played_at(times), peer.get_frames_played_at(times))
+        assert_same(video.get_frames_played_in_range(*times), peer.get_frames_played_in_range(*times))
+
+    def test_len_and_iteration(self, video: shortgop.Video, peer: VideoDecoder) -> None:
+        assert len(video) == len(peer) == 75
+        for ours, theirs in zip(video, peer[:], strict=True):
+            assert_same(ours, theirs)
+
+    def test_metadata(self, video: shortgop.Video, peer: VideoDecoder) -> None:
+        for name in (
+            *("num_frames", "average_fps", "begin_stream_seconds", "end_stream_seconds", "duration_seconds", "codec"),
+            *("width", "height", "pixel_format", "pixel_aspect_ratio", "rotation"),
+        ):
+            assert getattr(video.metadata, name) == getattr(peer.metadata, name), name
+        assert video.metadata.fps == NTSC
+
+    @pytest.mark.parametrize(
+        ("call", "error"),
+        [
+            (lambda v: v[75], IndexError),
+            (lambda v: v[-76], IndexError),
+            (lambda v: v["0"], TypeError),
+            (lambda v: v.get_frame_at(75), IndexError),
+            (lambda v: v.get_frames_at([0, 75]), IndexError),
+            (lambda v: v.get_frame_played_at(-0.1), IndexError),
+            (lambda v: v.get_frame_played_at(75 * 1001 / 30000), IndexError),
+            (lambda v: v.get_frames_played_in_range(1.0, 0.5), ValueError),
+            (lambda v: v.get_frames_played_in_range(-1.0, 0.5), ValueError),
+            (lambda v: v.get_frames_played_in_range(0.0, 3.0), ValueError),
+            (lambda v: v.get_frames_played_in_range(2.6, 2.6), ValueError),
+        ],
+    )
+    def test_errors(
+        self, video: shortgop.Video, peer: VideoDecoder, call: Callable[[Any], Any], error: type[Exception]
+    ) -> None:
+        for decoder in (video, peer):
+            with pytest.raises(error):
+                call(decoder)
+
+
+@pytest.mark.parametrize("order", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_dimension_order_and_decoder(folder: Path, decoder: str, order: Any) -> None:
+    for video in shortgop.open(folder, decoder=decoder, dimension_order=order):
+        height, width = video.metadata.height, video.metadata.width
+        frame = (3, height, width) if order == "NCHW" else (height, width, 3)
+        assert video[0].shape == frame
+        assert video.get_frames_at([5, 1]).data.shape == (2, *frame)
+        assert video[3:3].shape == (0, *frame)
+        assert video.get_frames_at([]).data.shape == (0, *frame)
+        assert [read_number(picture) for picture in video[::10]] == list(range(0, len(video), 10))
+
+
+def test_frames_and_batches(video: shortgop.Video) -> None:
+    data, pts_seconds, duration_seconds = video.get_frame_at(3)
+    assert torch.equal(torch.as_tensor(data), video[3])
+    assert (pts_seconds, duration_seconds) == (3003 / 30000, 1001 / 30000)
+    batch = video.get_frames_at([4, 2, 9])
+    assert len(batch) == 3
+    assert [read_number(item.data) for item in batch] == [4, 2, 9]
+    assert [read_number(picture) for picture in batch[1:].data] == [2, 9]
+    assert batch[0].pts_seconds.item() == 4004 / 30000
+    assert repr(batch).startswith("FrameBatch:\n  data (shape): (3, 3, 66, 98)\n  pts_seconds: tensor([")
+    with pytest.raises(ValueError, match="leading dimensions differ"):
+        shortgop.FrameBatch(batch.data, batch.pts_seconds[:2], batch.duration_seconds)
+    with pytest.raises(ValueError, match="3 dimensions"):
+        shortgop.Frame(batch.data, 0.0, 0.0)
+
+
+def test_the_time_of_each_frame_leads_to_it(video: shortgop.Video) -> None:
+    batch = video.get_all_frames()
+    again = video.get_frames_played_at(batch.pts_seconds)
+    assert [read_number(picture) for picture in again.data] == list(range(75))
+    assert read_number(video.get_frame_played_at(batch.pts_seconds[7].item()).data) == 7
+    assert read_number(video.get_frame_played_at(Fraction(7007, 30000)).data) == 7
+
+
+def test_iterating_keeps_no_gop_alive(video: shortgop.Video) -> None:
+    frame = next(iter(video))
+    assert frame.untyped_storage().nbytes() == frame.numel()
+
+
+def test_sources(folder: Path, video: shortgop.Video) -> None:
+    assert video.source.endswith("ntsc.mp4")
+    pts = video.source_pts([3, 0, -1])
+    assert pts.dtype == torch.int64
+    assert (pts * float(video.source_timebase)).tolist() == pytest.approx([0.1001, 0, 74 * 1001 / 30000])
+    assert video.source_seconds([3, 0]).tolist() == [3003 / 30000, 0.0]
+    assert video.source_seconds([3]).dtype == torch.float64
+    with pytest.raises(shortgop.FrameIndexError):
+        video.source_pts([75])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda v: v[75], shortgop.FrameIndexError, "video 'ntsc.mp4' has no frame 75: it has 75, 0 to 74"),
+        (lambda v: v.get_frames_at([0, -76]), shortgop.FrameIndexError, "no frame -76: it has 75, 0 to 74"),
+        (lambda v: v[10:0:-1], shortgop.UsageError, "step is -1; it has to be 1 or more"),
+        (lambda v: v[::0], shortgop.UsageError, "step is 0"),
+        (lambda v: v.get_frames_in_range(0, 9, -2), shortgop.UsageError, "step is -2"),
+        (lambda v: v.get_frames_at([0.5]), shortgop.UsageError, "list of integers, not as 1-dimensional float64"),
+        (lambda v: v.get_frames_at([[1, 2], [3, 4]]), shortgop.UsageError, "not as 2-dimensional int64"),
+        (
+            lambda v: v.get_frames_at(np.array([2**64 - 1])),
+            shortgop.FrameIndexError,
+            "has no frame 9223372036854775807",
+        ),
+        (lambda v: v.get_frame_played_at(2.5025), shortgop.FrameIndexError, "from 0 s to just before 2.5025 s"),
+        (lambda v: v.get_frame_played_at(float("nan")), shortgop.FrameIndexError, "no frame at nan s"),
+        (lambda v: v.get_frame_played_at(float("inf")), shortgop.FrameIndexError, "no frame at inf s"),
+        (lambda v: v.get_frames_played_in_range(0, float("nan")), shortgop.UsageError, "it lasts 2.5025 s"),
+        (lambda v: v.get_all_frames(fps=0), shortgop.UsageError, "fps is 0; it has to be positive"),
+    ],
+)
+def test_what_is_asked_for_has_to_exist(
+    video: shortgop.Video, call: Callable[[Any], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        call(video)
+    assert message in str(caught.value)
+    assert getattr(caught.value, "video", None) == "ntsc.mp4"
+
+
+def test_videos_by_id_and_number(dataset: shortgop.Dataset) -> None:
+    assert sorted(dataset.ids) == ["film.mkv", "ntsc.mp4", "rotated.mp4"]
+    assert [video.id for video in dataset] == list(dataset.ids)
+    assert len(dataset) == 3
+    assert dataset[-1].id == dataset[2].id == dataset.ids[2]
+    assert "film.mkv" in dataset
+    assert "other.mkv" not in dataset
+    assert 0 not in dataset
+    assert repr(dataset["film.mkv"]) == "<Video 'film.mkv': 75 frames at 24 frames/s>"
+    for missing in ("other.mkv", 3, -4):
+        with pytest.raises(shortgop.VideoNotFoundError, match="no video"):
+            dataset[missing]
+
+
+def test_dataset_metadata(dataset: shortgop.Dataset, folder: Path) -> None:
+    metadata = dataset.metadata
+    assert (metadata.format_version, metadata.num_videos, metadata.num_frames) == (1, 3, 190)
+    assert metadata.num_gops == 10 + 10 + 5
+    assert metadata.num_bytes == sum(file.stat().st_size for file in (folder / "shards").iterdir())
+    assert metadata.duration_seconds == pytest.approx(75 / 24 + 75 * 1001 / 30000 + 40 / 30)
+    assert metadata.profile["gop_frames"] == 8
+    assert metadata.failures == dataset.failures == ()
+
+
+class TestOpening:
+    """What is checked before the first frame is read."""
+
+    def test_no_dataset(self, tmp_path: Path) -> None:
+        with pytest.raises(shortgop.NotADatasetError, match="holds no dataset"):
+            shortgop.open(tmp_path)
+
+    def test_no_snapshot_yet(self, tmp_path: Path) -> None:
+        create(tmp_path / "new", {})
+        with pytest.raises(shortgop.NotADatasetError, match="has no snapshot yet"):
+            shortgop.open(tmp_path / "new")
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"snapshot": "999999"}, "has no snapshot '999999'; its current one is '0"),
+            ({"decoder": "fast"}, "decoder is 'fast'; it can be"),
+            ({"dimension_order": "CHWN"}, 'dimension_order is \'CHWN\'; it can be "NCHW" or "NHWC"'),
+        ],
+    )
+    def test_wrong_options(self, folder: Path, options: dict[str, Any], message: str) -> None:
+        with pytest.raises(shortgop.UsageError) as caught:
+            shortgop.open(folder, **options)
+        assert message in str(caught.value)
+
+    def test_a_missing_and_a_cut_shard(self, folder: Path, tmp_path: Path) -> None:
+        copy = shutil.copytree(folder, tmp_path / "copy")
+        shard = next((copy / "shards").iterdir())
+        data = shard.read_bytes()
+        shard.write_bytes(data[:-1])
+        with pytest.raises(shortgop.MissingDataError, match=shard.name):
+            shortgop.open(copy)
+        shard.unlink()
+        with pytest.raises(shortgop.MissingDataError, match=shard.name):
+            shortgop.open(copy)
+
+    def test_a_relative_path_stays_the_same_place(
+        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(folder.parent)
+        dataset = shortgop.open(folder.name)
+        monkeypatch.chdir(tmp_path)
+        assert read_number(pickle.loads(pickle.dumps(dataset))[0][9]) == read_number(dataset[0][9]) == 9
+
+    def test_a_snapshot_stays_as_it_is_while_the_dataset_grows(
+        self, constant_video: SyntheticVideo, variable_video: SyntheticVideo, tmp_path: Path
+    ) -> None:
+        folder = tmp_path / "growing"
+        make_dataset([constant_video.path], folder)
+        before = shortgop.open(folder)
+        make_dataset([constant_video.path, variable_video.path], folder)
+        assert len(before) == len(pickle.loads(pickle.dumps(before))) == 1
+        assert len(shortgop.open(folder)) == 2
+        assert len(shortgop.open(folder, snapshot=before.metadata.snapshot)) == 1
+
+
+class TestDamage:
+    """Files that change behind a reader's back."""
+
+    @pytest.fixture
+    def copy(self, folder: Path, tmp_path: Path) -> Path:
+        return shutil.copytree(folder, tmp_path / "copy")
+
+    def test_a_flipped_bit_anywhere_in_a_gop_is_found_and_only_there(self, copy: Path) -> None:
+        dataset = shortgop.open(copy)
+        manifest = current_manifest(copy)
+        video = dataset["ntsc.mp4"]
+        row = manifest.video(manifest.row_of(video.id))
+        rng = random.Random(0)
+        for gop in range(row.num_gops):
+            offset, length = (
+                int(column[row.first_gop + gop]) for column in (manifest.gops.offset, manifest.gops.length)
+            )
+            segment = row.first_segment + gop // row.segment_gops
+            shard = shard_path(copy, manifest.shards.name.text(int(manifest.segments.shard[segment])))
+            with flipped(shard, rng.randrange(offset, offset + length), rng.randrange(8)):
+                with pytest.raises(shortgop.CorruptDataError) as caught:
+                    video.get_frames_at([8 * gop, 0])
+                error = caught.value
+                assert (error.video, error.frame, error.segment) == ("ntsc.mp4", 8 * gop, segment)
+                assert (error.file, error.byte_range) == (str(shard), (offset, offset + length))
+                last = min(8 * gop + 7, 74)
+                assert f"frames {8 * gop} to {last} of video 'ntsc.mp4': the bytes are not those" in str(error)
+                rest = [frame for frame in range(75) if frame // 8 != gop]
+                assert [read_number(picture) for picture in video.get_frames_at(rest).data] == rest
+
+    def test_a_flipped_bit_in_an_init_is_found_by_who_reads_it(self, copy: Path) -> None:
+        video = shortgop.open(copy, decoder="torchcodec")["ntsc.mp4"]
+        manifest = current_manifest(copy)
+        segment = manifest.video(manifest.row_of("ntsc.mp4")).first_segment
+        shard = shard_path(copy, manifest.shards.name.text(int(manifest.segments.shard[segment])))
+        with flipped(shard, int(manifest.segments.offset[segment]) + 40, 3):
+            with pytest.raises(
+                shortgop.CorruptDataError, match="the init of video 'ntsc.mp4': the bytes are not"
+            ) as caught:
+                video[0]
+            assert caught.value.segment == segment
+        assert read_number(video[0]) == 0
+
+    def test_a_shard_that_went_away_or_was_cut(self, copy: Path) -> None:
+        dataset = shortgop.open(copy)
+        video = dataset["film.mkv"]
+        for shard in (copy / "shards").iterdir():
+            os.truncate(shard, 100)
+        with pytest.raises(shortgop.MissingDataError, match="ends before byte [0-9]+: it was cut") as caught:
+            video[40]
+        assert caught.value.video == "film.mkv"
+        assert caught.value.frame == 40
+        shutil.rmtree(copy / "shards")
+        with pytest.raises(shortgop.MissingDataError, match="it is missing: copy it back") as caught:
+            pickle.loads(pickle.dumps(video))[40]
+        assert caught.value.byte_range is not None
+        assert "shards/" in str(caught.value.file)
+
+    def test_every_gop_that_does_not_decode_is_listed(self, copy: Path) -> None:
+        assert list(undecodable(copy)) == []
+        manifest = current_manifest(copy)
+        shard = shard_path(copy, manifest.shards.name.text(0))
+        done = []
+        with flipped(shard, int(manifest.gops.offset[0]) + 99, 0):
+            problems = list(undecodable(copy, on_video=lambda: done.append(1)))
+        assert len(problems) == 1
+        assert problems[0].startswith("frames 0 to 7 of video 'film.mkv': ")
+        assert len(done) == 3
+
+
+class flipped:  # noqa: N801
+    """One bit of a file turned over, and back again."""
+
+    def __init__(self, file: Path, byte: int, bit: int) -> None:
+        self._file, self._byte, self._bit = file, byte, bit
+
+    def _flip(self) -> None:
+        with self._file.open("r+b") as file:
+            file.seek(self._byte)
+            (value,) = file.read(1)
+            file.seek(self._byte)
+            file.write(bytes([value ^ 1 << self._bit]))
+
+    def __enter__(self) -> None:
+        self._flip()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._flip()
+
+
+def test_a_copy_by_pickle_reads_the_same(dataset: shortgop.Dataset, video: shortgop.Video) -> None:
+    assert len(pickle.dumps(dataset)) < 1000
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert copy.metadata == dataset.metadata
+    assert torch.equal(copy[1][7], dataset[1][7])
+    assert torch.equal(pickle.loads(pickle.dumps(video))[9], video[9])
+
+
+def test_a_forked_process_reads_on(dataset: shortgop.Dataset) -> None:
+    """Also while other threads are reading: what they hold at that moment is held forever in the child."""
+    expected = {video.id: (video[20], video.source_pts([20, 3]).tolist()) for video in dataset}
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            for video in dataset:
+                video.get_frames_at([3, 20])
+                video.source_pts([3])
+
+    def check(outcome: Any) -> None:
+        outcome.put(
+            all(
+                torch.equal(dataset[name][20], frame) and dataset[name].source_pts([20, 3]).tolist() == pts
+                for name, (frame, pts) in expected.items()
+            )
+        )
+
+    threads = [threading.Thread(target=keep_busy) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        context = multiprocessing.get_context("fork")
+        for _ in range(5):
+            outcome = context.SimpleQueue()
+            child = context.Process(target=check, args=(outcome,))
+            child.start()
+            child.join(30)
+            if child.is_alive():
+                child.kill()
+                pytest.fail("a forked reader hangs")
+            assert child.exitcode == 0
+            assert outcome.get()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_many_threads_share_a_dataset(dataset: shortgop.Dataset) -> None:
+    def read(seed: int) -> bool:
+        rng = random.Random(seed)
+        video = dataset[rng.randrange(3)]
+        frames = [rng.randrange(len(video)) for _ in range(rng.randint(1, 20))]
+        return [read_number(picture) for picture in video.get_frames_at(frames).data] == frames
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, range(200)))
+
+
+@pytest.fixture
+def many_shards(tmp_path: Path) -> Path:
+    """Six videos, each in a shard of its own."""
+    for number in range(6):
+        source = make_video(
+            tmp_path / f"{number:02}.mp4",
+            pts=constant_rate_pts(Fraction(25), 8),
+            timebase=Fraction(1, 25),
+            first_number=100 * number,
+        )
+        make_dataset([source.path], tmp_path / "dataset")
+    return tmp_path / "dataset"
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_open_files_are_bounded(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gops, "_MAX_OPEN_FILES", 2)
+    videos = list(shortgop.open(many_shards))
+    assert len(list((many_shards / "shards").iterdir())) == 6
+    before = open_files()
+
+    def read(number: int) -> bool:
+        return read_number(videos[number][5]) == 100 * number + 5
+
+    assert all(read(number) for number in [*range(6), *range(6)])
+    assert open_files() <= before + 2
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, 20 * list(range(6))))
+    assert open_files() <= before + 2
+    videos.clear()
+    assert open_files() == before
+
+
+@pytest.fixture
+def steps(video: shortgop.Video, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What reading does, as it goes along."""
+    done: list[str] = []
+    reader: Any = video._reader
+
+    def noting(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any) -> Any:
+            done.append(step)
+            return function(*args)
+
+        return noted
+
+    for step, owner in (("read", reader._store._source), ("decode", reader._decoder)):
+        monkeypatch.setattr(owner, step, noting(step, getattr(owner, step)))
+    return done
+
+
+def test_a_long_request_holds_one_read_at_a_time(
+    video: shortgop.Video, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gops, "_MAX_READ_BYTES", 1)
+    assert [read_number(picture) for picture in video.get_all_frames().data] == list(range(75))
+    assert steps == ["read", "decode"] * 10
+
+
+def test_neighbours_are_read_together_and_each_gop_is_decoded_once(video: shortgop.Video, steps: list[str]) -> None:
+    frames = [*range(75), *range(0, 75, 3)]
+    assert [read_number(picture) for picture in video.get_frames_at(frames).data] == frames
+    assert steps == ["read", *["decode"] * 10]
+
+
+def test_decoders_and_versions_for_doctor() -> None:
+    trials = try_decoders()
+    assert [(trial.name, trial.works) for trial in trials] == [(f"{name} (decoder)", True) for name in DECODERS]
+    assert {"python", "torch", "torchcodec", "av", "libavcodec", "numpy", "zarr"} <= versions().keys()

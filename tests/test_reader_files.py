@@ -1,0 +1,119 @@
+"""The edges of the reader: bytes from files, and the contact sheet."""
+
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import torch
+
+from shortgop.manifests.errors import MissingDataError, OutputError, UsageError
+from shortgop.readers.byte_source import ByteSource, _OpenFile
+from shortgop.readers.sheet import write_sheet
+
+
+def test_ranges_of_files(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(bytes(range(100)))
+    source = ByteSource(max_open_files=2)
+    assert source.read(file, 10, 20) == bytes(range(10, 20))
+    assert source.read(file, 0, 100) == bytes(range(100))
+    assert source.read(file, 99, 100) == b"c"
+
+
+@pytest.mark.parametrize(("start", "stop"), [(90, 101), (100, 101), (150, 160)])
+def test_a_file_that_ends_too_early(tmp_path: Path, start: int, stop: int) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(bytes(100))
+    with pytest.raises(MissingDataError, match=f"ends before byte {stop}: it was cut") as caught:
+        ByteSource(max_open_files=2).read(file, start, stop)
+    assert caught.value.file == str(file)
+    assert caught.value.byte_range == (start, stop)
+
+
+def test_a_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
+    source = ByteSource(max_open_files=2)
+    with pytest.raises(MissingDataError, match="it is missing") as caught:
+        source.read(tmp_path / "a", 0, 1)
+    assert caught.value.byte_range == (0, 1)
+    with pytest.raises(MissingDataError, match="Is a directory"):
+        source.read(tmp_path, 0, 1)
+    # A failure is not remembered.
+    (tmp_path / "a").write_bytes(b"x")
+    assert source.read(tmp_path / "a", 0, 1) == b"x"
+
+
+def test_less_than_was_asked_for_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(bytes(range(100)))
+    read = _OpenFile.read
+    monkeypatch.setattr(_OpenFile, "read", lambda self, start, count: read(self, start, min(count, 7)))
+    assert ByteSource(max_open_files=1).read(file, 3, 98) == bytes(range(3, 98))
+
+
+def test_no_file_is_closed_while_it_is_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if meanwhile it is put out of the cache."""
+    for name in "ab":
+        (tmp_path / name).write_bytes(name.encode())
+    source = ByteSource(max_open_files=1)
+    read = _OpenFile.read
+
+    def slow_read(file: _OpenFile, start: int, count: int) -> bytes:
+        monkeypatch.setattr(_OpenFile, "read", read)
+        assert source.read(tmp_path / "b", 0, 1) == b"b"
+        return read(file, start, count)
+
+    monkeypatch.setattr(_OpenFile, "read", slow_read)
+    assert source.read(tmp_path / "a", 0, 1) == b"a"
+
+
+def picture_of(file: Path) -> np.ndarray:
+    with av.open(file) as container:
+        return next(container.decode(video=0)).to_ndarray(format="rgb24")
+
+
+@pytest.mark.parametrize(
+    ("count", "columns", "expected"),
+    [(1, None, (1, 1)), (2, None, (1, 2)), (5, None, (2, 3)), (9, None, (3, 3)), (10, None, (3, 4)), (6, 6, (1, 6))],
+)
+def test_a_sheet_shows_each_frame(count: int, columns: int | None, expected: tuple[int, int], tmp_path: Path) -> None:
+    frames = torch.randint(0, 255, (count, 30, 41, 3), dtype=torch.uint8)
+    write_sheet(frames, tmp_path / "sheet.png", columns=columns)
+    sheet = picture_of(tmp_path / "sheet.png")
+    rows, across = expected
+    assert sheet.shape == (rows * 32 - 2, across * 43 - 2, 3)
+    for index, frame in enumerate(frames):
+        top, left = index // across * 32, index % across * 43
+        assert np.array_equal(sheet[top : top + 30, left : left + 41], frame.numpy())
+    assert (sheet[30:32] == 255).all()
+    assert [file.name for file in tmp_path.iterdir()] == ["sheet.png"]
+
+
+def test_a_sheet_of_frames_that_lie_otherwise_in_memory(tmp_path: Path) -> None:
+    frames = torch.randint(0, 255, (4, 3, 20, 30), dtype=torch.uint8).permute(0, 2, 3, 1)
+    write_sheet(frames, tmp_path / "sheet.png")
+    assert np.array_equal(picture_of(tmp_path / "sheet.png")[:20, :30], frames[0].numpy())
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        torch.zeros((0, 4, 4, 3), dtype=torch.uint8),
+        torch.zeros((1, 3, 4, 4), dtype=torch.uint8),
+        torch.zeros((1, 4, 4, 3)),
+    ],
+    ids=["none", "NCHW", "float"],
+)
+def test_what_no_sheet_can_be_made_of(frames: torch.Tensor, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a sheet is made of uint8"):
+        write_sheet(frames, tmp_path / "sheet.png")
+
+
+def test_a_sheet_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    frames = torch.zeros((1, 4, 4, 3), dtype=torch.uint8)
+    with pytest.raises(OutputError, match="cannot write"):
+        write_sheet(frames, tmp_path / "missing" / "sheet.png")
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(OutputError, match=r"folder\.png"):
+        write_sheet(frames, tmp_path / "folder.png")
+    assert [file.name for file in tmp_path.iterdir()] == ["folder.png"]

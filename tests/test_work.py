@@ -1,0 +1,32 @@
+"""One unit of work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shortgop.jobs.identity import identity_of
+from shortgop.jobs.sources import find_sources
+from shortgop.jobs.units import Item, plan_units
+from shortgop.jobs.work import UnitProgress, run_unit
+from shortgop.manifests.dataset import create, read_part
+from shortgop.prep.profile import Profile
+from synthetic import SyntheticVideo
+
+
+def test_a_unit_that_was_committed_is_not_written_again(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    """A worker may die between committing and saying so; its unit is then run once more."""
+    profile, dataset = Profile(), tmp_path / "dataset"
+    create(dataset, profile.to_json())
+    (source,) = find_sources([str(constant_video.path)])
+    (unit,) = plan_units([Item(source, *identity_of(source.path))], profile_key="", done={}, shard_bytes=10**9)
+    seen: list[UnitProgress] = []
+
+    first = run_unit(dataset, unit, profile, seen.append)
+    shard = next((dataset / "shards").iterdir())
+    written = shard.stat()
+
+    assert seen[-1] == UnitProgress(unit.id, 100, 100)
+    assert (first.videos, first.frames, first.bytes, first.failures) == (1, 100, written.st_size, ())
+    assert run_unit(dataset, unit, profile, seen.append) == first
+    assert shard.stat().st_ino == written.st_ino
+    assert read_part(dataset, unit.id).ids == ["constant.mp4"]
