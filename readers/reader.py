@@ -12,6 +12,7 @@ from ..manifests.errors import CorruptDataError, DecodeError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from ..manifests.video import VideoRow
+from .copies import copy_frame
 from .decoders import GopRequest, make_decoder
 from .gops import GopStore
 from .indices import FrameNumbers
@@ -59,7 +60,7 @@ class SnapshotReader:
             except (CorruptDataError, DecodeError) as error:
                 raise self._store.located(error, gop) from error
         for row, decoded in plan.repeats:
-            out[row].copy_(out[decoded])
+            copy_frame(out[decoded], out[row])
         return out
 
     def timeline(self, video: VideoRow) -> Array:

@@ -13,6 +13,7 @@ import torch
 from ..manifests.errors import FrameIndexError, UsageError
 from ..manifests.ragged import Array
 from ..manifests.video import VideoRow
+from .copies import cloned
 from .frames import Frame, FrameBatch
 from .indices import FrameNumbers, Indices, frame_number, frame_numbers, frames_in_slice
 from .metadata import VideoMetadata
@@ -83,7 +84,7 @@ class Video:
         for start in range(0, len(self), self._row.gop_frames):
             # Copies, so that keeping one frame does not keep its GOP.
             for frame in self[start : start + self._row.gop_frames]:
-                yield frame.clone()
+                yield cloned(frame)
 
     def __getitem__(self, key: int | slice) -> torch.Tensor:
         """A frame, or the frames of a slice with a positive step, as one tensor."""
@@ -174,7 +175,7 @@ class Video:
         return FrameBatch(
             data=self._read(np.array([self._played_at(time) for time in times], dtype=np.int64)),
             pts_seconds=torch.tensor(times, dtype=torch.float64),
-            duration_seconds=torch.full((len(times),), 1.0 / fps, dtype=torch.float64),
+            duration_seconds=torch.from_numpy(np.full(len(times), 1.0 / fps)),
         )
 
     def _read(self, frames: FrameNumbers) -> torch.Tensor:
@@ -190,5 +191,5 @@ class Video:
         return FrameBatch(
             data=self._read(frames),
             pts_seconds=torch.tensor([seconds_of(frame, fps) for frame in frames.tolist()], dtype=torch.float64),
-            duration_seconds=torch.full((len(frames),), seconds_of(1, fps), dtype=torch.float64),
+            duration_seconds=torch.from_numpy(np.full(len(frames), seconds_of(1, fps))),
         )

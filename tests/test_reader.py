@@ -430,8 +430,22 @@ def test_a_copy_by_pickle_reads_the_same(dataset: shortgop.Dataset, video: short
     assert torch.equal(pickle.loads(pickle.dumps(video))[9], video[9])
 
 
-def test_a_forked_process_reads_on(dataset: shortgop.Dataset) -> None:
-    """Also while other threads are reading: what they hold at that moment is held forever in the child."""
+def outcome_in_a_fork(check: Callable[[], bool]) -> bool:
+    """Run `check` in a forked process; False when it does not end."""
+    context = multiprocessing.get_context("fork")
+    outcome = context.SimpleQueue()
+    child = context.Process(target=lambda: outcome.put(check()))
+    child.start()
+    child.join(30)
+    if child.is_alive():
+        child.kill()
+        return False
+    return child.exitcode == 0 and bool(outcome.get())
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_reads_on_while_others_are_reading(dataset: shortgop.Dataset) -> None:
+    """What another thread holds at the moment of the fork is held forever in the child."""
     expected = {video.id: (video[20], video.source_pts([20, 3]).tolist()) for video in dataset}
     stop = threading.Event()
 
@@ -441,33 +455,40 @@ def test_a_forked_process_reads_on(dataset: shortgop.Dataset) -> None:
                 video.get_frames_at([3, 20])
                 video.source_pts([3])
 
-    def check(outcome: Any) -> None:
-        outcome.put(
-            all(
-                torch.equal(dataset[name][20], frame) and dataset[name].source_pts([20, 3]).tolist() == pts
-                for name, (frame, pts) in expected.items()
-            )
+    def check() -> bool:
+        return all(
+            np.array_equal(dataset[name][20], frame) and dataset[name].source_pts([20, 3]).tolist() == pts
+            for name, (frame, pts) in expected.items()
         )
 
     threads = [threading.Thread(target=keep_busy) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:
-        context = multiprocessing.get_context("fork")
-        for _ in range(5):
-            outcome = context.SimpleQueue()
-            child = context.Process(target=check, args=(outcome,))
-            child.start()
-            child.join(30)
-            if child.is_alive():
-                child.kill()
-                pytest.fail("a forked reader hangs")
-            assert child.exitcode == 0
-            assert outcome.get()
+        assert all(outcome_in_a_fork(check) for _ in range(5))
     finally:
         stop.set()
         for thread in threads:
             thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_needs_none_of_torchs_threads(dataset: shortgop.Dataset) -> None:
+    video = dataset["film.mkv"]
+    # Large enough for torch to copy it with several threads.
+    assert video[0].numel() > 32768
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        torch.zeros(1 << 20).clone()
+
+        def check() -> bool:
+            batch = video.get_frames_at([3, 3, 9]), video.get_frame_at(3), video.get_all_frames()
+            return len([*video, *batch, video.source_seconds([1])]) == len(video) + 4
+
+        assert outcome_in_a_fork(check)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_many_threads_share_a_dataset(dataset: shortgop.Dataset) -> None:

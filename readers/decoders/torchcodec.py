@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from ...manifests.errors import DecodeError, ToolError
+from ..copies import copy_frame
 from .base import GopRequest
 
 
@@ -45,5 +46,5 @@ class TorchcodecDecoder:
         if frames.shape[1:] != out.shape[1:]:
             raise DecodeError(f"frames of shape {tuple(frames.shape[1:])} where {tuple(out.shape[1:])} was expected")
         for row, frame in zip(request.rows, frames, strict=True):
-            out[row].copy_(frame)
+            copy_frame(frame, out[row])
         return 1 + max(request.pattern.frames.index(frame) for frame in request.frames)
