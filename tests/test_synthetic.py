@@ -112,7 +112,7 @@ def test_pictures_without_a_number_are_refused() -> None:
         ("libvpx-vp9", "webm", "yuv420p", (96, 64), {}),
     ],
 )
-def test_numbers_survive_encoding_and_rescaling(  # noqa: PLR0917
+def test_numbers_survive_encoding_and_rescaling(
     tmp_path: Path, codec: str, suffix: str, pix_fmt: str, size: tuple[int, int], options: dict[str, str]
 ) -> None:
     video = make_video(
