@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..manifests import dataset as files
 from ..manifests.errors import OutputError, SourceError, UsageError
+from ..prep.encoders import choose_encoder
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
@@ -84,12 +86,15 @@ def prepare(
     ffmpeg or an encoder is missing. Sources that cannot be prepared are in the report, and in the dataset.
     """
     started = time.monotonic()
+    where = where or Where()
     progress = Progress()
     found = find_sources(sources)
-    # Before anything is written: a missing ffmpeg is found out at once, not by every worker.
-    find_ffmpeg()
-    _open_or_create(out, profile)
+    # Before anything is written: what no worker could do is found out at once, not by each of them.
+    _try_tools(profile, where)
+    if not files.is_dataset(out):
+        files.create(out, profile.to_json())
     with files.writer_lock(out):
+        _bind(out, profile)
         files.publish(out)
         done = _identities(out)
         progress.note = f"looking at {len(found)} sources"
@@ -100,7 +105,7 @@ def prepare(
         state = _State(units, estimates, progress, on_update)
         results: list[UnitResult] = []
         if units:
-            results = _run(units, out, profile, where or Where(), state)
+            results = _run(units, out, profile, where, state)
         snapshot = files.read_root(out).snapshot
     failures = tuple(
         [failure for result in results for failure in result.failures]
@@ -128,14 +133,33 @@ def prepare(
 
 
 def existing_profile(out: Path) -> Profile | None:
-    """The profile of the dataset at `out`, or None where there is none yet."""
-    return profile_from_json(files.read_root(out).profile) if files.is_dataset(out) else None
+    """The profile of the dataset at `out`, or None where there is none, or no video in it that would bind it."""
+    if not files.is_dataset(out):
+        return None
+    root = files.read_root(out)
+    bound = root.snapshot is not None and len(files.open_manifest(out, root.snapshot).videos) > 0
+    return profile_from_json(root.profile) if bound or _unpublished_videos(out, root) else None
 
 
-def _open_or_create(out: Path, profile: Profile) -> None:
+def _unpublished_videos(out: Path, root: files.Root) -> bool:
+    """Whether a job that died left videos that no snapshot has yet."""
+    parts = files.finished_parts(out) if root.snapshot is None else set()
+    return any(len(files.read_part(out, part).videos) for part in parts)
+
+
+def _try_tools(profile: Profile, where: Where) -> None:
+    """ToolError when ffmpeg is missing, or the encoder or its preset does not run here; a cluster's workers may have
+    encoders that this machine lacks."""
+    ffmpeg = find_ffmpeg()
+    if where.address is None and not os.environ.get("RAY_ADDRESS"):
+        choose_encoder(ffmpeg.path, profile)
+
+
+def _bind(out: Path, profile: Profile) -> None:
+    """Make sure that the dataset's profile is this one; one without videos takes whichever comes."""
     known = existing_profile(out)
     if known is None:
-        files.create(out, profile.to_json())
+        files.set_profile(out, profile.to_json())
     elif known != profile:
         differences = ", ".join(
             f"{name} {value} there and {profile.to_json()[name]} here"
@@ -152,6 +176,7 @@ def _identities(out: Path) -> dict[str, int]:
     if snapshot is None:
         return {}
     manifest = files.open_manifest(out, snapshot)
+    files.check_shard_lengths(out, manifest)
     return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
 
 
@@ -164,7 +189,8 @@ def _look_at(sources: Sequence[Source], profile: Profile, done: Mapping[str, int
         except SourceError:
             # One that is in the dataset already may be gone; of another, its unit will record why it failed.
             return Item(source, done.get(source.id, 0), 0), 0
-        return Item(source, identity, size_bytes), estimate_frames(source.path, profile.fps)
+        frames = 0 if source.id in done else estimate_frames(source.path, profile.fps)
+        return Item(source, identity, size_bytes), frames
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
         looked = list(pool.map(look, sources))
@@ -215,15 +241,17 @@ def _run(
     results: list[UnitResult] = []
     published, cost = time.monotonic(), 0.0
     try:
-        for result in _results(units, out, profile, where, state):
-            results.append(result)
-            state.on_result(result)
-            since = time.monotonic() - published
-            if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
-                start = time.monotonic()
-                files.publish(out)
-                published = time.monotonic()
-                cost = published - start
+        # Closed here, so that Ray is gone before the lock on the dataset is.
+        with closing(_results(units, out, profile, where, state)) as finished:
+            for result in finished:
+                results.append(result)
+                state.on_result(result)
+                since = time.monotonic() - published
+                if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
+                    start = time.monotonic()
+                    files.publish(out)
+                    published = time.monotonic()
+                    cost = published - start
     except BaseException:
         # Whatever ends the job, what is finished goes in; on a full disk even that may have to wait for the next run.
         with suppress(OutputError):
@@ -239,7 +267,7 @@ def _results(
     profile: Profile,
     where: Where,
     state: _State,
-) -> Iterator[UnitResult]:
+) -> Generator[UnitResult, None, None]:
     if where.runner == "inline":
         state.note("encoding")
         for unit in units:

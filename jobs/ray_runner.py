@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import signal
 import socket
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +17,7 @@ import ray
 from ray.exceptions import (
     NodeDiedError,
     OutOfMemoryError,
+    RayError,
     RayTaskError,
     TaskUnschedulableError,
     WorkerCrashedError,
@@ -29,6 +33,7 @@ from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
 _MAX_RETRIES = 3
 _POLL_SECONDS = 0.5
 _KNOCK_SECONDS = 10
+_BOARD_SECONDS = 5
 # Two units per worker keep every worker busy while the driver looks away.
 _IN_FLIGHT_PER_WORKER = 2
 
@@ -39,25 +44,43 @@ def connect(address: str | None, workers: int | None) -> int:
     if address is None and os.environ.get("RAY_ADDRESS"):
         address = "auto"
     try:
-        if address is None:
-            ray.init(
-                # A Ray of its own, also beside a cluster that happens to run on this machine.
-                address="local",
-                num_cpus=workers,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                # Ray's default is to retry a task that ran out of memory for ever.
-                _system_config={"task_oom_retries": _MAX_RETRIES},
-            )
-        else:
-            _knock(address)
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        with _own_sigterm():
+            _init(address, workers)
     except (OSError, ValueError, RuntimeError) as error:
         where = f"no Ray cluster answers at {address}" if address else "a local Ray does not start"
         raise ToolError(f"{where}: {error}; --runner inline does the same work in this process without Ray") from error
     available = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
     return max(1, min(workers, available) if workers else available)
+
+
+def _init(address: str | None, workers: int | None) -> None:
+    if address is not None:
+        _knock(address)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        return
+    ray.init(
+        # A Ray of its own, also beside a cluster that happens to run on this machine.
+        address="local",
+        num_cpus=workers,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        # Ray's default is to retry a task that ran out of memory for ever.
+        _system_config={"task_oom_retries": _MAX_RETRIES},
+    )
+
+
+@contextlib.contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Ray puts its own handler for SIGTERM in place, under which the process ends without tidying up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _knock(address: str) -> None:
@@ -79,7 +102,7 @@ def run_units(
     A unit whose worker keeps dying is split into its sources, and a single source that keeps killing its worker
     becomes a failure: it must not take its neighbours along.
     """
-    board: Any = ray.remote(num_cpus=0)(_Board).remote()
+    board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
     task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_unit)
     waiting = deque(units)
     running: dict[ray.ObjectRef[UnitResult], Unit] = {}
@@ -89,8 +112,10 @@ def run_units(
                 unit = waiting.popleft()
                 running[task.remote(str(dataset), unit, profile, board)] = unit
             done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
-            for progress in ray.get(board.take.remote()):
-                on_progress(progress)
+            # Progress is a courtesy: while the board is being restarted elsewhere there is none.
+            with contextlib.suppress(RayError):
+                for progress in ray.get(board.take.remote(), timeout=_BOARD_SECONDS):
+                    on_progress(progress)
             for reference in done:
                 unit = running.pop(reference)
                 try:

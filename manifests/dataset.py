@@ -81,6 +81,13 @@ def create(dataset: Path, profile: dict[str, Any]) -> Root:
     return root
 
 
+def set_profile(dataset: Path, profile: dict[str, Any]) -> None:
+    """Give another profile to a dataset that has no videos yet. The caller holds the writer lock."""
+    root = read_root(dataset)
+    if root.profile != profile:
+        _write_root(dataset, Root(profile=profile, snapshot=root.snapshot))
+
+
 def _write_root(dataset: Path, root: Root) -> None:
     text = json.dumps(
         {
@@ -123,7 +130,7 @@ def read_root(dataset: Path) -> Root:
         version = attributes["format_version"]
     except (KeyError, TypeError):
         raise NotADatasetError(f"{file} is not the root of a shortgop dataset; {remedy}", file=str(file)) from None
-    if version != FORMAT_VERSION:
+    if version is True or version != FORMAT_VERSION:
         newer = isinstance(version, int) and version > FORMAT_VERSION
         raise FormatVersionError(
             f"{dataset} has format version {version!r}, this shortgop reads version {FORMAT_VERSION}; "

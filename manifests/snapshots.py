@@ -25,8 +25,10 @@ def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
     """Read all tables; the timeline only on request. MissingDataError or CorruptDataError names what is wrong."""
     for group in ("", *(f"{name}/" for name in SCHEMA)):
         # They say nothing that is not known, but without them it is no Zarr store.
-        with opening(open_file, f"{group}zarr.json"):
-            pass
+        with opening(open_file, f"{group}zarr.json") as file:
+            document = json.loads(file.read())
+            if (document["zarr_format"], document["node_type"]) != (3, "group"):
+                raise ValueError("no Zarr group of version 3")
     tables: dict[str, Any] = {
         name: TABLE_TYPES[name](
             **{column: _read_column(open_file, f"{name}/{column}", spec) for column, spec in columns.items()}

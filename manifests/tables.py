@@ -16,12 +16,12 @@ run whose start is a running sum and needs no column. `docs/format.md` gives the
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .errors import CorruptDataError, VideoNotFoundError
+from .lazy import lazy
 from .ragged import Array, Ragged, from_rows, from_texts, offsets_of
 from .video import CodecConfig, Pattern, VideoRow
 
@@ -244,37 +244,37 @@ class Manifest:
                     f"column {table_name}/{column} points outside its table; the manifest is damaged"
                 )
 
-    @cached_property
+    @lazy
     def gop_counts(self) -> Array:
         """GOPs of each video."""
         return -(-self.videos.num_frames // self.videos.gop_frames)
 
-    @cached_property
+    @lazy
     def segment_counts(self) -> Array:
         """Segments of each video."""
         return -(-self.gop_counts // self.videos.segment_gops)
 
-    @cached_property
+    @lazy
     def first_gops(self) -> Array:
         """First row of each video in `gops`, and the number of rows behind the last."""
         return offsets_of(self.gop_counts)
 
-    @cached_property
+    @lazy
     def first_segments(self) -> Array:
         """First row of each video in `segments`, and the number of rows behind the last."""
         return offsets_of(self.segment_counts)
 
-    @cached_property
+    @lazy
     def first_frames(self) -> Array:
         """First row of each video in `timeline`, and the number of rows behind the last."""
         return offsets_of(self.videos.num_frames)
 
-    @cached_property
+    @lazy
     def ids(self) -> list[str]:
         """Every video's id, in row order."""
         return self.videos.id.texts()
 
-    @cached_property
+    @lazy
     def _row_of_id(self) -> dict[str, int]:
         return {video_id: row for row, video_id in enumerate(self.ids)}
 

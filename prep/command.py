@@ -108,7 +108,8 @@ def _filters(encode: Encode) -> list[str]:
     ]
     shown = (source.width, source.height) if source.rotation in (0, 180) else (source.height, source.width)
     resized = (encode.width, encode.height) != shown
-    if resized and source.sample_aspect_ratio == 1 and encode.profile.size == Size():
+    fits = encode.width <= shown[0] and encode.height <= shown[1]
+    if resized and fits and source.sample_aspect_ratio == 1 and encode.profile.size == Size():
         filters.append(f"crop={encode.width}:{encode.height}:0:0")
     scale = f"scale={encode.width}:{encode.height}:flags=bicubic+accurate_rnd+full_chroma_int:out_range=tv"
     if source.matrix == _RGB_MATRIX:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..manifests.errors import ToolError
 from .encoders import choose_encoder
-from .ffmpeg import Trial, candidates, find_ffmpeg, try_encoder, try_nvdec, unfit
+from .ffmpeg import Trial, candidates, find_ffmpeg, try_encoder, try_nvdec, unfit, version_of
 from .profile import CODECS, ENCODERS, Profile
 
 # The driver's video libraries; containers and cloud images often come without them.
@@ -21,6 +21,7 @@ class FfmpegFound:
     """An ffmpeg on this machine; `problem` is None when it can be used."""
 
     path: str
+    version: str
     origin: str
     problem: str | None
 
@@ -39,7 +40,9 @@ class Diagnosis:
 
 def diagnose() -> Diagnosis:
     """Look for ffmpeg and GPUs, and run a frame through every encoder and through NVDEC."""
-    ffmpegs = tuple(FfmpegFound(path, origin, unfit(path)) for path, origin in candidates())
+    ffmpegs = tuple(
+        FfmpegFound(path, version_of(path) or "unknown", origin, unfit(path)) for path, origin in candidates()
+    )
     trials: tuple[Trial, ...] = ()
     chosen = None
     try:

@@ -64,6 +64,14 @@ class _Written:
     gops: list[EncodedGop] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Watcher:
+    """Who wants to know how far an encode is."""
+
+    on_plan: Count
+    on_frames: Count
+
+
 class _KilledError(EncodeError):
     """ffmpeg was ended by a signal."""
 
@@ -85,30 +93,42 @@ def prepare_video(
     """Encode one source into `shards` and return its rows.
 
     `on_plan` is called with the number of frames it is going to have, `on_frames` with that of each finished GOP, and
-    with a negative one when they are taken back. A SourceError leaves the shards as they were.
+    with a negative one when they are taken back. Any error leaves the shards as they were.
     """
+    mark = shards.mark()
+    try:
+        plan, video = _prepare(path, profile, ffmpeg_path, shards, _Watcher(on_plan, on_frames))
+        return video_manifest(identity, plan.encode, video)
+    except BaseException:
+        shards.rollback(mark)
+        raise
+
+
+def _prepare(
+    path: str, profile: Profile, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
+) -> tuple[Plan, EncodedVideo]:
     source = probe(path)
     if source.pts is not None:
         plan = plan_video(source, profile, ffmpeg_path)
-        on_plan(len(plan.grid))
-        video = _attempt(plan, ffmpeg_path, shards, on_frames)
+        watcher.on_plan(len(plan.grid))
+        video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
         if video is not None:
-            return video_manifest(identity, plan.encode, video)
+            return plan, video
     # The packets did not tell which frames the decoder shows: timestamps missing or double, two fields in two
     # packets, frames at the start that refer to ones before it. So ask the decoder.
     decoded_pts = decode_pts(source, ffmpeg_path)
     # A frame that does not come after the one before it is never shown.
     source = with_pts(source, np.unique(decoded_pts))
     plan = plan_video(source, profile, ffmpeg_path, decoded_pts)
-    on_plan(len(plan.grid))
-    video = _attempt(plan, ffmpeg_path, shards, on_frames)
+    watcher.on_plan(len(plan.grid))
+    video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
     if video is None:
         raise EncodeError(
             f"{path}: ffmpeg shows other frames at some ticks than the plan calls for: its timestamps are in disorder; "
             "remux or re-encode it first",
             file=path,
         )
-    return video_manifest(identity, plan.encode, video)
+    return plan, video
 
 
 def plan_video(source: SourceVideo, profile: Profile, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:
@@ -185,11 +205,13 @@ def _run_encode(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Co
                 on_frames(len(written.gops[-1].pattern))
         except CorruptDataError as error:
             structure_error = error
-    # ffmpeg's own words come first: an output that breaks off is only the consequence.
-    _raise_for_ffmpeg(run, path)
+    # ffmpeg's own words come first: an output that breaks off is only the consequence. Unless it was this side that
+    # stopped listening.
+    _raise_for_ffmpeg(run, path, hung_up=structure_error is not None)
     shown = parse_stats(run.stats, encode.source.timebase)
     pts = shown.packet_pts if plan.decoded_pts is None else pts_by_number(plan.decoded_pts, shown.numbers)
-    if not np.array_equal(pts, plan.grid.source_pts):
+    planned = plan.grid.source_pts if structure_error is None else plan.grid.source_pts[: len(pts)]
+    if not np.array_equal(pts, planned):
         return None
     if structure_error is not None or init is None:
         raise EncodeError(
@@ -229,8 +251,9 @@ def _append_gop(
     written.gops.append(EncodedGop(shards.append(data), len(data), zlib.crc32(data), pattern))
 
 
-def _raise_for_ffmpeg(run: Run, path: str) -> None:
-    """An error for a run that failed, or that went on over data it complained about."""
+def _raise_for_ffmpeg(run: Run, path: str, *, hung_up: bool = False) -> None:
+    """An error for a run that failed, or that went on over data it complained about. With `hung_up` it may have
+    failed because nobody read its output any more."""
     lines = [line for line in run.stderr.splitlines() if line.strip()]
     if run.returncode < 0:
         name = signal.Signals(-run.returncode).name
@@ -238,5 +261,5 @@ def _raise_for_ffmpeg(run: Run, path: str) -> None:
     damage = next((line for line in lines if _DAMAGE.search(line)), None)
     if damage is not None:
         raise DamagedSourceError(f"{path} is damaged; ffmpeg says: {first_reason([damage])}", file=path)
-    if run.returncode > 0:
+    if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):
         raise EncodeError(f"{path}: ffmpeg failed: {first_reason(lines)}", file=path)

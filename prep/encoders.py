@@ -10,16 +10,20 @@ from .profile import ENCODERS, Profile
 def choose_encoder(ffmpeg_path: str, profile: Profile) -> str:
     """The encoder asked for, or with "auto" NVENC where it runs, else x264 or x265; ToolError when none runs."""
     if profile.encoder != "auto":
-        trial = try_encoder(ffmpeg_path, profile.encoder)
+        trial = try_encoder(ffmpeg_path, profile.encoder, profile.preset)
         if not trial.works:
-            raise ToolError(f"encoder {profile.encoder} does not run here: {trial.detail}; see `shortgop doctor`")
+            preset = f" with --preset {profile.preset}" if profile.preset else ""
+            raise ToolError(
+                f"encoder {profile.encoder} does not run here{preset}: {trial.detail}; see `shortgop doctor`"
+            )
         return profile.encoder
     fitting = [name for name, codec in ENCODERS.items() if codec == profile.codec]
     fitting.sort(key=lambda name: "nvenc" not in name)
     for name in fitting:
-        if try_encoder(ffmpeg_path, name).works:
+        if try_encoder(ffmpeg_path, name, profile.preset).works:
             return name
-    raise ToolError(f"none of {', '.join(fitting)} runs with {ffmpeg_path}; see `shortgop doctor`")
+    preset = f" with --preset {profile.preset}" if profile.preset else ""
+    raise ToolError(f"none of {', '.join(fitting)} runs{preset} with {ffmpeg_path}; see `shortgop doctor`")
 
 
 def choose_nvdec(ffmpeg_path: str, profile: Profile) -> bool:

@@ -18,6 +18,7 @@ from ..manifests.errors import ToolError
 ENVIRONMENT_VARIABLE = "SHORTGOP_FFMPEG"
 _TRIAL_TIMEOUT_SECONDS = 60
 _STDERR_KEPT_BYTES = 16_384
+_TRIAL_PICTURES = ("-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def candidates() -> list[tuple[str, str]]:
 
 def unfit(path: str) -> str | None:
     """Why this ffmpeg cannot be used, or None when it can: it has to run, and to report on each frame it encodes."""
-    version = _version(path)
+    version = version_of(path)
     if version is None:
         return "it does not run"
     help_text = _capture([path, "-hide_banner", "-h", "full"])
@@ -82,7 +83,7 @@ def find_ffmpeg() -> Ffmpeg:
     for path, origin in candidates():
         reason = unfit(path)
         if reason is None:
-            return Ffmpeg(path=path, version=_version(path) or "", origin=origin)
+            return Ffmpeg(path=path, version=version_of(path) or "", origin=origin)
         refused.append(f"{path} (from {origin}): {reason}")
     raise ToolError(
         "no ffmpeg that can be used"
@@ -92,7 +93,8 @@ def find_ffmpeg() -> Ffmpeg:
 
 
 @cache
-def _version(path: str) -> str | None:
+def version_of(path: str) -> str | None:
+    """The version that a program prints as ffmpeg does; None when it does not run, or is something else."""
     text = _capture([path, "-version"])
     match = re.match(r"ffmpeg version (\S+)", text or "")
     return match.group(1) if match else None
@@ -109,37 +111,17 @@ def _capture(argv: Sequence[str]) -> str | None:
 
 
 @cache
-def try_encoder(path: str, encoder: str) -> Trial:
+def try_encoder(path: str, encoder: str, preset: str | None = None) -> Trial:
     """Encode frames with `encoder` for real: a driver without its video libraries only fails then."""
-    return _trial(
-        encoder,
-        [
-            path,
-            "-v",
-            "error",
-            "-nostdin",
-            "-f",
-            "lavfi",
-            "-i",
-            "color=black:size=256x256:rate=10",
-            "-frames:v",
-            "2",
-            "-pix_fmt",
-            "yuv420p",
-            "-c:v",
-            encoder,
-            "-f",
-            "null",
-            "-",
-        ],
-    )
+    sample = [path, *_TRIAL_PICTURES, "-frames:v", "2", "-pix_fmt", "yuv420p", "-c:v", encoder]
+    return _trial(encoder, [*sample, *(["-preset", preset] if preset else []), "-f", "null", "-"])
 
 
 @cache
 def try_nvdec(path: str) -> Trial:
     """Decode a frame on the GPU for real; no software fallback counts."""
-    sample = [path, "-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10"]
-    sample += ["-frames:v", "1", "-pix_fmt", "yuv420p", "-c:v", "libx264", "-f", "h264", "pipe:1"]
+    sample = [path, *_TRIAL_PICTURES, "-frames:v", "1", "-pix_fmt", "yuv420p", "-c:v", "libx264"]
+    sample += ["-f", "h264", "pipe:1"]
     try:
         encoded = subprocess.run(
             sample, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_TIMEOUT_SECONDS, check=True

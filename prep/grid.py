@@ -17,6 +17,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from ..manifests.errors import EncodeError
 from ..manifests.ragged import Array
 
 # Rates that cameras and editors write. A constant-rate file whose timebase is coarse (Matroska: milliseconds) only
@@ -31,6 +32,10 @@ STANDARD_RATES = tuple(
 )  # fmt: skip
 
 
+# A slide show has a picture every ten seconds; a file with more repeats than this has a gap of hours in it, which comes
+# of damaged timestamps.
+_MAX_REPEATS = 1000
+_ALWAYS_ALLOWED_FRAMES = 100_000
 # An MP4's timescale has 32 bits.
 _MAX_TIMESCALE = 1 << 32
 
@@ -60,11 +65,18 @@ def ticks_of(pts: Array, origin: int, timebase: Fraction, fps: Fraction) -> NDAr
 
 def plan_grid(pts: Array, end_pts: int, timebase: Fraction, fps: Fraction) -> FrameGrid:
     """The grid of a source whose frames have these `pts` (int64, strictly rising) and whose last one ends at
-    `end_pts`, at the constant rate `fps`. It has at least one frame."""
+    `end_pts`, at the constant rate `fps`. It has at least one frame. EncodeError for one that would be nearly all
+    repeats."""
     if len(pts) == 0 or (np.diff(pts) <= 0).any():
         raise ValueError("pts of a frame grid must rise, and there must be some")
     ticks = ticks_of(pts, int(pts[0]), timebase, fps)
     num_frames = max(1, int(ticks_of(np.array([end_pts]), int(pts[0]), timebase, fps)[0]))
+    if num_frames > _MAX_REPEATS * len(pts) + _ALWAYS_ALLOWED_FRAMES:
+        seconds = float((end_pts - int(pts[0])) * timebase)
+        raise EncodeError(
+            f"{len(pts)} frames spread over {seconds:.0f} s would be repeated to {num_frames} at {fps} frames/s: its "
+            "timestamps are damaged, or --fps should be lower"
+        )
     shown = np.searchsorted(ticks, np.arange(num_frames), side="right") - 1
     return FrameGrid(fps=fps, source_pts=pts[shown])
 

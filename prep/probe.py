@@ -55,8 +55,9 @@ def probe(path: str) -> SourceVideo:
     file = Path(path)
     if not file.exists():
         raise SourceNotFoundError(f"{path} does not exist", file=path)
-    if file.is_dir():
-        raise NotAVideoError(f"{path} is a folder where a video file was expected", file=path)
+    if not file.is_file():
+        what = "a folder" if file.is_dir() else "no regular file"
+        raise NotAVideoError(f"{path} is {what} where a video file was expected", file=path)
     if not os.access(file, os.R_OK):
         raise SourceError(f"{path} cannot be read: permission denied", file=path)
     if file.stat().st_size == 0:

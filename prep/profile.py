@@ -68,7 +68,7 @@ class Profile:
             (self.codec in CODECS, "--codec", self.codec, " or ".join(CODECS)),
             (self.encoder in ("auto", *ENCODERS), "--encoder", self.encoder, "auto, " + ", ".join(ENCODERS)),
             (0 <= self.crf <= 51, "--crf", self.crf, "from 0 (best) to 51 (smallest)"),
-            (self.segment_seconds > 0, "--segment-seconds", self.segment_seconds, "more than 0"),
+            (0 < self.segment_seconds <= 3600, "--segment-seconds", self.segment_seconds, "more than 0, up to 3600"),
             (self.shard_bytes >= 1_000_000, "--shard-mb", self.shard_bytes / 1_000_000, "at least 1"),
             (_fits_timescale(self.fps), "--fps", self.fps, f"from 1/1000 to {MAX_FPS}, in terms below a million"),
             (self.preset is None or self.preset.isalnum(), "--preset", self.preset, "a name such as medium or p4"),

@@ -159,6 +159,35 @@ def test_other_options_than_the_datasets_are_refused(folder: Path) -> None:
         make_dataset([folder], dataset, size=Size(short_side=64))
 
 
+def test_options_that_prepared_nothing_do_not_bind_the_dataset(folder: Path) -> None:
+    dataset = folder.parent / "dataset"
+    with pytest.raises(shortgop.ToolError, match="runs with --preset nosuch"):
+        make_dataset([folder], dataset, preset="nosuch")
+    (folder / "good.mp4").rename(folder.parent / "good.mp4")
+    (folder / "bad.mp4").write_text("no video")
+    make_dataset([folder], dataset, crf=30)
+    (folder.parent / "good.mp4").rename(folder / "good.mp4")
+    assert_only_good_is_in(dataset, make_dataset([folder], dataset, crf=20))
+
+
+def test_a_shard_that_went_missing_is_not_taken_for_prepared(folder: Path) -> None:
+    dataset = folder.parent / "dataset"
+    make_dataset([folder], dataset)
+    next((dataset / "shards").iterdir()).unlink()
+    with pytest.raises(shortgop.MissingDataError, match=r"\.shard is missing"):
+        make_dataset([folder], dataset)
+
+
+def test_a_gap_of_hours_is_not_filled_with_millions_of_repeats(folder: Path) -> None:
+    milliseconds = Fraction(1, 1000)
+    pts = [*range(0, 600, 20), 50 * 3600 * 1000]
+    make_video(folder / "gap.mp4", pts=pts, timebase=milliseconds)
+    report = make_dataset([folder], folder.parent / "dataset")
+    assert [failure.id for failure in report.failures] == ["gap.mp4"]
+    assert "timestamps are damaged" in report.failures[0].reason
+    assert_only_good_is_in(folder.parent / "dataset", report)
+
+
 def test_two_jobs_at_a_time_on_one_dataset_are_refused(folder: Path) -> None:
     dataset = folder.parent / "dataset"
     make_dataset([folder], dataset)

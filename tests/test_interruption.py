@@ -102,6 +102,27 @@ def assert_undisturbed(dataset: Path, undisturbed: Path) -> None:
     assert files == {file.name for folder in ("shards", "parts") for file in (undisturbed / folder).iterdir()}
 
 
+@pytest.mark.parametrize("runner", ["inline", "ray"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.Signals) -> None:
+    """Ctrl-C, or what a job manager sends: a tidy end, with all that was finished in the dataset."""
+    dataset = tmp_path / "dataset"
+    job = start(sources, dataset, runner)
+    wait_until(job, lambda: len(finished_units(dataset)) >= 2, "units of work")
+    below = [pid for pid, _ in descendants(job.pid)]
+    job.send_signal(number)
+    assert job.wait(_PATIENCE_SECONDS) == 130
+    assert "interrupted; what is finished is kept" in dataset.with_suffix(".log").read_text()
+    assert "Traceback" not in dataset.with_suffix(".log").read_text()
+    assert not (dataset / ".tmp").exists()
+    # All that was finished is published, not just the first result.
+    assert len(shortgop.open(dataset)) >= 2
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while any(Path(f"/proc/{pid}").exists() for pid in below):
+        assert time.monotonic() < end, "processes of the job live on"
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("finished_before_the_kill", [0, 1, 3, 6])
 def test_driver_killed(sources: Path, undisturbed: Path, tmp_path: Path, finished_before_the_kill: int) -> None:
     dataset = tmp_path / "dataset"
@@ -138,6 +159,7 @@ def test_worker_and_driver_killed_on_ray_while_a_reader_reads(sources: Path, und
     job = start(sources, dataset, "ray")
     wait_until(job, (dataset / ".tmp").exists, "work under way")
     wait_until(job, lambda: kill_one(job.pid, "ray::_run_unit"), "a worker")
+    wait_until(job, lambda: kill_one(job.pid, "ray::_Board"), "the actor that collects progress")
     wait_until(job, lambda: _can_be_opened(dataset), "a first snapshot")
     reader = shortgop.open(dataset)
     video = reader[0]
