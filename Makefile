@@ -17,16 +17,32 @@ WITH_FFMPEG = libraries=$$($(PY) scripts/link_ffmpeg.py $(VENV)/ffmpeg) && LD_LI
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check clean
+.PHONY: help demo test check bench bench-encodings clean
 
 help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
 	@echo "make test    lint, check types, run the tests"
+	@echo "make bench   measure reading against other libraries: minutes, with BENCH= an hour and more"
 	@echo "make check   lint and check types only"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(STAMP)
 	@$(WITH_FFMPEG) $(PY) scripts/demo.py
+
+# `make bench BENCH=` takes the full sizes; the libraries that shortgop is compared with are installed only here.
+BENCH := --quick
+
+bench: $(STAMP)-bench
+	@$(WITH_FFMPEG) $(PY) benchmarks/run.py $(BENCH)
+
+# An hour and more: a hundred encodings.
+bench-encodings: $(STAMP)-bench
+	@$(WITH_FFMPEG) $(PY) benchmarks/encoding_study.py
+
+$(STAMP)-bench: $(STAMP)
+	@echo "Installing the libraries to compare with: a minute"
+	@$(PY) -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[test,bench]'
+	@touch $@
 
 test: check
 	@echo "Running the tests on two processes: a few minutes"
@@ -37,7 +53,7 @@ check: $(STAMP)
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy -p shortgop
-	@$(PY) -m mypy tests scripts
+	@$(PY) -m mypy tests scripts benchmarks
 
 # Without a stamp the last install never ended, so it starts afresh; with an old one it brings the environment
 # up to date. The link is for mypy, see pyproject.toml.
@@ -54,5 +70,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo benchmarks/work build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -32,12 +32,14 @@ from .manifests.errors import (
 
 if TYPE_CHECKING:
     from .readers.dataset import Dataset, open  # noqa: A004
-    from .readers.frames import Frame, FrameBatch
+    from .readers.frames import ClipBatch, Frame, FrameBatch
+    from .readers.stats import Stats
     from .readers.video import Video
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ClipBatch",
     "CorruptDataError",
     "DamagedSourceError",
     "Dataset",
@@ -56,6 +58,7 @@ __all__ = [
     "ShortGopError",
     "SourceError",
     "SourceNotFoundError",
+    "Stats",
     "ToolError",
     "UsageError",
     "Video",
@@ -64,7 +67,15 @@ __all__ = [
     "open",
 ]
 
-_FROM_READERS = {"Dataset": "dataset", "open": "dataset", "Frame": "frames", "FrameBatch": "frames", "Video": "video"}
+_FROM_READERS = {
+    "ClipBatch": "frames",
+    "Dataset": "dataset",
+    "Frame": "frames",
+    "FrameBatch": "frames",
+    "Stats": "stats",
+    "Video": "video",
+    "open": "dataset",
+}
 
 
 def __getattr__(name: str) -> Any:

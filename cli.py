@@ -21,10 +21,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from .manifests.errors import ShortGopError, UsageError
 
 if TYPE_CHECKING:
+    from .bench import run as benchmark
     from .jobs import prepare as job
     from .prep.profile import Profile
 
@@ -36,6 +38,7 @@ EXIT_INTERRUPTED = 130
 # Without a terminal a line now and then; often enough for a log that somebody watches.
 _LINE_EVERY_SECONDS = 10.0
 _ROWS_SHOWN = 20
+_MAX_FRAME = 1 << 62
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -68,7 +71,7 @@ def _errors() -> Iterator[None]:
 
 @app.command()
 def prep(  # noqa: PLR0917  # typer makes options of them
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Video files, folders, globs, lists.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Video files, folders, globs, lists.")],
     out_path: Annotated[Path, typer.Option("--out", metavar="DATASET", help="The dataset, new or existing.")],
     fps: Annotated[str | None, typer.Option(help="source, or a rate: 30, 29.97, 30000/1001.  [source]")] = None,
     size: Annotated[str | None, typer.Option(help="source, a short side, or WxH.  [source]")] = None,
@@ -90,7 +93,8 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     """Re-encode SOURCEs into a dataset; what is in it already is left alone.
 
     Options left out are those of the dataset, or the default in brackets. Exit status: 0 every source is in the
-    dataset, 2 wrong usage, 3 the dataset is complete and usable but some sources are not in it.
+    dataset, 1 the job could not go on (disk full, no encoder: what is finished is kept), 2 wrong usage, 3 the dataset
+    is complete and usable but some sources are not in it.
     """
     # A job manager ends a job with SIGTERM; it deserves the same tidy end as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -181,7 +185,7 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
         table = Table("video", "frames", "fps", "size", "codec", "seconds")
         for video in summary.videos[:_ROWS_SHOWN]:
             table.add_row(
-                video.id, str(video.num_frames), video.fps, f"{video.width}x{video.height}", video.codec,
+                Text(video.id), str(video.num_frames), video.fps, f"{video.width}x{video.height}", video.codec,
                 f"{video.duration_seconds:.2f}",
             )  # fmt: skip
         out.print(table)
@@ -241,7 +245,7 @@ def read(
         from .readers.sheet import write_sheet
 
         opened = open_dataset(dataset, dimension_order="NHWC")
-        chosen = opened[int(video)] if video not in opened.ids and video.isdigit() else opened[video]
+        chosen = opened[int(video)] if video not in opened and video.isdecimal() else opened[video]
         indices = _indices(frames, len(chosen))
         start = time.perf_counter()
         batch = chosen.get_frames_at(indices)
@@ -260,16 +264,20 @@ def read(
 def _indices(text: str, length: int) -> list[int]:
     try:
         if ":" in text:
-            return list(range(length)[slice(*(int(part) if part else None for part in text.split(":")))])
-        return [int(part) for part in text.split(",")]
+            indices = list(range(length)[slice(*(int(part) if part else None for part in text.split(":")))])
+        else:
+            indices = [int(part) for part in text.split(",")]
     except (ValueError, TypeError):
         raise UsageError(f"--frames is {text!r}; it takes numbers such as 0,30,60 or a range such as 0:90:10") from None
+    if not indices or max(map(abs, indices)) >= _MAX_FRAME:
+        raise UsageError(f"--frames {text} names no frame of the video, which has {length}")
+    return indices
 
 
 @app.command()
 def export(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
-    video: Annotated[str, typer.Argument(metavar="VIDEO", help="The video's id.")],
+    video: Annotated[str, typer.Argument(metavar="VIDEO", help="The video's id, or its number.")],
     out_path: Annotated[Path, typer.Argument(metavar="OUT.mp4")],
     start: Annotated[str, typer.Option(help="Seconds.")] = "0",
     end: Annotated[str | None, typer.Option(help="Seconds.  [the end]")] = None,
@@ -282,7 +290,8 @@ def export(  # noqa: PLR0917  # typer makes options of them
         from .manifests.export import frame_range
 
         _, manifest = open_current(dataset)
-        row = manifest.row_of(video)
+        by_number = video.isdecimal() and video not in manifest.ids and int(video) < len(manifest.ids)
+        row = int(video) if by_number else manifest.row_of(video)
         seconds = (_seconds(start, "--start"), None if end is None else _seconds(end, "--end"))
         first, stop = frame_range(manifest.video(row), *seconds)
         first, stop = write(dataset, manifest, row, out_path, start_frame=first, stop_frame=stop)
@@ -290,6 +299,65 @@ def export(  # noqa: PLR0917  # typer makes options of them
             _print_json({"video": video, "out": str(out_path), "first_frame": first, "stop_frame": stop})
         else:
             out.print(f"frames {first} to {stop - 1} of {video}: {out_path}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def bench(  # noqa: PLR0917  # typer makes options of them
+    dataset: DatasetArgument,
+    clip: Annotated[
+        list[str] | None, typer.Option(help="Frames and stride, such as 16x4; may be given several times.  [16x4]")
+    ] = None,
+    random_frames: Annotated[bool, typer.Option("--random-frames", help="Single frames as well.")] = False,
+    batch: Annotated[int, typer.Option(min=1, help="Clips, or frames, that are read at a time.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads that share a batch.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1)] = 5,
+    seconds_per_round: Annotated[float, typer.Option(help="For each pattern.")] = 3.0,
+    peers: Annotated[
+        str | None, typer.Option(help="Libraries to compare with.  [torchcodec,pyav,opencv,decord]")
+    ] = None,
+    exported: Annotated[bool, typer.Option("--exported", help="Peers read exported MP4s too.")] = False,
+    chart: Annotated[Path | None, typer.Option(help="A PNG file for a chart.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read a dataset at random, and its sources with other libraries, in turn; compare how long that takes."""
+    with _errors():
+        from .bench.accesses import Access, parse_clip
+        from .bench.report import report_json, write_report_chart
+        from .bench.run import Options, measure
+
+        accesses = [parse_clip(text, batch) for text in clip or ([] if random_frames else ["16x4"])]
+        accesses += [Access(1, batch=batch)] if random_frames else []
+        names = {} if peers is None else {"peers": tuple(name for name in peers.split(",") if name)}
+        options = Options(
+            tuple(accesses), threads, rounds=rounds, seconds_per_round=seconds_per_round, exported=exported, **names
+        )
+        report = measure(dataset, options, lambda text: err.print(text, markup=False))
+        if chart is not None:
+            write_report_chart(report, chart)
+        if as_json:
+            _print_json(report_json(report))
+        else:
+            _print_bench(report)
+
+
+def _print_bench(report: benchmark.Report) -> None:
+    table = Table("", "reader", "reads", "ms", "frames/s", "times as long")
+    for result in report.results:
+        for place, row in enumerate(result.rows):
+            compared = "" if place == 0 else str(row.figures.ratio)
+            cells = (row.reader, row.files, str(row.figures.milliseconds), f"{row.frames_per_second:.0f}", compared)
+            table.add_row("" if place else str(result.access), *cells, end_section=place == len(result.rows) - 1)
+    out.print(table)
+    machine = report.machine
+    out.print(
+        f"{report.videos} videos, {report.threads} threads; medians of {report.rounds} rounds (extremes); "
+        f"{machine.cpu}, {machine.cores} cores, load {machine.load:.1f}",
+        markup=False,
+    )
+    for name, reason in report.missing.items():
+        out.print(f"not measured: {name}: {reason}", markup=False, soft_wrap=True)
+    for name, reason in report.left_out.items():
+        out.print(f"left out: {name}: {reason}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -307,19 +375,20 @@ def doctor(as_json: JsonOption = False) -> None:
         table = Table("what", "runs", "detail")
         for ffmpeg in diagnosis.ffmpegs:
             chosen = "used" if ffmpeg.path == diagnosis.chosen else "not needed"
-            table.add_row(
-                f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), f"{ffmpeg.problem or chosen}: {ffmpeg.path}"
-            )
+            detail = ffmpeg.problem or f"{chosen}, version {ffmpeg.version}"
+            table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), Text(detail))
         trials = [(trial.name, trial.works, trial.detail) for trial in diagnosis.trials]
         for name, works, detail in [*trials, *((d.name, d.works, d.detail) for d in decoders)]:
-            table.add_row(name, _yes(works), detail)
+            table.add_row(name, _yes(works), Text(detail))
         for library, loads in diagnosis.nvidia_libraries.items():
             table.add_row(library, _yes(loads), "loads" if loads else "not on this machine")
         out.print(table)
         out.print("GPU: " + (", ".join(diagnosis.gpus) or "the NVIDIA driver lists none"))
+        for ffmpeg in diagnosis.ffmpegs:
+            out.print(f"ffmpeg of {ffmpeg.origin}: {ffmpeg.path}", markup=False, soft_wrap=True)
         for codec, choice in diagnosis.choices.items():
             out.print(f"{codec} is encoded with {choice}", markup=False, soft_wrap=True)
-        out.print(", ".join(f"{name} {version}" for name, version in found.items()), markup=False)
+        out.print(", ".join(f"{name} {version}" for name, version in found.items()), markup=False, soft_wrap=True)
         if diagnosis.chosen is None:
             raise typer.Exit(EXIT_FAILED)
 

@@ -122,8 +122,8 @@ def _in_list(argument: str) -> list[_Found]:
     for row in read_list(argument):
         row_id = row.id or posixpath.normpath(row.path).lstrip("/")
         if row_id in ("", ".", ".."):
-            what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`; name files"
-            raise UsageError(f"{row.place} has {what}", file=argument)
+            what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
+            raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
         source = _source(row_id, folder / row.path, row.path, row.attributes)
         found.append(_Found(source, row.place, listed=True))
     return found

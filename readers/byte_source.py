@@ -41,6 +41,12 @@ class ByteSource:
     def __init__(self, *, max_open_files: int) -> None:
         self._open = lru_cache(maxsize=max_open_files)(_OpenFile)
 
+    @property
+    def hits_and_misses(self) -> tuple[int, int]:
+        """How many reads found their file open, and how many did not."""
+        info = self._open.cache_info()
+        return info.hits, info.misses
+
     def read(self, path: Path, start: int, stop: int) -> bytes:
         """Bytes [start, stop) of a file; MissingDataError when they are not all there."""
         try:

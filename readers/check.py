@@ -18,6 +18,7 @@ from ..manifests.mp4 import parse_init
 from ..manifests.video import CodecConfig, Pattern
 from .dataset import open as open_dataset
 from .decoders import DECODERS, GopRequest, make_decoder
+from .output import Output
 
 # One brown frame of 64x64, as an init and a GOP: `ffmpeg -f lavfi -i color=0x804020:s=64x64 -frames:v 1 -c:v libx264
 # -preset ultrafast -pix_fmt yuv420p -bsf:v filter_units=remove_types=6 -fflags +bitexact -movflags
@@ -61,7 +62,7 @@ def _try(name: str) -> DecoderTrial:
     out = torch.zeros((1, init.height, init.width, 3), dtype=torch.uint8)
     request = GopRequest(config, Pattern((0,), (True,)), _SAMPLE[cut:], _SAMPLE[:cut], (0,), (0,))
     try:
-        make_decoder(name).decode(request, out)
+        make_decoder(name, Output(dimension_order="NHWC")).decode(request, out)
     except ShortGopError as error:
         return DecoderTrial(what, False, error.message)
     if (out.int() - torch.tensor(_SAMPLE_RGB)).abs().max() > _TOLERANCE:
@@ -70,9 +71,9 @@ def _try(name: str) -> DecoderTrial:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that reading uses; those that are not installed are left out."""
+    """Versions of Python and of the libraries that matter here; those that are not installed are left out."""
     found = {"python": platform.python_version()}
-    for library in ("shortgop", "torch", "torchcodec", "av", "numpy", "zarr"):
+    for library in ("shortgop", "torch", "torchcodec", "av", "numpy", "zarr", "numcodecs", "ray", "imageio-ffmpeg"):
         try:
             found[library] = version(library)
         except PackageNotFoundError:

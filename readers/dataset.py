@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
+
+import numpy as np
+import torch
 
 from ..manifests.dataset import (
     FORMAT_VERSION,
@@ -18,9 +20,14 @@ from ..manifests.dataset import (
 )
 from ..manifests.errors import UsageError, VideoNotFoundError
 from ..manifests.summary import FailureSummary
+from .frames import ClipBatch
+from .indices import Indices
 from .metadata import DatasetMetadata
-from .reader import SnapshotReader
-from .video import DimensionOrder, Video
+from .output import Color, Crop, DimensionOrder, Normalize, Output, Size
+from .reader import ReadOptions, SnapshotReader
+from .requests import resolved_requests
+from .stats import Stats
+from .video import Video
 
 
 def open(  # noqa: A001
@@ -29,16 +36,32 @@ def open(  # noqa: A001
     snapshot: str | None = None,
     decoder: str = "auto",
     dimension_order: DimensionOrder = "NCHW",
+    size: Size | None = None,
+    crop: Crop | None = None,
+    dtype: torch.dtype = torch.uint8,
+    normalize: Normalize | None = None,
+    color: Color = "rgb",
+    threads: int = 1,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`, as it is now or as it was at an earlier `snapshot`.
 
-    What other jobs add later is not seen. `decoder` is "auto", "pyav" or "torchcodec"; `dimension_order` is that of all
-    frames. NotADatasetError when there is none, or none with results yet; FormatVersionError for another version;
+    What other jobs add later is not seen. `decoder` is "auto", "pyav" or "torchcodec"; `threads` is how many threads
+    decode the parts of a request. The rest says what frames are turned into, while they are converted:
+
+    - `crop`: only this part of each picture, (top, left, height, width) in pixels, the first two even; or "center",
+      the largest part from the middle that has the shape of `size`.
+    - `size`: resized to (height, width), or to this short side, with antialiased bilinear interpolation.
+    - `dtype`: torch.uint8, or torch.float32 or torch.float16 from 0 to 1.
+    - `normalize`: (mean, std), three numbers each: what is from 0 to 1 less mean, divided by std.
+    - `color`: "rgb", or "yuv420" for the planes as they were decoded, (3 * height / 2, width): Y, then U, then V.
+    - `dimension_order`: "NCHW" or "NHWC", for RGB.
+
+    NotADatasetError when there is none, or none with results yet; FormatVersionError for another version;
     MissingDataError or CorruptDataError when files are missing, cut or damaged, as far as can be seen without reading
     them all.
     """
-    if dimension_order not in get_args(DimensionOrder):
-        raise UsageError(f'dimension_order is {dimension_order!r}; it can be "NCHW" or "NHWC"')
+    output = Output(size, crop, dtype, normalize, color, dimension_order)
+    options = ReadOptions(decoder, output, threads)
     # A copy may be opened in a process with another current folder.
     folder = Path(path).absolute()
     if snapshot is None:
@@ -52,7 +75,7 @@ def open(  # noqa: A001
             )
         manifest = open_manifest(folder, snapshot)
     check_shard_lengths(folder, manifest)
-    return Dataset(SnapshotReader(folder, snapshot, decoder, manifest), root.profile, dimension_order)
+    return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile)
 
 
 class Dataset:
@@ -63,13 +86,12 @@ class Dataset:
     opens the same snapshot.
     """
 
-    def __init__(self, reader: SnapshotReader, profile: dict[str, Any], dimension_order: DimensionOrder) -> None:
+    def __init__(self, reader: SnapshotReader, profile: dict[str, Any]) -> None:
         self._reader = reader
         self._profile = profile
-        self._dimension_order: DimensionOrder = dimension_order
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (self._reader, self._profile, self._dimension_order)
+        return Dataset, (self._reader, self._profile)
 
     @property
     def ids(self) -> Sequence[str]:
@@ -120,13 +142,31 @@ class Dataset:
 
     def __getitem__(self, key: str | int) -> Video:
         """The video with this id or number, -1 being the last. VideoNotFoundError, a KeyError, when there is none."""
-        if isinstance(key, str):
-            return self._video(self._reader.manifest.row_of(key))
-        number = operator.index(key)
-        row = number + len(self) if number < 0 else number
-        if not 0 <= row < len(self):
-            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {len(self)} videos")
-        return self._video(row)
+        return self._video(self._reader.row_of(key))
+
+    def get_clips(self, requests: Sequence[tuple[str | int, Indices]], *, out: torch.Tensor | None = None) -> ClipBatch:
+        """Clips of any videos, as one batch: for each the video's id or number, and its frames in any order.
+
+        Each GOP is read and decoded once, however many clips want frames of it. With `out`, a contiguous tensor such
+        as an earlier batch's `data`, they are written there. UsageError when the clips are not all of as many frames
+        and of the same size, or `out` does not fit them.
+        """
+        videos, frames = resolved_requests(self._reader, requests)
+        data = self._reader.read(videos.tolist(), frames.tolist(), out)
+        fps = self._reader.manifest.videos
+        num, den = fps.fps_num[videos, np.newaxis], fps.fps_den[videos, np.newaxis]
+        return ClipBatch(
+            data,
+            pts_seconds=torch.from_numpy(frames * den / num),
+            duration_seconds=torch.from_numpy(np.broadcast_to(den / num, frames.shape).copy()),
+        )
+
+    def stats(self) -> Stats:
+        """What reading took in this process since the dataset was opened, or forked: the videos' reading as well.
+
+        To see what some of it took, subtract what there was before.
+        """
+        return self._reader.stats()
 
     def _video(self, row: int) -> Video:
-        return Video(self._reader, self._reader.manifest.video(row), self._dimension_order)
+        return Video(self._reader, row)

@@ -15,14 +15,15 @@ class Frame:
     """One frame. Unpacks into its three fields."""
 
     data: torch.Tensor
-    """uint8, (3, height, width), or (height, width, 3) where NHWC was asked for."""
+    """uint8, (3, height, width), or as `shortgop.open` was told."""
     pts_seconds: float
     """When it is shown, in seconds from the start of the video."""
     duration_seconds: float
     """For how many seconds it is shown."""
 
     def __post_init__(self) -> None:
-        if self.data.ndim != 3:
+        # Planes are not RGB, and have two.
+        if self.data.ndim not in {2, 3}:
             raise ValueError(f"data must have 3 dimensions, its shape is {tuple(self.data.shape)}")
         self.pts_seconds = float(self.pts_seconds)
         self.duration_seconds = float(self.duration_seconds)
@@ -39,21 +40,14 @@ class FrameBatch:
     """Several frames. `len`, iteration and indexing go along the first dimension; each item is a FrameBatch again."""
 
     data: torch.Tensor
-    """uint8, (frames, 3, height, width), or (frames, height, width, 3) where NHWC was asked for."""
+    """uint8, (frames, 3, height, width), or as `shortgop.open` was told."""
     pts_seconds: torch.Tensor
     """float64, (frames,), on the CPU: when each is shown, in seconds from the start of the video."""
     duration_seconds: torch.Tensor
     """float64, (frames,), on the CPU: for how many seconds each is shown."""
 
     def __post_init__(self) -> None:
-        if self.data.ndim < 3:
-            raise ValueError(f"data must have at least 3 dimensions, its shape is {tuple(self.data.shape)}")
-        leading = self.data.shape[:-3]
-        if not leading == self.pts_seconds.shape == self.duration_seconds.shape:
-            raise ValueError(
-                f"the leading dimensions differ: data {tuple(leading)}, pts_seconds {tuple(self.pts_seconds.shape)}, "
-                f"duration_seconds {tuple(self.duration_seconds.shape)}"
-            )
+        _check(self)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -68,7 +62,44 @@ class FrameBatch:
         return _repr(self)
 
 
-def _repr(frames: Frame | FrameBatch) -> str:
+@dataclass(eq=False)
+class ClipBatch:
+    """Clips of as many frames each. `len`, iteration and indexing go along the clips; a clip is a FrameBatch."""
+
+    data: torch.Tensor
+    """uint8, (clips, frames, 3, height, width), or as `shortgop.open` was told."""
+    pts_seconds: torch.Tensor
+    """float64, (clips, frames), on the CPU: when each is shown, in seconds from the start of its video."""
+    duration_seconds: torch.Tensor
+    """float64, (clips, frames), on the CPU: for how many seconds each is shown."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self) -> Iterator[FrameBatch]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, index: int) -> FrameBatch:
+        return FrameBatch(self.data[index], self.pts_seconds[index], self.duration_seconds[index])
+
+    def __repr__(self) -> str:
+        return _repr(self)
+
+
+def _check(frames: FrameBatch | ClipBatch) -> None:
+    leading, times, durations = (
+        tuple(tensor.shape) for tensor in (frames.data, frames.pts_seconds, frames.duration_seconds)
+    )
+    if len(leading) - len(times) not in {2, 3} or not leading[: len(times)] == times == durations:
+        raise ValueError(
+            f"the leading dimensions differ: data {leading}, pts_seconds {times}, duration_seconds {durations}"
+        )
+
+
+def _repr(frames: Frame | FrameBatch | ClipBatch) -> str:
     """Shapes and times, never pixels."""
     lines = [f"{type(frames).__name__}:"]
     for field in dataclasses.fields(frames):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..manifests.dataset import shard_path
@@ -12,6 +14,7 @@ from ..manifests.tables import Manifest
 from .byte_source import ByteSource
 from .plan import GopPlan
 from .ranges import ByteRange, coalesce
+from .stats import Tally
 
 # A hole this long costs about as much to copy as another read costs to ask for.
 _MAX_GAP_BYTES = 1 << 16
@@ -21,32 +24,57 @@ _MAX_READ_BYTES = 1 << 22
 _MAX_OPEN_FILES = 64
 
 
+@dataclass(frozen=True)
+class GopRead:
+    """GOPs that are read together: [start, stop) of a file, and what of that is each GOP's."""
+
+    file: Path
+    start: int
+    stop: int
+    gops: tuple[tuple[GopPlan, ByteRange], ...]
+
+
 class GopStore:
     """Reads the GOPs of one manifest; may be used by any number of threads."""
 
     def __init__(self, dataset: Path, manifest: Manifest) -> None:
         self._manifest = manifest
         self._paths = [shard_path(dataset, name) for name in manifest.shards.name.texts()]
-        self._source = ByteSource(max_open_files=_MAX_OPEN_FILES)
+        self._source = source = ByteSource(max_open_files=_MAX_OPEN_FILES)
+        self.tally = Tally(lambda: source.hits_and_misses)
 
-    def fetch(self, gops: Sequence[GopPlan]) -> Iterator[tuple[GopPlan, memoryview]]:
-        """Each GOP with its bytes (moof + mdat), in the order in which they lie in the shards.
-
-        Little more is in memory at a time than one read. CorruptDataError or MissingDataError when bytes are not those
-        that were written.
-        """
+    def reads(self, gops: Sequence[GopPlan], *, max_parts: int) -> list[GopRead]:
+        """How to read these GOPs: in the order in which they lie in the shards, at most `max_parts` at a time."""
         ranges = [self._range(gop) for gop in gops]
-        for read in coalesce(ranges, max_gap_bytes=_MAX_GAP_BYTES, max_read_bytes=_MAX_READ_BYTES):
-            gop, whole = gops[read.parts[0]], read.range
-            try:
-                data = memoryview(self._source.read(self._paths[whole.file], whole.start, whole.stop))
-                for part in read.parts:
-                    gop, place = gops[part], ranges[part]
-                    gop_data = data[place.start - whole.start : place.stop - whole.start]
-                    _check(gop_data, int(self._manifest.gops.crc32[gop.gop]))
-                    yield gop, gop_data
-            except DatasetError as error:
-                raise self.located(error, gop) from error
+        limits = {"max_gap_bytes": _MAX_GAP_BYTES, "max_read_bytes": _MAX_READ_BYTES, "max_parts": max_parts}
+        return [
+            GopRead(
+                self._paths[read.range.file],
+                read.range.start,
+                read.range.stop,
+                tuple((gops[part], ranges[part]) for part in read.parts),
+            )
+            for read in coalesce(ranges, **limits)
+        ]
+
+    def fetch(self, read: GopRead) -> Iterator[tuple[GopPlan, memoryview]]:
+        """Each GOP of a read with its bytes (moof + mdat).
+
+        CorruptDataError or MissingDataError when bytes are not those that were written.
+        """
+        started = time.perf_counter()
+        gop, crcs = read.gops[0][0], self._manifest.gops.crc32
+        try:
+            data = memoryview(self._source.read(read.file, read.start, read.stop))
+            self.tally.add(reads=1, bytes_read=read.stop - read.start, io_seconds=time.perf_counter() - started)
+            for gop, place in read.gops:
+                started = time.perf_counter()
+                gop_data = data[place.start - read.start : place.stop - read.start]
+                _check(gop_data, int(crcs[gop.gop]))
+                self.tally.add(io_seconds=time.perf_counter() - started)
+                yield gop, gop_data
+        except DatasetError as error:
+            raise self.located(error, gop) from error
 
     def init(self, gop: GopPlan) -> bytes:
         """ftyp + moov of the segment that a GOP lies in."""
@@ -54,13 +82,15 @@ class GopStore:
         start = int(table.offset[gop.segment])
         stop = start + int(table.init_length[gop.segment])
         file = self._paths[int(table.shard[gop.segment])]
+        video = self._manifest.videos.id.text(gop.video)
         try:
             data = self._source.read(file, start, stop)
+            self.tally.add(reads=1, bytes_read=stop - start)
             _check(data, int(table.init_crc32[gop.segment]))
         except DatasetError as error:
             raise type(error)(
-                f"the init of video {gop.video!r}: {error.message}",
-                video=gop.video,
+                f"the init of video {video!r}: {error.message}",
+                video=video,
                 segment=gop.segment,
                 file=str(file),
                 byte_range=(start, stop),
@@ -72,9 +102,10 @@ class GopStore:
         place = self._range(gop)
         pattern = int(self._manifest.gops.pattern[gop.gop])
         last = gop.first_frame + len(self._manifest.patterns.frames.row(pattern)) - 1
+        video = self._manifest.videos.id.text(gop.video)
         return type(error)(
-            f"frames {gop.first_frame} to {last} of video {gop.video!r}: {error.message}",
-            video=gop.video,
+            f"frames {gop.first_frame} to {last} of video {video!r}: {error.message}",
+            video=video,
             frame=gop.first_frame,
             segment=gop.segment,
             file=str(self._paths[place.file]),

@@ -28,6 +28,16 @@ def frame_number(video: VideoRow, index: Any) -> int:
 
 def frame_numbers(video: VideoRow, indices: Indices) -> FrameNumbers:
     """Several indices, likewise; what is not a list of integers is a UsageError."""
+    numbers = integers(indices, video.id)
+    resolved: FrameNumbers = numbers + video.num_frames * (numbers < 0)
+    fits = (resolved >= 0) & (resolved < video.num_frames)
+    if not fits.all():
+        raise _no_frame(video, int(numbers[~fits][0]))
+    return resolved
+
+
+def integers(indices: Indices, video_id: str | None) -> FrameNumbers:
+    """Indices of a video's frames as they were given, in an array; UsageError when they are no list of integers."""
     if isinstance(indices, torch.Tensor):
         array = indices.detach().cpu().numpy()
     elif isinstance(indices, np.ndarray):
@@ -39,14 +49,10 @@ def frame_numbers(video: VideoRow, indices: Indices) -> FrameNumbers:
         array = np.minimum(array, np.iinfo(np.int64).max)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise UsageError(
-            f"frames are given as a list of integers, not as {array.ndim}-dimensional {array.dtype}", video=video.id
+            f"frames are given as a list of integers, not as {array.ndim}-dimensional {array.dtype}", video=video_id
         )
     numbers: FrameNumbers = array.astype(np.int64)
-    resolved: FrameNumbers = numbers + video.num_frames * (numbers < 0)
-    fits = (resolved >= 0) & (resolved < video.num_frames)
-    if not fits.all():
-        raise _no_frame(video, int(numbers[~fits][0]))
-    return resolved
+    return numbers
 
 
 def frames_in_slice(video: VideoRow, start: int | None, stop: int | None, step: int | None) -> FrameNumbers:

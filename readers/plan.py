@@ -5,24 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 
 from ..manifests.ragged import Array
-from ..manifests.video import Pattern, VideoRow
+from ..manifests.tables import Manifest
+from ..manifests.video import Pattern
+
+
+@dataclass(frozen=True, eq=False)
+class VideoGops:
+    """How the videos of a dataset are cut into GOPs and segments: an entry of each array for each video."""
+
+    gop_frames: Array
+    segment_gops: Array
+    first_gops: Array
+    first_segments: Array
+
+    @staticmethod
+    def of(manifest: Manifest) -> VideoGops:
+        videos = manifest.videos
+        return VideoGops(videos.gop_frames, videos.segment_gops, manifest.first_gops, manifest.first_segments)
 
 
 @dataclass(frozen=True)
 class GopPlan:
     """What to decode of one GOP.
 
-    `gop` and `segment` are rows of their tables, `video` is an id, and `first_frame` the number in that video of the
-    GOP's first frame. Frame `frames[i]` of the GOP (0 is the first it shows; ascending, each once) goes to row
-    `rows[i]` of the output.
+    `gop`, `segment` and `video` are rows of their tables, and `first_frame` is the number in that video of the GOP's
+    first frame. Frame `frames[i]` of the GOP (0 is the first it shows; ascending, each once) goes to row `rows[i]` of
+    the output.
     """
 
     gop: int
     segment: int
-    video: str
+    video: int
     first_frame: int
     frames: tuple[int, ...]
     rows: tuple[int, ...]
@@ -36,33 +51,44 @@ class DecodePlan:
     repeats: tuple[tuple[int, int], ...]
 
 
-def plan_frames(video: VideoRow, frames: Array) -> DecodePlan:
-    """Plan frames of one video into an output with one row for each, in the order asked for.
-
-    `frames` is int64, 1-D, each from 0 to `video.num_frames - 1`.
+def plan_frames(layout: VideoGops, clips: Iterable[tuple[int, Iterable[int]]]) -> DecodePlan:
+    """Plan clips, each a row of the table of videos and frames that exist, into an output with one row for each frame
+    of the first clip, then of the second, and so on.
     """
-    # Loops, since requests are short and every frame costs a thousand times as much to decode as to plan.
-    row_of: dict[int, int] = {}
+    # Loops: a frame costs a thousand times as much to decode as to plan like this. On arrays it would be about as
+    # much for a thousand frames, and many times as much for one.
+    wanted: dict[int, dict[int, int]] = {}
+    places: dict[int, tuple[int, int]] = {}
     repeats = []
-    for row, frame in enumerate(frames.tolist()):
-        decoded = row_of.setdefault(frame, row)
-        if decoded != row:
-            repeats.append((row, decoded))
-    gops = []
-    for number, in_gop in groupby(sorted(row_of), key=lambda frame: frame // video.gop_frames):
-        wanted = tuple(in_gop)
-        first_frame = number * video.gop_frames
-        gops.append(
-            GopPlan(
-                gop=video.first_gop + number,
-                segment=video.first_segment + number // video.segment_gops,
-                video=video.id,
-                first_frame=first_frame,
-                frames=tuple(frame - first_frame for frame in wanted),
-                rows=tuple(row_of[frame] for frame in wanted),
-            )
-        )
-    return DecodePlan(tuple(gops), tuple(repeats))
+    row = 0
+    for video, frames in clips:
+        gop_frames, first_gop = int(layout.gop_frames[video]), int(layout.first_gops[video])
+        for frame in frames:
+            number, in_gop = divmod(frame, gop_frames)
+            gop = first_gop + number
+            rows = wanted.get(gop)
+            if rows is None:
+                rows = wanted[gop] = {}
+                places[gop] = (video, number)
+            holder = rows.setdefault(in_gop, row)
+            if holder != row:
+                repeats.append((row, holder))
+            row += 1
+    return DecodePlan(
+        tuple(_gop_plan(layout, gop, *places[gop], wanted[gop]) for gop in sorted(wanted)), tuple(repeats)
+    )
+
+
+def _gop_plan(layout: VideoGops, gop: int, video: int, number: int, rows: dict[int, int]) -> GopPlan:
+    frames = tuple(sorted(rows))
+    return GopPlan(
+        gop=gop,
+        segment=int(layout.first_segments[video]) + number // int(layout.segment_gops[video]),
+        video=video,
+        first_frame=number * int(layout.gop_frames[video]),
+        frames=frames,
+        rows=tuple(rows[frame] for frame in frames),
+    )
 
 
 def needed_samples(pattern: Pattern, frames: Iterable[int]) -> tuple[int, ...]:

@@ -23,11 +23,13 @@ class Read:
     parts: tuple[int, ...]
 
 
-def coalesce(ranges: Sequence[ByteRange], *, max_gap_bytes: int, max_read_bytes: int) -> tuple[Read, ...]:
+def coalesce(
+    ranges: Sequence[ByteRange], *, max_gap_bytes: int, max_read_bytes: int, max_parts: int
+) -> tuple[Read, ...]:
     """Plan reads that together cover all ranges, in the order of files and of bytes in them.
 
-    Ranges at most `max_gap_bytes` apart are read together as long as the read does not become longer than
-    `max_read_bytes`; a single range may be longer. Ranges may touch, overlap or be the same.
+    Ranges at most `max_gap_bytes` apart are read together, at most `max_parts` of them and as long as the read does
+    not become longer than `max_read_bytes`; a single range may be longer. Ranges may touch, overlap or be the same.
     """
     reads: list[Read] = []
     current: ByteRange | None = None
@@ -37,7 +39,7 @@ def coalesce(ranges: Sequence[ByteRange], *, max_gap_bytes: int, max_read_bytes:
         if current is not None:
             stop = max(current.stop, one.stop)
             near = one.file == current.file and one.start - current.stop <= max_gap_bytes
-            if near and stop - current.start <= max_read_bytes:
+            if near and len(parts) < max_parts and stop - current.start <= max_read_bytes:
                 current = ByteRange(current.file, current.start, stop)
                 parts.append(part)
                 continue

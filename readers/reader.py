@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import operator
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..manifests.dataset import open_manifest, open_timeline
-from ..manifests.errors import CorruptDataError, DecodeError
+from ..manifests.errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from ..manifests.video import VideoRow
 from .copies import copy_frame
 from .decoders import GopRequest, make_decoder
-from .gops import GopStore
-from .indices import FrameNumbers
+from .gops import GopRead, GopStore
 from .metadata import VideoMetadata, video_metadata
-from .plan import plan_frames
+from .output import Output
+from .plan import VideoGops, plan_frames
+from .stats import Stats
+from .workers import Workers
+
+# So many parts of a request for each thread that none has to wait long for the last ones.
+_PARTS_PER_THREAD = 3
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a dataset was asked to be read."""
+
+    decoder: str
+    output: Output
+    threads: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.threads, int) or self.threads < 1:
+            raise UsageError(f"threads is {self.threads!r}; it is how many threads decode, 1 or more")
 
 
 class SnapshotReader:
@@ -27,41 +48,108 @@ class SnapshotReader:
     same snapshot anew.
     """
 
-    def __init__(self, dataset: Path, snapshot: str, decoder: str, manifest: Manifest) -> None:
+    def __init__(self, dataset: Path, snapshot: str, options: ReadOptions, manifest: Manifest) -> None:
         self.dataset = dataset
         self.snapshot = snapshot
         self.manifest = manifest
-        self._decoder_name = decoder
-        self._decoder = make_decoder(decoder)
+        self.options = options
+        self._decoder = make_decoder(options.decoder, options.output)
         self._store = GopStore(dataset, manifest)
+        self._workers = Workers(options.threads)
+        self._gops = VideoGops.of(manifest)
         # A handful each.
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
+        self._shapes: dict[int, tuple[int, ...]] = {}
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.dataset, self.snapshot, self._decoder_name)
+        return _reopen, (self.dataset, self.snapshot, self.options)
 
-    def read(self, video: VideoRow, frames: FrameNumbers) -> torch.Tensor:
-        """Frames of a video, in the order given: uint8, (frames, height, width, 3), on the decoder's device.
+    def read(self, videos: list[int], frames: list[list[int]], out: torch.Tensor | None = None) -> torch.Tensor:
+        """Frame `frames[i][j]` of the video in row `videos[i]`: (clips, frames, ...), on the decoder's device.
 
-        Besides the output, no more is in memory than one read of a few MB and what the decoder holds of one GOP.
+        The frames exist. With `out`, they are written there. Besides the output, each thread has no more in memory
+        than one read of a few MB and what the decoder holds of one GOP.
         """
-        config = self._configs[video.config]
-        plan = plan_frames(video, frames)
-        shape = (len(frames), config.height, config.width, 3)
-        out = torch.empty(shape, dtype=torch.uint8, device=self._decoder.device)
+        shape = (len(frames), len(frames[0]) if frames else 0, *self._frame_shape(videos))
+        if out is None:
+            out = torch.empty(shape, dtype=self.options.output.dtype, device=self._decoder.device)
+        else:
+            _check_out(out, shape, self.options.output.dtype, self._decoder.device)
+        if 0 in shape:
+            return out
+        rows = out.view(-1, *shape[2:])
+        plan = plan_frames(self._gops, zip(videos, frames, strict=True))
+        share = len(plan.gops)
+        if self.options.threads > 1:
+            share = -(-share // (self.options.threads * _PARTS_PER_THREAD))
+        reads = self._store.reads(plan.gops, max_parts=share)
+        self._workers.each(lambda read: self._decode(read, rows), reads)
+        for row, original in plan.repeats:
+            copy_frame(rows[original], rows[row])
+        self._store.tally.add(frames_delivered=len(rows))
+        return out
+
+    def row_of(self, key: str | int) -> int:
+        """The row of the video with this id or number, -1 being the last; VideoNotFoundError when there is none."""
+        if isinstance(key, str):
+            return self.manifest.row_of(key)
+        number, count = operator.index(key), len(self.manifest.videos)
+        row = number + count if number < 0 else number
+        if not 0 <= row < count:
+            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {count} videos")
+        return row
+
+    def stats(self) -> Stats:
+        """What reading took so far, in this process."""
+        return self._store.tally.stats()
+
+    def _frame_shape(self, videos: list[int]) -> tuple[int, ...]:
+        """Of the frames of all these videos; UsageError when they differ, or a crop does not fit."""
+        column = self.manifest.videos.config
+        configs = [int(column[video]) for video in videos]
+        for number, config in enumerate(configs):
+            if config not in self._shapes:
+                size = self._configs[config]
+                try:
+                    self._shapes[config] = self.options.output.frame_shape(size.height, size.width)
+                except UsageError as error:
+                    video = self._id(videos[number])
+                    raise UsageError(f"video {video!r}: {error.message}", video=video) from None
+            if self._shapes[config] != self._shapes[configs[0]]:
+                one, other = self._id(videos[0]), self._id(videos[number])
+                raise UsageError(
+                    f"frames of video {other!r} have shape {self._shapes[config]}, those of video {one!r} "
+                    f"{self._shapes[configs[0]]}: open the dataset with size=(height, width) to read both in one batch",
+                    video=other,
+                )
+        return self._shapes[configs[0]] if configs else self.options.output.frame_shape(2, 2)
+
+    def _id(self, video: int) -> str:
+        return self.manifest.videos.id.text(video)
+
+    def _decode(self, read: GopRead, rows: torch.Tensor) -> None:
+        """Read some GOPs, and write what is wanted of them."""
         init, init_segment = None, -1
-        for gop, data in self._store.fetch(plan.gops):
+        for gop, data in self._store.fetch(read):
             if self._decoder.needs_init and gop.segment != init_segment:
                 init, init_segment = self._store.init(gop), gop.segment
+            config = self._configs[self.manifest.videos.config[gop.video]]
             pattern = self._patterns[self.manifest.gops.pattern[gop.gop]]
+            started = time.perf_counter()
             try:
-                self._decoder.decode(GopRequest(config, pattern, data, init, gop.frames, gop.rows), out)
+                cost = self._decoder.decode(GopRequest(config, pattern, data, init, gop.frames, gop.rows), rows)
             except (CorruptDataError, DecodeError) as error:
                 raise self._store.located(error, gop) from error
-        for row, decoded in plan.repeats:
-            copy_frame(out[decoded], out[row])
-        return out
+            self._store.tally.add(
+                gops_decoded=1,
+                packets_read=len(pattern),
+                packets_decoded=cost.packets,
+                decode_seconds=time.perf_counter() - started - cost.conversion_seconds,
+                conversion_seconds=cost.conversion_seconds,
+                decoder_hits=int(cost.warm),
+                decoder_misses=int(not cost.warm),
+            )
 
     def timeline(self, video: VideoRow) -> Array:
         """For each frame of a video the pts of the source frame that it shows: int64, (num_frames,)."""
@@ -73,5 +161,16 @@ class SnapshotReader:
         return video_metadata(video, self._configs[video.config], int(lengths.sum()))
 
 
-def _reopen(dataset: Path, snapshot: str, decoder: str) -> SnapshotReader:
-    return SnapshotReader(dataset, snapshot, decoder, open_manifest(dataset, snapshot))
+def _check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
+    if not isinstance(out, torch.Tensor):
+        raise UsageError(f"out is a {type(out).__name__}; it has to be a tensor")
+    if tuple(out.shape) != shape or out.dtype != dtype or out.device != device or not out.is_contiguous():
+        contiguous = "" if out.is_contiguous() else ", not contiguous"
+        raise UsageError(
+            f"out is {out.dtype} {tuple(out.shape)} on {out.device}{contiguous}; the frames take {dtype} {shape} on "
+            f"{device}, contiguous"
+        )
+
+
+def _reopen(dataset: Path, snapshot: str, options: ReadOptions) -> SnapshotReader:
+    return SnapshotReader(dataset, snapshot, options, open_manifest(dataset, snapshot))

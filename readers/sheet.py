@@ -12,10 +12,11 @@ import torch
 from av.codec.context import CodecContext
 
 from ..manifests.commits import discarding, flush, writing
-from ..manifests.errors import UsageError
+from ..manifests.errors import OutputError, UsageError
 
 _GAP_PIXELS = 2
 _GAP_LEVEL = 255  # white
+_MAX_SIDE_PIXELS = 32_000
 
 
 def write_sheet(frames: torch.Tensor, path: Path, *, columns: int | None = None) -> None:
@@ -24,6 +25,8 @@ def write_sheet(frames: torch.Tensor, path: Path, *, columns: int | None = None)
     `frames` is uint8 RGB, (frames, height, width, 3), with at least one frame; without `columns` there are about as
     many as rows. OutputError when `path` cannot be written; then it is as it was before.
     """
+    if path.is_dir() or not path.name:
+        raise OutputError(f"{path} is a folder; give the name of a PNG file", file=str(path))
     data = _png(_sheet(frames, columns))
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
     with writing(path), discarding(temporary):
@@ -42,6 +45,8 @@ def _sheet(frames: torch.Tensor, columns: int | None) -> torch.Tensor:
     columns = columns or math.ceil(math.sqrt(count))
     rows = math.ceil(count / columns)
     cell_height, cell_width = height + _GAP_PIXELS, width + _GAP_PIXELS
+    if max(rows * cell_height, columns * cell_width) > _MAX_SIDE_PIXELS:
+        raise UsageError(f"{count} frames of {width}x{height} make a sheet too large for a picture; ask for fewer")
     sheet = torch.full(
         (rows * cell_height - _GAP_PIXELS, columns * cell_width - _GAP_PIXELS, 3), _GAP_LEVEL, dtype=torch.uint8
     )

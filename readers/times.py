@@ -19,15 +19,20 @@ def seconds_of(frame: int, fps: Fraction) -> float:
     return frame * fps.denominator / fps.numerator
 
 
+def _exact(seconds: Seconds) -> Fraction:
+    # Scalars of numpy and torch are no numbers to Fraction, but they are to float.
+    return seconds if isinstance(seconds, Fraction) else Fraction(float(seconds))
+
+
 def frame_played_at(seconds: Seconds, fps: Fraction) -> int:
     """The frame that is shown at `seconds`, which is finite and not negative."""
-    frame = math.floor(Fraction(seconds) * fps)
+    frame = math.floor(_exact(seconds) * fps)
     return frame + 1 if seconds_of(frame + 1, fps) <= seconds else frame
 
 
 def first_frame_from(seconds: Seconds, fps: Fraction) -> int:
     """The first frame whose time is not before `seconds`, which is finite and not negative."""
-    frame = math.ceil(Fraction(seconds) * fps)
+    frame = math.ceil(_exact(seconds) * fps)
     return frame - 1 if frame > 0 and seconds_of(frame - 1, fps) >= seconds else frame
 
 

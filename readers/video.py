@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
 from ..manifests.errors import FrameIndexError, UsageError
 from ..manifests.ragged import Array
-from ..manifests.video import VideoRow
 from .copies import cloned
 from .frames import Frame, FrameBatch
 from .indices import FrameNumbers, Indices, frame_number, frame_numbers, frames_in_slice
@@ -20,31 +19,29 @@ from .metadata import VideoMetadata
 from .reader import SnapshotReader
 from .times import Seconds, first_frame_from, frame_played_at, resampled, seconds_of
 
-DimensionOrder = Literal["NCHW", "NHWC"]
-
 
 class Video:
     """Frames of one video, by number or by time.
 
-    Tensors are uint8 RGB, (frames, 3, height, width), or (frames, height, width, 3) where the dataset was opened with
-    `dimension_order="NHWC"`, and hold the frames in the order asked for, repeated ones included. -1 is the last frame.
-    Seconds count from the first frame; frame k is shown from k / fps until the next one.
+    Tensors are uint8 RGB, (frames, 3, height, width), unless `shortgop.open` was told otherwise, and hold the frames in
+    the order asked for, repeated ones included. -1 is the last frame. Seconds count from the first frame; frame k is
+    shown from k / fps until the next one.
 
     Reading raises FrameIndexError, an IndexError, for a frame that does not exist; CorruptDataError or
     MissingDataError when the dataset's files are not as they were written; DecodeError when they are, and still do not
     decode.
     """
 
-    def __init__(self, reader: SnapshotReader, row: VideoRow, dimension_order: DimensionOrder) -> None:
+    def __init__(self, reader: SnapshotReader, number: int) -> None:
         self._reader = reader
-        self._row = row
-        self._dimension_order = dimension_order
+        self._number = number
+        self._row = reader.manifest.video(number)
         # Not cached properties: in Python 3.11 those take a lock, which a fork may find locked.
         self._metadata: VideoMetadata | None = None
         self._timeline: Array | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Video, (self._reader, self._row, self._dimension_order)
+        return Video, (self._reader, self._number)
 
     @property
     def id(self) -> str:
@@ -179,8 +176,7 @@ class Video:
         )
 
     def _read(self, frames: FrameNumbers) -> torch.Tensor:
-        data = self._reader.read(self._row, frames)
-        return data if self._dimension_order == "NHWC" else data.permute(0, 3, 1, 2)
+        return self._reader.read([self._number], [frames.tolist()])[0]
 
     def _frame(self, frame: int) -> Frame:
         fps = self._row.fps

@@ -18,12 +18,15 @@ from pathlib import Path
 import av
 import numpy as np
 import torch
-from demo_reads import Read, Yardstick, find_yardstick, identical_frames, measure, requests
+from demo_reads import Yardstick, find_yardstick, identical_frames
 from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import interpolate, pad
 
 import shortgop
+from shortgop.bench.accesses import Access, draw
+from shortgop.bench.jobs import FileSet, our_job, peer_job
+from shortgop.bench.timing import Figures, Job, alternate
 from shortgop.manifests.dataset import open_current
 from shortgop.manifests.export import export
 from shortgop.manifests.summary import summarize
@@ -50,8 +53,8 @@ SHEET_SECONDS = (0.5, 2.5, 4.5, 6.5, 8.5, 10.5)
 CELL = (256, 160)  # width and height, in pixels
 
 NOTES = f"""\
-* {CLIP_STRIDE} apart. Medians over random videos and moments, the same for all, read in turn;
-"slower": how many times as long as shortgop (extremes of {ROUNDS} rounds). {{yardstick}}
+* {CLIP_STRIDE} apart. Means over random videos and moments, the same for all, read in turn;
+"slower": how many times as long as shortgop. Medians (extremes) of {ROUNDS} rounds. {{yardstick}}
 opens the file for each read, as code does that has more videos than it can hold
 open; shortgop holds the dataset open. Rows 2 and 3 have frames of the dataset's
 size, in GOPs of {{gop}} and of up to 250. The sources are larger, up to 720p."""
@@ -233,7 +236,8 @@ def read_back() -> bool:
         console.print(yardstick.remark)
     console.print(speed_table(dataset, yardstick))
     console.print(NOTES.format(yardstick=yardstick.name, gop=dataset.metadata.profile["gop_frames"]), soft_wrap=True)
-    same, total = identical_frames(dataset, yardstick, EXPORTED)
+    exported = FileSet.of_exported("", [EXPORTED / f"{video.id}.mp4" for video in dataset])
+    same, total = identical_frames(dataset, yardstick, exported.files)
     console.print(f"{same:,} of {total:,} frames are bit for bit {yardstick.name}'s on the exported MP4s.")
     write_contact_sheet(dataset)
     return same == total
@@ -258,21 +262,31 @@ def make_smaller(recipe: Recipe) -> None:
 
 
 def speed_table(dataset: shortgop.Dataset, yardstick: Yardstick) -> Table:
-    def from_file(folder: Path, suffix: str = "") -> Read:
-        return lambda video, seconds: yardstick.read(folder / f"{video}{suffix}", seconds)
-
-    readers: dict[tuple[str, str], Read] = {
-        ("shortgop", "dataset"): lambda video, seconds: dataset[video].get_frames_played_at(seconds).data,
-        (yardstick.name, "dataset as MP4"): from_file(EXPORTED, ".mp4"),
-        (yardstick.name, f"sources at {SHORT_SIDE}"): from_file(SMALL, ".mp4"),
-        (yardstick.name, "sources"): from_file(VIDEOS),
-    }
-    clips = requests(dataset, CLIPS * ROUNDS, frames=CLIP_FRAMES, stride=CLIP_STRIDE)
-    singles = requests(dataset, SINGLES * ROUNDS, frames=1, stride=1)
-    columns = [measure(list(readers.values()), asked, rounds=ROUNDS) for asked in (clips, singles)]
+    torch.set_num_threads(1)
+    videos = list(dataset)
+    files = (
+        FileSet.of_exported("dataset as MP4", [EXPORTED / f"{video.id}.mp4" for video in videos]),
+        FileSet.of_sources(f"sources at {SHORT_SIDE}", videos, [SMALL / f"{video.id}.mp4" for video in videos]),
+        FileSet.of_sources("sources", videos),
+    )
+    columns: list[list[Figures]] = []
+    for access, count in ((Access(CLIP_FRAMES, CLIP_STRIDE), CLIPS), (Access(1), SINGLES)):
+        requests = draw([len(video) for video in videos], access, count * ROUNDS, seed=0)
+        jobs: dict[str, Job] = {"dataset": our_job(dataset, range(len(videos)), requests)}
+        jobs |= {each.name: peer_job(yardstick.read, each, requests) for each in files}
+        measured = alternate(jobs, rounds=ROUNDS, requests=count)
+        if measured.problems:
+            sys.exit(f"demo: {measured.problems}")
+        columns.append(measured.figures())
     table = plain_table("", "", f"{CLIP_FRAMES} frames*", "slower", "1 frame", "slower")
-    for names, *speeds in zip(readers, *columns, strict=True):
-        table.add_row(*names, *(text for speed in speeds for text in (f"{speed.median_ms:.1f} ms", speed.slower())))
+    for clips, singles in zip(*columns, strict=True):
+        ours = clips.name == "dataset"
+        texts = [
+            text
+            for figures in (clips, singles)
+            for text in (f"{figures.milliseconds.median:.1f} ms", "" if ours else str(figures.ratio))
+        ]
+        table.add_row("shortgop" if ours else yardstick.name, clips.name, *texts)
     return table
 
 

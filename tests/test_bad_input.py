@@ -178,16 +178,6 @@ def test_a_shard_that_went_missing_is_not_taken_for_prepared(folder: Path) -> No
         make_dataset([folder], dataset)
 
 
-def test_a_gap_of_hours_is_not_filled_with_millions_of_repeats(folder: Path) -> None:
-    milliseconds = Fraction(1, 1000)
-    pts = [*range(0, 600, 20), 50 * 3600 * 1000]
-    make_video(folder / "gap.mp4", pts=pts, timebase=milliseconds)
-    report = make_dataset([folder], folder.parent / "dataset")
-    assert [failure.id for failure in report.failures] == ["gap.mp4"]
-    assert "timestamps are damaged" in report.failures[0].reason
-    assert_only_good_is_in(folder.parent / "dataset", report)
-
-
 def test_two_jobs_at_a_time_on_one_dataset_are_refused(folder: Path) -> None:
     dataset = folder.parent / "dataset"
     make_dataset([folder], dataset)

@@ -162,6 +162,24 @@ def test_export_writes_an_ordinary_mp4(dataset: Path, tmp_path: Path) -> None:
         assert [read_number(frame_to_rgb(frame)) for frame in container.decode(video=0)] == list(range(100))
 
 
+def test_an_id_that_looks_like_markup_is_printed_as_it_is(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    folder = tmp_path / "[red]"
+    folder.mkdir()
+    (folder / "b[x].mp4").write_bytes(constant_video.path.read_bytes())
+    make_dataset([tmp_path], tmp_path / "dataset")
+    assert "[red]/b[x].mp4" in run("info", tmp_path / "dataset").stdout
+
+
+@pytest.mark.parametrize(
+    ("frames", "out"), [("5:2", "sheet.png"), ("0:10:-1", "sheet.png"), (str(10**20), "sheet.png"), ("0", ".")]
+)
+def test_sheets_that_cannot_be_made(frames: str, out: str, dataset: Path, tmp_path: Path) -> None:
+    result = run("read", dataset, "constant.mp4", "--frames", frames, "--out", tmp_path / out)
+    assert result.exit_code in {1, 2}
+    assert "error: " in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_video_that_is_not_there_is_named(dataset: Path, tmp_path: Path) -> None:
     result = run("export", dataset, "nothing.mp4", tmp_path / "out.mp4")
     assert result.exit_code == 1

@@ -1,6 +1,7 @@
 """Plans of what to read and decode: held against models that are slow and plain."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.manifests.video import Pattern, VideoRow
-from shortgop.readers.plan import GopPlan, needed_samples, plan_frames, reorder_depth
+from shortgop.manifests.ragged import offsets_of
+from shortgop.manifests.video import Pattern
+from shortgop.readers.plan import GopPlan, VideoGops, needed_samples, plan_frames, reorder_depth
 from shortgop.readers.ranges import ByteRange, coalesce
 
 # The default profile's GOP: I P b b b P b b b ...
@@ -22,29 +24,43 @@ HIERARCHICAL = Pattern(
 )
 
 
-def video(num_frames: int = 100, gop_frames: int = 16, segment_gops: int = 3) -> VideoRow:
-    return VideoRow(
-        id="a.mp4",
-        source="/videos/a.mp4",
-        attributes_json="{}",
-        fps_num=30,
-        fps_den=1,
-        num_frames=num_frames,
-        gop_frames=gop_frames,
-        segment_gops=segment_gops,
-        config=0,
-        timebase_num=1,
-        timebase_den=30,
-        first_gop=1000,
-        first_segment=500,
-        first_frame=20000,
-    )
+@dataclass(frozen=True)
+class Case:
+    """Videos and the clips that are asked of them."""
+
+    gop_frames: list[int]
+    segment_gops: list[int]
+    num_frames: list[int]
+    clips: list[tuple[int, list[int]]]
+
+    @property
+    def layout(self) -> VideoGops:
+        counts = [-(-frames // gop) for frames, gop in zip(self.num_frames, self.gop_frames, strict=True)]
+        segments = [-(-count // gops) for count, gops in zip(counts, self.segment_gops, strict=True)]
+        return VideoGops(
+            np.array(self.gop_frames, dtype="<i4"),
+            np.array(self.segment_gops, dtype="<i4"),
+            offsets_of(np.array(counts)),
+            offsets_of(np.array(segments)),
+        )
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """Video and frame of each row of the output."""
+        return [(video, frame) for video, frames in self.clips for frame in frames]
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> tuple[VideoRow, list[int]]:
-    row = video(draw(st.integers(1, 300)), draw(st.integers(1, 20)), draw(st.integers(1, 5)))
-    return row, draw(st.lists(st.integers(0, row.num_frames - 1), max_size=60))
+def requests(draw: st.DrawFn) -> Case:
+    count = draw(st.integers(1, 4))
+    gop_frames, segment_gops, num_frames = (
+        draw(st.lists(st.integers(1, most), min_size=count, max_size=count)) for most in (20, 5, 300)
+    )
+    clips = [
+        (video, draw(st.lists(st.integers(0, num_frames[video] - 1), max_size=20)))
+        for video in draw(st.lists(st.integers(0, count - 1), max_size=6))
+    ]
+    return Case(gop_frames, segment_gops, num_frames, clips)
 
 
 @st.composite
@@ -62,46 +78,48 @@ def patterns_and_frames(draw: st.DrawFn) -> tuple[Pattern, set[int]]:
 
 
 @given(requests())
-def test_every_row_of_the_output_is_filled_with_its_frame(request: tuple[VideoRow, list[int]]) -> None:
-    row, frames = request
-    plan = plan_frames(row, np.array(frames, dtype=np.int64))
-    filled: dict[int, int] = {}
+def test_every_row_of_the_output_is_filled_with_its_frame(case: Case) -> None:
+    plan = plan_frames(case.layout, case.clips)
+    filled: dict[int, tuple[int, int]] = {}
     for gop in plan.gops:
         for frame, to in zip(gop.frames, gop.rows, strict=True):
             assert to not in filled
-            filled[to] = gop.first_frame + frame
+            filled[to] = gop.video, gop.first_frame + frame
     for to, decoded in plan.repeats:
         assert to not in filled
         filled[to] = filled[decoded]
-    assert [filled[to] for to in range(len(frames))] == frames
+    assert [filled[to] for to in range(len(case.rows))] == case.rows
 
 
 @given(requests())
-def test_each_gop_is_decoded_once_and_each_frame_lies_in_it(request: tuple[VideoRow, list[int]]) -> None:
-    row, frames = request
-    gops = plan_frames(row, np.array(frames, dtype=np.int64)).gops
+def test_each_gop_is_decoded_once_and_each_frame_lies_in_it(case: Case) -> None:
+    layout = case.layout
+    gops = plan_frames(layout, case.clips).gops
     assert all(one.gop < other.gop for one, other in pairwise(gops))
     for gop in gops:
-        number = gop.gop - row.first_gop
-        assert gop.first_frame == number * row.gop_frames
-        assert gop.segment == row.first_segment + number // row.segment_gops
-        assert gop.video == row.id
+        gop_frames = case.gop_frames[gop.video]
+        number = gop.gop - layout.first_gops[gop.video]
+        assert gop.first_frame == number * gop_frames
+        assert gop.segment == layout.first_segments[gop.video] + number // case.segment_gops[gop.video]
         assert list(gop.frames) == sorted(set(gop.frames))
-        assert 0 <= gop.frames[0] <= gop.frames[-1] < row.frames_in_gop(number)
-    assert sum(len(gop.frames) for gop in gops) == len(set(frames))
+        assert 0 <= gop.frames[0] <= gop.frames[-1] < min(gop_frames, case.num_frames[gop.video] - gop.first_frame)
+    assert sum(len(gop.frames) for gop in gops) == len(set(case.rows))
 
 
-def test_plan_of_a_clip() -> None:
-    plan = plan_frames(video(), np.array([17, 50, 16, 17]))
+def test_plan_of_two_clips() -> None:
+    case = Case([16, 10], [3, 2], [100, 60], [(0, [17, 50, 16, 17]), (1, [25, 9]), (0, [50, 51])])
+    plan = plan_frames(case.layout, case.clips)
     assert plan.gops == (
-        GopPlan(gop=1001, segment=500, video="a.mp4", first_frame=16, frames=(0, 1), rows=(2, 0)),
-        GopPlan(gop=1003, segment=501, video="a.mp4", first_frame=48, frames=(2,), rows=(1,)),
+        GopPlan(gop=1, segment=0, video=0, first_frame=16, frames=(0, 1), rows=(2, 0)),
+        GopPlan(gop=3, segment=1, video=0, first_frame=48, frames=(2, 3), rows=(1, 7)),
+        GopPlan(gop=7, segment=3, video=1, first_frame=0, frames=(9,), rows=(5,)),
+        GopPlan(gop=9, segment=4, video=1, first_frame=20, frames=(5,), rows=(4,)),
     )
-    assert plan.repeats == ((3, 0),)
+    assert plan.repeats == ((3, 0), (6, 1))
 
 
 def test_no_frames_need_no_gops() -> None:
-    plan = plan_frames(video(), np.array([], dtype=np.int64))
+    plan = plan_frames(Case([16], [3], [100], []).layout, [(0, [])])
     assert plan.gops == ()
     assert plan.repeats == ()
 
@@ -168,9 +186,11 @@ RANGES = st.builds(
 )
 
 
-@given(st.lists(RANGES, max_size=30), st.integers(0, 50), st.integers(1, 200))
-def test_reads_cover_every_range_once(ranges: list[ByteRange], max_gap_bytes: int, max_read_bytes: int) -> None:
-    reads = coalesce(ranges, max_gap_bytes=max_gap_bytes, max_read_bytes=max_read_bytes)
+@given(st.lists(RANGES, max_size=30), st.integers(0, 50), st.integers(1, 200), st.integers(1, 30))
+def test_reads_cover_every_range_once(
+    ranges: list[ByteRange], max_gap_bytes: int, max_read_bytes: int, max_parts: int
+) -> None:
+    reads = coalesce(ranges, max_gap_bytes=max_gap_bytes, max_read_bytes=max_read_bytes, max_parts=max_parts)
     assert sorted(part for read in reads for part in read.parts) == list(range(len(ranges)))
     for read in reads:
         parts = [ranges[part] for part in read.parts]
@@ -178,6 +198,7 @@ def test_reads_cover_every_range_once(ranges: list[ByteRange], max_gap_bytes: in
         assert read.range.start == min(part.start for part in parts)
         assert read.range.stop == max(part.stop for part in parts)
         assert [part.start for part in parts] == sorted(part.start for part in parts)
+        assert len(parts) <= max_parts
         assert len(parts) == 1 or read.range.stop - read.range.start <= max_read_bytes
         covered = {byte for part in parts for byte in range(part.start, part.stop)}
         holes = [after - before - 1 for before, after in pairwise(sorted(covered))]
@@ -188,12 +209,12 @@ def test_reads_cover_every_range_once(ranges: list[ByteRange], max_gap_bytes: in
 
 @given(st.lists(RANGES, max_size=30), st.integers(0, 50))
 def test_no_two_reads_could_have_been_one(ranges: list[ByteRange], max_gap_bytes: int) -> None:
-    reads = coalesce(ranges, max_gap_bytes=max_gap_bytes, max_read_bytes=1 << 20)
+    reads = coalesce(ranges, max_gap_bytes=max_gap_bytes, max_read_bytes=1 << 20, max_parts=30)
     for one, other in pairwise(reads):
         assert one.range.file != other.range.file or other.range.start - one.range.stop > max_gap_bytes
 
 
 def test_a_range_longer_than_a_read_is_read_alone() -> None:
     ranges = [ByteRange(0, 0, 10), ByteRange(0, 10, 110), ByteRange(0, 110, 120)]
-    reads = coalesce(ranges, max_gap_bytes=10, max_read_bytes=50)
+    reads = coalesce(ranges, max_gap_bytes=10, max_read_bytes=50, max_parts=3)
     assert [read.parts for read in reads] == [(0,), (1,), (2,)]

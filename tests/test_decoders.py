@@ -27,7 +27,10 @@ from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
 from shortgop.manifests.structure import access_unit_kind, nal_length_bytes
 from shortgop.manifests.video import CodecConfig, Pattern
 from shortgop.readers.decoders import DECODERS, Decoder, GopRequest, make_decoder, pyav
+from shortgop.readers.output import Output
 from shortgop.readers.plan import needed_samples
+
+NHWC = Output(dimension_order="NHWC")
 
 BT601, BT709, UNSPECIFIED, BT2020 = 5, 1, 2, 9
 BT2020_TRANSFER = 14
@@ -127,7 +130,7 @@ def encode(encoding: Encoding) -> bytes:
 
 @pytest.fixture(scope="module", params=DECODERS)
 def decoder(request: pytest.FixtureRequest) -> Decoder:
-    return make_decoder(request.param)
+    return make_decoder(request.param, NHWC)
 
 
 ENCODINGS = {
@@ -154,7 +157,7 @@ class TestConformance:
     def test_all_frames(self, decoder: Decoder, encoding: Encoding) -> None:
         gop = make_gop(encoding)
         out = gop.blank(encoding.num_frames)
-        packets = decoder.decode(gop.request(list(range(encoding.num_frames))), out)
+        packets = decoder.decode(gop.request(list(range(encoding.num_frames))), out).packets
         assert torch.equal(out, gop.expected)
         assert packets == encoding.num_frames
 
@@ -245,7 +248,7 @@ def test_unreferenced_frames_are_left_out(encoding: Encoding) -> None:
     assert sum(gop.pattern.referenced) == 5
     frames = [frame for frame, used in zip(gop.pattern.frames, gop.pattern.referenced, strict=True) if used]
     out = gop.blank(len(frames))
-    assert make_decoder("pyav").decode(gop.request(frames), out) == 5
+    assert make_decoder("pyav", NHWC).decode(gop.request(frames), out).packets == 5
     assert torch.equal(out, gop.expected[frames])
 
 
@@ -262,7 +265,7 @@ def test_a_stream_that_does_not_say_how_far_frames_are_out_of_order() -> None:
     assert len(frames + context.decode(None)) < 16
 
     out = gop.blank(16)
-    make_decoder("pyav").decode(dataclasses.replace(gop.request(list(range(16))), config=config), out)
+    make_decoder("pyav", NHWC).decode(dataclasses.replace(gop.request(list(range(16))), config=config), out)
     assert torch.equal(out, gop.expected)
 
 
@@ -292,7 +295,7 @@ def without_bitstream_restriction(avcc: bytes) -> bytes:
 
 
 def test_contexts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = pyav.PyavDecoder()
+    decoder = pyav.PyavDecoder(NHWC)
     opened: list[CodecConfig] = []
     original = pyav._open
 
@@ -317,7 +320,7 @@ def test_contexts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_context_is_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = pyav.PyavDecoder()
+    decoder = pyav.PyavDecoder(NHWC)
     gop = make_gop()
     decoder.decode(gop.request([0]), gop.blank(1))
     assert len(decoder._local.contexts) == 1
@@ -331,7 +334,7 @@ def test_frames_that_do_not_come_out_are_an_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pyav, "needed_samples", lambda pattern, frames: needed_samples(pattern, [0]))
     gop = make_gop()
     with pytest.raises(DecodeError, match="no frame 5"):
-        make_decoder("pyav").decode(gop.request([0, 5, 7]), gop.blank(3))
+        make_decoder("pyav", NHWC).decode(gop.request([0, 5, 7]), gop.blank(3))
 
 
 def test_what_libavcodec_would_patch_up_is_an_error() -> None:
@@ -339,7 +342,7 @@ def test_what_libavcodec_would_patch_up_is_an_error() -> None:
     for seed in range(10):
         request = dataclasses.replace(gop.request([0]), data=with_noise(gop.data, seed))
         with pytest.raises(DecodeError, match="libavcodec does not decode it"):
-            make_decoder("pyav").decode(request, gop.blank(1))
+            make_decoder("pyav", NHWC).decode(request, gop.blank(1))
 
 
 def with_noise(data: bytes, seed: int) -> bytes:
@@ -351,13 +354,13 @@ def with_noise(data: bytes, seed: int) -> bytes:
 
 
 def test_decoders_by_name() -> None:
-    assert make_decoder("auto").name == "pyav"
-    assert [make_decoder(name).name for name in DECODERS] == list(DECODERS)
+    assert make_decoder("auto", NHWC).name == "pyav"
+    assert [make_decoder(name, NHWC).name for name in DECODERS] == list(DECODERS)
     with pytest.raises(UsageError, match="decoder is 'nvdec'; it can be \"auto\", 'pyav', 'torchcodec'"):
-        make_decoder("nvdec")
+        make_decoder("nvdec", NHWC)
 
 
 def test_torchcodec_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torchcodec.decoders", None)
     with pytest.raises(ToolError, match="TorchCodec does not load: "):
-        make_decoder("torchcodec")
+        make_decoder("torchcodec", NHWC)

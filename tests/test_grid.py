@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortgop import EncodeError
 from shortgop.prep.grid import STANDARD_RATES, constant_rate, nominal_rate, plan_grid, ticks_of
 
 TIMEBASES = st.sampled_from([Fraction(1, 1000), Fraction(1, 90000), Fraction(1, 30), Fraction(1001, 30000)])
@@ -56,6 +57,14 @@ def test_a_single_frame_however_short_is_one_frame() -> None:
 def test_pts_that_do_not_rise_are_refused(pts: list[int]) -> None:
     with pytest.raises(ValueError, match="must rise"):
         plan_grid(array(*pts), 10, Fraction(1, 30), Fraction(30))
+
+
+def test_a_gap_of_hours_is_not_filled_with_millions_of_repeats() -> None:
+    day = 24 * 3600 * 1000
+    with pytest.raises(EncodeError, match=r"31 frames spread over 86400 s .* its timestamps are damaged"):
+        plan_grid(array(*range(0, 600, 20), day), day, Fraction(1, 1000), Fraction(50))
+    # A slide show is none.
+    assert len(plan_grid(array(*range(0, day, 60_000)), day, Fraction(1, 1000), Fraction(10))) == 864_000
 
 
 @given(pts=PTS, last=st.integers(1, 5000), start=st.integers(-(10**12), 10**12), timebase=TIMEBASES, fps=RATES)

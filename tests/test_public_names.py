@@ -13,8 +13,8 @@ def _words(text: str) -> list[str]:
 
 NAMES = _words("""
     CorruptDataError DamagedSourceError Dataset DatasetBusyError DatasetError DecodeError EncodeError
-    FormatVersionError Frame FrameBatch FrameIndexError MissingDataError NotADatasetError NotAVideoError
-    OutputError ShortGopError SourceError SourceNotFoundError ToolError UsageError Video VideoNotFoundError
+    ClipBatch FormatVersionError Frame FrameBatch FrameIndexError MissingDataError NotADatasetError NotAVideoError
+    OutputError ShortGopError SourceError SourceNotFoundError Stats ToolError UsageError Video VideoNotFoundError
     __version__ open
 """)
 
@@ -23,7 +23,7 @@ VIDEO = _words("""
     get_frames_played_at get_frames_played_in_range id metadata source source_pts source_seconds source_timebase
 """)
 
-DATASET = _words("failures ids metadata")
+DATASET = _words("failures get_clips ids metadata stats")
 
 
 def public(kind: type) -> list[str]:

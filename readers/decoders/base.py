@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -28,6 +28,14 @@ class GopRequest:
     rows: tuple[int, ...]
 
 
+class DecodeCost(NamedTuple):
+    """What it took to decode a GOP; `warm` says that no decoder had to be opened for it."""
+
+    packets: int
+    conversion_seconds: float
+    warm: bool
+
+
 class Decoder(Protocol):
     """Decodes GOPs, each on its own. May be called by any number of threads at the same time.
 
@@ -41,10 +49,11 @@ class Decoder(Protocol):
     needs_init: bool
     """Whether requests have to bring the segment's init."""
 
-    def decode(self, request: GopRequest, out: torch.Tensor) -> int:
-        """Write the frames asked for into `out`: RGB, uint8, (rows, height, width, 3), contiguous, on `device`.
+    def decode(self, request: GopRequest, out: torch.Tensor) -> DecodeCost:
+        """Write the frames asked for into `out`, (rows, ...), contiguous, on `device`: each as the `Output` that the
+        decoder was made for says.
 
-        Returns how many packets were decoded for them. DecodeError when a frame does not come out, or not in the size
-        of `out`; CorruptDataError when the data is not a GOP that follows the pattern. Rows may then hold anything.
+        DecodeError when a frame does not come out, or not in the size that the manifest says; CorruptDataError when
+        the data is not a GOP that follows the pattern. Rows may then hold anything.
         """
         ...

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from typing import Any
+from typing import Any, cast
 
 import av
-import numpy as np
 import torch
 from av.codec.context import CodecContext
 from av.packet import Packet
 from av.video.codeccontext import VideoCodecContext
 from av.video.frame import VideoFrame
-from av.video.reformatter import ColorRange, VideoReformatter
-from numpy.typing import NDArray
+from av.video.reformatter import ColorRange
 
 from ...manifests.errors import CorruptDataError, DecodeError
-from ...manifests.mp4 import parse_fragment
+from ...manifests.ragged import Array
+from ...manifests.samples import sample_bounds
 from ...manifests.video import CodecConfig
+from ..output import Output
 from ..plan import needed_samples, reorder_depth
-from .base import GopRequest
+from ..rows import RowWriter
+from .base import DecodeCost, GopRequest
 
 # For each thread. A dataset has one configuration for each size of frames; opening a context takes some 50 us, but each
 # holds a few decoded frames.
@@ -34,17 +36,19 @@ class PyavDecoder:
     name = "pyav"
     needs_init = False
 
-    def __init__(self) -> None:
+    def __init__(self, output: Output) -> None:
         self.device = torch.device("cpu")
+        self._output = output
         self._local = threading.local()
 
-    def decode(self, request: GopRequest, out: torch.Tensor) -> int:
+    def decode(self, request: GopRequest, out: torch.Tensor) -> DecodeCost:
         """See `Decoder.decode`."""
         contexts: OrderedDict[CodecConfig, _WarmContext] | None = getattr(self._local, "contexts", None)
         if contexts is None:
             contexts = self._local.contexts = OrderedDict()
         # Taken out, and put back only when nothing went wrong: an error leaves packets and frames behind.
-        context = contexts.pop(request.config, None) or _WarmContext(request.config)
+        known = contexts.pop(request.config, None)
+        context = known or _WarmContext(request.config, self._output)
         try:
             packets = context.decode(request, out.numpy())
         except av.FFmpegError as error:
@@ -52,29 +56,34 @@ class PyavDecoder:
         contexts[request.config] = context
         while len(contexts) > _MAX_CONTEXTS:
             contexts.popitem(last=False)
-        return packets
+        return DecodeCost(packets, context.conversion_seconds, warm=known is not None)
 
 
 class _WarmContext:
-    """An open codec context, and the converter to RGB set up for its frames. Belongs to one thread."""
+    """An open codec context, and what writes its frames. Belongs to one thread."""
 
-    def __init__(self, config: CodecConfig) -> None:
+    def __init__(self, config: CodecConfig, output: Output) -> None:
         self._codec = _open(config)
-        self._reformatter = VideoReformatter()
+        self._writer = RowWriter(config, output)
+        self.conversion_seconds = 0.0
+        """Of the last GOP."""
 
-    def decode(self, request: GopRequest, out: NDArray[np.uint8]) -> int:
+    def decode(self, request: GopRequest, out: Array) -> int:
+        if out.shape[1:] != self._writer.shape:
+            raise DecodeError(f"frames of shape {self._writer.shape} where {out.shape[1:]} was expected")
+        self.conversion_seconds = 0.0
         codec = self._codec
         samples = needed_samples(request.pattern, request.frames)
-        fragment = parse_fragment(request.data)
-        if len(fragment) != len(request.pattern):
-            raise CorruptDataError(f"a GOP of {len(fragment)} frames, the manifest says {len(request.pattern)}")
-        offsets, sizes = fragment.offsets.tolist(), fragment.sizes.tolist()
+        bounds = sample_bounds(request.data)
+        if len(bounds) - 1 != len(request.pattern):
+            raise CorruptDataError(f"a GOP of {len(bounds) - 1} frames, the manifest says {len(request.pattern)}")
         data, shown = memoryview(request.data), request.pattern.frames
         # Where the stream does not say how far frames are out of order, libavcodec guesses, and loses some at first.
         codec.reorder_depth = reorder_depth(request.pattern)
         missing = dict(zip(request.frames, request.rows, strict=True))
         for sample in samples:
-            packet: Any = Packet(bytes(data[offsets[sample] : offsets[sample] + sizes[sample]]))
+            # Any buffer will do, whatever its types say; libavcodec copies what it is sent.
+            packet = Packet(cast("Any", data[bounds[sample] : bounds[sample + 1]]))
             # What goes in with the packet comes out with its frame.
             packet.pts = shown[sample]
             for frame in codec.decode(packet):
@@ -87,20 +96,13 @@ class _WarmContext:
             raise DecodeError(f"libavcodec gave no frame {min(missing)} of the GOP, without saying why")
         return len(samples)
 
-    def _take(self, frame: VideoFrame, missing: dict[int, int], out: NDArray[np.uint8]) -> None:
+    def _take(self, frame: VideoFrame, missing: dict[int, int], out: Array) -> None:
         """Convert the frame into its row if it is a wanted one."""
         row = missing.pop(frame.pts, None) if frame.pts is not None else None
-        if row is None:
-            return
-        if (frame.height, frame.width) != out.shape[1:3]:
-            raise DecodeError(
-                f"frames of {frame.width}x{frame.height}, the manifest says {out.shape[2]}x{out.shape[1]}"
-            )
-        if frame.is_corrupt:
-            raise DecodeError("libavcodec says that a frame is damaged")
-        # One thread: by default swscale starts as many as there are cores, for each frame.
-        rgb = self._reformatter.reformat(frame, format="rgb24", threads=1)
-        out[row] = rgb.to_ndarray()
+        if row is not None:
+            started = time.perf_counter()
+            self._writer.write(frame, out[row])
+            self.conversion_seconds += time.perf_counter() - started
 
 
 def _open(config: CodecConfig) -> VideoCodecContext:

@@ -1,0 +1,52 @@
+"""What `shortgop bench` measured, as JSON and as a chart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .chart import Bar, Group, write_chart
+from .run import OURS, Report, Row
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """The report as plain JSON values."""
+
+    def row(row: Row) -> dict[str, Any]:
+        figures = row.figures
+        return {
+            "reader": row.reader,
+            "files": row.files,
+            "frames_per_second": row.frames_per_second,
+            "milliseconds": vars(figures.milliseconds),
+            "times_as_long": vars(figures.ratio),
+        }
+
+    return {
+        "dataset": report.dataset,
+        "videos": report.videos,
+        "threads": report.threads,
+        "rounds": report.rounds,
+        "machine": vars(report.machine),
+        "results": [
+            {"access": str(result.access), **vars(result.access), "readers": [row(each) for each in result.rows]}
+            for result in report.results
+        ],
+        "missing": report.missing,
+        "left_out": report.left_out,
+    }
+
+
+def write_report_chart(report: Report, path: Path) -> None:
+    """A bar for each reader, in milliseconds for a request."""
+
+    def bar(row: Row) -> Bar:
+        milliseconds, ours = row.figures.milliseconds, row.reader == OURS
+        text = f"{milliseconds.median:.1f} ms" + ("" if ours else f", {row.figures.ratio.median:.1f} x")
+        return Bar(f"{row.reader}, {row.files}", milliseconds, text, ours)
+
+    groups = [Group(str(result.access), tuple(map(bar, result.rows))) for result in report.results]
+    machine = report.machine
+    note = f"{machine.cpu}, {machine.cores} cores, {report.threads} threads; {machine.date}"
+    missing = f"; {len(report.missing)} could not be measured" if report.missing else ""
+    write_chart(groups, path, title="Time to read, shorter is better", note=note + missing)

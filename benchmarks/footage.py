@@ -1,0 +1,155 @@
+"""What the benchmarks read: sources with long GOPs, datasets made of them, and their videos as MP4s.
+
+Everything lies in benchmarks/work under names that say what it is, and is made once. Sources are real footage where
+SHORTGOP_SAMPLE_VIDEOS names a folder of it, looped and scaled to what is needed, else drawn by ffmpeg, with noise.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import shortgop
+from shortgop.bench.files import scan
+from shortgop.manifests.dataset import open_current
+from shortgop.manifests.errors import ShortGopError
+from shortgop.manifests.export import export
+from shortgop.prep.ffmpeg import find_ffmpeg
+
+WORK = Path(__file__).resolve().parent / "work"
+RATE = 30
+# What ffmpeg makes of a video when nobody tells it otherwise: GOPs of up to 250 frames, B-frames that others refer to.
+_X264 = ("-c:v", "libx264", "-g", "250", "-threads", "1")
+
+_LIFE = (
+    "life=s=214x120:r={rate}:mold=20:ratio=0.2:seed={seed}:life_color=#ffd166:death_color=#ef476f:mold_color=#073b4c"
+)
+PICTURES = (
+    "mandelbrot=s={size}:r={rate}:maxiter=300:end_scale=0.001:end_pts=900",
+    "gradients=s={size}:r={rate}:n=5:seed={seed}:speed=0.03:type=spiral",
+    f"{_LIFE},scale={{scale}}:flags=neighbor",
+    "testsrc2=s={size}:r={rate}",
+)
+_NOISE = "noise=alls=4:allf=t:all_seed={seed}"
+_MIN_REAL_FRAMES, _MIN_REAL_HEIGHT = 200, 400
+
+
+def ffmpeg(*arguments: str) -> str:
+    """Run ffmpeg; return what it says on standard error."""
+    argv = [find_ffmpeg().path, "-hide_banner", "-nostdin", "-y", *arguments]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"bench: {' '.join(argv)}\n{done.stderr}")
+    return done.stderr
+
+
+def size_of(height: int) -> tuple[int, int]:
+    """16:9 in even numbers."""
+    return round(height * 16 / 9 / 2) * 2, height
+
+
+def real_footage() -> list[Path]:
+    """Files that are long and large enough, in the folder that SHORTGOP_SAMPLE_VIDEOS names."""
+    folder = os.environ.get("SHORTGOP_SAMPLE_VIDEOS", "")
+    found = []
+    for path in sorted(Path(folder).iterdir()) if folder else []:
+        try:
+            if len(scan(path)) >= _MIN_REAL_FRAMES and _height(path) >= _MIN_REAL_HEIGHT:
+                found.append(path)
+        except ShortGopError:
+            continue
+    return found
+
+
+def _height(path: Path) -> int:
+    import av
+
+    with av.open(str(path)) as container:
+        return container.streams.video[0].height
+
+
+def make_sources(
+    name: str, count: int, height: int, seconds: int, *, preset: str = "medium", crf: int = 23
+) -> list[Path]:
+    """`count` videos of this height, all of the same size and length."""
+    real = real_footage()
+    folder = WORK / f"{name}-{height}p-{seconds}s-{preset}-crf{crf}{'-real' if real else ''}"
+    folder.mkdir(parents=True, exist_ok=True)
+    width, _ = size_of(height)
+
+    def make(number: int) -> Path:
+        path = folder / f"{number:03}.mp4"
+        if path.exists():
+            return path
+        scale = f"scale={width}:{height}:flags=bicubic"
+        source: tuple[str, ...]
+        graph: tuple[str, ...] = ()
+        if real:
+            source = ("-stream_loop", "-1", "-ss", str(number // len(real)), "-i", str(real[number % len(real)]))
+            graph = ("-vf", f"{scale},setsar=1,fps={RATE},format=yuv420p")
+        else:
+            fields = {"size": f"{width}x{height}", "scale": f"{width}:{height}", "rate": RATE, "seed": number + 1}
+            picture = f"{PICTURES[number % len(PICTURES)]},{_NOISE},format=yuv420p".format(**fields)
+            source = ("-f", "lavfi", "-i", picture)
+        part = path.with_suffix(".part.mp4")
+        options = (*_X264, "-preset", preset, "-crf", str(crf))
+        ffmpeg("-v", "error", *source, *graph, "-an", "-t", str(seconds), *options, str(part))
+        part.rename(path)
+        return path
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(make, range(count)))
+
+
+def make_long(lengths_seconds: Sequence[int]) -> list[Path]:
+    """720p60 test pictures, as in DALI's issue #5888; the shorter ones are the beginning of the longest."""
+    folder = WORK / "long-720p60"
+    folder.mkdir(parents=True, exist_ok=True)
+    longest = folder / f"{max(lengths_seconds):04}.mp4"
+    if not longest.exists():
+        part = longest.with_suffix(".part.mp4")
+        picture = f"testsrc=duration={max(lengths_seconds)}:size=1280x720:rate=60"
+        ffmpeg("-v", "error", "-f", "lavfi", "-i", picture, "-c:v", "libx264", "-pix_fmt", "yuv420p", str(part))
+        part.rename(longest)
+    paths = []
+    for seconds in lengths_seconds:
+        path = folder / f"{seconds:04}.mp4"
+        if not path.exists():
+            ffmpeg("-v", "error", "-i", str(longest), "-t", str(seconds), "-c", "copy", str(path))
+        paths.append(path)
+    return paths
+
+
+def make_dataset(sources: Sequence[Path], size: str, *options: str, name: str = "", ffmpeg_path: str = "") -> Path:
+    """Prepare sources as users do; made anew where it is not complete."""
+    folder = sources[0].parent
+    out = folder.with_name(f"{folder.name}-{len(sources)}-to-{size}{name}")
+    if (out / "complete").exists():
+        return out
+    shutil.rmtree(out, ignore_errors=True)
+    argv = [sys.executable, "-m", "shortgop", "prep", *map(str, sources), "--out", str(out), "--size", size, *options]
+    environment = {**os.environ, **({"SHORTGOP_FFMPEG": ffmpeg_path} if ffmpeg_path else {})}
+    done = subprocess.run(argv, check=False, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"bench: {' '.join(argv)}\n{done.stderr}")
+    (out / "complete").touch()
+    return out
+
+
+def make_exported(dataset: Path) -> list[Path]:
+    """The dataset's videos as MP4s, in the order of their numbers."""
+    folder = dataset.with_name(f"{dataset.name}-exported")
+    folder.mkdir(exist_ok=True)
+    _, manifest = open_current(dataset)
+    paths = []
+    for row, video in enumerate(shortgop.open(dataset).ids):
+        path = folder / f"{Path(video).stem}.mp4"
+        if not path.exists():
+            export(dataset, manifest, row, path)
+        paths.append(path)
+    return paths

@@ -1,0 +1,159 @@
+"""What was measured: kept as JSON, shown as Markdown tables and as a chart."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shortgop.bench.chart import Bar, Group, write_chart
+from shortgop.bench.machine import Machine
+from shortgop.bench.timing import Spread
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "benchmarks.md"
+OURS = "shortgop"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One reader on one kind of files: milliseconds for a request, and how many times as long as shortgop's."""
+
+    reader: str
+    files: str
+    milliseconds: Spread
+    ratio: Spread
+
+
+@dataclass(frozen=True)
+class Case:
+    """Readers that did the same requests in turn, shortgop first; `group` is the table it belongs to."""
+
+    scenario: int
+    group: str
+    name: str
+    rows: tuple[Row, ...]
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def ratio(self, reader: str, files: str) -> Spread | None:
+        """How many times as long as shortgop a reader took."""
+        return next((row.ratio for row in self.rows if (row.reader, row.files) == (reader, files)), None)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A ratio to be reached, and where it is measured; `best` is the other way around: at most."""
+
+    text: str
+    target: float
+    measured: Spread
+    at_most: bool = False
+
+    @property
+    def reached(self) -> bool:
+        return self.measured.median <= self.target if self.at_most else self.measured.median >= self.target
+
+
+def machine_name(machine: Machine) -> str:
+    """Fit for a file name."""
+    words = re.findall(r"[a-z0-9]+", machine.cpu.lower())
+    return "-".join([*words[:4], str(machine.cores), "cores"])
+
+
+def write_json(name: str, machine: Machine, quick: bool, content: dict[str, Sequence[Any]]) -> Path:
+    """`content` names lists of dataclasses."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    lists = {key: [asdict(each) for each in values] for key, values in content.items()}
+    path.write_text(json.dumps({"machine": asdict(machine), "quick": quick, **lists}, indent=1, default=str) + "\n")
+    return path
+
+
+def tables(cases: Sequence[Case]) -> str:
+    """A table for each group: a row for each reader, a column for each case; shortgop in ms, the others in ratios."""
+    texts = []
+    for group in dict.fromkeys((case.scenario, case.group) for case in cases):
+        members = [case for case in cases if (case.scenario, case.group) == group]
+        readers = dict.fromkeys((row.reader, row.files) for case in members for row in case.rows)
+        lines = [f"**{group[0]}. {group[1]}**", ""]
+        lines.append(markdown_row(["", "reads", *(case.name for case in members)]))
+        lines.append(markdown_row(["---"] * (2 + len(members))))
+        for reader, files in readers:
+            cells = [_cell(case, reader, files) for case in members]
+            lines.append(markdown_row([reader, files, *cells]))
+        lines += _missing(members)
+        texts.append("\n".join(lines))
+    return "\n\n".join(texts)
+
+
+def _cell(case: Case, reader: str, files: str) -> str:
+    for place, row in enumerate(case.rows):
+        if (row.reader, row.files) == (reader, files):
+            return f"**{row.milliseconds} ms**" if place == 0 else f"{row.ratio} x"
+    return ""
+
+
+def _missing(cases: Sequence[Case]) -> list[str]:
+    reasons = {f"{name}: {why}" for case in cases for name, why in case.missing.items()}
+    return ["", *(f"Not measured: {reason}" for reason in sorted(reasons))] if reasons else []
+
+
+def goals_table(goals: Sequence[Goal]) -> str:
+    """Goals and what was measured."""
+    lines = [markdown_row(["goal", "target", "measured", ""]), markdown_row(["---"] * 4)]
+    lines += [
+        markdown_row(
+            [
+                goal.text,
+                f"{'at most ' if goal.at_most else ''}{goal.target:g} x",
+                f"{goal.measured} x",
+                "reached" if goal.reached else "not reached",
+            ]
+        )
+        for goal in goals
+    ]
+    return "\n".join(lines)
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def between_markers(page: str, name: str, text: str) -> str:
+    """The page with `text` between its markers of this name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, found, rest = page.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found or not found_end:
+        raise ValueError(f"the page has no markers {begin} and {end}")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+def write_page(name: str, text: str) -> None:
+    PAGE.write_text(between_markers(PAGE.read_text(), name, text))
+
+
+def described(machine: Machine, quick: bool) -> str:
+    """One line that says where the figures come from."""
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    return (
+        f"{machine.cpu}, {machine.cores} cores, load {machine.load:.1f} when it began, {machine.date}, "
+        f"{'quick' if quick else 'full'} run; Python {machine.python}, {versions}."
+    )
+
+
+def write_cases_chart(cases: Sequence[Case], machine: Machine, path: Path) -> None:
+    """A group of bars for each case."""
+    groups = []
+    for case in cases:
+        bars = [
+            Bar(f"{row.reader}, {row.files}", row.milliseconds, f"{row.milliseconds.median:.1f} ms", place == 0)
+            for place, row in enumerate(case.rows)
+        ]
+        groups.append(Group(f"{case.scenario}. {case.group}: {case.name}", tuple(bars)))
+    note = f"{machine.cpu}, {machine.cores} cores, one thread each; {machine.date}"
+    write_chart(groups, path, title="Time for a request, shorter is better", note=note)

@@ -1,0 +1,89 @@
+"""`make bench`: scenarios 1 to 5, into benchmarks/results, and the tables of docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+
+import cold_open
+import scenarios
+import torch
+from results import (
+    OURS,
+    RESULTS,
+    Case,
+    Goal,
+    described,
+    goals_table,
+    machine_name,
+    tables,
+    write_cases_chart,
+    write_json,
+    write_page,
+)
+from rich.console import Console
+
+from shortgop.bench.machine import this_machine
+
+VIDEO_COUNTS = (10, 10_000, 1_000_000)
+console = Console(highlight=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="scenarios 1 to 4 within ten minutes on two cores")
+    parser.add_argument("--only", type=int, nargs="*", default=[1, 2, 3, 4, 5], help="scenarios, by number")
+    parser.add_argument("--dry", action="store_true", help="leave docs/benchmarks.md and the results alone")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    started, machine = time.monotonic(), this_machine()
+
+    def note(text: str) -> None:
+        console.print(f"{time.monotonic() - started:6.0f} s  {text}", markup=False)
+
+    sizes = scenarios.QUICK if options.quick else scenarios.FULL
+    works = (scenarios.clips, scenarios.frames, scenarios.long_videos, scenarios.rows_and_steps)
+    cases: list[Case] = []
+    for number, work in enumerate(works, 1):
+        if number in options.only:
+            cases += work(sizes, note)
+    if 5 in options.only:
+        cases += cold_open.first_batch(VIDEO_COUNTS, sizes.rounds, note)
+    goals = goals_of(cases)
+    text = "\n\n".join([described(machine, options.quick), goals_table(goals), tables(cases)])
+    console.print(text, markup=False, soft_wrap=True)
+    if not options.dry:
+        name = machine_name(machine)
+        write_json(name, machine, options.quick, {"goals": goals, "cases": cases})
+        write_cases_chart(cases, machine, RESULTS / f"{name}.png")
+        write_page("results", text)
+    note("done")
+
+
+def goals_of(cases: Sequence[Case]) -> list[Goal]:
+    """The goals, as far as they were measured."""
+    at_256 = "16 frames from 256p, in the dataset at 256"
+    long_group = "16 frames one second apart from 720p60, in the dataset at 256"
+    wanted = [
+        ("16 frames, stride 4, 256p: TorchCodec on our segments", at_256, "stride 4", "torchcodec", 2, True),
+        ("16 frames, stride 4, 256p: TorchCodec on the sources", at_256, "stride 4", "torchcodec", 4, False),
+        ("a random frame, 256p: TorchCodec on our segments", at_256, "single frame", "torchcodec", 3, True),
+        ("a random frame, 256p: TorchCodec on the sources", at_256, "single frame", "torchcodec", 12, False),
+        ("720p60 at 256, one second apart: TorchCodec on the sources", long_group, "60 s", "torchcodec", 8, False),
+        ("720p60 at 256, one second apart: OpenCV on the sources", long_group, "60 s", "opencv-seek", 20, False),
+    ]
+    goals = []
+    for text, group, name, reader, target, segments in wanted:
+        files = scenarios.EXPORTED if segments else scenarios.SOURCES
+        found = [case.ratio(reader, files) for case in cases if (case.group, case.name) == (group, name)]
+        goals += [Goal(text, target, ratio) for ratio in found if ratio is not None]
+    for case in cases:
+        if case.scenario == 3 and case.name == "a clip":
+            last = case.rows[-1]
+            goals.append(Goal(f"{OURS}: a clip from {last.files} against the shortest", 1.05, last.ratio, at_most=True))
+    return goals
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Scenarios 1 to 4: shortgop and its peers do the same random requests in turn, on one thread each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import footage
+from results import OURS, Case, Row
+
+import shortgop
+from shortgop.bench.accesses import Access, Request, draw
+from shortgop.bench.jobs import FileSet, our_job, peer_job
+from shortgop.bench.peers import PEERS, load
+from shortgop.bench.timing import Job, Measured, alternate
+
+# Without those that decode a GOP anew for each frame: seconds for a clip, and in scenario 4 they are seen as well.
+CLIP_PEERS = tuple(name for name in PEERS if name not in {"imageio", "opencv-seek"})
+EXPORTED_PEERS = ("torchcodec", "torchcodec-approximate", "torchcodec-open", "pyav", "opencv", "decord", "spdl")
+FEW_PEERS = ("torchcodec", "torchcodec-open", "opencv")
+DATASET, SOURCES, EXPORTED = "dataset", "sources", "dataset as MP4"
+LONG_FRAMES, LONG_STRIDE, LONG_WORKERS = 16, 60, 4
+
+Note = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured: a quick run fits ten minutes on two cores."""
+
+    videos: int
+    seconds: int
+    rounds: int
+    requests: int
+    frame_videos: int
+    frame_rounds: int
+    long_seconds: tuple[int, ...]
+    long_clips: int
+    batch_peers: tuple[str, ...]
+    every_peer: bool = False
+
+
+QUICK = Sizes(2, 15, 3, 1, 12, 2, (60, 120, 300), 1, ("torchcodec", "opencv"))
+FULL = Sizes(
+    6, 30, 7, 8, 200, 5, (60, 120, 300, 3000), 8, ("torchcodec", "torchcodec-open", "opencv", "decord", "pyav"), True
+)
+
+
+@dataclass(frozen=True)
+class Material:
+    """A dataset, and what peers read instead."""
+
+    dataset: Path
+    files: Mapping[str, FileSet]
+
+    @classmethod
+    def of(cls, dataset: Path, *, exported: bool = True) -> Material:
+        videos = list(shortgop.open(dataset))
+        files = {SOURCES: FileSet.of_sources(SOURCES, videos)}
+        if exported:
+            files[EXPORTED] = FileSet.of_exported(EXPORTED, footage.make_exported(dataset))
+        return cls(dataset, files)
+
+    def lengths(self) -> list[int]:
+        return [len(video) for video in shortgop.open(self.dataset)]
+
+
+def jobs_of(
+    material: Material,
+    peers: Mapping[str, Sequence[str]],
+    requests: Sequence[Request],
+    missing: dict[str, str],
+    *,
+    pool: Executor | None = None,
+    threads: int = 1,
+) -> dict[tuple[str, str], Job]:
+    """A job for shortgop and one for each peer on each kind of files; what does not load goes to `missing`."""
+    dataset = shortgop.open(material.dataset, threads=threads)
+    jobs = {(OURS, DATASET): our_job(dataset, range(len(dataset)), requests)}
+    for files, names in peers.items():
+        readers, lacking = load(names)
+        missing.update(lacking)
+        jobs |= {(name, files): peer_job(read, material.files[files], requests, pool) for name, read in readers.items()}
+    return jobs
+
+
+def measured(
+    jobs: Mapping[tuple[str, str], Job], missing: dict[str, str], *, rounds: int, requests: int
+) -> tuple[Row, ...]:
+    """Do them in turn; the first one is what the others are compared with, and may not fail."""
+    labels = {f"{reader}, {files}": (reader, files) for reader, files in jobs}
+    result: Measured = alternate(dict(zip(labels, jobs.values(), strict=True)), rounds=rounds, requests=requests)
+    missing.update(result.problems)
+    first = next(iter(labels))
+    if first in result.problems:
+        raise RuntimeError(f"{first}: {result.problems[first]}")
+    return tuple(Row(*labels[each.name], each.milliseconds, each.ratio) for each in result.figures())
+
+
+def case(
+    table: tuple[int, str],
+    name: str,
+    material: Material,
+    access: Access,
+    peers: Mapping[str, Sequence[str]],
+    *,
+    sizes: Sizes,
+) -> Case:
+    """One pattern of access on one thread; `table` is the scenario and what the table is called."""
+    missing: dict[str, str] = {}
+    drawn = draw(material.lengths(), access, sizes.rounds * sizes.requests, seed=table[0])
+    jobs = jobs_of(material, peers, drawn, missing)
+    return Case(*table, name, measured(jobs, missing, rounds=sizes.rounds, requests=sizes.requests), missing)
+
+
+def clips(sizes: Sizes, note: Note) -> list[Case]:
+    """1. Clips of 16 frames from sources with long GOPs, in the dataset at the sources' size and at 256."""
+    cases = []
+    for height, out in ((256, "source"), (480, "source"), (480, "256"), (720, "source"), (720, "256")):
+        material = Material.of(footage.make_dataset(_sources(height, sizes), out))
+        every = height == 256 or sizes.every_peer
+        peers = {SOURCES: CLIP_PEERS if every else FEW_PEERS, EXPORTED: EXPORTED_PEERS if every else FEW_PEERS}
+        group = f"16 frames from {height}p, in the dataset at {height if out == 'source' else out}"
+        accesses = {f"stride {stride}": Access(16, stride) for stride in (1, 4, 8)} | {"single frame": Access(1)}
+        for name, access in accesses.items():
+            note(f"1. {group}, {name}")
+            cases.append(case((1, group), name, material, access, peers, sizes=sizes))
+    return cases
+
+
+def _sources(height: int, sizes: Sizes) -> list[Path]:
+    return footage.make_sources("clips", sizes.videos, height, sizes.seconds)
+
+
+def frames(sizes: Sizes, note: Note) -> list[Case]:
+    """2. Batches of 128 single frames: uniform over all frames, and for peers in runs of 16 neighbours as well."""
+    sources = footage.make_sources("frames", sizes.frame_videos, 256, 10)
+    material = Material.of(footage.make_dataset(sources, "source"))
+    missing: dict[str, str] = {}
+    rounds = sizes.frame_rounds
+    peers = {SOURCES: sizes.batch_peers, EXPORTED: ("torchcodec",)}
+    jobs = jobs_of(material, peers, draw(material.lengths(), Access(1, batch=128), rounds, seed=2), missing)
+    chunked = draw(material.lengths(), Access(16, batch=8), rounds, seed=2)
+    for (reader, files), job in jobs_of(material, {SOURCES: sizes.batch_peers}, chunked, missing).items():
+        if reader != OURS:
+            jobs[reader, f"{files}, in runs of 16"] = job
+    note(f"2. batches of 128 frames from {sizes.frame_videos} videos")
+    rows = measured(jobs, missing, rounds=rounds, requests=1)
+    return [Case(2, f"128 random frames from {sizes.frame_videos} videos of 256p", "a batch", rows, missing)]
+
+
+def long_videos(sizes: Sizes, note: Note) -> list[Case]:
+    """3. Clips of 16 frames one second apart from ever longer videos of 720p60."""
+    paths = footage.make_long(sizes.long_seconds)
+    material = Material.of(footage.make_dataset(paths, "256"))
+    access = Access(LONG_FRAMES, LONG_STRIDE)
+    dataset = shortgop.open(material.dataset)
+    lengths, cases = material.lengths(), []
+    peers = {SOURCES: ("torchcodec", "torchcodec-approximate", "opencv", "opencv-seek", "decord"), EXPORTED: FEW_PEERS}
+
+    def only(video: int, count: int, batch: int = 1) -> list[Request]:
+        """Requests for one of the videos."""
+        asked = Access(access.frames, access.stride, batch)
+        return draw([length * (row == video) for row, length in enumerate(lengths)], asked, count, seed=3)
+
+    for video, seconds in enumerate(sizes.long_seconds):
+        note(f"3. {seconds} s of 720p60")
+        missing: dict[str, str] = {}
+        jobs = jobs_of(material, peers, only(video, sizes.rounds * sizes.long_clips), missing)
+        rows = measured(jobs, missing, rounds=sizes.rounds, requests=sizes.long_clips)
+        cases.append(
+            Case(3, "16 frames one second apart from 720p60, in the dataset at 256", f"{seconds} s", rows, missing)
+        )
+    note("3. the shortest, in the dataset at 720")
+    same_size = Material.of(footage.make_dataset(paths[:1], "source"))
+    group = "16 frames one second apart from 720p60, in the dataset at 720"
+    name = f"{sizes.long_seconds[0]} s"
+    cases.append(case((3, group), name, same_size, access, {SOURCES: FEW_PEERS, EXPORTED: FEW_PEERS}, sizes=sizes))
+    note("3. the same by length, shortgop alone")
+    rounds, per_round = 8, 16  # 128 clips of each
+    alone = {
+        (OURS, f"{seconds} s"): our_job(dataset, range(len(dataset)), only(video, rounds * per_round))
+        for video, seconds in enumerate(sizes.long_seconds)
+    }
+    rows = measured(alone, {}, rounds=rounds, requests=per_round)
+    cases.append(Case(3, "128 such clips, by length: the shortest in ms, the others against it", "a clip", rows))
+    note(f"3. {LONG_WORKERS} workers")
+    longest = len(sizes.long_seconds) - 1
+    with ThreadPoolExecutor(LONG_WORKERS) as pool:
+        missing = {}
+        asked = only(longest, 2, batch=8)
+        jobs = jobs_of(material, {SOURCES: ("opencv-seek",)}, asked, missing, pool=pool, threads=LONG_WORKERS)
+        rows = measured(jobs, missing, rounds=2, requests=1)
+    name = f"{LONG_WORKERS} threads each, {sizes.long_seconds[longest]} s"
+    return [*cases, Case(3, "Batches of 8 such clips", name, rows, missing)]
+
+
+def rows_and_steps(sizes: Sizes, note: Note) -> list[Case]:
+    """4. Ten frames in a row, and every twentieth."""
+    material = Material.of(footage.make_dataset(_sources(256, sizes), "source"))
+    group, cases = "Ten frames from 256p, in the dataset at 256", []
+    for name, stride in (("in a row", 1), ("every twentieth", 20)):
+        note(f"4. ten frames {name}")
+        peers = {SOURCES: tuple(PEERS), EXPORTED: EXPORTED_PEERS}
+        cases.append(case((4, group), name, material, Access(10, stride), peers, sizes=sizes))
+    return cases

@@ -1,0 +1,158 @@
+"""What frames are turned into: which part of the picture, how large, in which numbers and in which order."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+
+from ..manifests.errors import UsageError
+
+DimensionOrder = Literal["NCHW", "NHWC"]
+Color = Literal["rgb", "yuv420"]
+Size = int | tuple[int, int]
+Crop = Literal["center"] | tuple[int, int, int, int]
+Normalize = tuple[tuple[float, float, float], tuple[float, float, float]]
+
+_DTYPES = (torch.uint8, torch.float16, torch.float32)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The part of a picture that is wanted, and the (height, width) it gets. All in pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    size: tuple[int, int]
+
+    @property
+    def scales(self) -> bool:
+        return self.size != (self.height, self.width)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What all frames of a dataset are turned into; the meaning of each field is that of `shortgop.open`'s parameter.
+
+    UsageError for what makes no sense.
+    """
+
+    size: Size | None = None
+    crop: Crop | None = None
+    dtype: torch.dtype = torch.uint8
+    normalize: Normalize | None = None
+    color: Color = "rgb"
+    dimension_order: DimensionOrder = "NCHW"
+
+    def __post_init__(self) -> None:
+        if self.dimension_order not in get_args(DimensionOrder):
+            raise UsageError(f'dimension_order is {self.dimension_order!r}; it can be "NCHW" or "NHWC"')
+        if self.color not in get_args(Color):
+            raise UsageError(f'color is {self.color!r}; it can be "rgb" or "yuv420"')
+        if self.dtype not in _DTYPES:
+            raise UsageError(f"dtype is {self.dtype!r}; it can be {', '.join(map(str, _DTYPES))}")
+        if self.color == "yuv420" and (self.dtype != torch.uint8 or self.normalize is not None):
+            raise UsageError(
+                'color="yuv420" hands over the planes as they are: it goes with neither dtype nor normalize'
+            )
+        if self.size is not None:
+            size = _integers("size", self.size, (1, 2), "(height, width) or the short side")
+            object.__setattr__(self, "size", size if len(size) == 2 else size[0])
+            self._check_even("size", size)
+        if self.crop is not None:
+            self._check_crop()
+        if self.normalize is not None:
+            self._check_normalize()
+
+    def _check_crop(self) -> None:
+        if isinstance(self.crop, str):
+            if self.crop != "center" or not isinstance(self.size, tuple):
+                raise UsageError(
+                    f'crop is {self.crop!r} and size {self.size!r}; crop="center" is the largest part from the middle '
+                    "that has the shape of size=(height, width)"
+                )
+            return
+        crop = _integers("crop", self.crop, (4,), '"center" or (top, left, height, width)', least=0)
+        object.__setattr__(self, "crop", crop)
+        # Colour is stored for 2x2 pixels.
+        if crop[0] % 2 or crop[1] % 2 or 0 in crop[2:]:
+            raise UsageError(f"crop is {crop}; top and left have to be even, height and width 1 or more")
+        self._check_even("crop", crop[2:])
+
+    def _check_even(self, name: str, values: Any) -> None:
+        if self.color == "yuv420" and any(value % 2 for value in values):
+            raise UsageError(f'{name} is {getattr(self, name)}; color="yuv420" takes even numbers only')
+
+    def _check_normalize(self) -> None:
+        if self.dtype == torch.uint8:
+            raise UsageError("normalize makes floats: give dtype=torch.float32 or torch.float16 as well")
+        try:
+            mean, std = (tuple(float(value) for value in values) for values in self.normalize or ())
+        except (TypeError, ValueError):
+            mean, std = (), ()
+        if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
+            raise UsageError(
+                f"normalize is {self.normalize!r}; it is (mean, std), each for red, green and blue as they are from 0 "
+                "to 1"
+            )
+        object.__setattr__(self, "normalize", (mean, std))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether frames are RGB just as they come, and only their order may be wanted otherwise."""
+        return self == Output(dimension_order=self.dimension_order)
+
+    def geometry(self, height: int, width: int) -> Geometry:
+        """For pictures of this size; UsageError when the crop does not fit in them."""
+        top, left, wanted = 0, 0, (height, width)
+        if isinstance(self.crop, tuple):
+            top, left, *rest = self.crop
+            wanted = (rest[0], rest[1])
+            if top + wanted[0] > height or left + wanted[1] > width:
+                raise UsageError(f"crop {self.crop} does not fit into frames of height {height} and width {width}")
+        elif self.crop == "center" and isinstance(self.size, tuple):
+            wanted = _largest(height, width, self.size)
+            top, left = ((full - part) // 4 * 2 for full, part in zip((height, width), wanted, strict=True))
+        return Geometry(top, left, *wanted, self._size_of(*wanted))
+
+    def _size_of(self, height: int, width: int) -> tuple[int, int]:
+        if self.size is None:
+            return height, width
+        if isinstance(self.size, tuple):
+            return self.size
+        # As torchvision's Resize.
+        other = max(1, self.size * max(height, width) // min(height, width))
+        if self.color == "yuv420":
+            other -= other % 2
+        return (self.size, other) if height <= width else (other, self.size)
+
+    def frame_shape(self, height: int, width: int) -> tuple[int, ...]:
+        """The shape of one frame's tensor, made of a picture of this size."""
+        rows, columns = self.geometry(height, width).size
+        if self.color == "yuv420":
+            return (rows + rows // 2, columns)
+        return (3, rows, columns) if self.dimension_order == "NCHW" else (rows, columns, 3)
+
+
+def _largest(height: int, width: int, shape: tuple[int, int]) -> tuple[int, int]:
+    """The largest even (height, width) within a picture that has about this shape."""
+    if height * shape[1] > width * shape[0]:
+        height = max(2, round(width * shape[0] / shape[1]))
+    else:
+        width = max(2, round(height * shape[1] / shape[0]))
+    return height - height % 2, width - width % 2
+
+
+def _integers(name: str, value: Any, counts: tuple[int, ...], meaning: str, *, least: int = 1) -> tuple[int, ...]:
+    """One integer or several, as many as `counts` allows."""
+    try:
+        integers = tuple(operator.index(each) for each in (value if isinstance(value, (tuple, list)) else (value,)))
+    except TypeError:
+        integers = ()
+    if len(integers) not in counts or min(integers) < least:
+        raise UsageError(f"{name} is {value!r}; it is {meaning}, in pixels")
+    return integers

@@ -1,0 +1,176 @@
+"""Frames that a decoder puts out, into rows of a batch: cropped, resized, converted, and made floats of."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from av.video.frame import VideoFrame
+from av.video.reformatter import Interpolation, VideoReformatter
+
+from ..manifests.errors import DecodeError
+from ..manifests.ragged import Array
+from ..manifests.video import CodecConfig
+from . import swscale
+from .layouts import Layout, Piece, pieces
+from .output import Geometry, Output
+
+# libavutil's names of 8-bit 4:2:0, the latter of full range; its number of full range.
+_PLANAR = ("yuv420p", "yuvj420p")
+_FULL_RANGE = 2
+
+
+class RowWriter:
+    """Writes frames of one codec configuration into rows of a batch. Belongs to one thread."""
+
+    def __init__(self, config: CodecConfig, output: Output) -> None:
+        self._size = (config.height, config.width)
+        self._output = output
+        self._geometry = output.geometry(*self._size)
+        self.shape = output.frame_shape(*self._size)
+        self._reformatter: VideoReformatter | None = None
+        self._format, self._pieces = "", tuple[_Target, ...]()
+        # Odd numbers of lines or columns are converted by other instructions, which round otherwise for each format.
+        same = self._geometry.scales or not (self._geometry.height % 2 or self._geometry.width % 2)
+        if same and swscale.library() is not None:
+            layout = Layout.of(output, self._geometry)
+            self._format = layout.format
+            self._pieces = tuple(_Target(piece) for piece in pieces(self._geometry, layout))
+        self._scalers: dict[tuple[int, bool], tuple[swscale.Scaler, ...]] = {}
+        self._bytes = self._floats = np.zeros(0, dtype=np.uint8)
+        if output.dtype != torch.uint8:
+            self._bytes = np.empty(self.shape, dtype=np.uint8)
+            self._floats = np.empty(self.shape, dtype=np.float32)
+            self._scale, self._offset = _factors(output)
+
+    def write(self, frame: VideoFrame, row: Array) -> None:
+        """Write a frame into a row, which is contiguous and has `shape`; DecodeError when the frame is unfit."""
+        if (frame.height, frame.width) != self._size:
+            raise DecodeError(
+                f"frames of {frame.width}x{frame.height}, the manifest says {self._size[1]}x{self._size[0]}"
+            )
+        if frame.is_corrupt:
+            raise DecodeError("libavcodec says that a frame is damaged")
+        if self._output.dtype == torch.uint8:
+            self._write_bytes(frame, row)
+            return
+        self._write_bytes(frame, self._bytes)
+        floats = row if row.dtype == np.float32 else self._floats
+        np.multiply(self._bytes, self._scale, out=floats)
+        if self._output.normalize is not None:
+            np.add(floats, self._offset, out=floats)
+        if floats is not row:
+            row[...] = floats
+
+    def _write_bytes(self, frame: VideoFrame, row: Array) -> None:
+        scalers = self._scalers_for(frame)
+        if not scalers:
+            self._reformat(frame, row)
+            return
+        top, left = self._geometry.top, self._geometry.left
+        planes = [(plane.buffer_ptr, plane.line_size) for plane in frame.planes]
+        strides = [stride for _, stride in planes]
+        address = row.ctypes.data
+        for scaler, target in zip(scalers, self._pieces, strict=True):
+            column = left + target.left
+            starts = [
+                start + top * stride + column if number == 0 else start + top // 2 * stride + column // 2
+                for number, (start, stride) in enumerate(planes)
+            ]
+            if target.scratch is None:
+                scaler.convert(starts, strides, target.layout.addresses(address), target.strides)
+                continue
+            scaler.convert(starts, strides, target.addresses, target.strides)
+            for to, line in zip(target.layout.lines(row, target.start), target.scratch_lines, strict=True):
+                to[...] = line
+
+    def _scalers_for(self, frame: VideoFrame) -> tuple[swscale.Scaler, ...]:
+        """For each piece of frames of this colour; none where it takes PyAV's converter."""
+        colour = (int(frame.colorspace), frame.color_range == _FULL_RANGE or frame.format.name == _PLANAR[1])
+        if frame.format.name not in _PLANAR or colour[0] not in swscale.MATRICES:
+            return ()
+        scalers = self._scalers.get(colour)
+        if scalers is None:
+            geometry = self._geometry
+            scalers = self._scalers[colour] = tuple(
+                swscale.Scaler(
+                    (geometry.height, target.width),
+                    geometry.size if geometry.scales else (geometry.height, target.width),
+                    matrix=colour[0],
+                    full_range=colour[1],
+                    target_format=self._format,
+                )
+                for target in self._pieces
+            )
+        return scalers
+
+    def _reformat(self, frame: VideoFrame, row: Array) -> None:
+        """The same through PyAV alone, at the cost of copies."""
+        geometry = self._geometry
+        cut = (geometry.height, geometry.width) != self._size
+        planes, planar = self._output.color == "yuv420", self._output.dimension_order == "NCHW"
+        # A part that is not resized is cut out of the whole, so that it is a part of that to the bit.
+        if cut and (geometry.scales or planes):
+            frame, cut = _cropped(frame, geometry), False
+        if self._reformatter is None:
+            self._reformatter = VideoReformatter()
+        flags = swscale.BILINEAR | (swscale.FULL_CHROMA | swscale.ACCURATE_ROUNDING if geometry.scales else 0)
+        converted = self._reformatter.reformat(
+            frame,
+            width=frame.width if cut else geometry.size[1],
+            height=frame.height if cut else geometry.size[0],
+            format=frame.format.name if planes else swscale.GBRP if planar and geometry.scales else swscale.RGB24,
+            interpolation=Interpolation(flags),
+            # By default swscale starts as many as there are cores, for each frame.
+            threads=1,
+        )
+        if planes:
+            parts = [_plane(converted, number).reshape(-1) for number in range(3)]
+            row.reshape(-1)[...] = np.concatenate(parts)
+            return
+        rgb = converted.to_ndarray()
+        if cut:
+            rgb = rgb[geometry.top : geometry.top + geometry.height, geometry.left : geometry.left + geometry.width]
+        row[...] = rgb.transpose(2, 0, 1) if planar else rgb
+
+
+class _Target:
+    """Where a piece goes, and the memory that it takes on the way."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.left, self.width = piece.left, piece.width
+        self.layout = piece.layout
+        self.start = piece.left * piece.layout.pixel_bytes
+        self.strides = (piece.padded or piece.layout).strides
+        self.scratch: Array | None = None
+        if piece.padded is not None:
+            self.scratch = np.empty(piece.padded.num_bytes, dtype=np.uint8)
+            self.scratch_lines = piece.padded.lines(self.scratch)
+            self.addresses = piece.padded.addresses(self.scratch.ctypes.data)
+
+
+def _cropped(frame: VideoFrame, geometry: Geometry) -> VideoFrame:
+    """A part of a frame as a frame."""
+    if frame.format.name not in _PLANAR:
+        raise DecodeError(f"a part of a frame in {frame.format.name}, which is not 8-bit 4:2:0")
+    part = VideoFrame(geometry.width, geometry.height, frame.format.name)
+    part.colorspace, part.color_range = frame.colorspace, frame.color_range
+    for number in range(3):
+        half = 2 if number else 1
+        to = _plane(part, number)
+        top, left = geometry.top // half, geometry.left // half
+        to[...] = _plane(frame, number)[top : top + to.shape[0], left : left + to.shape[1]]
+    return part
+
+
+def _plane(frame: VideoFrame, number: int) -> Array:
+    """A plane of 8-bit samples, without a copy."""
+    plane = frame.planes[number]
+    lines = np.frombuffer(plane, dtype=np.uint8).reshape(plane.height, plane.line_size)  # type: ignore[call-overload]
+    return np.asarray(lines[:, : plane.width])
+
+
+def _factors(output: Output) -> tuple[Array, Array]:
+    """What makes floats of bytes, (3, 1, 1) or (3,): to be multiplied with, and to be added."""
+    mean, std = (np.array(values) for values in output.normalize or ((0, 0, 0), (1, 1, 1)))
+    shape = (3, 1, 1) if output.dimension_order == "NCHW" else (3,)
+    return (1 / (255 * std)).astype(np.float32).reshape(shape), (-mean / std).astype(np.float32).reshape(shape)

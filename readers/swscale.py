@@ -1,0 +1,97 @@
+"""libswscale itself: from a decoder's planes into memory of the caller's, with a crop and a new size in one pass.
+
+PyAV's own way makes a new frame of each, which is then copied to where it belongs. These are the functions of the very
+library that PyAV converts with, reached through its extension module; where they cannot be reached that way,
+`library` gives None.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import av.video.reformatter
+
+from ..manifests.errors import DecodeError
+
+# Names of libavutil's pixel formats. The planes of the last are green, blue and red.
+YUV420P, RGB24, GBRP = "yuv420p", "rgb24", "gbrp"
+# The matrices of ISO/IEC 23091-2 that libswscale knows; 2, unspecified, is taken for BT.601.
+MATRICES = frozenset({1, 2, 4, 5, 6, 7, 9})
+
+# libswscale/swscale.h.
+BILINEAR = 2
+FULL_CHROMA, ACCURATE_ROUNDING = 0x2000, 0x40000
+
+_Pointers = ctypes.c_void_p * 4
+_Strides = ctypes.c_int * 4
+_NEUTRAL = (0, 1 << 16, 1 << 16)  # brightness, contrast, saturation
+
+
+@cache
+def library() -> Any:
+    """The functions of libswscale, with their types; None where they are not to be found."""
+    # The linker looks a name up in a library and in those that it was linked with.
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    try:
+        found = ctypes.CDLL(av.video.reformatter.__file__)
+        for name, result, arguments in (
+            ("sws_getContext", pointer, [number] * 7 + [pointer] * 3),
+            ("sws_freeContext", None, [pointer]),
+            ("sws_getCoefficients", pointer, [number]),
+            ("sws_setColorspaceDetails", number, [pointer, pointer, number, pointer] + [number] * 4),
+            ("av_get_pix_fmt", number, [ctypes.c_char_p]),
+            ("sws_scale", number, [pointer, _Pointers, _Strides, number, number, _Pointers, _Strides]),
+        ):
+            function = getattr(found, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+class Scaler:
+    """Converts pictures of one size and colour from 8-bit 4:2:0 to `target_format`, and to another size.
+
+    Belongs to one thread. Instructions that work on many pixels at once may write past the end of lines, or leave out
+    the last pixels where there is no room for that: see `layouts.py`.
+    """
+
+    def __init__(
+        self, source: tuple[int, int], target: tuple[int, int], *, matrix: int, full_range: bool, target_format: str
+    ) -> None:
+        """Sizes are (height, width). DecodeError for what libswscale cannot do."""
+        self._library = found = library()
+        self._height = source[0]
+        formats = [found.av_get_pix_fmt(name.encode()) for name in (YUV420P, target_format)]
+        flags = BILINEAR if source == target else BILINEAR | FULL_CHROMA | ACCURATE_ROUNDING
+        self._context: int | None = found.sws_getContext(
+            source[1], source[0], formats[0], target[1], target[0], formats[1], flags, None, None, None
+        )
+        if not self._context:
+            raise DecodeError(f"libswscale does not convert {source} to {target}")
+        table = found.sws_getCoefficients(matrix)
+        # RGB is of full range always; planes keep theirs.
+        ranges = (int(full_range), int(full_range or target_format != YUV420P))
+        found.sws_setColorspaceDetails(self._context, table, ranges[0], table, ranges[1], *_NEUTRAL)
+        self._from: Any = _Pointers()
+        self._from_strides: Any = _Strides()
+        self._to: Any = _Pointers()
+        self._to_strides: Any = _Strides()
+
+    def __del__(self) -> None:
+        if getattr(self, "_context", None):
+            self._library.sws_freeContext(self._context)
+
+    def convert(self, planes: list[int], strides: list[int], to: list[int], to_strides: list[int]) -> None:
+        """Convert a picture: addresses of its planes and bytes from line to line, and the same of where it goes."""
+        self._from[: len(planes)] = planes
+        self._from_strides[: len(planes)] = strides
+        self._to[: len(to)] = to
+        self._to_strides[: len(to)] = to_strides
+        lines = self._library.sws_scale(
+            self._context, self._from, self._from_strides, 0, self._height, self._to, self._to_strides
+        )
+        if lines <= 0:
+            raise DecodeError("libswscale refuses a picture")

@@ -1,0 +1,43 @@
+"""Threads that work on the parts of a request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+Part = TypeVar("Part")
+
+
+class Workers:
+    """A few threads, started when there is something to share among them; none for one thread.
+
+    A forked process has none of its parent's threads, and starts its own.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None
+
+    def each(self, function: Callable[[Part], None], parts: Sequence[Part]) -> None:
+        """Call the function with each part. When it fails, nothing is running any more once the error is raised;
+        of several errors it is that of the first part."""
+        if self.threads == 1 or len(parts) < 2:
+            for part in parts:
+                function(part)
+            return
+        futures = [self._executor().submit(function, part) for part in parts]
+        try:
+            for future in futures:
+                future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+            wait(futures)
+
+    def _executor(self) -> ThreadPoolExecutor:
+        process = os.getpid()
+        if self._pool is None or self._pool[0] != process:
+            self._pool = (process, ThreadPoolExecutor(self.threads, thread_name_prefix="shortgop"))
+        return self._pool[1]

@@ -1,0 +1,258 @@
+"""Benchmarks: random requests, statistics, tables, and `shortgop bench` from end to end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+import torch
+from cold_open import repeated
+from encoding_study import Encoding, encodings
+from hypothesis import given
+from hypothesis import strategies as st
+from results import Case, Goal, Row, between_markers, goals_table, tables
+from typer.testing import CliRunner, Result
+
+import shortgop
+from datasets import make_dataset
+from example_manifests import video
+from shortgop.bench.accesses import Access, draw, parse_clip
+from shortgop.bench.files import runs, scan
+from shortgop.bench.jobs import FileSet
+from shortgop.bench.peers import PEERS, load
+from shortgop.bench.timing import Spread, alternate, spread
+from shortgop.cli import app
+from shortgop.manifests.errors import SourceError, UsageError
+from synthetic import SyntheticVideo
+
+
+@given(
+    lengths=st.lists(st.integers(0, 60), min_size=1, max_size=5),
+    access=st.builds(Access, st.integers(1, 6), st.integers(1, 5), st.integers(1, 4)),
+    seed=st.integers(0, 100),
+)
+def test_every_drawn_clip_lies_in_its_video(lengths: list[int], access: Access, seed: int) -> None:
+    if max(lengths) < access.span:
+        with pytest.raises(UsageError, match="long enough"):
+            draw(lengths, access, 3, seed)
+        return
+    requests = draw(lengths, access, 3, seed)
+    assert requests == draw(lengths, access, 3, seed)
+    for request in requests:
+        assert len(request) == access.batch
+        for number, frames in request:
+            assert len(frames) == access.frames
+            assert 0 <= frames[0] <= frames[-1] < lengths[number]
+            assert {b - a for a, b in zip(frames, frames[1:], strict=False)} <= {access.stride}
+
+
+def test_every_clip_is_as_likely_as_any_other() -> None:
+    requests = draw([3, 0, 7], Access(2), 16_000, seed=1)
+    counts = Counter(clip for request in requests for clip in request)
+    assert set(counts) == {(0, (f, f + 1)) for f in range(2)} | {(2, (f, f + 1)) for f in range(6)}
+    assert all(1800 < count < 2200 for count in counts.values())
+
+
+def test_a_clip_is_frames_by_stride() -> None:
+    assert parse_clip("16x4", 32) == Access(16, 4, 32)
+    assert Access(16, 4).span == 61
+    for text in ("16", "16x", "0x1", "x", "16x4x2", "-1x1"):
+        with pytest.raises(UsageError, match="FRAMESxSTRIDE"):
+            parse_clip(text)
+
+
+def test_readers_take_turns_and_are_compared_round_by_round() -> None:
+    order: list[str] = []
+
+    def noting(name: str) -> Callable[[int], object]:
+        return lambda _number: order.append(name)
+
+    measured = alternate({name: noting(name) for name in "abc"}, rounds=2, requests=3)
+    assert order == ["a", "b", "c", *"abcbcacab", *"abcbcacab"]
+    assert [len(round_) for rounds in measured.seconds.values() for round_ in rounds] == [3] * 6
+    figures = measured.figures()
+    assert [each.name for each in figures] == ["a", "b", "c"]
+    assert figures[0].ratio == Spread(1.0, 1.0, 1.0)
+
+
+def test_a_reader_that_raises_is_listed_with_its_reason() -> None:
+    def broken(number: int) -> None:
+        if number == 2:
+            raise KeyError("no such frame\nand more")
+
+    measured = alternate({"good": lambda _: None, "broken": broken}, rounds=2, requests=2)
+    assert list(measured.seconds) == ["good"]
+    assert measured.problems == {"broken": "KeyError: 'no such frame\\nand more'"}
+
+
+def test_a_round_has_as_many_requests_as_fit_its_seconds() -> None:
+    numbers: list[int] = []
+    alternate({"a": numbers.append}, rounds=2, seconds_per_round=1000, most_requests=5)
+    assert numbers == [0, 0, *range(10)]
+
+
+def test_a_spread_is_the_median_and_the_extremes() -> None:
+    assert spread([3.0, 1.0, 12.0]) == Spread(3.0, 1.0, 12.0)
+    assert str(Spread(3.04, 0.994, 12.3)) == "3.0 (0.99-12)"
+
+
+def test_seeking_pays_only_where_a_keyframe_lies_between(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    assert runs(scan(constant_video.path), [3, 3, 50, 99]) == [[3, 3, 50, 99]]
+    make_dataset([constant_video.path], tmp_path / "d", gop_frames=10)
+    CliRunner().invoke(app, ["export", str(tmp_path / "d"), "constant.mp4", str(tmp_path / "e.mp4")])
+    assert runs(scan(tmp_path / "e.mp4"), [3, 4, 9, 10, 35]) == [[3, 4, 9], [10], [35]]
+
+
+def test_a_file_that_is_no_video_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.mp4").write_text("no video")
+    with pytest.raises(SourceError, match=r"a\.mp4 does not open"):
+        scan(tmp_path / "a.mp4")
+
+
+@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("source", ["constant_video", "variable_video"])
+def test_peers_read_the_frames_that_they_are_asked_for(
+    name: str, source: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    readers, missing = load([name])
+    if missing:
+        pytest.skip(missing[name])
+    if name == "torchcodec-approximate" and source == "variable_video":
+        pytest.skip("approximate mode takes the rate for constant")
+    path = request.getfixturevalue(source).path
+    make_dataset([path], tmp_path / "d", crf=5)
+    (opened,) = shortgop.open(tmp_path / "d")
+    files = FileSet.of_sources("sources", [opened])
+    frames = [5, 6, 40, 41, 77]
+    found = torch.as_tensor(readers[name](files.files[0], files.frames[0][frames].tolist()))
+    found = found if found.shape[-1] == 3 else found.permute(0, 2, 3, 1)
+    expected = opened.get_frames_at(frames).data.permute(0, 2, 3, 1)
+    # A neighbouring frame shows another number and differs by far more.
+    assert (found.float() - expected.float()).abs().mean(dim=(1, 2, 3)).max() < 4
+
+
+def test_tables_show_shortgop_in_milliseconds_and_the_others_as_ratios() -> None:
+    ours = Row("shortgop", "dataset", Spread(2.0, 1.0, 3.0), Spread(1.0, 1.0, 1.0))
+    other = Row("pyav", "sources", Spread(8.0, 7.0, 9.0), Spread(4.0, 3.0, 7.0))
+    cases = [
+        Case(1, "Clips", "stride 1", (ours, other)),
+        Case(1, "Clips", "stride 4", (ours,), {"decord": "ImportError: no"}),
+    ]
+    assert tables(cases).splitlines() == [
+        "**1. Clips**",
+        "",
+        "|  | reads | stride 1 | stride 4 |",
+        "| --- | --- | --- | --- |",
+        "| shortgop | dataset | **2.0 (1.0-3.0) ms** | **2.0 (1.0-3.0) ms** |",
+        "| pyav | sources | 4.0 (3.0-7.0) x |  |",
+        "",
+        "Not measured: decord: ImportError: no",
+    ]
+
+
+def test_goals_are_reached_from_the_target_on() -> None:
+    goals = [Goal("a", 4, Spread(4.0, 3.0, 5.0)), Goal("b", 1.05, Spread(1.1, 1.0, 1.2), at_most=True)]
+    assert [goal.reached for goal in goals] == [True, False]
+    assert goals_table(goals).splitlines()[2:] == [
+        "| a | 4 x | 4.0 (3.0-5.0) x | reached |",
+        "| b | at most 1.05 x | 1.1 (1.0-1.2) x | not reached |",
+    ]
+
+
+def test_only_what_is_between_the_markers_changes() -> None:
+    page = "before <!-- x: begin -->old<!-- x: end --> after"
+    assert between_markers(page, "x", "new") == "before <!-- x: begin -->\n\nnew\n\n<!-- x: end --> after"
+    with pytest.raises(ValueError, match="no markers"):
+        between_markers(page, "y", "new")
+
+
+def test_a_manifest_repeated_has_its_rows_once_for_each_video() -> None:
+    many = repeated(video("a"), 3)
+    assert many.ids == ["00000000.mp4", "00000001.mp4", "00000002.mp4"]
+    assert many.gops.offset.tolist() == video("a").gops.offset.tolist() * 3
+    assert many.videos.source.texts() == ["/videos/a"] * 3
+    assert many.shards.name.texts() == ["unit-0.shard"]
+
+
+def test_encodings_that_make_no_sense_are_left_out() -> None:
+    assert len(encodings([1, 2, 4], ["h264"])) == 2 + 2 + 4
+    assert encodings([1, 16], ["av1"]) == [Encoding("av1", 1, 0), Encoding("av1", 16, 0)]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def dataset(
+    constant_video: SyntheticVideo, variable_video: SyntheticVideo, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    dataset = tmp_path_factory.mktemp("bench") / "dataset"
+    make_dataset([constant_video.path, variable_video.path], dataset)
+    return dataset
+
+
+QUICKLY = ("--rounds", 2, "--seconds-per-round", 0.1)
+
+
+def test_bench_measures_every_reader(dataset: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "chart.png"
+    patterns = ("--clip", "8x2", "--random-frames", "--batch", 2, "--threads", 2)
+    result = run("bench", dataset, *patterns, *QUICKLY, "--peers", "pyav", "--exported", "--chart", chart, "--json")
+    assert result.exit_code == 0, result.output
+    report: Any = json.loads(result.stdout)
+    assert [each["access"] for each in report["results"]] == [
+        "clips of 8 frames, stride 2, batches of 2",
+        "random frames, batches of 2",
+    ]
+    for each in report["results"]:
+        readers = [(row["reader"], row["files"]) for row in each["readers"]]
+        assert readers == [("shortgop", "dataset"), ("pyav", "sources"), ("pyav", "exported")]
+        for row in each["readers"]:
+            assert 0 < row["milliseconds"]["lowest"] <= row["milliseconds"]["highest"]
+    assert (report["missing"], report["left_out"], report["videos"]) == ({}, {}, 2)
+    with av.open(str(chart)) as container:
+        picture = next(container.decode(video=0))
+    assert isinstance(picture, av.VideoFrame)
+    assert len(np.unique(picture.to_ndarray(format="gray"))) > 10
+
+
+def test_bench_says_what_it_could_not_measure(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    source = tmp_path / "moved.mp4"
+    source.write_bytes(constant_video.path.read_bytes())
+    make_dataset([source], tmp_path / "d")
+    source.unlink()
+    result = run("bench", tmp_path / "d", "--clip", "4x1", *QUICKLY, "--peers", "pyav")
+    assert result.exit_code == 0, result.output
+    assert "not measured: pyav (sources): no source can be read" in result.stdout
+    assert "is no file on this machine" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--clip", "16"), "--clip is '16'"),
+        (("--peers", "vlc"), "there is no peer 'vlc'"),
+        (("--clip", "500x1"), "no video is long enough"),
+        (("--seconds-per-round", "0"), "--seconds-per-round is 0.0"),
+    ],
+)
+def test_what_cannot_be_measured_is_wrong_usage(arguments: tuple[str, ...], message: str, dataset: Path) -> None:
+    result = run("bench", dataset, *arguments, *(() if "--seconds-per-round" in arguments else QUICKLY))
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+
+
+def test_the_help_names_every_option_without_waiting_for_torch() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "shortgop", "bench", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "--random-frames" in done.stdout
+    assert not any(line.rpartition("|")[2].strip() in ("torch", "av") for line in done.stderr.splitlines())

@@ -1,0 +1,86 @@
+"""What frames may be turned into, and what makes no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortgop.manifests.errors import UsageError
+from shortgop.readers.output import Output
+
+MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 0}, r"size is 0; it is \(height, width\) or the short side, in pixels"),
+        ({"size": (1, 2, 3)}, r"size is \(1, 2, 3\)"),
+        ({"size": 2.5}, "size is 2.5"),
+        ({"crop": (0, 0, 4)}, r'crop is \(0, 0, 4\); it is "center" or \(top, left, height, width\)'),
+        ({"crop": (1, 0, 4, 4)}, "top and left have to be even"),
+        ({"crop": (0, -2, 4, 4)}, "in pixels"),
+        ({"crop": (0, 0, 0, 4)}, "height and width 1 or more"),
+        ({"crop": "center"}, "crop is 'center' and size None"),
+        ({"crop": "center", "size": 224}, "crop is 'center' and size 224"),
+        ({"crop": "left", "size": (2, 2)}, "crop is 'left'"),
+        ({"dtype": torch.int32}, "dtype is torch.int32; it can be torch.uint8, torch.float16, torch.float32"),
+        ({"normalize": MEAN_STD}, "normalize makes floats: give dtype=torch.float32"),
+        ({"normalize": (0.5, 0.5), "dtype": torch.float32}, r"normalize is \(0.5, 0.5\); it is \(mean, std\)"),
+        ({"normalize": ((0, 0, 0), (1, 0, 1)), "dtype": torch.float32}, "normalize is"),
+        ({"color": "bgr"}, 'color is \'bgr\'; it can be "rgb" or "yuv420"'),
+        ({"color": "yuv420", "dtype": torch.float32}, "goes with neither dtype nor normalize"),
+        ({"color": "yuv420", "size": (3, 4)}, "takes even numbers only"),
+        ({"color": "yuv420", "size": 3}, "takes even numbers only"),
+        ({"color": "yuv420", "crop": (0, 0, 3, 4)}, "takes even numbers only"),
+        ({"dimension_order": "CHWN"}, "dimension_order is 'CHWN'"),
+    ],
+)
+def test_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Output(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "height", "width", "shape"),
+    [
+        ({}, 66, 98, (3, 66, 98)),
+        ({"dimension_order": "NHWC"}, 66, 98, (66, 98, 3)),
+        ({"size": 32}, 64, 96, (3, 32, 48)),
+        ({"size": 32}, 96, 64, (3, 48, 32)),
+        ({"size": 33}, 66, 99, (3, 33, 49)),
+        ({"size": (10, 20)}, 64, 96, (3, 10, 20)),
+        ({"size": [10, 20]}, 64, 96, (3, 10, 20)),
+        ({"crop": (2, 4, 11, 13)}, 64, 96, (3, 11, 13)),
+        ({"crop": (2, 4, 20, 40), "size": 10}, 64, 96, (3, 10, 20)),
+        ({"color": "yuv420"}, 64, 96, (96, 96)),
+        ({"color": "yuv420", "size": 34}, 64, 100, (51, 52)),
+    ],
+)
+def test_shapes(options: dict[str, Any], height: int, width: int, shape: tuple[int, ...]) -> None:
+    assert Output(**options).frame_shape(height, width) == shape
+
+
+def test_a_crop_has_to_fit() -> None:
+    output = Output(crop=(0, 2, 64, 96))
+    assert output.geometry(64, 98).size == (64, 96)
+    with pytest.raises(UsageError, match="does not fit into frames of height 64 and width 96"):
+        output.geometry(64, 96)
+
+
+@given(*[st.integers(2, 600).map(lambda half: 2 * half)] * 2, *[st.integers(1, 300)] * 2)
+def test_the_center_is_in_the_middle_and_as_large_as_can_be(height: int, width: int, rows: int, columns: int) -> None:
+    part = Output(size=(rows, columns), crop="center").geometry(height, width)
+    assert part.top % 2 == part.left % 2 == part.height % 2 == part.width % 2 == 0
+    assert part.height >= height - 1 or part.width >= width - 1
+    for full, start, length in ((height, part.top, part.height), (width, part.left, part.width)):
+        assert start >= 0
+        assert 0 <= full - length - 2 * start <= 2
+    assert part.size == (rows, columns)
+    if min(part.height, part.width) > 2:
+        # As near to the shape as even numbers come.
+        assert abs(part.height * columns - part.width * rows) <= 3 * max(rows, columns)
