@@ -63,7 +63,7 @@ def spread(values: list[float]) -> Spread:
 
 def _short(value: float) -> str:
     """Two digits at least, and none that nobody can measure."""
-    return f"{value:.2f}" if value < 0.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+    return f"{value:.2f}" if value < 1.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
 def alternate(

@@ -177,7 +177,16 @@ def long_videos(sizes: Sizes, note: Note) -> list[Case]:
     same_size = Material.of(footage.make_dataset(paths[:1], "source"))
     group = "16 frames one second apart from 720p60, in the dataset at 720"
     name = f"{sizes.long_seconds[0]} s"
-    cases.append(case((3, group), name, same_size, access, {SOURCES: FEW_PEERS, EXPORTED: FEW_PEERS}, sizes=sizes))
+    cases.append(
+        case(
+            (3, group),
+            name,
+            same_size,
+            access,
+            {SOURCES: (*FEW_PEERS, "opencv-seek"), EXPORTED: FEW_PEERS},
+            sizes=sizes,
+        )
+    )
     note("3. the same by length, shortgop alone")
     rounds, per_round = 8, 16  # 128 clips of each
     alone = {

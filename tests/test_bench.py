@@ -151,7 +151,7 @@ def test_tables_show_shortgop_in_milliseconds_and_the_others_as_ratios() -> None
         "",
         "|  | reads | stride 1 | stride 4 |",
         "| --- | --- | --- | --- |",
-        "| shortgop | dataset | **2.0 (1.0-3.0) ms** | **2.0 (1.0-3.0) ms** |",
+        "| shortgop | dataset | **2.0 (1.00-3.0) ms** | **2.0 (1.00-3.0) ms** |",
         "| pyav | sources | 4.0 (3.0-7.0) x |  |",
         "",
         "Not measured: decord: ImportError: no",
@@ -163,7 +163,7 @@ def test_goals_are_reached_from_the_target_on() -> None:
     assert [goal.reached for goal in goals] == [True, False]
     assert goals_table(goals).splitlines()[2:] == [
         "| a | 4 x | 4.0 (3.0-5.0) x | reached |",
-        "| b | at most 1.05 x | 1.1 (1.0-1.2) x | not reached |",
+        "| b | at most 1.05 x | 1.10 (1.00-1.20) x | not reached |",
     ]
 
 
