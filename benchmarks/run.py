@@ -69,7 +69,9 @@ def save(machine: Machine, cases: Sequence[Case], *, quick: bool) -> None:
     name, goals = machine_name(machine), goals_of(cases)
     write_json(name, machine, quick, {"goals": goals, "cases": cases})
     write_cases_chart(cases, machine, RESULTS / f"{name}.png")
-    write_page("results", "\n\n".join([described(machine, quick), goals_table(goals), tables(cases)]))
+    write_page(
+        "results", "\n\n".join([described(machine, quick), *([goals_table(goals)] if goals else []), tables(cases)])
+    )
 
 
 def goals_of(cases: Sequence[Case]) -> list[Goal]:

@@ -71,7 +71,8 @@ Next:
   .venv/bin/shortgop export {DATASET} phone.mov {WORK}/phone.mp4 --start 2 --end 5
   .venv/bin/shortgop prep YOUR_VIDEOS --out YOUR_DATASET"""
 
-console = Console(highlight=False)
+# Without a terminal there is no width to fit into.
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
 
 @dataclass(frozen=True)
