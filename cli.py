@@ -26,7 +26,6 @@ from rich.text import Text
 from .manifests.errors import ShortGopError, UsageError
 
 if TYPE_CHECKING:
-    from .bench import run as benchmark
     from .jobs import prepare as job
     from .prep.profile import Profile
 
@@ -322,7 +321,7 @@ def bench(  # noqa: PLR0917  # typer makes options of them
     """Read a dataset at random, and its sources with other libraries, in turn; compare how long that takes."""
     with _errors():
         from .bench.accesses import Access, parse_clip
-        from .bench.report import report_json, write_report_chart
+        from .bench.report import report_json, report_lines, report_table, write_report_chart
         from .bench.run import Options, measure
 
         accesses = [parse_clip(text, batch) for text in clip or ([] if random_frames else ["16x4"])]
@@ -337,27 +336,9 @@ def bench(  # noqa: PLR0917  # typer makes options of them
         if as_json:
             _print_json(report_json(report))
         else:
-            _print_bench(report)
-
-
-def _print_bench(report: benchmark.Report) -> None:
-    table = Table("", "reader", "reads", "ms", "frames/s", "times as long")
-    for result in report.results:
-        for place, row in enumerate(result.rows):
-            compared = "" if place == 0 else str(row.figures.ratio)
-            cells = (row.reader, row.files, str(row.figures.milliseconds), f"{row.frames_per_second:.0f}", compared)
-            table.add_row("" if place else str(result.access), *cells, end_section=place == len(result.rows) - 1)
-    out.print(table)
-    machine = report.machine
-    out.print(
-        f"{report.videos} videos, {report.threads} threads; medians of {report.rounds} rounds (extremes); "
-        f"{machine.cpu}, {machine.cores} cores, load {machine.load:.1f}",
-        markup=False,
-    )
-    for name, reason in report.missing.items():
-        out.print(f"not measured: {name}: {reason}", markup=False, soft_wrap=True)
-    for name, reason in report.left_out.items():
-        out.print(f"left out: {name}: {reason}", markup=False, soft_wrap=True)
+            out.print(report_table(report))
+            for line in report_lines(report):
+                out.print(line, markup=False, soft_wrap=True)
 
 
 @app.command()

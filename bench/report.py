@@ -1,9 +1,11 @@
-"""What `shortgop bench` measured, as JSON and as a chart."""
+"""What `shortgop bench` measured, as a table, as JSON and as a chart."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
+from rich.table import Table
 
 from .chart import Bar, Group, write_chart
 from .run import OURS, Report, Row
@@ -50,3 +52,25 @@ def write_report_chart(report: Report, path: Path) -> None:
     note = f"{machine.cpu}, {machine.cores} cores, {report.threads} threads; {machine.date}"
     missing = f"; {len(report.missing)} could not be measured" if report.missing else ""
     write_chart(groups, path, title="Time to read, shorter is better", note=note + missing)
+
+
+def report_table(report: Report) -> Table:
+    """A row for each reader, the access patterns one below the other."""
+    table = Table("", "reader", "reads", "ms", "frames/s", "times as long")
+    for result in report.results:
+        for place, row in enumerate(result.rows):
+            compared = "" if place == 0 else str(row.figures.ratio)
+            cells = (row.reader, row.files, str(row.figures.milliseconds), f"{row.frames_per_second:.0f}", compared)
+            table.add_row("" if place else str(result.access), *cells, end_section=place == len(result.rows) - 1)
+    return table
+
+
+def report_lines(report: Report) -> list[str]:
+    """What stands below the table: how it was measured, and what was not, with the reason."""
+    machine = report.machine
+    how = f"{report.videos} videos, {report.threads} threads; medians of {report.rounds} rounds (extremes)"
+    return [
+        f"{how}; {machine.cpu}, {machine.cores} cores, load {machine.load:.1f}",
+        *(f"not measured: {name}: {reason}" for name, reason in report.missing.items()),
+        *(f"left out: {name}: {reason}" for name, reason in report.left_out.items()),
+    ]

@@ -1,6 +1,6 @@
 """What the benchmarks read: sources with long GOPs, datasets made of them, and their videos as MP4s.
 
-Everything lies in benchmarks/work under names that say what it is, and is made once. Sources are real footage where
+Everything lies in benchmarks/cache under names that say what it is, and is made once. Sources are real footage where
 SHORTGOP_SAMPLE_VIDEOS names a folder of it, looped and scaled to what is needed, else drawn by ffmpeg, with noise.
 """
 
@@ -21,7 +21,7 @@ from shortgop.manifests.errors import ShortGopError
 from shortgop.manifests.export import export
 from shortgop.prep.ffmpeg import find_ffmpeg
 
-WORK = Path(__file__).resolve().parent / "work"
+WORK = Path(__file__).resolve().parent / "cache"
 RATE = 30
 # What ffmpeg makes of a video when nobody tells it otherwise: GOPs of up to 250 frames, B-frames that others refer to.
 _X264 = ("-c:v", "libx264", "-g", "250", "-threads", "1")

@@ -269,11 +269,6 @@ def finished_units(dataset: Path) -> set[str]:
     return {_unit_of(part) for part in finished_parts(dataset)}
 
 
-def snapshot_units(dataset: Path, snapshot: str | None) -> set[str]:
-    """Units whose rows are in the snapshot."""
-    return {_unit_of(part) for part in _snapshot_parts(dataset, snapshot)}
-
-
 def _snapshot_parts(dataset: Path, snapshot: str | None) -> set[str]:
     if snapshot is None:
         return set()
