@@ -72,6 +72,9 @@ def _errors() -> Iterator[None]:
 def prep(  # noqa: PLR0917  # typer makes options of them
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Video files, folders, globs, lists.")],
     out_path: Annotated[Path, typer.Option("--out", metavar="DATASET", help="The dataset, new or existing.")],
+    profile_name: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="balanced, fast (to read) or small.  [balanced]")
+    ] = None,
     fps: Annotated[str | None, typer.Option(help="source, or a rate: 30, 29.97, 30000/1001.  [source]")] = None,
     size: Annotated[str | None, typer.Option(help="source, a short side, or WxH.  [source]")] = None,
     gop: Annotated[int | None, typer.Option(help="Frames in a GOP.  [16]")] = None,
@@ -82,6 +85,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     ] = None,
     crf: Annotated[int | None, typer.Option(help="Quality: lower is better and larger.  [23]")] = None,
     preset: Annotated[str | None, typer.Option(help="The encoder's preset.  [the encoder's own]")] = None,
+    fastdecode: Annotated[
+        bool | None, typer.Option("--fastdecode/--no-fastdecode", help="Faster to decode, and larger.  [no]")
+    ] = None,
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard is begun.  [256]")] = None,
     address: Annotated[str | None, typer.Option(help="A Ray cluster instead of a local Ray.")] = None,
@@ -101,7 +107,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         if runner not in ("ray", "inline"):
             raise UsageError(f"--runner is {runner!r}; it takes ray or inline")
         from .jobs.prepare import Where, existing_profile, prepare
-        from .prep.profile import ENCODERS, parse_fps, parse_size
+        from .prep.profile import ENCODERS, named_profile, parse_fps, parse_size
 
         base = existing_profile(out_path)
         given: dict[str, Any] = {
@@ -113,10 +119,12 @@ def prep(  # noqa: PLR0917  # typer makes options of them
             "encoder": encoder,
             "crf": crf,
             "preset": preset,
+            "fastdecode": fastdecode,
             "segment_seconds": segment_seconds and _seconds(segment_seconds, "--segment-seconds"),
             "shard_bytes": shard_mb and shard_mb * 1_000_000,
         }
-        profile = _profile(base, {name: value for name, value in given.items() if value is not None}, fps)
+        named = named_profile(profile_name) if profile_name is not None else {}
+        profile = _profile(base, named | {name: value for name, value in given.items() if value is not None}, fps)
         with _progress() as on_update:
             report = prepare(sources, out_path, profile, where=Where(runner, address, workers), on_update=on_update)
         if as_json:

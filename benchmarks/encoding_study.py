@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -26,7 +25,6 @@ from shortgop.bench.jobs import FileSet, our_job, peer_job
 from shortgop.bench.machine import this_machine
 from shortgop.bench.peers import load
 from shortgop.bench.timing import Job, Spread, alternate
-from shortgop.prep.ffmpeg import find_ffmpeg
 
 ACCESSES = {"clip": Access(16, 4), "frame": Access(1)}
 HEIGHT = 256
@@ -76,25 +74,6 @@ def encodings(gops: Sequence[int], codecs: Sequence[str]) -> list[Encoding]:
     return found
 
 
-def tuned_ffmpeg() -> str:
-    """A program that is ffmpeg with `-tune fastdecode` behind the encoder's name: prep has no such option."""
-    path = footage.WORK / "ffmpeg-fastdecode"
-    footage.WORK.mkdir(parents=True, exist_ok=True)
-    lines = [
-        "#!/bin/bash",
-        "arguments=()",
-        'for argument in "$@"; do',
-        '  arguments+=("$argument")',
-        '  case "$argument" in libx264|libx265) arguments+=(-tune fastdecode);; esac',
-        "done",
-        f'exec {shlex.quote(find_ffmpeg().path)} "${{arguments[@]}}"',
-        "",
-    ]
-    path.write_text("\n".join(lines))
-    path.chmod(0o755)
-    return str(path)
-
-
 def make(encoding: Encoding, sources: Sequence[Path]) -> tuple[Path | None, list[Path]]:
     """The dataset, where there can be one, and its videos as MP4s."""
     if encoding.codec == "av1":
@@ -103,8 +82,8 @@ def make(encoding: Encoding, sources: Sequence[Path]) -> tuple[Path | None, list
     options += ["--b-frames", str(encoding.b_frames)]
     # x264 or x265 wherever it runs, so that results of several machines can be compared.
     options += ["--encoder", {"h264": "libx264", "hevc": "libx265"}[encoding.codec]]
-    tuned = tuned_ffmpeg() if encoding.fastdecode else ""
-    dataset = footage.make_dataset(sources, "source", *options, name=encoding.key, ffmpeg_path=tuned)
+    options += ["--fastdecode" if encoding.fastdecode else "--no-fastdecode"]
+    dataset = footage.make_dataset(sources, "source", *options, name=encoding.key)
     return dataset, footage.make_exported(dataset)
 
 

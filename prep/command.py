@@ -121,10 +121,12 @@ def _encoder_options(encode: Encode) -> list[str]:
     profile, encoder = encode.profile, encode.encoder
     gop, b_frames, quality = profile.gop_frames, profile.b_frames, str(profile.crf)
     options = ["-c:v", encoder, *(["-preset", profile.preset] if profile.preset else [])]
+    tune = ["-tune", "fastdecode"] if profile.fastdecode else []
     keyframes = ["-g", str(gop), "-force_key_frames", f"expr:eq(mod(n,{gop}),0)"]
     if encoder == "libx264":
         return [
-            *options, "-threads", "1", "-crf", quality, *keyframes, "-keyint_min", str(gop), "-sc_threshold", "0",
+            *options, *tune, "-threads", "1", "-crf", quality,
+            *keyframes, "-keyint_min", str(gop), "-sc_threshold", "0",
             "-bf", str(b_frames), "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0",
         ]  # fmt: skip
     if encoder == "libx265":
@@ -132,10 +134,12 @@ def _encoder_options(encode: Encode) -> list[str]:
             f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes={b_frames}:b-pyramid=0:b-adapt=0"
             ":pools=none:frame-threads=1:log-level=error:info=0"
         )
-        return [*options, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
+        return [*options, *tune, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
     return [
         *options, "-rc", "vbr", "-cq", quality, "-b:v", "0", *keyframes, "-forced-idr", "1", "-no-scenecut", "1",
         "-strict_gop", "1", "-bf", str(b_frames), "-b_ref_mode", "disabled",
+        # Of what makes decoding fast, NVENC has only the other entropy coder of H.264 to offer.
+        *(["-coder", "cavlc"] if profile.fastdecode and encoder == "h264_nvenc" else []),
         *(["-tag:v", "hvc1"] if profile.codec == "hevc" else []),
     ]  # fmt: skip
 

@@ -47,7 +47,9 @@ class Profile:
     """Everything that decides what bytes a source becomes.
 
     `fps` None keeps each source's own rate. `crf` is the constant-quality level of the encoder in use (NVENC calls it
-    cq). `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use the fastest that runs.
+    cq). `fastdecode` gives up what costs a decoder most, as x264 and x265 tune for it: the deblocking filter, weighted
+    prediction, arithmetic coding. `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use
+    the fastest that runs.
     """
 
     fps: Fraction | None = None
@@ -58,6 +60,7 @@ class Profile:
     encoder: str = "auto"
     crf: int = 23
     preset: str | None = None
+    fastdecode: bool = False
     segment_seconds: Fraction = Fraction(10)
     shard_bytes: int = 256_000_000
 
@@ -71,6 +74,7 @@ class Profile:
             (0 < self.segment_seconds <= 3600, "--segment-seconds", self.segment_seconds, "more than 0, up to 3600"),
             (self.shard_bytes >= 1_000_000, "--shard-mb", self.shard_bytes / 1_000_000, "at least 1"),
             (_fits_timescale(self.fps), "--fps", self.fps, f"from 1/1000 to {MAX_FPS}, in terms below a million"),
+            (isinstance(self.fastdecode, bool), "--fastdecode", self.fastdecode, "yes or no"),
             (self.preset is None or self.preset.isalnum(), "--preset", self.preset, "a name such as medium or p4"),
         )
         for fits, option, value, wanted in checks:
@@ -90,13 +94,33 @@ class Profile:
             "encoder": self.encoder,
             "crf": self.crf,
             "preset": self.preset,
+            "fastdecode": self.fastdecode,
             "segment_seconds": str(self.segment_seconds),
             "shard_bytes": self.shard_bytes,
         }
 
     def key(self) -> str:
         """The profile as one line of text, equal for equal profiles."""
-        return json.dumps(self.to_json(), sort_keys=True)
+        values = self.to_json()
+        if not self.fastdecode:
+            # Units are named after the key: those from before there was the option are as they would be made today.
+            del values["fastdecode"]
+        return json.dumps(values, sort_keys=True)
+
+
+PROFILES: dict[str, dict[str, Any]] = {
+    "balanced": {"gop_frames": 16, "b_frames": 3, "fastdecode": False},
+    "fast": {"gop_frames": 16, "b_frames": 3, "fastdecode": True},
+    "small": {"gop_frames": 32, "b_frames": 3, "fastdecode": False},
+}
+"""Options under a name, measured against each other in docs/performance.md; the first is what `Profile()` is."""
+
+
+def named_profile(name: str) -> dict[str, Any]:
+    """The options that this name stands for. UsageError for a name that stands for none."""
+    if name not in PROFILES:
+        raise UsageError(f"--profile is {name!r}; it takes {', '.join(PROFILES)}")
+    return PROFILES[name]
 
 
 def _fits_timescale(fps: Fraction | None) -> bool:
@@ -118,6 +142,7 @@ def profile_from_json(values: dict[str, Any]) -> Profile:
             encoder=values["encoder"],
             crf=values["crf"],
             preset=values["preset"],
+            fastdecode=values.get("fastdecode", False),
             segment_seconds=Fraction(values["segment_seconds"]),
             shard_bytes=values["shard_bytes"],
         )

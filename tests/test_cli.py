@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from datasets import make_dataset
 from shortgop.cli import app
+from shortgop.prep.profile import PROFILES, Profile
 from synthetic import SyntheticVideo, frame_to_rgb, read_number
 
 
@@ -54,13 +55,25 @@ def test_options_left_out_are_those_of_the_dataset(
     info = run_json("info", tmp_path / "dataset")
     assert info["profile"] == {
         "fps": "15", "size": "64", "gop_frames": 8, "b_frames": 1, "codec": "h264", "encoder": "auto", "crf": 30,
-        "preset": "veryfast", "segment_seconds": "1", "shard_bytes": 1_000_000,
+        "preset": "veryfast", "fastdecode": False, "segment_seconds": "1", "shard_bytes": 1_000_000,
     }  # fmt: skip
     assert [video["fps"] for video in info["videos"]] == ["15", "15"]
     assert {(video["width"], video["height"]) for video in info["videos"]} == {(96, 64)}
     conflict = run("prep", variable_video.path, *out, "--gop", "16")
     assert conflict.exit_code == 2
     assert "gop_frames 8 there and 16 here" in conflict.stderr
+
+
+def test_a_named_profile_stands_for_options_that_others_override(
+    constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    arguments = ("prep", constant_video.path, "--out", tmp_path / "dataset", "--runner", "inline")
+    run_json(*arguments, "--profile", "fast", "--gop", "8")
+    profile = run_json("info", tmp_path / "dataset")["profile"]
+    assert profile == Profile(**PROFILES["fast"] | {"gop_frames": 8}).to_json()
+    conflict = run(*arguments, "--profile", "balanced")
+    assert conflict.exit_code == 2
+    assert "gop_frames 8 there and 16 here, fastdecode True there and False here" in conflict.stderr
 
 
 def test_an_encoder_brings_its_codec(constant_video: SyntheticVideo, tmp_path: Path) -> None:
@@ -84,6 +97,7 @@ def test_some_sources_missing_is_exit_status_3(constant_video: SyntheticVideo, t
         (("prep", "nowhere.mp4", "--out", "OUT"), "nowhere.mp4"),
         (("prep", "VIDEO", "--out", "OUT", "--fps", "fast"), "--fps is 'fast'"),
         (("prep", "VIDEO", "--out", "OUT", "--size", "3x3"), "--size is '3x3'"),
+        (("prep", "VIDEO", "--out", "OUT", "--profile", "tiny"), "--profile is 'tiny'"),
         (("prep", "VIDEO", "--out", "OUT", "--gop", "0"), "--gop is 0"),
         (("prep", "VIDEO", "--out", "OUT", "--runner", "slurm"), "--runner is 'slurm'"),
         (("prep", "VIDEO", "--out", "OUT", "--codec", "h264", "--encoder", "libx265"), "libx265 writes hevc"),

@@ -77,6 +77,16 @@ def test_every_encoder_is_told_to_close_its_gops_and_refer_to_no_b_frame(encoder
     assert "keyint=12:min-keyint=12" in text or "-g 12 -force_key_frames expr:eq(mod(n,12),0)" in text
 
 
+@pytest.mark.parametrize("encoder", sorted(ENCODERS))
+def test_fastdecode_is_what_the_encoder_has_for_it(encoder: str) -> None:
+    profile = Profile(encoder=encoder, codec=ENCODERS[encoder], fastdecode=True)
+    plain = encode_argv(replace(ENCODE, profile=replace(profile, fastdecode=False), encoder=encoder), "pipe:9")
+    fast = encode_argv(replace(ENCODE, profile=profile, encoder=encoder), "pipe:9")
+    added = {"h264_nvenc": ["-coder", "cavlc"], "hevc_nvenc": []}.get(encoder, ["-tune", "fastdecode"])
+    assert [word for word in fast if word not in plain] == added
+    assert [word for word in fast if word not in added] == plain
+
+
 def test_the_stream_the_count_and_the_colours_are_those_of_the_plan() -> None:
     assert value_of("-map") == "0:1"
     assert value_of("-frames:v") == "90"

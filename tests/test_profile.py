@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop import FormatVersionError, UsageError
-from shortgop.prep.profile import ENCODERS, Profile, Size, parse_fps, parse_size, profile_from_json
+from shortgop.prep.profile import (
+    ENCODERS,
+    PROFILES,
+    Profile,
+    Size,
+    named_profile,
+    parse_fps,
+    parse_size,
+    profile_from_json,
+)  # fmt: skip
 
 even = st.integers(1, 8192).map(lambda side: 2 * side)
 sizes = st.one_of(
@@ -27,6 +36,7 @@ profiles = st.builds(
     b_frames=st.integers(0, 16),
     crf=st.integers(0, 51),
     preset=st.none() | st.sampled_from(["medium", "veryfast", "p4"]),
+    fastdecode=st.booleans(),
     segment_seconds=st.fractions(min_value=Fraction(1, 10), max_value=100, max_denominator=100),
     shard_bytes=st.integers(1_000_000, 10**12),
 )
@@ -81,6 +91,7 @@ def test_sizes_that_are_none(text: str) -> None:
         ("--encoder", {"encoder": "x264"}), ("--encoder", {"encoder": "libx265"}), ("--crf", {"crf": 52}),
         ("--segment-seconds", {"segment_seconds": Fraction(0)}), ("--shard-mb", {"shard_bytes": 1}),
         ("--fps", {"fps": Fraction(-1)}), ("--fps", {"fps": Fraction(10_000)}), ("--preset", {"preset": "-y"}),
+        ("--fastdecode", {"fastdecode": "yes"}),
     ],
 )  # fmt: skip
 def test_values_that_make_no_sense_name_their_option(option: str, values: dict[str, Any]) -> None:
@@ -91,3 +102,21 @@ def test_values_that_make_no_sense_name_their_option(option: str, values: dict[s
 def test_a_profile_of_another_version_says_so() -> None:
     with pytest.raises(FormatVersionError, match="another version"):
         profile_from_json({"gop": 16})
+
+
+def test_a_dataset_from_before_fastdecode_goes_on_as_one_without() -> None:
+    values = Profile().to_json()
+    del values["fastdecode"]
+    assert profile_from_json(values) == Profile()
+    assert "fastdecode" not in Profile().key()
+
+
+def test_the_first_named_profile_is_the_default_and_all_of_them_are_valid_and_different() -> None:
+    made = [Profile(**named_profile(name)) for name in PROFILES]
+    assert made[0] == Profile()
+    assert len({profile.key() for profile in made}) == len(made) == 3
+
+
+def test_a_profile_that_nobody_named_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(UsageError, match="--profile is 'tiny'; it takes balanced, fast, small"):
+        named_profile("tiny")

@@ -1,0 +1,132 @@
+"""Scenario 7: the reader against its floor, what libavcodec alone takes for the same packets and one conversion.
+
+The floor gets the packets that the plan says are needed, cut out of memory beforehand, feeds them to a decoder that is
+open already, and converts each wanted frame once, to the same planar RGB, with one reformatter of PyAV's. Nothing is
+looked up, read, checked or copied into a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import footage
+import torch
+from av.codec.context import CodecContext
+from av.packet import Packet
+from av.video.reformatter import Interpolation, VideoReformatter
+from results import OURS, Case, Row
+
+import shortgop
+from shortgop.bench.accesses import Access, Request, draw
+from shortgop.bench.jobs import our_job
+from shortgop.bench.timing import Job, alternate
+from shortgop.manifests.dataset import open_current
+from shortgop.manifests.samples import sample_bounds
+from shortgop.manifests.tables import Manifest
+from shortgop.readers.dataset import Dataset
+from shortgop.readers.gops import GopStore
+from shortgop.readers.plan import VideoGops, needed_samples, plan_frames, reorder_depth
+from shortgop.readers.swscale import BILINEAR
+
+FLOOR = "libavcodec alone"
+ACCESSES = {"16 frames, stride 4": Access(16, 4), "16 frames, stride 1": Access(16), "single frame": Access(1)}
+BATCH, THREADS = 32, 2
+_VIDEOS, _SECONDS = 6, 15
+
+
+@dataclass(frozen=True)
+class GopPackets:
+    """Packets to send, with the frame of the GOP that each shows, and the frames that are wanted."""
+
+    packets: tuple[tuple[bytes, int], ...]
+    wanted: frozenset[int]
+    reorder_depth: int
+
+
+def packets_of(dataset: Path, manifest: Manifest, request: Request) -> Iterator[GopPackets]:
+    """The packets that a request needs, GOP by GOP."""
+    store, layout = GopStore(dataset, manifest), VideoGops.of(manifest)
+    for read in store.reads(plan_frames(layout, request).gops, max_parts=1):
+        for gop, data in store.fetch(read):
+            pattern = manifest.pattern(int(manifest.gops.pattern[gop.gop]))
+            bounds = sample_bounds(data)
+            samples = needed_samples(pattern, gop.frames)
+            yield GopPackets(
+                tuple((bytes(data[bounds[n] : bounds[n + 1]]), pattern.frames[n]) for n in samples),
+                frozenset(gop.frames),
+                reorder_depth(pattern),
+            )
+
+
+def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
+    """Decodes and converts what each request wants; the videos are all of one size and codec."""
+    _, manifest = open_current(dataset)
+    if len(manifest.configs) != 1:
+        raise ValueError(f"{dataset} has {len(manifest.configs)} codec configurations; the floor takes one")
+    plans = [tuple(packets_of(dataset, manifest, request)) for request in requests]
+    config = manifest.config(0)
+    codec: Any = CodecContext.create(config.codec, "r")
+    codec.extradata, codec.thread_count = config.extradata, 1
+    codec.open()
+    reformatter = VideoReformatter()
+
+    def take(frames: Sequence[Any], wanted: frozenset[int]) -> int:
+        taken = [frame for frame in frames if frame.pts in wanted]
+        for frame in taken:
+            reformatter.reformat(frame, format="gbrp", interpolation=Interpolation(BILINEAR), threads=1)
+        return len(taken)
+
+    def job(number: int) -> None:
+        for gop in plans[number]:
+            codec.reorder_depth = gop.reorder_depth
+            left = len(gop.wanted)
+            for data, pts in gop.packets:
+                packet = Packet(cast("Any", data))
+                packet.pts = pts
+                left -= take(codec.decode(packet), gop.wanted)
+            if left:
+                left -= take(codec.decode(None), gop.wanted)
+            codec.flush_buffers()
+            if left:
+                raise AssertionError(f"{left} frames did not come out")
+
+    return job
+
+
+def _into(dataset: Dataset, requests: Sequence[Request], out: torch.Tensor) -> Job:
+    """Every request into the same memory, as a loader does that reuses its batches."""
+    return lambda number: dataset.get_clips(requests[number], out=out)
+
+
+def against_the_floor(rounds: int, requests: int, note: Callable[[str], object]) -> list[Case]:
+    """7. The reader and its floor in turn, one thread each; then a batch on one thread and on two."""
+    sources = footage.make_sources("clips", _VIDEOS, 256, _SECONDS)
+    dataset = footage.make_dataset(sources, "source")
+    opened, cases = shortgop.open(dataset), []
+    lengths = [len(video) for video in opened]
+    for name, access in ACCESSES.items():
+        note(f"7. {name}")
+        count = requests if access.frames > 1 else 8 * requests
+        asked = draw(lengths, access, rounds * count, seed=7)
+        out = torch.empty(opened.get_clips(asked[0]).data.shape, dtype=torch.uint8)
+        jobs: dict[str, Job] = {
+            FLOOR: floor_job(dataset, asked),
+            "shortgop, out=": _into(opened, asked, out),
+            OURS: our_job(opened, range(len(opened)), asked),
+        }
+        result = alternate(jobs, rounds=rounds, requests=count)
+        rows = tuple(Row(each.name, "dataset", each.milliseconds, each.ratio) for each in result.figures())
+        cases.append(Case(7, "The reader against libavcodec alone, 256p", name, rows, result.problems))
+    note(f"7. batches of {BATCH} on threads")
+    asked = draw(lengths, Access(16, 4, batch=BATCH), rounds, seed=7)
+    shared = shortgop.open(dataset, threads=THREADS)
+    jobs = {
+        f"{THREADS} threads": our_job(shared, range(len(opened)), asked),
+        "1 thread": our_job(opened, range(len(opened)), asked),
+    }
+    result = alternate(jobs, rounds=rounds, requests=1)
+    rows = tuple(Row(OURS, each.name, each.milliseconds, each.ratio) for each in result.figures())
+    return [*cases, Case(7, f"Batches of {BATCH} clips of 16 frames, stride 4", "a batch", rows, result.problems)]
