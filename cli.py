@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from .manifests.errors import ShortGopError, UsageError
+from .progress import job_progress, loop_bar
 
 if TYPE_CHECKING:
     from .jobs import prepare as job
@@ -34,8 +34,6 @@ EXIT_USAGE = 2
 EXIT_SOMETHING_MISSING = 3
 EXIT_INTERRUPTED = 130
 
-# Without a terminal a line now and then; often enough for a log that somebody watches.
-_LINE_EVERY_SECONDS = 10.0
 _ROWS_SHOWN = 20
 _MAX_FRAME = 1 << 62
 
@@ -125,7 +123,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         }
         named = named_profile(profile_name) if profile_name is not None else {}
         profile = _profile(base, named | {name: value for name, value in given.items() if value is not None}, fps)
-        with _progress() as on_update:
+        with job_progress(err) as on_update:
             report = prepare(sources, out_path, profile, where=Where(runner, address, workers), on_update=on_update)
         if as_json:
             _print_json({**dataclasses.asdict(report), "dataset": str(out_path)})
@@ -215,13 +213,13 @@ def verify(
         from .manifests.verify import verify as check
 
         root, manifest = open_current(dataset)
-        with _bar("GOPs", len(manifest.gops)) as advance:
+        with loop_bar(err, "GOPs", len(manifest.gops)) as advance:
             problems = list(check(dataset, manifest, snapshot=root.snapshot, on_gop=advance))
         lines = [str(problem) for problem in problems]
         if decode and not problems:
             from .readers.check import undecodable
 
-            with _bar("videos", len(manifest.videos)) as advance:
+            with loop_bar(err, "videos", len(manifest.videos)) as advance:
                 lines += list(undecodable(dataset, root.snapshot, on_video=advance))
         if as_json:
             _print_json({"gops": len(manifest.gops), "decoded": decode and not problems, "problems": lines})
@@ -392,53 +390,3 @@ def _megabytes(count: int) -> str:
 
 def _print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
-
-
-@contextmanager
-def _progress() -> Iterator[job.OnUpdate]:
-    """A live bar on a terminal, else a line now and then, both on standard error."""
-    started = time.monotonic()
-
-    def text(state: job.Progress) -> str:
-        rate = state.frames_done / max(time.monotonic() - started, 1e-3)
-        failed = f", {len(state.failures)} failed" if state.failures else ""
-        return f"{rate:.0f} frames/s, {state.videos_done}/{state.videos_planned} videos{failed}; {state.note}"
-
-    if err.is_terminal:
-        columns = (
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("frames"),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-        )
-        with Progress(*columns, console=err, transient=True) as bar:
-            task = bar.add_task("", total=None)
-            yield lambda state: bar.update(
-                task, completed=state.frames_done, total=state.frames_planned or None, description=text(state)
-            )
-        return
-    last_line, last_note = 0.0, ""
-
-    def line(state: job.Progress) -> None:
-        nonlocal last_line, last_note
-        now = time.monotonic()
-        if state.note != last_note or now - last_line >= _LINE_EVERY_SECONDS:
-            last_line, last_note = now, state.note
-            left = ""
-            if 0 < state.frames_done < state.frames_planned:
-                left = f", {(now - started) * (state.frames_planned / state.frames_done - 1):.0f} s left"
-            err.print(
-                f"{state.frames_done}/{state.frames_planned} frames{left}, {text(state)}", markup=False, soft_wrap=True
-            )
-
-    yield line
-
-
-@contextmanager
-def _bar(what: str, total: int) -> Iterator[Any]:
-    """A bar for a loop of known length, on a terminal only."""
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda: bar.advance(task)

@@ -26,6 +26,7 @@ from shortgop.bench.timing import Job, alternate
 from shortgop.manifests.dataset import open_current
 from shortgop.manifests.samples import sample_bounds
 from shortgop.manifests.tables import Manifest
+from shortgop.manifests.video import CodecConfig
 from shortgop.readers.dataset import Dataset
 from shortgop.readers.gops import GopStore
 from shortgop.readers.plan import VideoGops, needed_samples, plan_frames, reorder_depth
@@ -44,6 +45,7 @@ class GopPackets:
     packets: tuple[tuple[bytes, int], ...]
     wanted: frozenset[int]
     reorder_depth: int
+    config: int
 
 
 def packets_of(dataset: Path, manifest: Manifest, request: Request) -> Iterator[GopPackets]:
@@ -58,19 +60,15 @@ def packets_of(dataset: Path, manifest: Manifest, request: Request) -> Iterator[
                 tuple((bytes(data[bounds[n] : bounds[n + 1]]), pattern.frames[n]) for n in samples),
                 frozenset(gop.frames),
                 reorder_depth(pattern),
+                int(manifest.videos.config[gop.video]),
             )
 
 
 def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
-    """Decodes and converts what each request wants; the videos are all of one size and codec."""
+    """Decodes and converts what each request wants."""
     _, manifest = open_current(dataset)
-    if len(manifest.configs) != 1:
-        raise ValueError(f"{dataset} has {len(manifest.configs)} codec configurations; the floor takes one")
     plans = [tuple(packets_of(dataset, manifest, request)) for request in requests]
-    config = manifest.config(0)
-    codec: Any = CodecContext.create(config.codec, "r")
-    codec.extradata, codec.thread_count = config.extradata, 1
-    codec.open()
+    codecs = [_opened(manifest.config(number)) for number in range(len(manifest.configs))]
     reformatter = VideoReformatter()
 
     def take(frames: Sequence[Any], wanted: frozenset[int]) -> int:
@@ -81,6 +79,7 @@ def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
 
     def job(number: int) -> None:
         for gop in plans[number]:
+            codec = codecs[gop.config]
             codec.reorder_depth = gop.reorder_depth
             left = len(gop.wanted)
             for data, pts in gop.packets:
@@ -94,6 +93,13 @@ def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
                 raise AssertionError(f"{left} frames did not come out")
 
     return job
+
+
+def _opened(config: CodecConfig) -> Any:
+    codec: Any = CodecContext.create(config.codec, "r")
+    codec.extradata, codec.thread_count = config.extradata, 1
+    codec.open()
+    return codec
 
 
 def _into(dataset: Dataset, requests: Sequence[Request], out: torch.Tensor) -> Job:

@@ -31,7 +31,7 @@ _LIFE = "life=s=72x40:r=10:mold=20:ratio=0.2:seed={seed}:life_color=#ffd166:deat
 PICTURES = (
     "mandelbrot=s={size}:r={rate}:maxiter=300:end_scale=0.001:end_pts=900",
     "gradients=s={size}:r={rate}:n=5:seed={seed}:speed=0.03:type=spiral",
-    f"{_LIFE},fps={{rate}},scale={{scale}}:flags=bicubic",
+    f"{_LIFE},fps={{rate}},scale={{scale}}:flags=bicubic,setsar=1",
     "testsrc2=s={size}:r={rate}",
 )
 _MIN_REAL_FRAMES, _MIN_REAL_HEIGHT = 200, 400

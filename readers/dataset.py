@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..manifests.dataset import (
@@ -151,14 +150,16 @@ class Dataset:
         as an earlier batch's `data`, they are written there. UsageError when the clips are not all of as many frames
         and of the same size, or `out` does not fit them.
         """
-        videos, frames = resolved_requests(self._reader, requests)
-        data = self._reader.read(videos.tolist(), frames.tolist(), out)
-        fps = self._reader.manifest.videos
-        num, den = fps.fps_num[videos, np.newaxis], fps.fps_den[videos, np.newaxis]
+        rows, frames = resolved_requests(self._reader, requests)
+        data = self._reader.read(rows, frames, out)
+        videos = self._reader.manifest.videos
+        rates = [(int(videos.fps_num[row]), int(videos.fps_den[row])) for row in rows]
+        times = [[frame * den / num for frame in clip] for (num, den), clip in zip(rates, frames, strict=True)]
+        durations = [[den / num] * len(clip) for (num, den), clip in zip(rates, frames, strict=True)]
         return ClipBatch(
             data,
-            pts_seconds=torch.from_numpy(frames * den / num),
-            duration_seconds=torch.from_numpy(np.broadcast_to(den / num, frames.shape).copy()),
+            pts_seconds=torch.tensor(times, dtype=torch.float64).view(data.shape[:2]),
+            duration_seconds=torch.tensor(durations, dtype=torch.float64).view(data.shape[:2]),
         )
 
     def stats(self) -> Stats:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ..manifests.errors import FrameIndexError, UsageError
 from ..manifests.video import VideoRow
 
-FrameNumbers = NDArray[np.int64]
 Indices = Iterable[int] | NDArray[np.integer[Any]] | torch.Tensor
 
 
@@ -26,42 +25,42 @@ def frame_number(video: VideoRow, index: Any) -> int:
     return resolved
 
 
-def frame_numbers(video: VideoRow, indices: Indices) -> FrameNumbers:
+def frame_numbers(video: VideoRow, indices: Indices) -> list[int]:
     """Several indices, likewise; what is not a list of integers is a UsageError."""
     numbers = integers(indices, video.id)
-    resolved: FrameNumbers = numbers + video.num_frames * (numbers < 0)
-    fits = (resolved >= 0) & (resolved < video.num_frames)
-    if not fits.all():
-        raise _no_frame(video, int(numbers[~fits][0]))
-    return resolved
+    count = video.num_frames
+    for number in numbers:
+        if not -count <= number < count:
+            raise _no_frame(video, number)
+    return [number + count if number < 0 else number for number in numbers]
 
 
-def integers(indices: Indices, video_id: str | None) -> FrameNumbers:
-    """Indices of a video's frames as they were given, in an array; UsageError when they are no list of integers."""
+def integers(indices: Indices, video_id: str | None) -> list[int]:
+    """Indices of a video's frames as they were given; UsageError when they are no list of integers."""
     if isinstance(indices, torch.Tensor):
         array = indices.detach().cpu().numpy()
     elif isinstance(indices, np.ndarray):
         array = indices
     else:
-        array = np.array(list(indices))
-    if array.dtype == np.uint64:
-        # None of them is to turn into a negative number.
-        array = np.minimum(array, np.iinfo(np.int64).max)
+        given = list(indices)
+        if all(type(index) is int for index in given):
+            return given
+        array = np.array(given)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise UsageError(
             f"frames are given as a list of integers, not as {array.ndim}-dimensional {array.dtype}", video=video_id
         )
-    numbers: FrameNumbers = array.astype(np.int64)
+    numbers: list[int] = array.tolist()
     return numbers
 
 
-def frames_in_slice(video: VideoRow, start: int | None, stop: int | None, step: int | None) -> FrameNumbers:
+def frames_in_slice(video: VideoRow, start: int | None, stop: int | None, step: int | None) -> list[int]:
     """The frames of video[start:stop:step]: as Python slices, except that the step has to be positive."""
     if step is not None and step < 1:
         raise UsageError(
             f"step is {step}; it has to be 1 or more (get_frames_at takes frames in any order)", video=video.id
         )
-    return np.arange(*slice(start, stop, step).indices(video.num_frames), dtype=np.int64)
+    return list(range(*slice(start, stop, step).indices(video.num_frames)))
 
 
 def _no_frame(video: VideoRow, number: int) -> FrameIndexError:

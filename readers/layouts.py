@@ -1,127 +1,92 @@
-"""How the lines of a frame's planes lie in memory, and whether libswscale may write them where they belong."""
+"""How the lines of a frame's planes lie in memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
-
-import numpy as np
+from typing import NamedTuple
 
 from ..manifests.ragged import Array
 from . import swscale
 from .output import Geometry, Output
 
 # More than libswscale writes behind the end of a line, and a multiple of what it writes at once.
-_PADDING_BYTES = 128
-# Pixels that libswscale writes at once, or a multiple of them.
-_STEP = 16
+PADDING_BYTES = 128
+
+
+class Plane(NamedTuple):
+    """Where the lines of a plane begin, how many they are, their bytes, and how far it is from one to the next."""
+
+    start: int
+    lines: int
+    length: int
+    stride: int
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Planes one behind the other, as they lie in memory: (lines, bytes of a line, bytes from line to line) of each.
+    """Planes of a frame, or of a part of it, in the order in which they lie in memory.
 
-    `order` are their numbers as libswscale counts them, `pixel_bytes` how far it is to the pixel on the right.
+    `order` are their numbers as libswscale counts them, `pixel_bytes` how far it is to the pixel on the right, and
+    `left_bytes` how far into each line the part begins.
     """
 
     format: str
-    planes: tuple[tuple[int, int, int], ...]
+    planes: tuple[Plane, ...]
     order: tuple[int, ...]
     pixel_bytes: int = 1
+    left_bytes: int = 0
 
     @staticmethod
     def of(output: Output, geometry: Geometry) -> Layout:
         """A frame without gaps, as it lies in a batch."""
         height, width = geometry.size
         if output.color == "yuv420":
-            half = (height // 2, width // 2, width // 2)
-            return Layout(swscale.YUV420P, ((height, width, width), half, half), (0, 1, 2))
+            sizes, pixel_bytes = [(height, width)] + [(height // 2, width // 2)] * 2, 1
+            return Layout(swscale.YUV420P, _one_behind_the_other(sizes), (0, 1, 2))
         if output.dimension_order == "NCHW":
-            return Layout(swscale.GBRP, ((height, width, width),) * 3, (1, 2, 0))
-        return Layout(swscale.RGB24, ((height, 3 * width, 3 * width),), (0,), pixel_bytes=3)
+            return Layout(swscale.GBRP, _one_behind_the_other([(height, width)] * 3), (1, 2, 0))
+        pixel_bytes = 3
+        return Layout(swscale.RGB24, _one_behind_the_other([(height, pixel_bytes * width)]), (0,), pixel_bytes)
 
-    def narrowed(self, width: int) -> Layout:
-        """So many columns of RGB, where they lie in the whole."""
-        planes = tuple((lines, width * self.pixel_bytes, stride) for lines, _, stride in self.planes)
-        return replace(self, planes=planes)
+    def part(self, left: int, width: int) -> Layout:
+        """These columns of RGB, where they lie in the whole."""
+        planes = tuple(plane._replace(length=width * self.pixel_bytes) for plane in self.planes)
+        return replace(self, planes=planes, left_bytes=left * self.pixel_bytes)
 
     def padded(self) -> Layout:
-        """The same with room behind each line."""
-        planes = tuple((lines, length, -(-length // 64) * 64 + _PADDING_BYTES) for lines, length, _ in self.planes)
-        return replace(self, planes=planes)
+        """The same in memory of its own, with room behind each line."""
+        planes = _one_behind_the_other([(plane.lines, plane.length) for plane in self.planes], padded=True)
+        return replace(self, planes=planes, left_bytes=0)
 
     @property
     def num_bytes(self) -> int:
-        return sum(lines * stride for lines, _, stride in self.planes)
+        """From the frame's first byte to the end of the last line of the last plane."""
+        return max(plane.start + plane.lines * plane.stride for plane in self.planes)
 
     @property
     def strides(self) -> list[int]:
         """Of the planes as libswscale counts them."""
-        return [self.planes[number][2] for number in self.order]
+        return [self.planes[number].stride for number in self.order]
 
-    def addresses(self, start: int) -> list[int]:
-        """Of the planes as libswscale counts them, of a frame at this address."""
-        starts = []
-        for lines, _, stride in self.planes:
-            starts.append(start)
-            start += lines * stride
-        return [starts[number] for number in self.order]
+    @property
+    def starts(self) -> list[int]:
+        """The first byte of each plane, as libswscale counts them, in the frame."""
+        return [self.planes[number].start + self.left_bytes for number in self.order]
 
-    def lines(self, frame: Array, start: int = 0) -> list[Array]:
-        """Each plane of a frame as (lines, bytes); `start` is the first byte of each line."""
-        flat, parts, at = frame.reshape(-1), [], 0
-        for lines, length, stride in self.planes:
-            parts.append(flat[at : at + lines * stride].reshape(lines, stride)[:, start : start + length])
-            at += lines * stride
+    def lines(self, frame: Array) -> list[Array]:
+        """Each plane as (lines, bytes), without a copy; `frame` is contiguous and may be longer than a frame."""
+        flat, parts = frame.reshape(-1), []
+        for start, lines, length, stride in self.planes:
+            whole = flat[start : start + lines * stride].reshape(lines, stride)
+            parts.append(whole[:, self.left_bytes : self.left_bytes + length])
         return parts
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Columns of a picture that are converted at once: so many, from `left` on.
-
-    They are written to where they belong, `layout`, or by way of `padded`, with room behind each line.
-    """
-
-    left: int
-    width: int
-    layout: Layout
-    padded: Layout | None
-
-
-@lru_cache(maxsize=256)
-def pieces(geometry: Geometry, layout: Layout) -> tuple[Piece, ...]:
-    """How to convert a picture so that every byte of its row is written, and no other."""
-    source, width = (geometry.height, geometry.width), geometry.width
-    if _keeps_to_its_lines(source, geometry.size, layout):
-        return (Piece(0, width, layout, None),)
-    # A multiple of what is written at once stays within its lines; the rest is little to copy.
-    main = width - width % _STEP
-    if not geometry.scales and width % 2 == 0 and main:
-        wide, narrow = layout.narrowed(main), layout.narrowed(_STEP)
-        if _keeps_to_its_lines((geometry.height, main), (geometry.height, main), wide):
-            return Piece(0, main, wide, None), Piece(width - _STEP, _STEP, narrow, narrow.padded())
-    return (Piece(0, width, layout, layout.padded()),)
-
-
-def _keeps_to_its_lines(source: tuple[int, int], target: tuple[int, int], layout: Layout) -> bool:
-    """Whether libswscale, converting between these (height, width), writes all of its lines and nothing else.
-
-    That depends on the width, the formats and the processor, and is tried out.
-    """
-    scaler = swscale.Scaler(source, target, matrix=1, full_range=False, target_format=layout.format)
-    rng = np.random.default_rng(0)
-    stride = source[1] + _PADDING_BYTES
-    lines = source[0] + source[0] % 2
-    noise = rng.integers(0, 256, (2 * lines + 1, stride), dtype=np.uint8)
-    planes = [noise[line:].ctypes.data for line in (0, lines, lines + lines // 2)]
-
-    padded = layout.padded()
-    scratch = np.zeros(padded.num_bytes, dtype=np.uint8)
-    scaler.convert(planes, [stride] * 3, padded.addresses(scratch.ctypes.data), padded.strides)
-    found = rng.integers(0, 256, layout.num_bytes + _PADDING_BYTES, dtype=np.uint8)
-    expected = found.copy()
-    for to, line in zip(layout.lines(expected), padded.lines(scratch), strict=True):
-        to[...] = line
-    scaler.convert(planes, [stride] * 3, layout.addresses(found.ctypes.data), layout.strides)
-    return np.array_equal(found, expected)
+def _one_behind_the_other(sizes: list[tuple[int, int]], *, padded: bool = False) -> tuple[Plane, ...]:
+    """Planes of so many lines of so many bytes."""
+    planes, start = [], 0
+    for lines, length in sizes:
+        stride = -(-length // 64) * 64 + PADDING_BYTES if padded else length
+        planes.append(Plane(start, lines, length, stride))
+        start += lines * stride
+    return tuple(planes)

@@ -11,8 +11,9 @@ from ..manifests.errors import DecodeError
 from ..manifests.ragged import Array
 from ..manifests.video import CodecConfig
 from . import swscale
-from .layouts import Layout, Piece, pieces
+from .layouts import Layout
 from .output import Geometry, Output
+from .pieces import Piece, PieceWriter, pieces
 
 # libavutil's names of 8-bit 4:2:0, the latter of full range; its number of full range.
 _PLANAR = ("yuv420p", "yuvj420p")
@@ -28,14 +29,12 @@ class RowWriter:
         self._geometry = output.geometry(*self._size)
         self.shape = output.frame_shape(*self._size)
         self._reformatter: VideoReformatter | None = None
-        self._format, self._pieces = "", tuple[_Target, ...]()
         # Odd numbers of lines or columns are converted by other instructions, which round otherwise for each format.
         same = self._geometry.scales or not (self._geometry.height % 2 or self._geometry.width % 2)
+        self._pieces: tuple[Piece, ...] = ()
         if same and swscale.library() is not None:
-            layout = Layout.of(output, self._geometry)
-            self._format = layout.format
-            self._pieces = tuple(_Target(piece) for piece in pieces(self._geometry, layout))
-        self._scalers: dict[tuple[int, bool], tuple[swscale.Scaler, ...]] = {}
+            self._pieces = pieces(self._geometry, Layout.of(output, self._geometry))
+        self._writers: dict[tuple[int, bool], tuple[PieceWriter, ...]] = {}
         self._bytes = self._floats = np.zeros(0, dtype=np.uint8)
         if output.dtype != torch.uint8:
             self._bytes = np.empty(self.shape, dtype=np.uint8)
@@ -62,46 +61,26 @@ class RowWriter:
             row[...] = floats
 
     def _write_bytes(self, frame: VideoFrame, row: Array) -> None:
-        scalers = self._scalers_for(frame)
-        if not scalers:
+        writers = self._writers_for(frame)
+        if not writers:
             self._reformat(frame, row)
             return
-        top, left = self._geometry.top, self._geometry.left
         planes = [(plane.buffer_ptr, plane.line_size) for plane in frame.planes]
-        strides = [stride for _, stride in planes]
         address = row.ctypes.data
-        for scaler, target in zip(scalers, self._pieces, strict=True):
-            column = left + target.left
-            starts = [
-                start + top * stride + column if number == 0 else start + top // 2 * stride + column // 2
-                for number, (start, stride) in enumerate(planes)
-            ]
-            if target.scratch is None:
-                scaler.convert(starts, strides, target.layout.addresses(address), target.strides)
-                continue
-            scaler.convert(starts, strides, target.addresses, target.strides)
-            for to, line in zip(target.layout.lines(row, target.start), target.scratch_lines, strict=True):
-                to[...] = line
+        for writer in writers:
+            writer.write(planes, row, address)
 
-    def _scalers_for(self, frame: VideoFrame) -> tuple[swscale.Scaler, ...]:
+    def _writers_for(self, frame: VideoFrame) -> tuple[PieceWriter, ...]:
         """For each piece of frames of this colour; none where it takes PyAV's converter."""
-        colour = (int(frame.colorspace), frame.color_range == _FULL_RANGE or frame.format.name == _PLANAR[1])
-        if frame.format.name not in _PLANAR or colour[0] not in swscale.MATRICES:
+        matrix, name = int(frame.colorspace), frame.format.name
+        full_range = frame.color_range == _FULL_RANGE or name == _PLANAR[1]
+        writers = self._writers.get((matrix, full_range))
+        if name not in _PLANAR or matrix not in swscale.MATRICES:
             return ()
-        scalers = self._scalers.get(colour)
-        if scalers is None:
-            geometry = self._geometry
-            scalers = self._scalers[colour] = tuple(
-                swscale.Scaler(
-                    (geometry.height, target.width),
-                    geometry.size if geometry.scales else (geometry.height, target.width),
-                    matrix=colour[0],
-                    full_range=colour[1],
-                    target_format=self._format,
-                )
-                for target in self._pieces
-            )
-        return scalers
+        if writers is None:
+            writers = tuple(PieceWriter(piece, matrix=matrix, full_range=full_range) for piece in self._pieces)
+            self._writers[matrix, full_range] = writers
+        return writers
 
     def _reformat(self, frame: VideoFrame, row: Array) -> None:
         """The same through PyAV alone, at the cost of copies."""
@@ -131,21 +110,6 @@ class RowWriter:
         if cut:
             rgb = rgb[geometry.top : geometry.top + geometry.height, geometry.left : geometry.left + geometry.width]
         row[...] = rgb.transpose(2, 0, 1) if planar else rgb
-
-
-class _Target:
-    """Where a piece goes, and the memory that it takes on the way."""
-
-    def __init__(self, piece: Piece) -> None:
-        self.left, self.width = piece.left, piece.width
-        self.layout = piece.layout
-        self.start = piece.left * piece.layout.pixel_bytes
-        self.strides = (piece.padded or piece.layout).strides
-        self.scratch: Array | None = None
-        if piece.padded is not None:
-            self.scratch = np.empty(piece.padded.num_bytes, dtype=np.uint8)
-            self.scratch_lines = piece.padded.lines(self.scratch)
-            self.addresses = piece.padded.addresses(self.scratch.ctypes.data)
 
 
 def _cropped(frame: VideoFrame, geometry: Geometry) -> VideoFrame:

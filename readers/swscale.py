@@ -55,7 +55,7 @@ class Scaler:
     """Converts pictures of one size and colour from 8-bit 4:2:0 to `target_format`, and to another size.
 
     Belongs to one thread. Instructions that work on many pixels at once may write past the end of lines, or leave out
-    the last pixels where there is no room for that: see `layouts.py`.
+    the last pixels where there is no room for that: see `pieces.py`.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from ..manifests.errors import FrameIndexError, UsageError
 from ..manifests.ragged import Array
 from .copies import cloned
 from .frames import Frame, FrameBatch
-from .indices import FrameNumbers, Indices, frame_number, frame_numbers, frames_in_slice
+from .indices import Indices, frame_number, frame_numbers, frames_in_slice
 from .metadata import VideoMetadata
 from .reader import SnapshotReader
 from .times import Seconds, first_frame_from, frame_played_at, resampled, seconds_of
@@ -87,7 +87,7 @@ class Video:
         """A frame, or the frames of a slice with a positive step, as one tensor."""
         if isinstance(key, slice):
             return self._read(frames_in_slice(self._row, key.start, key.stop, key.step))
-        return self._read(np.array([frame_number(self._row, key)]))[0]
+        return self._read([frame_number(self._row, key)])[0]
 
     def get_frame_at(self, index: int) -> Frame:
         """The frame with this number."""
@@ -111,7 +111,7 @@ class Video:
     def get_frames_played_at(self, seconds: Iterable[Seconds] | torch.Tensor | Array) -> FrameBatch:
         """The frames that are shown at these times, in any order."""
         times = seconds.tolist() if isinstance(seconds, (torch.Tensor, np.ndarray)) else seconds
-        return self._batch(np.array([self._played_at(time) for time in times], dtype=np.int64))
+        return self._batch([self._played_at(time) for time in times])
 
     def get_frames_played_in_range(
         self, start_seconds: float, stop_seconds: float, fps: float | None = None
@@ -131,9 +131,9 @@ class Video:
         if fps is not None:
             return self._resampled(start_seconds, stop_seconds, fps)
         if start_seconds == stop_seconds:
-            return self._batch(np.arange(0))
+            return self._batch([])
         first = self._played_at(start_seconds)
-        return self._batch(np.arange(first, first_frame_from(stop_seconds, self._row.fps)))
+        return self._batch(list(range(first, first_frame_from(stop_seconds, self._row.fps))))
 
     def get_all_frames(self, fps: float | None = None) -> FrameBatch:
         """All frames; with `fps`, as many as that rate calls for."""
@@ -143,7 +143,7 @@ class Video:
         """Which source frame each of these frames shows: its pts in units of `source_timebase`. int64, (frames,)."""
         if self._timeline is None:
             self._timeline = self._reader.timeline(self._row)
-        return torch.from_numpy(self._timeline[frame_numbers(self._row, indices)])
+        return torch.from_numpy(self._timeline[np.array(frame_numbers(self._row, indices), dtype=np.int64)])
 
     def source_seconds(self, indices: Indices) -> torch.Tensor:
         """The same in seconds: float64, (frames,)."""
@@ -170,22 +170,22 @@ class Video:
             raise UsageError(f"fps is {fps}; it has to be positive", video=self.id)
         times = resampled(start_seconds, stop_seconds, fps)
         return FrameBatch(
-            data=self._read(np.array([self._played_at(time) for time in times], dtype=np.int64)),
+            data=self._read([self._played_at(time) for time in times]),
             pts_seconds=torch.tensor(times, dtype=torch.float64),
             duration_seconds=torch.from_numpy(np.full(len(times), 1.0 / fps)),
         )
 
-    def _read(self, frames: FrameNumbers) -> torch.Tensor:
-        return self._reader.read([self._number], [frames.tolist()])[0]
+    def _read(self, frames: list[int]) -> torch.Tensor:
+        return self._reader.read([self._number], [frames])[0]
 
     def _frame(self, frame: int) -> Frame:
         fps = self._row.fps
-        return Frame(self._read(np.array([frame]))[0], seconds_of(frame, fps), seconds_of(1, fps))
+        return Frame(self._read([frame])[0], seconds_of(frame, fps), seconds_of(1, fps))
 
-    def _batch(self, frames: FrameNumbers) -> FrameBatch:
+    def _batch(self, frames: list[int]) -> FrameBatch:
         fps = self._row.fps
         return FrameBatch(
             data=self._read(frames),
-            pts_seconds=torch.tensor([seconds_of(frame, fps) for frame in frames.tolist()], dtype=torch.float64),
-            duration_seconds=torch.from_numpy(np.full(len(frames), seconds_of(1, fps))),
+            pts_seconds=torch.tensor([seconds_of(frame, fps) for frame in frames], dtype=torch.float64),
+            duration_seconds=torch.tensor([seconds_of(1, fps)] * len(frames), dtype=torch.float64),
         )

@@ -234,7 +234,7 @@ def test_sources(folder: Path, video: shortgop.Video) -> None:
         (
             lambda v: v.get_frames_at(np.array([2**64 - 1])),
             shortgop.FrameIndexError,
-            "has no frame 9223372036854775807",
+            "has no frame 18446744073709551615",
         ),
         (lambda v: v.get_frame_played_at(2.5025), shortgop.FrameIndexError, "from 0 s to just before 2.5025 s"),
         (lambda v: v.get_frame_played_at(float("nan")), shortgop.FrameIndexError, "no frame at nan s"),
