@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--gops", default="1,2,4,8,12,16,24,32,60,250")
     parser.add_argument("--codecs", default="h264,hevc,av1")
     parser.add_argument("--videos", type=int, default=4)
-    parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=8, help="in a round")
     parser.add_argument("--dry", action="store_true", help="leave docs/benchmarks.md and the results alone")
@@ -212,7 +212,9 @@ def main() -> None:
     # Nearly lossless, so that what is compared is the encoding and not that of the sources.
     sources = footage.make_sources("encodings", options.videos, HEIGHT, options.seconds, crf=10)
     outcomes = measure(chosen, sources, options.rounds, options.requests, console.print)
-    text = f"{described(machine, quick=False)}\n\n{table(outcomes)}"
+    kind = "real footage" if footage.real_footage() else "drawn"
+    made_of = f"{options.videos} videos of {options.seconds} s at {HEIGHT}p, {kind}, 30 frames/s."
+    text = f"{described(machine, quick=False)} {made_of}\n\n{table(outcomes)}"
     console.print(text, markup=False, soft_wrap=True)
     if options.dry:
         sys.stdout.write(json.dumps([asdict(outcome) for outcome in outcomes]) + "\n")

@@ -42,9 +42,9 @@ class Sizes:
     every_peer: bool = False
 
 
-QUICK = Sizes(2, 15, 3, 1, 12, 2, (60, 120, 300), 1, ("torchcodec", "opencv"))
+QUICK = Sizes(2, 15, 3, 1, 12, 2, (60, 120), 1, ("torchcodec", "opencv"))
 FULL = Sizes(
-    6, 30, 7, 8, 200, 5, (60, 120, 300, 3000), 8, ("torchcodec", "torchcodec-open", "opencv", "decord", "pyav"), True
+    6, 30, 5, 4, 200, 5, (60, 120, 300, 3000), 2, ("torchcodec", "torchcodec-open", "opencv", "decord", "pyav"), True
 )
 
 

@@ -109,9 +109,9 @@ class Profile:
 
 
 PROFILES: dict[str, dict[str, Any]] = {
-    "balanced": {"gop_frames": 16, "b_frames": 3, "fastdecode": False},
-    "fast": {"gop_frames": 16, "b_frames": 3, "fastdecode": True},
-    "small": {"gop_frames": 32, "b_frames": 3, "fastdecode": False},
+    "balanced": {"codec": "h264", "gop_frames": 16, "b_frames": 3, "fastdecode": False},
+    "fast": {"codec": "h264", "gop_frames": 16, "b_frames": 3, "fastdecode": True},
+    "small": {"codec": "hevc", "gop_frames": 32, "b_frames": 3, "fastdecode": False},
 }
 """Options under a name, measured against each other in docs/performance.md; the first is what `Profile()` is."""
 
