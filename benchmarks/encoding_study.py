@@ -62,15 +62,15 @@ class Outcome:
     frame_pyav: Spread
 
 
-def encodings(gops: Sequence[int], codecs: Sequence[str]) -> list[Encoding]:
-    """All that make sense: a GOP of one or two has no room for B-frames, and AV1 has neither setting."""
+def encodings(gops: Sequence[int], codecs: Sequence[str], b_frames: Sequence[int]) -> list[Encoding]:
+    """All that make sense: so many B-frames take a longer GOP, and AV1 has neither setting."""
     found = []
     for codec in codecs:
         for gop in gops:
             if codec == "av1":
                 found.append(Encoding(codec, gop, 0))
                 continue
-            found += [Encoding(codec, gop, b, fast) for b in ((0, 3) if gop > 2 else (0,)) for fast in (False, True)]
+            found += [Encoding(codec, gop, b, fast) for b in b_frames if b < gop for fast in (False, True)]
     return found
 
 
@@ -200,6 +200,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gops", default="1,2,4,8,12,16,24,32,60,250")
     parser.add_argument("--codecs", default="h264,hevc,av1")
+    parser.add_argument("--b-frames", default="0,3")
     parser.add_argument("--videos", type=int, default=4)
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
@@ -208,7 +209,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     machine = this_machine()
-    chosen = encodings([int(gop) for gop in options.gops.split(",")], options.codecs.split(","))
+    gops, b_frames = ([int(number) for number in text.split(",")] for text in (options.gops, options.b_frames))
+    chosen = encodings(gops, options.codecs.split(","), b_frames)
     # Nearly lossless, so that what is compared is the encoding and not that of the sources.
     sources = footage.make_sources("encodings", options.videos, HEIGHT, options.seconds, crf=10)
     outcomes = measure(chosen, sources, options.rounds, options.requests, console.print)

@@ -16,6 +16,7 @@ import pytest
 import torch
 from cold_open import repeated
 from encoding_study import Encoding, encodings
+from floor import floor_job, packets_of
 from hypothesis import given
 from hypothesis import strategies as st
 from results import Case, Goal, Row, between_markers, goals_table, tables
@@ -30,6 +31,7 @@ from shortgop.bench.jobs import FileSet
 from shortgop.bench.peers import PEERS, load
 from shortgop.bench.timing import Spread, alternate, spread
 from shortgop.cli import app
+from shortgop.manifests.dataset import open_current
 from shortgop.manifests.errors import SourceError, UsageError
 from synthetic import SyntheticVideo
 
@@ -183,8 +185,8 @@ def test_a_manifest_repeated_has_its_rows_once_for_each_video() -> None:
 
 
 def test_encodings_that_make_no_sense_are_left_out() -> None:
-    assert len(encodings([1, 2, 4], ["h264"])) == 2 + 2 + 4
-    assert encodings([1, 16], ["av1"]) == [Encoding("av1", 1, 0), Encoding("av1", 16, 0)]
+    assert len(encodings([1, 2, 4], ["h264"], [0, 3])) == 2 + 2 + 4
+    assert encodings([1, 16], ["av1"], [0, 3]) == [Encoding("av1", 1, 0), Encoding("av1", 16, 0)]
 
 
 def run(*arguments: object) -> Result:
@@ -198,6 +200,18 @@ def dataset(
     dataset = tmp_path_factory.mktemp("bench") / "dataset"
     make_dataset([constant_video.path, variable_video.path], dataset)
     return dataset
+
+
+def test_the_floor_decodes_just_the_packets_that_the_reader_does(dataset: Path) -> None:
+    opened = shortgop.open(dataset)
+    requests = draw([len(video) for video in opened], Access(4, 3), 6, seed=0)
+    _, manifest = open_current(dataset)
+    packets = sum(len(gop.packets) for request in requests for gop in packets_of(dataset, manifest, request))
+    floor = floor_job(dataset, requests)
+    for number, request in enumerate(requests):
+        floor(number)
+        opened.get_clips(request)
+    assert opened.stats().packets_decoded == packets > 0
 
 
 QUICKLY = ("--rounds", 2, "--seconds-per-round", 0.1)
