@@ -35,7 +35,7 @@ BENCH := --quick
 bench: $(STAMP)-bench
 	@$(WITH_FFMPEG) $(PY) benchmarks/run.py $(BENCH)
 
-# An hour and more: a hundred encodings.
+# Half an hour and more: eighty encodings.
 bench-encodings: $(STAMP)-bench
 	@$(WITH_FFMPEG) $(PY) benchmarks/encoding_study.py
 

@@ -84,7 +84,8 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     crf: Annotated[int | None, typer.Option(help="Quality: lower is better and larger.  [23]")] = None,
     preset: Annotated[str | None, typer.Option(help="The encoder's preset.  [the encoder's own]")] = None,
     fastdecode: Annotated[
-        bool | None, typer.Option("--fastdecode/--no-fastdecode", help="Faster to decode, and larger.  [no]")
+        bool | None,
+        typer.Option("--fastdecode/--no-fastdecode", help="Faster to decode, and larger; not on hevc_nvenc.  [no]"),
     ] = None,
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard is begun.  [256]")] = None,

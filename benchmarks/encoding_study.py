@@ -16,7 +16,7 @@ from pathlib import Path
 
 import footage
 import torch
-from results import RESULTS, described, machine_name, markdown_row, write_json, write_page
+from results import RESULTS, described, machine_name, markdown_row, taken_on, write_json, write_page
 from rich.console import Console
 
 import shortgop
@@ -42,7 +42,9 @@ class Encoding:
     fastdecode: bool = False
 
     def __str__(self) -> str:
-        return f"{self.codec}, GOP {self.gop}, {self.b_frames} B{', fastdecode' if self.fastdecode else ''}"
+        # SVT-AV1 decides about references by itself.
+        b_frames = "" if self.codec == "av1" else f", {self.b_frames} B"
+        return f"{self.codec}, GOP {self.gop}{b_frames}{', fastdecode' if self.fastdecode else ''}"
 
     @property
     def key(self) -> str:
@@ -153,9 +155,9 @@ def measure(
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Bytes against the first outcome of GOP 250, or the smallest."""
+    """Bytes against H.264 with GOPs of 250 and no B-frames where that is among them, else against the first."""
     base = next((o for o in outcomes if (o.encoding.codec, o.encoding.gop) == ("h264", 250)), outcomes[0]).bytes
-    columns = ["encoding", "bytes", "PSNR Y", "clip, ms", "frame, ms", "clip with PyAV", "frame with PyAV"]
+    columns = ["encoding", "bytes", "PSNR Y, dB", "clip, ms", "frame, ms", "clip with PyAV, ms", "frame with PyAV, ms"]
     lines = [markdown_row(columns), markdown_row(["---"] * len(columns))]
     for outcome in outcomes:
         spreads = (outcome.clip, outcome.frame, outcome.clip_pyav, outcome.frame_pyav)
@@ -187,7 +189,7 @@ def write_chart(outcomes: Sequence[Outcome], path: Path) -> None:
     for axis, name in zip(axes, ACCESSES, strict=True):
         for (codec, b_frames, fast), members in lines.items():
             read = [(getattr(each, name) or getattr(each, f"{name}_pyav")).median for each in members]
-            label = f"{codec}, {b_frames} B{', fastdecode' if fast else ''}{', PyAV' if codec == 'av1' else ''}"
+            label = "av1, PyAV" if codec == "av1" else f"{codec}, {b_frames} B{', fastdecode' if fast else ''}"
             axis.plot([each.bytes / 1e6 for each in members], read, marker="o", label=label)
             for each, value in zip(members, read, strict=True):
                 axis.annotate(str(each.encoding.gop), (each.bytes / 1e6, value), fontsize=7)
@@ -215,8 +217,8 @@ def main() -> None:
     sources = footage.make_sources("encodings", options.videos, HEIGHT, options.seconds, crf=10)
     outcomes = measure(chosen, sources, options.rounds, options.requests, console.print)
     kind = "real footage" if footage.real_footage() else "drawn"
-    made_of = f"{options.videos} videos of {options.seconds} s at {HEIGHT}p, {kind}, 30 frames/s."
-    text = f"{described(machine, quick=False)} {made_of}\n\n{table(outcomes)}"
+    made_of = f"{options.videos} videos of {options.seconds} s at {HEIGHT}p, {kind}, {footage.RATE} frames/s"
+    text = f"{described(machine, quick=False)} {made_of}; {taken_on(machine)}.\n\n{table(outcomes)}"
     console.print(text, markup=False, soft_wrap=True)
     if options.dry:
         sys.stdout.write(json.dumps([asdict(outcome) for outcome in outcomes]) + "\n")

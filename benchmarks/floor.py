@@ -1,8 +1,8 @@
 """Scenario 7: the reader against its floor, what libavcodec alone takes for the same packets and one conversion.
 
 The floor gets the packets that the plan says are needed, cut out of memory beforehand, feeds them to a decoder that is
-open already, and converts each wanted frame once, to the same planar RGB, with one reformatter of PyAV's. Nothing is
-looked up, read, checked or copied into a batch.
+open already, as the reader opens its own, and converts each wanted frame once, to the same planar RGB, with one
+reformatter of PyAV's. Nothing is looked up, read, checked or copied into a batch.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Any, cast
 
 import footage
 import torch
-from av.codec.context import CodecContext
 from av.packet import Packet
 from av.video.reformatter import Interpolation, VideoReformatter
-from results import OURS, Case, Row
+from results import OURS, Case
+from scenarios import DATASET, measured
 
 import shortgop
 from shortgop.bench.accesses import Access, Request, draw
 from shortgop.bench.jobs import our_job
-from shortgop.bench.timing import Job, alternate
+from shortgop.bench.timing import Job
 from shortgop.manifests.dataset import open_current
 from shortgop.manifests.samples import sample_bounds
 from shortgop.manifests.tables import Manifest
-from shortgop.manifests.video import CodecConfig
 from shortgop.readers.dataset import Dataset
+from shortgop.readers.decoders.pyav import open_context
 from shortgop.readers.gops import GopStore
 from shortgop.readers.plan import VideoGops, needed_samples, plan_frames, reorder_depth
 from shortgop.readers.swscale import BILINEAR
 
 FLOOR = "libavcodec alone"
 ACCESSES = {"16 frames, stride 4": Access(16, 4), "16 frames, stride 1": Access(16), "single frame": Access(1)}
-BATCH, THREADS = 32, 2
+BATCH = 32
 # The ratio is close to one, so it takes more of them than elsewhere; single frames take less time.
 _REQUESTS = {16: 8, 1: 64}
 
@@ -69,7 +69,7 @@ def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
     """Decodes and converts what each request wants."""
     _, manifest = open_current(dataset)
     plans = [tuple(packets_of(dataset, manifest, request)) for request in requests]
-    codecs = [_opened(manifest.config(number)) for number in range(len(manifest.configs))]
+    codecs: list[Any] = [open_context(manifest.config(number)) for number in range(len(manifest.configs))]
     reformatter = VideoReformatter()
 
     def take(frames: Sequence[Any], wanted: frozenset[int]) -> int:
@@ -96,44 +96,37 @@ def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
     return job
 
 
-def _opened(config: CodecConfig) -> Any:
-    codec: Any = CodecContext.create(config.codec, "r")
-    codec.extradata, codec.thread_count = config.extradata, 1
-    codec.open()
-    return codec
-
-
 def _into(dataset: Dataset, requests: Sequence[Request], out: torch.Tensor) -> Job:
     """Every request into the same memory, as a loader does that reuses its batches."""
     return lambda number: dataset.get_clips(requests[number], out=out)
 
 
 def against_the_floor(videos: int, seconds: int, rounds: int, note: Callable[[str], object]) -> list[Case]:
-    """7. The reader and its floor in turn, one thread each; then a batch on one thread and on two."""
+    """7. The reader and its floor in turn, one thread each; then clips on one thread and on two."""
     sources = footage.make_sources("clips", videos, 256, seconds)
     dataset = footage.make_dataset(sources, "source")
     opened, cases = shortgop.open(dataset), []
-    lengths = [len(video) for video in opened]
+    lengths, numbers = [len(video) for video in opened], range(len(opened))
     for name, access in ACCESSES.items():
         note(f"7. {name}")
         count = _REQUESTS[access.frames]
         asked = draw(lengths, access, rounds * count, seed=7)
         out = torch.empty(opened.get_clips(asked[0]).data.shape, dtype=torch.uint8)
-        jobs: dict[str, Job] = {
-            FLOOR: floor_job(dataset, asked),
-            "shortgop, out=": _into(opened, asked, out),
-            OURS: our_job(opened, range(len(opened)), asked),
+        jobs: dict[tuple[str, str], Job] = {
+            (FLOOR, DATASET): floor_job(dataset, asked),
+            ("shortgop, out=", DATASET): _into(opened, asked, out),
+            (OURS, DATASET): our_job(opened, numbers, asked),
         }
-        result = alternate(jobs, rounds=rounds, requests=count)
-        rows = tuple(Row(each.name, "dataset", each.milliseconds, each.ratio) for each in result.figures())
-        cases.append(Case(7, "The reader against libavcodec alone, 256p", name, rows, result.problems))
-    note(f"7. batches of {BATCH} on threads")
-    asked = draw(lengths, Access(16, 4, batch=BATCH), rounds, seed=7)
-    shared = shortgop.open(dataset, threads=THREADS)
-    jobs = {
-        f"{THREADS} threads": our_job(shared, range(len(opened)), asked),
-        "1 thread": our_job(opened, range(len(opened)), asked),
-    }
-    result = alternate(jobs, rounds=rounds, requests=1)
-    rows = tuple(Row(OURS, each.name, each.milliseconds, each.ratio) for each in result.figures())
-    return [*cases, Case(7, f"Batches of {BATCH} clips of 16 frames, stride 4", "a batch", rows, result.problems)]
+        rows = measured(jobs, {}, rounds=rounds, requests=count)
+        cases.append(Case(7, "The reader against libavcodec alone, 256p", name, rows))
+    for batch, count in ((1, _REQUESTS[16]), (BATCH, 1)):
+        name = "one clip" if batch == 1 else f"a batch of {batch}"
+        note(f"7. {name} on threads")
+        asked = draw(lengths, Access(16, 4, batch), rounds * count, seed=7)
+        jobs = {
+            (f"{OURS}, {threads}", DATASET): our_job(shortgop.open(dataset, threads=count_threads), numbers, asked)
+            for threads, count_threads in (("2 threads", 2), ("1 thread", 1))
+        }
+        rows = measured(jobs, {}, rounds=rounds, requests=count)
+        cases.append(Case(7, "Clips of 16 frames, stride 4, 256p, on threads", name, rows))
+    return cases

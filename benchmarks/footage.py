@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,7 +77,9 @@ def make_sources(
 ) -> list[Path]:
     """`count` videos of this height, all of the same size and length."""
     real = real_footage()
-    folder = WORK / f"{name}-{height}p-{seconds}s-{preset}-crf{crf}{'-real' if real else ''}"
+    # Named after what is drawn as well: another picture is not taken for one that was made before.
+    content = "real" if real else f"drawn{zlib.crc32(repr(PICTURES).encode()):08x}"
+    folder = WORK / f"{name}-{height}p-{seconds}s-{preset}-crf{crf}-{content}"
     folder.mkdir(parents=True, exist_ok=True)
     width, _ = size_of(height)
 

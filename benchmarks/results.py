@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ OURS = "shortgop"
 
 @dataclass(frozen=True)
 class Row:
-    """One reader on one kind of files: milliseconds for a request, and how many times as long as shortgop's."""
+    """One reader on one kind of files: milliseconds for a request, and how many times as long as the first row's."""
 
     reader: str
     files: str
@@ -31,22 +32,26 @@ class Row:
 
 @dataclass(frozen=True)
 class Case:
-    """Readers that did the same requests in turn, shortgop first; `group` is the table it belongs to."""
+    """Readers that did the same requests in turn, the one that the others are compared with first.
+
+    `group` is the table it belongs to, `taken` when it was measured and how busy the machine was.
+    """
 
     scenario: int
     group: str
     name: str
     rows: tuple[Row, ...]
     missing: dict[str, str] = field(default_factory=dict)
+    taken: str = ""
 
     def ratio(self, reader: str, files: str) -> Spread | None:
-        """How many times as long as shortgop a reader took."""
+        """How many times as long as the first row a reader took."""
         return next((row.ratio for row in self.rows if (row.reader, row.files) == (reader, files)), None)
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio to be reached, and where it is measured; `best` is the other way around: at most."""
+    """A ratio to be reached, or not to be exceeded, and what was measured."""
 
     text: str
     target: float
@@ -56,6 +61,11 @@ class Goal:
     @property
     def reached(self) -> bool:
         return self.measured.median <= self.target if self.at_most else self.measured.median >= self.target
+
+
+def taken_on(machine: Machine) -> str:
+    """When, and how busy it was: what `Case.taken` says."""
+    return f"{machine.date}, load {machine.load:.1f}"
 
 
 def machine_name(machine: Machine) -> str:
@@ -73,13 +83,38 @@ def write_json(name: str, machine: Machine, quick: bool, content: dict[str, Sequ
     return path
 
 
+def read_cases(name: str, machine: Machine, quick: bool) -> list[Case]:
+    """The cases that `write_json` wrote under this name; ends the program where they are not of a run like this one."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    same = ("cpu", "cores", "system", "python", "versions")
+    if found["quick"] != quick or any(found["machine"][key] != asdict(machine)[key] for key in same):
+        sys.exit(f"bench: {path} is of another run ({'quick' if found['quick'] else 'full'}): measure all, or --dry")
+    return [
+        Case(
+            case["scenario"],
+            case["group"],
+            case["name"],
+            tuple(
+                Row(row["reader"], row["files"], Spread(**row["milliseconds"]), Spread(**row["ratio"]))
+                for row in case["rows"]
+            ),
+            case["missing"],
+            case["taken"],
+        )
+        for case in found["cases"]
+    ]
+
+
 def tables(cases: Sequence[Case]) -> str:
-    """A table for each group: a row for each reader, a column for each case; shortgop in ms, the others in ratios."""
+    """A table for each group: a row for each reader, a column for each case; the first in ms, the others in ratios."""
     texts = []
     for group in dict.fromkeys((case.scenario, case.group) for case in cases):
         members = [case for case in cases if (case.scenario, case.group) == group]
         readers = dict.fromkeys((row.reader, row.files) for case in members for row in case.rows)
-        lines = [f"**{group[0]}. {group[1]}**", ""]
+        lines = [f"**{group[0]}. {group[1]}** ({', '.join(dict.fromkeys(case.taken for case in members))})", ""]
         lines.append(markdown_row(["", "reads", *(case.name for case in members)]))
         lines.append(markdown_row(["---"] * (2 + len(members))))
         for reader, files in readers:
@@ -140,10 +175,8 @@ def write_page(name: str, text: str) -> None:
 def described(machine: Machine, quick: bool) -> str:
     """One line that says where the figures come from."""
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-    return (
-        f"{machine.cpu}, {machine.cores} cores, load {machine.load:.1f} when it began, {machine.date}, "
-        f"{'quick' if quick else 'full'} run; Python {machine.python}, {versions}."
-    )
+    run = "quick" if quick else "full"
+    return f"{machine.cpu}, {machine.cores} cores, {run} run; Python {machine.python}, {versions}."
 
 
 def write_cases_chart(cases: Sequence[Case], machine: Machine, path: Path) -> None:
@@ -151,9 +184,14 @@ def write_cases_chart(cases: Sequence[Case], machine: Machine, path: Path) -> No
     groups = []
     for case in cases:
         bars = [
-            Bar(f"{row.reader}, {row.files}", row.milliseconds, f"{row.milliseconds.median:.1f} ms", place == 0)
-            for place, row in enumerate(case.rows)
+            Bar(
+                f"{row.reader}, {row.files}",
+                row.milliseconds,
+                f"{row.milliseconds.median:.1f} ms",
+                row.reader.startswith(OURS),
+            )
+            for row in case.rows
         ]
         groups.append(Group(f"{case.scenario}. {case.group}: {case.name}", tuple(bars)))
-    note = f"{machine.cpu}, {machine.cores} cores, one thread each; {machine.date}"
+    note = f"{machine.cpu}, {machine.cores} cores, one thread each where nothing else is said; {machine.date}"
     write_chart(groups, path, title="Time for a request, shorter is better", note=note)

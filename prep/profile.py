@@ -48,8 +48,8 @@ class Profile:
 
     `fps` None keeps each source's own rate. `crf` is the constant-quality level of the encoder in use (NVENC calls it
     cq). `fastdecode` gives up what costs a decoder most, as x264 and x265 tune for it: the deblocking filter, weighted
-    prediction, arithmetic coding. `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use
-    the fastest that runs.
+    prediction and, in H.264, arithmetic coding; of this, NVENC has only the last. `segment_seconds` is rounded to whole
+    GOPs. `encoder` "auto" lets each machine use the fastest that runs.
     """
 
     fps: Fraction | None = None

@@ -41,12 +41,11 @@ class Layout:
         """A frame without gaps, as it lies in a batch."""
         height, width = geometry.size
         if output.color == "yuv420":
-            sizes, pixel_bytes = [(height, width)] + [(height // 2, width // 2)] * 2, 1
+            sizes = [(height, width)] + [(height // 2, width // 2)] * 2
             return Layout(swscale.YUV420P, _one_behind_the_other(sizes), (0, 1, 2))
         if output.dimension_order == "NCHW":
             return Layout(swscale.GBRP, _one_behind_the_other([(height, width)] * 3), (1, 2, 0))
-        pixel_bytes = 3
-        return Layout(swscale.RGB24, _one_behind_the_other([(height, pixel_bytes * width)]), (0,), pixel_bytes)
+        return Layout(swscale.RGB24, _one_behind_the_other([(height, 3 * width)]), (0,), pixel_bytes=3)
 
     def part(self, left: int, width: int) -> Layout:
         """These columns of RGB, where they lie in the whole."""

@@ -6,7 +6,7 @@ that, or leave its last pixels out. What becomes of a picture is tried out once 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -73,11 +73,12 @@ class PieceWriter:
 @lru_cache(maxsize=256)
 def pieces(geometry: Geometry, layout: Layout) -> tuple[Piece, ...]:
     """How to convert pictures so that their rows hold what converting with room behind each line gives."""
-    *others, last = _candidates(geometry, layout)
-    return next((each for each in others if _writes_just_the_row(geometry, each, last)), last)
+    *others, last = candidates(geometry, layout)
+    right = _noise_through(last, geometry)
+    return next((each for each in others if np.array_equal(_noise_through(each, geometry), right)), last)
 
 
-def _candidates(geometry: Geometry, layout: Layout) -> Iterator[tuple[Piece, ...]]:
+def candidates(geometry: Geometry, layout: Layout) -> Iterator[tuple[Piece, ...]]:
     """Ways to cut a picture up, the cheapest first; the last one is right everywhere."""
     top, left, height, width = geometry.top, geometry.left, geometry.height, geometry.width
     whole = Piece(top, left, height, width, geometry.size, layout)
@@ -99,18 +100,14 @@ def _padded(piece: Piece) -> Piece:
     return replace(piece, padded=piece.layout.padded())
 
 
-def _writes_just_the_row(geometry: Geometry, tried: Iterable[Piece], known: Iterable[Piece]) -> bool:
-    """Whether pieces make the same of noise as those known to be right, and leave alone what lies behind the row."""
+def _noise_through(way: Sequence[Piece], geometry: Geometry) -> Array:
+    """What becomes of a row, and of what lies behind it, when a picture of noise is converted like this."""
     stride = geometry.left + geometry.width + PADDING_BYTES
     lines = geometry.top + geometry.height + geometry.height % 2
     noise = np.random.default_rng(0).integers(0, 256, (2 * lines + 1, stride), dtype=np.uint8)
     planes = [(noise[line:].ctypes.data, stride) for line in (0, lines, lines + lines // 2)]
-
-    def written(way: Iterable[Piece]) -> Array:
-        num_bytes = max(piece.layout.num_bytes for piece in way) + PADDING_BYTES
-        memory = np.random.default_rng(1).integers(0, 256, num_bytes, dtype=np.uint8)
-        for piece in way:
-            PieceWriter(piece, matrix=1, full_range=False).write(planes, memory, memory.ctypes.data)
-        return memory
-
-    return np.array_equal(written(tried), written(known))
+    num_bytes = max(piece.layout.num_bytes for piece in way) + PADDING_BYTES
+    memory = np.random.default_rng(1).integers(0, 256, num_bytes, dtype=np.uint8)
+    for piece in way:
+        PieceWriter(piece, matrix=1, full_range=False).write(planes, memory, memory.ctypes.data)
+    return memory

@@ -35,7 +35,7 @@ def resolved_requests(
                 "clips that are read in one batch have as many frames each",
                 video=ids.text(row),
             )
-        if frames and not 0 <= min(frames) <= max(frames) < counts[row]:
+        if frames and not 0 <= min(frames) <= max(frames) < int(counts[row]):
             frames = frame_numbers(reader.manifest.video(row), frames)
         rows.append(row)
         clips.append(frames)

@@ -74,9 +74,9 @@ class RowWriter:
         """For each piece of frames of this colour; none where it takes PyAV's converter."""
         matrix, name = int(frame.colorspace), frame.format.name
         full_range = frame.color_range == _FULL_RANGE or name == _PLANAR[1]
-        writers = self._writers.get((matrix, full_range))
         if name not in _PLANAR or matrix not in swscale.MATRICES:
             return ()
+        writers = self._writers.get((matrix, full_range))
         if writers is None:
             writers = tuple(PieceWriter(piece, matrix=matrix, full_range=full_range) for piece in self._pieces)
             self._writers[matrix, full_range] = writers

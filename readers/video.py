@@ -172,7 +172,7 @@ class Video:
         return FrameBatch(
             data=self._read([self._played_at(time) for time in times]),
             pts_seconds=torch.tensor(times, dtype=torch.float64),
-            duration_seconds=torch.from_numpy(np.full(len(times), 1.0 / fps)),
+            duration_seconds=torch.tensor([1.0 / fps] * len(times), dtype=torch.float64),
         )
 
     def _read(self, frames: list[int]) -> torch.Tensor:

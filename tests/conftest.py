@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from datasets import make_dataset
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
 
 
@@ -45,6 +46,24 @@ def rotated_video(video_folder: Path) -> SyntheticVideo:
     pts = constant_rate_pts(Fraction(30), 40)
     path = video_folder / "rotated.mp4"
     return make_video(path, pts=pts, timebase=Fraction(1, 30), size=(64, 96), rotation=90)
+
+
+@pytest.fixture(scope="session")
+def three_videos(tmp_path_factory: pytest.TempPathFactory, rotated_video: SyntheticVideo) -> Path:
+    """Make a dataset of videos of different sizes and rates, of several segments each, which no test changes."""
+    root = tmp_path_factory.mktemp("reader")
+    rates = {"ntsc.mp4": (Fraction(30000, 1001), (98, 66)), "film.mkv": (Fraction(24), (128, 96))}
+    for name, (rate, size) in rates.items():
+        make_video(root / name, pts=constant_rate_pts(rate, 75), timebase=1 / rate, size=size)
+    sources = [*(root / name for name in rates), rotated_video.path]
+    assert make_dataset(sources, root / "dataset", gop_frames=8, segment_seconds=Fraction(1, 2)).failures == ()
+    return root / "dataset"
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run an example in a folder of its own, so that arguments can be written as a user would."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from encoding_study import Encoding, encodings
 from floor import floor_job, packets_of
 from hypothesis import given
 from hypothesis import strategies as st
-from results import Case, Goal, Row, between_markers, goals_table, tables
+from results import Case, Goal, Row, between_markers, goals_table, read_cases, tables, write_json
 from typer.testing import CliRunner, Result
 
 import shortgop
@@ -28,6 +29,7 @@ from example_manifests import video
 from shortgop.bench.accesses import Access, draw, parse_clip
 from shortgop.bench.files import runs, scan
 from shortgop.bench.jobs import FileSet
+from shortgop.bench.machine import this_machine
 from shortgop.bench.peers import PEERS, load
 from shortgop.bench.timing import Spread, alternate, spread
 from shortgop.cli import app
@@ -145,11 +147,11 @@ def test_tables_show_shortgop_in_milliseconds_and_the_others_as_ratios() -> None
     ours = Row("shortgop", "dataset", Spread(2.0, 1.0, 3.0), Spread(1.0, 1.0, 1.0))
     other = Row("pyav", "sources", Spread(8.0, 7.0, 9.0), Spread(4.0, 3.0, 7.0))
     cases = [
-        Case(1, "Clips", "stride 1", (ours, other)),
-        Case(1, "Clips", "stride 4", (ours,), {"decord": "ImportError: no"}),
+        Case(1, "Clips", "stride 1", (ours, other), taken="one day"),
+        Case(1, "Clips", "stride 4", (ours,), {"decord": "ImportError: no"}, "another day"),
     ]
     assert tables(cases).splitlines() == [
-        "**1. Clips**",
+        "**1. Clips** (one day, another day)",
         "",
         "|  | reads | stride 1 | stride 4 |",
         "| --- | --- | --- | --- |",
@@ -158,6 +160,21 @@ def test_tables_show_shortgop_in_milliseconds_and_the_others_as_ratios() -> None
         "",
         "Not measured: decord: ImportError: no",
     ]
+
+
+def test_what_was_measured_is_read_again_where_the_machine_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("results.RESULTS", tmp_path)
+    machine = this_machine()
+    row = Row("shortgop", "dataset", Spread(2, 1, 3), Spread(1, 1, 1))
+    cases = [Case(3, "a group", "a case", (row,), {"x": "y"}, "then")]
+    assert read_cases("here", machine, quick=True) == []
+    write_json("here", machine, True, {"cases": cases})
+    assert read_cases("here", replace(machine, load=7.0, date="tomorrow"), quick=True) == cases
+    for other, quick in ((machine, False), (replace(machine, cores=machine.cores + 1), True)):
+        with pytest.raises(SystemExit, match="is of another run"):
+            read_cases("here", other, quick)
 
 
 def test_goals_are_reached_from_the_target_on() -> None:
@@ -202,16 +219,17 @@ def dataset(
     return dataset
 
 
-def test_the_floor_decodes_just_the_packets_that_the_reader_does(dataset: Path) -> None:
-    opened = shortgop.open(dataset)
-    requests = draw([len(video) for video in opened], Access(4, 3), 6, seed=0)
+def test_the_floor_decodes_just_the_packets_that_are_needed(dataset: Path) -> None:
     _, manifest = open_current(dataset)
-    packets = sum(len(gop.packets) for request in requests for gop in packets_of(dataset, manifest, request))
-    floor = floor_job(dataset, requests)
-    for number, request in enumerate(requests):
-        floor(number)
-        opened.get_clips(request)
-    assert opened.stats().packets_decoded == packets > 0
+    # Decoded in the order 0 4 1 2 3 8 5 6 7 12 9 10 11 15 13 14, where no other frame refers to those between.
+    request = ((0, (0, 3, 6, 9)),)
+    (gop,) = packets_of(dataset, manifest, request)
+    assert [frame for _, frame in gop.packets] == [0, 4, 3, 8, 6, 12, 9]
+    opened = shortgop.open(dataset)
+    opened.get_clips(request)
+    assert opened.stats().packets_decoded == 7
+    # Raises where a frame does not come out.
+    floor_job(dataset, [request, *draw([len(video) for video in opened], Access(4, 3), 3, seed=0)])(3)
 
 
 QUICKLY = ("--rounds", 2, "--seconds-per-round", 0.1)

@@ -12,6 +12,7 @@ import av
 import pytest
 from typer.testing import CliRunner, Result
 
+import shortgop
 from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.prep.profile import PROFILES, Profile
@@ -69,6 +70,8 @@ def test_a_named_profile_stands_for_options_that_others_override(
 ) -> None:
     arguments = ("prep", constant_video.path, "--out", tmp_path / "dataset", "--runner", "inline")
     run_json(*arguments, "--profile", "fast", "--gop", "8")
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert [read_number(picture) for picture in video.get_frames_at([2, 50, 99]).data] == [2, 50, 99]
     profile = run_json("info", tmp_path / "dataset")["profile"]
     assert profile == Profile(**PROFILES["fast"] | {"gop_frames": 8}).to_json()
     conflict = run(*arguments, "--profile", "balanced")

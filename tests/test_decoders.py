@@ -294,18 +294,25 @@ def without_bitstream_restriction(avcc: bytes) -> bytes:
     return avcc[:6] + len(shorter).to_bytes(2, "big") + bytes(shorter) + avcc[8 + size :]
 
 
-def test_contexts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "limits", [{"_MAX_CONTEXTS": 2}, {"_MAX_PIXELS": 100 * 70}], ids=["by number", "by the size of their pictures"]
+)
+def test_contexts_are_bounded(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = pyav.PyavDecoder(NHWC)
     opened: list[CodecConfig] = []
-    original = pyav._open
+    original = pyav.open_context
 
     def counted(config: CodecConfig) -> Any:
         opened.append(config)
         return original(config)
 
-    monkeypatch.setattr(pyav, "_open", counted)
-    monkeypatch.setattr(pyav, "_MAX_CONTEXTS", 2)
-    gops = [make_gop(encoding) for encoding in (Encoding(), Encoding(width=98, height=66), Encoding(width=2, height=2))]
+    monkeypatch.setattr(pyav, "open_context", counted)
+    for name, limit in {"_KEPT_CONTEXTS": 1, **limits}.items():
+        monkeypatch.setattr(pyav, name, limit)
+    gops = [
+        make_gop(encoding)
+        for encoding in (Encoding(width=66, height=34), Encoding(width=98, height=66), Encoding(width=2, height=2))
+    ]
 
     def decode(*numbers: int) -> int:
         before = len(opened)
@@ -313,10 +320,16 @@ def test_contexts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             decoder.decode(gops[number].request([1]), gops[number].blank(1))
         return len(opened) - before
 
-    assert decode(0, 0, 1, 1, 0) == 2
-    assert decode(2, 0, 2, 0) == 1
-    assert decode(1) == 1
-    assert len(decoder._local.contexts) == 2
+    if "_MAX_CONTEXTS" in limits:
+        assert decode(0, 0, 1, 1, 0) == 2
+        assert decode(2, 0, 2, 0) == 1
+        assert decode(1) == 1
+        assert len(decoder._local.contexts) == 2
+    else:
+        # The first two are too large together, either of them with the third is not.
+        assert decode(0, 1, 0, 1) == 4
+        assert decode(2, 1, 2, 1) == 1
+        assert len(decoder._local.contexts) == 2
 
 
 def test_a_context_is_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,9 @@ from shortgop.manifests.errors import DecodeError
 from shortgop.manifests.ragged import Array
 from shortgop.manifests.video import CodecConfig
 from shortgop.readers import swscale
+from shortgop.readers.layouts import Layout
 from shortgop.readers.output import Output
+from shortgop.readers.pieces import candidates, pieces
 from shortgop.readers.rows import RowWriter
 
 GUARD = 77
@@ -83,6 +85,22 @@ def test_rgb_is_what_pyav_makes_of_it(
         frame = make_frame(*size, matrix=matrix, full_range=full_range)
         row = written(frame, dimension_order=order)
         assert np.array_equal(row.transpose(1, 2, 0) if order == "NCHW" else row, rgb_of(frame))
+
+
+@pytest.mark.parametrize("order", ["NCHW", "NHWC"])
+def test_every_way_to_cut_a_picture_up_that_may_be_taken_is_right(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in range(2, 82, 2):
+        frame = make_frame(34, width, matrix=1)
+        output = Output(dimension_order=order)
+        geometry = output.geometry(34, width)
+        layout = Layout.of(output, geometry)
+        taken = pieces(geometry, layout)
+        ways = list(candidates(geometry, layout))
+        # Which of them come into question depends on the processor; those that copy from padded memory always do.
+        for way in (taken, *ways[-1:], *ways[2:]):
+            monkeypatch.setattr("shortgop.readers.rows.pieces", lambda *_, way=way: way)
+            row = written(frame, dimension_order=order)
+            assert np.array_equal(row.transpose(1, 2, 0) if order == "NCHW" else row, rgb_of(frame)), (width, way)
 
 
 @pytest.mark.parametrize("options", [{"size": (50, 62)}, {"size": 33}, {"crop": (10, 20, 40, 64), "size": (96, 64)}])

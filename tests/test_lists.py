@@ -1,0 +1,219 @@
+"""Lists of sources: text, CSV, TSV, JSONL and Parquet."""
+
+import datetime as dt
+import decimal
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shortgop.jobs.sources import Source, find_sources
+from shortgop.manifests.errors import ToolError
+from source_arguments import NOT_UTF8, complaint, ids, make
+
+pytestmark = pytest.mark.usefixtures("own_folder")
+
+
+def test_a_text_list_has_one_path_a_line(tmp_path: Path) -> None:
+    make("corpus/a.mp4", "corpus/with space.mp4")
+    Path("corpus/list.txt").write_bytes(b"# two clips\r\n\n./a.mp4\r\n   \n  # more\nwith space.mp4")
+    assert find_sources(["corpus/list.txt"]) == [
+        Source("a.mp4", str(tmp_path / "corpus/a.mp4"), "./a.mp4", "{}"),
+        Source("with space.mp4", str(tmp_path / "corpus/with space.mp4"), "with space.mp4", "{}"),
+    ]
+
+
+def test_ids_of_a_list_are_its_paths_made_plain() -> None:
+    Path("list.txt").write_text("a//b/../c.mp4\n/data/d.mp4\n//data/e.mp4\n../f.mp4\n")
+    assert ids("list.txt") == ["../f.mp4", "a/c.mp4", "data/d.mp4", "data/e.mp4"]
+
+
+def test_a_listed_file_that_does_not_exist_is_left_for_the_job_to_report(tmp_path: Path) -> None:
+    Path("list.txt").write_text("gone.mp4\n")
+    assert find_sources(["list.txt"]) == [Source("gone.mp4", str(tmp_path / "gone.mp4"), "gone.mp4", "{}")]
+
+
+def test_a_text_list_holds_names_that_are_not_utf8() -> None:
+    make(NOT_UTF8)
+    Path("list.txt").write_bytes(os.fsencode(NOT_UTF8) + b"\n")
+    (source,) = find_sources(["list.txt"])
+    assert source.id == r"caf\udce9.mp4"
+    assert Path(source.path).exists()
+
+
+def test_a_csv_list_keeps_other_columns_as_text_in_their_order() -> None:
+    Path("list.csv").write_text(
+        '\ufefflabel,path,score,id\n"run, jump",a.mp4,0.50,first\n\nthe "end",b.mp4,,\n', encoding="utf-8"
+    )
+    second, first = find_sources(["list.csv"])
+    assert (first.id, first.given, first.attributes) == (
+        "first",
+        "a.mp4",
+        '{"label": "run, jump", "score": "0.50"}',
+    )
+    assert (second.id, second.attributes) == ("b.mp4", '{"label": "the \\"end\\"", "score": ""}')
+
+
+def test_a_csv_cell_may_span_lines() -> None:
+    make("new\nline.mp4")
+    Path("list.csv").write_text('path\n"new\nline.mp4"\n')
+    (source,) = find_sources(["list.csv"])
+    assert Path(source.path).exists()
+
+
+def test_a_tsv_list() -> None:
+    Path("LIST.TSV").write_text("path\tcaption\na.mp4\tone, two\n")
+    (source,) = find_sources(["LIST.TSV"])
+    assert json.loads(source.attributes) == {"caption": "one, two"}
+
+
+def test_a_jsonl_list_keeps_types() -> None:
+    Path("list.jsonl").write_text(
+        '{"label": 3, "path": "a.mp4", "score": 0.5, "ok": true, "tags": ["x", {"y": null}], "id": "one"}\n'
+        "\n"
+        '{"path": "b.mp4", "score": NaN, "size": -Infinity, "id": 7, "name": "é\\ud800"}\n'
+    )
+    second, first = find_sources(["list.jsonl"])
+    assert first.id == "one"
+    assert first.attributes == '{"label": 3, "score": 0.5, "ok": true, "tags": ["x", {"y": null}]}'
+    assert second.id == "7"
+    assert second.attributes == '{"score": null, "size": null, "name": "é\\\\ud800"}'
+
+
+def write_parquet(**columns: list[Any] | pa.Array) -> str:
+    pq.write_table(pa.table(columns), "list.parquet")
+    return "list.parquet"
+
+
+def test_a_parquet_list_keeps_types_and_writes_times_and_decimals_as_text() -> None:
+    file = write_parquet(
+        path=["a.mp4"],
+        id=pa.array(["first"]).dictionary_encode(),
+        frames=[300],
+        score=[float("nan")],
+        tags=[["x", "y"]],
+        recorded=pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")),
+        day=[dt.date(2024, 2, 29)],
+        price=[decimal.Decimal("1.20")],
+        nested=[{"at": dt.datetime(2024, 2, 29, 12)}],  # noqa: DTZ001
+    )
+    (source,) = find_sources([file])
+    assert source.id == "first"
+    assert json.loads(source.attributes) == {
+        "frames": 300,
+        "score": None,
+        "tags": ["x", "y"],
+        "recorded": "2023-11-14 22:13:20.123456789",
+        "day": "2024-02-29",
+        "price": "1.20",
+        "nested": {"at": "2024-02-29 12:00:00"},
+    }
+
+
+def test_a_parquet_list_with_bytes_in_it() -> None:
+    message = complaint(write_parquet(path=["a.mp4"], thumbnail=[b"\xff\xd8"]))
+    assert "row 1 of 'list.parquet' has a value of type bytes" in message
+
+
+def test_without_pyarrow_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    make("list.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ToolError, match="pip install pyarrow"):
+        find_sources(["list.parquet"])
+
+
+def test_pyarrow_and_ray_are_not_imported_for_a_folder() -> None:
+    make("corpus/a.mp4")
+    program = (
+        "import sys; from shortgop.jobs.sources import find_sources; import shortgop.jobs.units; "
+        "find_sources(['corpus']); sys.exit(bool({'pyarrow', 'ray', 'torch'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0
+
+
+def write(name: str, text: str) -> Callable[[], str]:
+    def act() -> str:
+        Path(name).write_bytes(text.encode("utf-8", "surrogateescape"))
+        return name
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("list_of", "expected"),
+    [
+        (write("l.txt", "# nothing yet\n"), "the list 'l.txt' is empty"),
+        (write("l.txt", "a.mp4\nb\0.mp4\n"), "line 2 of 'l.txt' has 'b\\x00.mp4' as its `path`"),
+        (write("l.txt", "a.mp4\n/\n"), "line 2 of 'l.txt' has the folder '/' as its `path`"),
+        (write("l.csv", ""), "the list 'l.csv' is empty"),
+        (write("l.csv", "path,label\n"), "the list 'l.csv' is empty"),
+        (write("l.csv", "file,label\na.mp4,x\n"), "has no column `path`, only 'file', 'label'"),
+        (write("l.csv", "path,label,label\na.mp4,x,y\n"), "has two columns 'label'"),
+        (
+            write("l.csv", "path,label\na.mp4,x\nb.mp4,x,y\n"),
+            "line 3 of 'l.csv' has 3 cells and the header 2",
+        ),
+        (write("l.csv", "path,label\na.mp4\n"), "line 2 of 'l.csv' has 1 cells and the header 2"),
+        (write("l.csv", "path,label\n,x\n"), "line 2 of 'l.csv' has '' as its `path`"),
+        (write("l.csv", 'path,label\na.mp4,"x\nb.mp4,y\n'), "line 2 of 'l.csv' is malformed"),
+        (write("l.jsonl", '{"path": "a.mp4"}\n{"path": \n'), "line 2 of 'l.jsonl' is not JSON"),
+        (write("l.jsonl", "[" * 100_000), "line 1 of 'l.jsonl' is not JSON"),
+        (write("l.jsonl", '["a.mp4"]\n'), "line 1 of 'l.jsonl' is not an object"),
+        (write("l.jsonl", '{"file": "a.mp4"}\n'), "line 1 of 'l.jsonl' has no `path`, only 'file'"),
+        (write("l.jsonl", '{"path": 3}\n'), "line 1 of 'l.jsonl' has 3 as its `path`"),
+        (write("l.jsonl", '{"path": "\\ud800"}\n'), "line 1 of 'l.jsonl' has '\\ud800' as its `path`"),
+        (write("l.jsonl", '{"path": "a.mp4", "id": 1.5}\n'), "line 1 of 'l.jsonl' has 1.5 as its `id`"),
+        (write("l.parquet", "path\na.mp4\n"), "cannot read 'l.parquet' as Parquet"),
+        (lambda: write_parquet(path=pa.array([], pa.string())), "the list 'list.parquet' is empty"),
+        (lambda: write_parquet(file=["a.mp4"]), "has no column `path`, only 'file'"),
+        (lambda: write_parquet(path=["a.mp4", None]), "row 2 of 'list.parquet' has no `path`"),
+    ],
+)
+def test_a_list_that_cannot_be_used(list_of: Callable[[], str], expected: str) -> None:
+    assert expected in complaint(list_of())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_list_that_may_not_be_read() -> None:
+    make("list.txt")
+    Path("list.txt").chmod(0)
+    assert "cannot read the list 'list.txt': Permission denied" in complaint("list.txt")
+
+
+def test_rows_with_the_same_id_for_two_files() -> None:
+    Path("list.csv").write_text("path,id\na.mp4,x\nb.mp4,x\n")
+    message = complaint("list.csv")
+    assert "'a.mp4' (line 2 of 'list.csv') and 'b.mp4' (line 3 of 'list.csv')" in message
+    assert "the same id 'x'" in message
+
+
+def test_rows_that_say_different_things_of_one_file() -> None:
+    Path("list.csv").write_text("path,label\na.mp4,walk\n./a.mp4,run\n")
+    message = complaint("list.csv")
+    assert "different attributes (line 2 of 'list.csv' and line 3 of 'list.csv')" in message
+    assert "remove one row, or add an `id` column" in message
+
+
+def test_rows_that_say_the_same_of_one_file_are_one_source() -> None:
+    Path("list.csv").write_text("path,label\na.mp4,walk\n./a.mp4,walk\n")
+    assert ids("list.csv") == ["a.mp4"]
+
+
+def test_one_file_may_be_two_videos_under_two_ids() -> None:
+    Path("list.csv").write_text("path,label,id\na.mp4,walk,1\na.mp4,run,2\n")
+    assert ids("list.csv") == ["1", "2"]
+
+
+@pytest.mark.parametrize("arguments", [["corpus", "corpus/list.csv"], ["corpus/list.csv", "corpus"]])
+def test_a_list_adds_attributes_to_what_a_folder_holds(arguments: list[str]) -> None:
+    make("corpus/a.mp4", "corpus/b.mp4")
+    Path("corpus/list.csv").write_text("path,label\na.mp4,walk\n")
+    assert [source.attributes for source in find_sources(arguments)] == ['{"label": "walk"}', "{}"]
