@@ -1,4 +1,4 @@
-"""`make bench`: scenarios 1 to 5 and 7, into benchmarks/results, and the tables of docs/benchmarks.md."""
+"""`make bench`: all scenarios but 6, into benchmarks/results, and the tables of docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ console = Console(highlight=False)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="less of everything: scenarios 1 to 4 in ten minutes")
-    parser.add_argument("--only", type=int, nargs="+", choices=(1, 2, 3, 4, 5, 7), help="the others stay as they are")
+    parser.add_argument(
+        "--only", type=int, nargs="+", choices=(1, 2, 3, 4, 5, 7, 8), help="the others stay as they are"
+    )
     parser.add_argument("--dry", action="store_true", help="leave docs/benchmarks.md and the results alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -54,6 +56,7 @@ def main() -> None:
         4: lambda: scenarios.rows_and_steps(sizes, note),
         5: lambda: cold_open.first_batch(VIDEO_COUNTS, sizes.rounds, note),
         7: lambda: floor.against_the_floor(sizes.videos, sizes.seconds, sizes.rounds, note),
+        8: lambda: scenarios.fast_clips(sizes, note),
     }
     numbers = options.only or list(works)
     cases = read_cases(machine_name(machine), machine, options.quick) if options.only and not options.dry else []

@@ -1,5 +1,6 @@
-"""What many tests share: small videos whose frames show their numbers, each made once in a test run."""
+"""What many tests share: small videos whose frames show their numbers, and datasets, each made once in a test run."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from fractions import Fraction
@@ -8,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from datasets import make_dataset
+from example_manifests import failure, video
+from shortgop.manifests.dataset import create, publish, write_part
+from shortgop.manifests.merge import merge
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
 
 
@@ -58,6 +62,30 @@ def three_videos(tmp_path_factory: pytest.TempPathFactory, rotated_video: Synthe
     sources = [*(root / name for name in rates), rotated_video.path]
     assert make_dataset(sources, root / "dataset", gop_frames=8, segment_seconds=Fraction(1, 2)).failures == ()
     return root / "dataset"
+
+
+@pytest.fixture
+def empty_dataset(tmp_path: Path) -> Path:
+    """Make a dataset with nothing in it."""
+    create(tmp_path / "dataset", {"gop_frames": 4})
+    return tmp_path / "dataset"
+
+
+@pytest.fixture(scope="session")
+def _published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("published") / "dataset"
+    create(path, {"gop_frames": 4})
+    write_part(path, "u1", merge([video("a", shard="u1-0.shard"), video("b", shard="u1-0.shard", offset=9000)]))
+    write_part(path, "u2", merge([video("c", shard="u2-0.shard"), failure("d", "cut short")]))
+    publish(path)
+    return path
+
+
+@pytest.fixture
+def published(_published: Path, tmp_path: Path) -> Path:
+    """Make a dataset of three videos and a failure, in two parts and one snapshot; there are no shards."""
+    shutil.copytree(_published, tmp_path / "dataset")
+    return tmp_path / "dataset"
 
 
 @pytest.fixture

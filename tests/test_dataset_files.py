@@ -1,15 +1,11 @@
-"""A dataset's files: how they come into it, what happens when that is interrupted, and what damage is noticed."""
+"""A dataset's files: its root, its parts, its lock and its shards, and what damage to them is noticed."""
 
-import contextlib
-import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_manifests import failure, rows, video
-from shortgop.manifests import commits, dataset, parts, writer
+from shortgop.manifests import parts
 from shortgop.manifests.dataset import (
     check_shard_lengths,
     create,
@@ -27,14 +23,11 @@ from shortgop.manifests.dataset import (
     finished_parts,
     finished_units,
     open_current,
-    open_manifest,
-    open_timeline,
     part_path,
     publish,
     read_part,
     read_root,
     shard_path,
-    snapshot_path,
     write_part,
     writer_lock,
 )
@@ -50,30 +43,6 @@ from shortgop.manifests.merge import merge
 from shortgop.manifests.tables import empty
 
 PROFILE = {"gop_frames": 4}
-
-
-@pytest.fixture
-def empty_dataset(tmp_path: Path) -> Path:
-    """Make a dataset with nothing in it."""
-    create(tmp_path / "dataset", PROFILE)
-    return tmp_path / "dataset"
-
-
-@pytest.fixture(scope="module")
-def _published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("published") / "dataset"
-    create(path, PROFILE)
-    write_part(path, "u1", merge([video("a", shard="u1-0.shard"), video("b", shard="u1-0.shard", offset=9000)]))
-    write_part(path, "u2", merge([video("c", shard="u2-0.shard"), failure("d", "cut short")]))
-    publish(path)
-    return path
-
-
-@pytest.fixture
-def published(_published: Path, tmp_path: Path) -> Path:
-    """Make a dataset of three videos and a failure, in two parts and one snapshot; there are no shards."""
-    shutil.copytree(_published, tmp_path / "dataset")
-    return tmp_path / "dataset"
 
 
 # The root
@@ -218,197 +187,6 @@ def test_a_flipped_bit_in_a_part_is_noticed_or_makes_no_difference(packed: bytes
     except (CorruptDataError, MissingDataError):
         return
     assert rows(found) == rows(parts.unpack(packed))
-
-
-# Snapshots
-
-
-def test_publishing_makes_a_snapshot_of_what_is_finished(published: Path) -> None:
-    root, manifest = open_current(published)
-    assert root.snapshot == "000001"
-    assert manifest.ids == ["a", "b", "c"]
-    attributes = json.loads((published / "manifest" / "000001" / "zarr.json").read_text())["attributes"]
-    assert attributes["shortgop"]["parts"] == ["u1", "u2"]
-    assert manifest.failures.reason.texts() == ["cut short"]
-    assert manifest.timeline is None
-    assert open_timeline(published, "000001", 9, 12).tolist() == [9009, 9000, 10001]
-
-
-def test_publishing_nothing_new_writes_nothing(published: Path) -> None:
-    files = sorted(published.rglob("*"))
-    assert publish(published) == "000001"
-    assert sorted(published.rglob("*")) == files
-
-
-def test_a_snapshot_stays_as_it_is_when_the_dataset_grows(published: Path) -> None:
-    before = rows(open_manifest(published, "000001", timeline=True))
-    write_part(published, "u3", video("aa", shard="u3-0.shard"))
-    assert publish(published) == "000002"
-    assert current_manifest(published).ids == ["a", "aa", "b", "c"]
-    assert rows(open_manifest(published, "000001", timeline=True)) == before
-
-
-def test_many_publications_end_with_the_rows_of_one(empty_dataset: Path, tmp_path: Path) -> None:
-    found = [video(f"{number * 7 % 5}", shard=f"{number}.shard", frames=9 + number) for number in range(3)]
-    at_once = tmp_path / "at once"
-    create(at_once, PROFILE)
-    for number, manifest in enumerate([*found, failure("x", "cut short")]):
-        write_part(empty_dataset, f"u{number}", manifest)
-        publish(empty_dataset)
-        write_part(at_once, f"u{number}", manifest)
-    publish(at_once)
-    assert rows(current_manifest(empty_dataset)) == rows(current_manifest(at_once))
-
-
-def test_a_timeline_of_many_files_is_put_together(empty_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_CHUNK_ROWS", 8), ("_SHARD_CHUNKS", 2), ("BLOCK_ROWS", 16)):
-        monkeypatch.setattr(writer, name, value)
-    found = [video(f"{number * 7 % 5}", shard=f"{number}.shard", frames=20 + number) for number in range(5)]
-    for number, manifest in enumerate(found):
-        write_part(empty_dataset, f"u{number}", manifest)
-        publish(empty_dataset)
-    assert rows(current_manifest(empty_dataset)) == rows(merge(found))
-    assert len(list(snapshot_path(empty_dataset, "000005").glob("timeline/pts/c/*"))) == 7
-
-
-def test_every_lost_file_of_a_snapshot_is_named(published: Path) -> None:
-    folder = snapshot_path(published, "000001")
-    whole = rows(open_manifest(published, "000001", timeline=True))
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    assert len(files) > 100
-    for file in files:
-        file.rename(published / "lost")
-        with pytest.raises(MissingDataError, match="is missing; copy it to the dataset again") as caught:
-            open_manifest(published, "000001", timeline=True)
-        assert caught.value.file == str(file)
-        (published / "lost").rename(file)
-    assert rows(open_manifest(published, "000001", timeline=True)) == whole
-
-
-def test_every_cut_chunk_of_a_snapshot_is_named(published: Path) -> None:
-    folder = snapshot_path(published, "000001")
-    for file in folder.glob("*/*/c/0"):
-        data = file.read_bytes()
-        for keep in (0, len(data) // 2, len(data) - 1):
-            file.write_bytes(data[:keep])
-            with pytest.raises(CorruptDataError, match="does not read") as caught:
-                open_manifest(published, "000001", timeline=True)
-            assert caught.value.file == str(file)
-        file.write_bytes(data)
-
-
-def test_a_lost_snapshot_is_named(published: Path) -> None:
-    shutil.rmtree(snapshot_path(published, "000001"))
-    with pytest.raises(MissingDataError, match=r"the manifest .*manifest/000001 is missing"):
-        open_current(published)
-
-
-# Interruptions
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nobody catches it, nobody tidies up."""
-
-
-def points_of_publish(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[Callable[[], None]], None]]:
-    """For each thing that publish does, how to have something called before or behind it."""
-
-    def around(owner: Any, name: str, *, count: int, behind: bool) -> Callable[[Callable[[], None]], None]:
-        def install(action: Callable[[], None]) -> None:
-            original, numbers = getattr(owner, name), itertools.count(1)
-
-            def patched(*arguments: Any, **keywords: Any) -> Any:
-                number = next(numbers)
-                if number == count and not behind:
-                    action()
-                result = original(*arguments, **keywords)
-                if number == count and behind:
-                    action()
-                return result
-
-            monkeypatch.setattr(owner, name, patched)
-
-        return install
-
-    return [
-        *(around(writer, "_write_array", count=count, behind=False) for count in (1, 20, 45)),
-        *(around(Path, "replace", count=count, behind=behind) for count in (1, 2) for behind in (False, True)),
-        *(around(commits, "flush", count=count, behind=True) for count in (1, 50)),
-    ]
-
-
-@pytest.mark.parametrize("point", range(9))
-def test_publishing_goes_on_wherever_it_was_interrupted(
-    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: int
-) -> None:
-    undisturbed = tmp_path / "undisturbed"
-    shutil.copytree(published, undisturbed)
-    before = rows(current_manifest(published))
-    for path in (published, undisturbed):
-        write_part(path, "u3", merge([video("aa", shard="u3-0.shard"), failure("e", "no video")]))
-    publish(undisturbed)
-
-    def kill() -> None:
-        # A reader that opens the dataset at this moment sees what was there before, or what is there then.
-        assert rows(current_manifest(published)) in (before, rows(current_manifest(undisturbed)))
-        raise Killed
-
-    with monkeypatch.context() as patch, writer_lock(published):
-        for module in (dataset, commits):
-            patch.setattr(module, "discarding", contextlib.nullcontext)
-        points_of_publish(patch)[point](kill)
-        with pytest.raises(Killed):
-            publish(published)
-
-    with writer_lock(published):
-        publish(published)
-    assert rows(current_manifest(published)) == rows(current_manifest(undisturbed))
-    assert not (published / ".tmp").exists()
-    assert sorted(file.name for file in (published / "manifest").iterdir()) == ["000001", "000002"]
-
-
-def test_what_cannot_be_finished_leaves_nothing(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_part(published, "u3", video("aa", shard="u3-0.shard"))
-    files = sorted(published.rglob("*"))
-
-    def full(*arguments: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(commits, "flush", full)
-    with pytest.raises(OutputError, match=r"manifest/000002: No space left on device; free some space"):
-        publish(published)
-    with pytest.raises(OutputError, match=r"parts/u4.zip: No space left on device; free some space"):
-        write_part(published, "u4", video("bb", shard="u4-0.shard"))
-    assert sorted(published.rglob("*")) == files
-
-
-def test_a_full_disk(small_disk: Path) -> None:
-    """With ever less room: each part and each snapshot is there whole, or not at all."""
-    path = small_disk / "dataset"
-    create(path, PROFILE)
-    ballast = small_disk / "ballast"
-    refused = 0
-    for number in range(100):
-        free = shutil.disk_usage(small_disk).free
-        with contextlib.suppress(OSError), ballast.open("ab") as file:
-            file.write(bytes(min(100_000, max(0, free - 150_000))))
-        complaint = None
-        try:
-            write_part(path, f"u{number}", video(f"{number:03}", shard=f"{number}.shard"))
-            publish(path)
-        except OutputError as error:
-            complaint = str(error)
-        assert complaint is None or "No space left on device" in complaint
-        refused += complaint is not None
-        assert all(read_part(path, part).ids == [f"{part[1:]:0>3}"] for part in finished_parts(path))
-        assert set(current_manifest(path).ids) <= {f"{part[1:]:0>3}" for part in finished_parts(path)}
-        assert not any((path / ".tmp").iterdir())
-        if refused == 3:
-            break
-    assert refused == 3
-    ballast.unlink()
-    publish(path)
-    assert len(current_manifest(path).videos) == len(finished_parts(path)) > 0
 
 
 # The lock
