@@ -15,6 +15,7 @@ import numpy as np
 
 from .errors import CorruptDataError
 from .ragged import Array
+from .video import CodecConfig
 
 Buffer = bytes | bytearray | memoryview
 
@@ -58,6 +59,20 @@ class Init:
     transfer: int
     matrix: int
     full_range: bool
+
+    @property
+    def config(self) -> CodecConfig:
+        """What of it a decoder has to be told."""
+        return CodecConfig(
+            codec=self.codec,
+            extradata=self.extradata,
+            width=self.width,
+            height=self.height,
+            primaries=self.primaries,
+            transfer=self.transfer,
+            matrix=self.matrix,
+            full_range=self.full_range,
+        )
 
 
 @dataclass(frozen=True, eq=False)

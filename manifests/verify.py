@@ -21,7 +21,7 @@ from .ragged import Array
 from .ranges import read_gop, read_init
 from .structure import check_gop, frame_ticks, nal_length_bytes
 from .tables import Manifest
-from .video import CodecConfig, VideoRow
+from .video import VideoRow
 
 _TIMELINE_ROWS = 1 << 22
 
@@ -153,17 +153,7 @@ class _Checker:
 
     def _checked_init(self, data: bytes, video: VideoRow) -> Init:
         init = self._parse_init(data)
-        found = CodecConfig(
-            codec=init.codec,
-            extradata=init.extradata,
-            width=init.width,
-            height=init.height,
-            primaries=init.primaries,
-            transfer=init.transfer,
-            matrix=init.matrix,
-            full_range=init.full_range,
-        )
-        if found != self._configs[video.config]:
+        if init.config != self._configs[video.config]:
             raise CorruptDataError(f"it is not for codec configuration {video.config}, the video's")
         frame_ticks(init.timescale, video.fps)
         return init

@@ -15,7 +15,7 @@ import torch
 
 from ..manifests.errors import ShortGopError
 from ..manifests.mp4 import parse_init
-from ..manifests.video import CodecConfig, Pattern
+from ..manifests.video import Pattern
 from .dataset import open as open_dataset
 from .decoders import DECODERS, GopRequest, make_decoder
 from .output import Output
@@ -56,11 +56,8 @@ def _try(name: str) -> DecoderTrial:
     what = f"{name} (decoder)"
     cut = _SAMPLE.index(b"moof") - 4
     init = parse_init(_SAMPLE[:cut])
-    config = CodecConfig(
-        init.codec, init.extradata, init.width, init.height, init.primaries, init.transfer, init.matrix, init.full_range
-    )
     out = torch.zeros((1, init.height, init.width, 3), dtype=torch.uint8)
-    request = GopRequest(config, Pattern((0,), (True,)), _SAMPLE[cut:], _SAMPLE[:cut], (0,), (0,))
+    request = GopRequest(init.config, Pattern((0,), (True,)), _SAMPLE[cut:], _SAMPLE[:cut], (0,), (0,))
     try:
         make_decoder(name, Output(dimension_order="NHWC")).decode(request, out)
     except ShortGopError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from .output import Color, Crop, DimensionOrder, Normalize, Output, Size
 from .reader import ReadOptions, SnapshotReader
 from .requests import resolved_requests
 from .stats import Stats
+from .times import seconds_of
 from .video import Video
 
 
@@ -153,9 +155,9 @@ class Dataset:
         rows, frames = resolved_requests(self._reader, requests)
         data = self._reader.read(rows, frames, out)
         videos = self._reader.manifest.videos
-        rates = [(int(videos.fps_num[row]), int(videos.fps_den[row])) for row in rows]
-        times = [[frame * den / num for frame in clip] for (num, den), clip in zip(rates, frames, strict=True)]
-        durations = [[den / num] * len(clip) for (num, den), clip in zip(rates, frames, strict=True)]
+        rates = [Fraction(int(videos.fps_num[row]), int(videos.fps_den[row])) for row in rows]
+        times = [[seconds_of(frame, fps) for frame in clip] for fps, clip in zip(rates, frames, strict=True)]
+        durations = [[seconds_of(1, fps)] * len(clip) for fps, clip in zip(rates, frames, strict=True)]
         return ClipBatch(
             data,
             pts_seconds=torch.tensor(times, dtype=torch.float64).view(data.shape[:2]),

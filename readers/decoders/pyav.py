@@ -56,8 +56,11 @@ class PyavDecoder:
         except av.FFmpegError as error:
             raise DecodeError(f"libavcodec does not decode it: {error}") from error
         contexts[request.config] = context
-        while len(contexts) > _KEPT_CONTEXTS and (
-            len(contexts) > _MAX_CONTEXTS or sum(each.width * each.height for each in contexts) > _MAX_PIXELS
+        # Only a new one can be one too many: this is done for every GOP.
+        while (
+            known is None
+            and len(contexts) > _KEPT_CONTEXTS
+            and (len(contexts) > _MAX_CONTEXTS or sum(each.width * each.height for each in contexts) > _MAX_PIXELS)
         ):
             contexts.popitem(last=False)
         return DecodeCost(packets, context.conversion_seconds, warm=known is not None)
