@@ -16,15 +16,16 @@ from pathlib import Path
 
 import footage
 import torch
-from results import RESULTS, described, machine_name, markdown_row, taken_on, write_json, write_page
+from results import OURS, RESULTS, described, machine_name, markdown_row, taken_on, write_json, write_page
 from rich.console import Console
+from scenarios import measured
 
 import shortgop
 from shortgop.bench.accesses import Access, draw
 from shortgop.bench.jobs import FileSet, our_job, peer_job
 from shortgop.bench.machine import this_machine
 from shortgop.bench.peers import load
-from shortgop.bench.timing import Job, Spread, alternate
+from shortgop.bench.timing import Job, Spread
 
 ACCESSES = {"clip": Access(16, 4), "frame": Access(1)}
 HEIGHT = 256
@@ -118,24 +119,22 @@ def measure(
         note(f"6. making {encoding}")
         made[encoding] = make(encoding, sources)
     read = load(["pyav"])[0]["pyav"]
-    times: dict[tuple[str, str, Encoding], Spread] = {}
+    times: dict[tuple[str, str, str], Spread] = {}
     for name, access in ACCESSES.items():
         note(f"6. reading: {name}")
-        jobs: dict[str, Job] = {}
-        labels: dict[str, tuple[str, str, Encoding]] = {}
+        jobs: dict[tuple[str, str], Job] = {}
         for encoding, (dataset, paths) in made.items():
             files = FileSet.of_exported("", paths)
             asked = draw([len(file) for file in files.files], access, rounds * requests, seed=6)
             if dataset is not None:
                 opened = shortgop.open(dataset)
-                labels[f"shortgop {encoding}"] = ("shortgop", name, encoding)
-                jobs[f"shortgop {encoding}"] = our_job(opened, range(len(opened)), asked)
-            labels[f"pyav {encoding}"] = ("pyav", name, encoding)
-            jobs[f"pyav {encoding}"] = peer_job(read, files, asked)
-        result = alternate(jobs, rounds=rounds, requests=requests)
-        if result.problems:
-            sys.exit(f"bench: {result.problems}")
-        times |= {labels[each.name]: each.milliseconds for each in result.figures()}
+                jobs[OURS, str(encoding)] = our_job(opened, range(len(opened)), asked)
+            jobs["pyav", str(encoding)] = peer_job(read, files, asked)
+        missing: dict[str, str] = {}
+        rows = measured(jobs, missing, rounds=rounds, requests=requests)
+        if missing:
+            sys.exit(f"bench: {missing}")
+        times |= {(row.reader, name, row.files): row.milliseconds for row in rows}
     outcomes = []
     for encoding, (_, paths) in made.items():
         note(f"6. PSNR of {encoding}")
@@ -145,10 +144,10 @@ def measure(
                 encoding,
                 sum(path.stat().st_size for path in paths),
                 sum(qualities) / len(qualities),
-                times.get(("shortgop", "clip", encoding)),
-                times.get(("shortgop", "frame", encoding)),
-                times["pyav", "clip", encoding],
-                times["pyav", "frame", encoding],
+                times.get((OURS, "clip", str(encoding))),
+                times.get((OURS, "frame", str(encoding))),
+                times["pyav", "clip", str(encoding)],
+                times["pyav", "frame", str(encoding)],
             )
         )
     return outcomes

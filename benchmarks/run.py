@@ -84,9 +84,7 @@ def save(machine: Machine, cases: Sequence[Case], *, quick: bool) -> None:
 
 def goals_of(cases: Sequence[Case]) -> list[Goal]:
     """The goals, as far as they were measured."""
-    at_256 = "16 frames from 256p, in the dataset at 256"
-    long_group = "16 frames one second apart from 720p60, in the dataset at 256"
-    same_size = "16 frames one second apart from 720p60, in the dataset at 720"
+    at_256, long_group, same_size = scenarios.clips_group(256, 256), scenarios.LONG_AT_256, scenarios.LONG_AT_720
     wanted = [
         ("16 frames, stride 4, 256p: TorchCodec on our segments", at_256, "stride 4", "torchcodec", 2, True),
         ("16 frames, stride 4, 256p: TorchCodec on the sources", at_256, "stride 4", "torchcodec", 4, False),

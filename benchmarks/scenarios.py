@@ -22,6 +22,7 @@ EXPORTED_PEERS = ("torchcodec", "torchcodec-approximate", "torchcodec-open", "py
 FEW_PEERS = ("torchcodec", "torchcodec-open", "opencv")
 DATASET, SOURCES, EXPORTED = "dataset", "sources", "dataset as MP4"
 BY_LENGTH = "128 such clips, by length: the shortest in ms, the others against it"
+LONG_AT_256, LONG_AT_720 = (f"16 frames one second apart from 720p60, in the dataset at {size}" for size in (256, 720))
 LONG_FRAMES, LONG_STRIDE, LONG_WORKERS = 16, 60, 4
 
 Note = Callable[[str], object]
@@ -57,11 +58,11 @@ class Material:
     files: Mapping[str, FileSet]
 
     @classmethod
-    def of(cls, dataset: Path, *, exported: bool = True) -> Material:
-        videos = list(shortgop.open(dataset))
-        files = {SOURCES: FileSet.of_sources(SOURCES, videos)}
-        if exported:
-            files[EXPORTED] = FileSet.of_exported(EXPORTED, footage.make_exported(dataset))
+    def of(cls, dataset: Path) -> Material:
+        files = {
+            SOURCES: FileSet.of_sources(SOURCES, list(shortgop.open(dataset))),
+            EXPORTED: FileSet.of_exported(EXPORTED, footage.make_exported(dataset)),
+        }
         return cls(dataset, files)
 
     def lengths(self) -> list[int]:
@@ -126,6 +127,11 @@ def case(
     return Case(*table, name, measured(jobs, missing, rounds=sizes.rounds, requests=sizes.requests), missing)
 
 
+def clips_group(height: int, size: int) -> str:
+    """What the table of scenario 1 is called."""
+    return f"16 frames from {height}p, in the dataset at {size}"
+
+
 _CLIPS = {f"stride {stride}": Access(16, stride) for stride in (1, 4, 8)} | {"single frame": Access(1)}
 
 
@@ -136,7 +142,7 @@ def clips(sizes: Sizes, note: Note) -> list[Case]:
         material = Material.of(footage.make_dataset(_sources(height, sizes), out))
         every = height == 256 or sizes.every_peer
         peers = {SOURCES: CLIP_PEERS if every else FEW_PEERS, EXPORTED: EXPORTED_PEERS if every else FEW_PEERS}
-        group = f"16 frames from {height}p, in the dataset at {height if out == 'source' else out}"
+        group = clips_group(height, height if out == "source" else int(out))
         for name, access in _CLIPS.items():
             note(f"1. {group}, {name}")
             cases.append(case((1, group), name, material, access, peers, sizes=sizes))
@@ -196,23 +202,11 @@ def long_videos(sizes: Sizes, note: Note) -> list[Case]:
         read_through(material)
         jobs = jobs_of(material, peers, only(video, sizes.rounds * sizes.long_clips), missing)
         rows = measured(jobs, missing, rounds=sizes.rounds, requests=sizes.long_clips)
-        cases.append(
-            Case(3, "16 frames one second apart from 720p60, in the dataset at 256", f"{seconds} s", rows, missing)
-        )
+        cases.append(Case(3, LONG_AT_256, f"{seconds} s", rows, missing))
     note("3. the shortest, in the dataset at 720")
     same_size = Material.of(footage.make_dataset(paths[:1], "source"))
-    group = "16 frames one second apart from 720p60, in the dataset at 720"
-    name = f"{sizes.long_seconds[0]} s"
-    cases.append(
-        case(
-            (3, group),
-            name,
-            same_size,
-            access,
-            {SOURCES: (*FEW_PEERS, "opencv-seek"), EXPORTED: FEW_PEERS},
-            sizes=sizes,
-        )
-    )
+    peers = {SOURCES: (*FEW_PEERS, "opencv-seek"), EXPORTED: FEW_PEERS}
+    cases.append(case((3, LONG_AT_720), f"{sizes.long_seconds[0]} s", same_size, access, peers, sizes=sizes))
     note("3. the same by length, shortgop alone")
     rounds, per_round = 8, 16  # 128 clips of each
     # The picture counts seconds, so that later clips take more bits: those of the first minute show length alone.

@@ -17,10 +17,12 @@ import pytest
 import torch
 from cold_open import repeated
 from encoding_study import Encoding, encodings
-from floor import floor_job, packets_of
+from floor import ACCESSES, floor_job, packets_of
 from hypothesis import given
 from hypothesis import strategies as st
 from results import Case, Goal, Row, between_markers, goals_table, read_cases, tables, write_json
+from run import goals_of
+from scenarios import BY_LENGTH, DATASET, EXPORTED, LONG_AT_256, LONG_AT_720, SOURCES, clips_group
 from typer.testing import CliRunner, Result
 
 import shortgop
@@ -184,6 +186,21 @@ def test_goals_are_reached_from_the_target_on() -> None:
         "| a | 4 x | 4.0 (3.0-5.0) x | reached |",
         "| b | at most 1.05 x | 1.10 (1.00-1.20) x | not reached |",
     ]
+
+
+def test_no_goal_goes_missing_where_all_was_measured() -> None:
+    peers = [(reader, files) for reader in ("torchcodec", "opencv-seek") for files in (SOURCES, EXPORTED)]
+    rows = tuple(Row(*key, Spread(1, 1, 1), Spread(9, 9, 9)) for key in [("shortgop", DATASET), *peers])
+    cases = [
+        *(Case(1, clips_group(256, 256), name, rows) for name in ("stride 4", "single frame")),
+        *(Case(3, group, "60 s", rows) for group in (LONG_AT_256, LONG_AT_720)),
+        *(Case(3, BY_LENGTH, name, rows) for name in ("anywhere", "the same")),
+        *(Case(7, "against the floor", name, rows) for name in ACCESSES),
+    ]
+    goals = goals_of(cases)
+    assert len(goals) == 4 + 4 + 2 + 3
+    assert len({goal.text for goal in goals}) == len(goals)
+    assert goals_of([]) == []
 
 
 def test_only_what_is_between_the_markers_changes() -> None:
