@@ -115,6 +115,7 @@ def prepare(
                 item.source.given,
                 f"{item.source.given} has changed since it was prepared; its frames in the dataset are the old ones: "
                 "prepare it into a new dataset, or under another id in a list",
+                item.source.path,
             )
             for item in changed
         ]

@@ -19,6 +19,7 @@ from ..manifests.mp4 import Init, restamp_fragment
 from ..manifests.ragged import Array
 from ..manifests.structure import check_gop, nal_length_bytes
 from ..manifests.tables import Manifest
+from ..manifests.video import SourceChanges
 from .command import Encode, decode_argv, encode_argv, output_size
 from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
@@ -217,7 +218,13 @@ def _run_encode(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Co
         raise EncodeError(
             f"{path}: {encode.encoder} did not write what was planned: {structure_error or 'nothing came'}", file=path
         ) from structure_error
-    return EncodedVideo(init=init, segments=tuple(written.segments), gops=tuple(written.gops), timeline=pts)
+    return EncodedVideo(
+        init=init,
+        segments=tuple(written.segments),
+        gops=tuple(written.gops),
+        timeline=pts,
+        changes=SourceChanges(),
+    )
 
 
 def _append_gop(
