@@ -24,7 +24,7 @@ from ray.exceptions import (
 )
 
 from ..manifests.errors import ShortGopError, ToolError
-from ..prep.profile import Profile
+from ..prep.options import Options
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
 
@@ -95,7 +95,7 @@ def disconnect() -> None:
 
 
 def run_units(
-    dataset: Path, units: Sequence[Unit], profile: Profile, workers: int, on_progress: OnProgress
+    dataset: Path, units: Sequence[Unit], options: Options, workers: int, on_progress: OnProgress
 ) -> Iterator[UnitResult]:
     """Run all units, a bounded number at a time, and yield each result as it comes.
 
@@ -110,7 +110,7 @@ def run_units(
         while waiting or running:
             while waiting and len(running) < workers * _IN_FLIGHT_PER_WORKER:
                 unit = waiting.popleft()
-                running[task.remote(str(dataset), unit, profile, board)] = unit
+                running[task.remote(str(dataset), unit, options, board)] = unit
             done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
             # Progress is a courtesy: while the board is being restarted elsewhere there is none.
             with contextlib.suppress(RayError):
@@ -122,7 +122,7 @@ def run_units(
                     yield ray.get(reference)
                 except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
                     if len(unit.items) > 1:
-                        waiting.extendleft(reversed(split_unit(unit, profile.key())))
+                        waiting.extendleft(reversed(split_unit(unit, options.profile.key())))
                         continue
                     reason = f"{unit.items[0].source.given}: its worker died {_MAX_RETRIES + 1} times: {_brief(error)}"
                     yield give_up(dataset, unit, reason)
@@ -136,8 +136,8 @@ def run_units(
             ray.cancel(reference, force=True)
 
 
-def _run_unit(dataset: str, unit: Unit, profile: Profile, board: Any) -> UnitResult:
-    return run_unit(Path(dataset), unit, profile, board.put.remote)
+def _run_unit(dataset: str, unit: Unit, options: Options, board: Any) -> UnitResult:
+    return run_unit(Path(dataset), unit, options, board.put.remote)
 
 
 class _Board:

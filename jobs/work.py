@@ -16,7 +16,7 @@ from ..manifests.merge import merge
 from ..manifests.tables import Failures, Manifest, empty, failures_table
 from ..prep.encode import prepare_video
 from ..prep.ffmpeg import find_ffmpeg
-from ..prep.profile import Profile
+from ..prep.options import Options
 from ..prep.rows import Identity
 from ..prep.shards import ShardWriter
 from .units import Item, Unit
@@ -57,7 +57,7 @@ class UnitProgress:
 OnProgress = Callable[[UnitProgress], None]
 
 
-def run_unit(dataset: Path, unit: Unit, profile: Profile, on_progress: OnProgress) -> UnitResult:
+def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgress) -> UnitResult:
     """Prepare a unit's sources and commit them.
 
     A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
@@ -70,14 +70,14 @@ def run_unit(dataset: Path, unit: Unit, profile: Profile, on_progress: OnProgres
     progress = _Progress(unit.id, on_progress)
     manifests: list[Manifest] = []
     failures: list[Failure] = []
-    with contextlib.closing(ShardWriter(dataset, unit.id, profile.shard_bytes)) as shards:
+    with contextlib.closing(ShardWriter(dataset, unit.id, options.profile.shard_bytes)) as shards:
         for item in unit.items:
             try:
                 manifests.append(
                     prepare_video(
                         item.source.path,
                         _identity(item),
-                        profile,
+                        options,
                         ffmpeg.path,
                         shards,
                         on_plan=progress.plan,

@@ -25,6 +25,7 @@ from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
 from .grid import FrameGrid, constant_rate, nominal_rate, plan_grid
+from .options import Options
 from .probe import SourceVideo, probe, with_pts
 from .profile import MAX_FPS, Profile
 from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
@@ -84,7 +85,7 @@ def _ignore(_count: int) -> None:
 def prepare_video(
     path: str,
     identity: Identity,
-    profile: Profile,
+    options: Options,
     ffmpeg_path: str,
     shards: ShardWriter,
     *,
@@ -98,7 +99,7 @@ def prepare_video(
     """
     mark = shards.mark()
     try:
-        plan, video = _prepare(path, profile, ffmpeg_path, shards, _Watcher(on_plan, on_frames))
+        plan, video = _prepare(path, options, ffmpeg_path, shards, _Watcher(on_plan, on_frames))
         return video_manifest(identity, plan.encode, video)
     except BaseException:
         shards.rollback(mark)
@@ -106,11 +107,11 @@ def prepare_video(
 
 
 def _prepare(
-    path: str, profile: Profile, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
+    path: str, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
     source = probe(path)
     if source.pts is not None:
-        plan = plan_video(source, profile, ffmpeg_path)
+        plan = plan_video(source, options.profile, ffmpeg_path)
         watcher.on_plan(len(plan.grid))
         video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
         if video is not None:
@@ -120,7 +121,7 @@ def _prepare(
     decoded_pts = decode_pts(source, ffmpeg_path)
     # A frame that does not come after the one before it is never shown.
     source = with_pts(source, np.unique(decoded_pts))
-    plan = plan_video(source, profile, ffmpeg_path, decoded_pts)
+    plan = plan_video(source, options.profile, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
     if video is None:
