@@ -36,9 +36,8 @@ STANDARD_RATES = tuple(
 MIN_RATE, MAX_RATE = Fraction(1, 1000), Fraction(1000)
 # What a single frame lasts when nobody says.
 _USUAL_RATE = Fraction(25)
-# An MP4's timescale and the ticks of a frame have 32 bits; a rate's terms are multiplied by up to 10,000 to get them.
-_MAX_TERM = 1 << 32
-_MAX_DENOMINATOR = 400_000
+# An MP4's timescale has 32 bits, and a frame's ticks have some less, as several of them have to fit an offset.
+_MAX_NUMERATOR, _MAX_DENOMINATOR = 1 << 32, 1 << 28
 _MAX_INFLATION, _ALWAYS_ALLOWED_FRAMES = 30, 10_000
 _NEAR = Fraction(5, 4)
 _INTERVALS_TRIED = 32
@@ -69,7 +68,7 @@ def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -
 
 
 def _possible(rate: Fraction) -> bool:
-    return MIN_RATE <= rate <= MAX_RATE and rate.numerator < _MAX_TERM and rate.denominator < _MAX_DENOMINATOR
+    return MIN_RATE <= rate <= MAX_RATE and rate.numerator < _MAX_NUMERATOR and rate.denominator < _MAX_DENOMINATOR
 
 
 def _lies_on(spans: Array, numbers: Array, timebase: Fraction, rate: Fraction) -> bool:

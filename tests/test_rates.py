@@ -61,6 +61,12 @@ def test_an_unusual_rate_is_kept_as_it_is() -> None:
     assert constant_rate(array(*range(0, 700, 7)), Fraction(1, 100), ()) == Fraction(100, 7)
 
 
+def test_an_unusual_rate_does_not_drift_in_an_hour() -> None:
+    pts = array(*(round(n * 33.37) for n in range(110_000)))
+    grid = planned(pts)
+    assert (grid.dropped, grid.repeated) == (0, 0)
+
+
 def test_a_rate_at_which_a_tick_has_no_frame_is_not_the_sources() -> None:
     # Within one unit of 40 ms of 20 frames/s each, and still a tick would be left without a frame of its own.
     pts = array(0, 1, 2, 4, 5, 7)
