@@ -38,6 +38,7 @@ class Case:
         counts = [-(-frames // gop) for frames, gop in zip(self.num_frames, self.gop_frames, strict=True)]
         segments = [-(-count // gops) for count, gops in zip(counts, self.segment_gops, strict=True)]
         return VideoGops(
+            np.array(self.num_frames, dtype="<i8"),
             np.array(self.gop_frames, dtype="<i4"),
             np.array(self.segment_gops, dtype="<i4"),
             offsets_of(np.array(counts)),

@@ -101,7 +101,7 @@ def test_fragments_are_numbered_anew(dataset: Path, manifest: Manifest, tmp_path
 def test_an_existing_file_is_replaced_and_a_link_followed(dataset: Path, manifest: Manifest, tmp_path: Path) -> None:
     (tmp_path / "old.mp4").write_text("old")
     (tmp_path / "link.mp4").symlink_to("old.mp4")
-    export(dataset, manifest, 0, tmp_path / "link.mp4")
+    export(dataset, manifest, 0, tmp_path / "link.mp4", overwrite=True)
     assert (tmp_path / "link.mp4").is_symlink()
     assert len(shown(tmp_path / "old.mp4")) == 100
 
@@ -115,7 +115,7 @@ def test_frames_that_are_not_there(dataset: Path, manifest: Manifest, tmp_path: 
 def test_places_where_nothing_can_be_written(dataset: Path, manifest: Manifest, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for out, complaint in (
-        (tmp_path, "is no ordinary file"),
+        (tmp_path, "is a folder"),
         (Path("/dev/null"), "is no ordinary file"),
         (tmp_path / "nowhere" / "out.mp4", "make that folder first"),
         (tmp_path / "file" / "out.mp4", "a part of that path is a file"),
@@ -129,7 +129,7 @@ def test_a_full_disk(dataset: Path, manifest: Manifest, small_disk: Path) -> Non
     out = small_disk / "out.mp4"
     out.write_bytes(bytes(5 * 2**20 - 20_000))
     with pytest.raises(OutputError, match=r"out\.mp4: No space left on device"):
-        export(dataset, manifest, 0, out)
+        export(dataset, manifest, 0, out, overwrite=True)
     assert [file.name for file in small_disk.iterdir()] == ["out.mp4"]
     assert out.stat().st_size == 5 * 2**20 - 20_000
 
@@ -147,14 +147,14 @@ def test_a_damaged_gop_is_not_exported(dataset: Path, manifest: Manifest, tmp_pa
         with pytest.raises(
             CorruptDataError, match="their CRC-32 differs; copy the shard to the dataset again"
         ) as caught:
-            export(dataset, manifest, 0, out)
+            export(dataset, manifest, 0, out, overwrite=True)
         error = caught.value
         assert (error.video, error.segment, error.file) == ("v.mp4", 2, str(shard))
         assert error.byte_range == (start, start + length)
         assert export(dataset, manifest, 0, tmp_path / "rest.mp4", stop_frame=64) == (0, 64)
         shard.rename(tmp_path / "away")
         with pytest.raises(MissingDataError, match="cannot be read: No such file"):
-            export(dataset, manifest, 0, out)
+            export(dataset, manifest, 0, out, overwrite=True)
     finally:
         shard.write_bytes(content)
     assert out.read_text() == "old"
