@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .arguments import integer, number
 from .dataset import shard_path
-from .errors import CorruptDataError, FrameIndexError, MissingDataError, UsageError
+from .errors import CorruptDataError, FrameIndexError, MissingDataError, UsageError, VideoNotFoundError
 from .mp4 import Init, parse_init, restamp_fragment
 from .output_files import check_output, new_file, sources_of
 from .ranges import read_gop, read_init
@@ -62,6 +62,9 @@ def export(
     cannot be written, UsageError when it must not be: it exists, it lies within a dataset, it is the source of a
     video, it does not end in .mp4 or .m4v. Then `out` is as it was before.
     """
+    row = integer(row, "row")
+    if not 0 <= row < len(manifest.videos):
+        raise VideoNotFoundError(f"the dataset has no video number {row}: it has {len(manifest.videos)} videos")
     video = manifest.video(row)
     start_frame = integer(start_frame, "start_frame", video=video.id)
     stop_frame = video.num_frames if stop_frame is None else integer(stop_frame, "stop_frame", video=video.id)

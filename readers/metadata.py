@@ -69,15 +69,16 @@ class VideoMetadata:
 
 def video_metadata(video: VideoRow, config: CodecConfig, num_bytes: int) -> VideoMetadata:
     """From a video's row, its codec configuration, and the bytes that its GOPs have together."""
-    end, average_fps = seconds_of(video.num_frames, video.fps), float(video.fps)
+    end = seconds_of(video.num_frames, video.fps)
     return VideoMetadata(
         stream_index=0,
         num_frames=video.num_frames,
         num_frames_from_content=video.num_frames,
         num_frames_from_header=None,
         fps=video.fps,
-        average_fps=average_fps,
-        average_fps_from_header=average_fps,
+        # Rounded as TorchCodec's, so that its samplers draw the same times.
+        average_fps=video.num_frames / end,
+        average_fps_from_header=float(video.fps),
         begin_stream_seconds=0.0,
         begin_stream_seconds_from_content=0.0,
         begin_stream_seconds_from_header=0.0,

@@ -196,7 +196,9 @@ class SnapshotReader:
 
 def _check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
     if not isinstance(out, torch.Tensor):
-        raise UsageError(f"out is a {type(out).__name__}; it has to be a tensor")
+        raise WrongTypeError(f"out is a {type(out).__name__}; it has to be a tensor")
+    if out.requires_grad or out.layout != torch.strided:
+        raise UsageError("out requires a gradient or is sparse; it has to be an ordinary tensor")
     if tuple(out.shape) != shape or out.dtype != dtype or out.device != device or not out.is_contiguous():
         contiguous = "" if out.is_contiguous() else ", not contiguous"
         raise UsageError(

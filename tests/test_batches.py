@@ -153,6 +153,9 @@ def test_an_output_of_the_callers(dataset: shortgop.Dataset, everything: dict[st
     ):
         with pytest.raises(shortgop.UsageError, match=r"the frames take torch.uint8 \(2, 3, 3, 66, 98\) on cpu"):
             dataset.get_clips(requests, out=wrong)
+    for unfit in (out.to_sparse(), out.float().requires_grad_()):
+        with pytest.raises(shortgop.UsageError, match="it has to be an ordinary tensor"):
+            dataset.get_clips(requests, out=unfit)
     with pytest.raises(shortgop.UsageError, match="out is a ndarray; it has to be a tensor"):
         dataset.get_clips(requests, out=out.numpy())  # type: ignore[arg-type]
 

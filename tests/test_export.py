@@ -4,6 +4,7 @@ import subprocess
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import av
 import imageio_ffmpeg
@@ -13,7 +14,14 @@ from hypothesis import strategies as st
 
 from datasets import make_dataset
 from shortgop.manifests.dataset import open_current
-from shortgop.manifests.errors import CorruptDataError, FrameIndexError, MissingDataError, OutputError, UsageError
+from shortgop.manifests.errors import (
+    CorruptDataError,
+    FrameIndexError,
+    MissingDataError,
+    OutputError,
+    UsageError,
+    VideoNotFoundError,
+)
 from shortgop.manifests.export import export, frame_range
 from shortgop.manifests.mp4 import boxes, parse_fragment
 from shortgop.manifests.tables import Manifest
@@ -110,6 +118,30 @@ def test_an_existing_file_is_replaced_and_a_link_followed(dataset: Path, manifes
 def test_frames_that_are_not_there(dataset: Path, manifest: Manifest, tmp_path: Path, start: int, stop: int) -> None:
     with pytest.raises(FrameIndexError, match=r"video 'v\.mp4' has frames 0 to 99"):
         export(dataset, manifest, 0, tmp_path / "out.mp4", start_frame=start, stop_frame=stop)
+
+
+@pytest.mark.parametrize("row", [-1, 1, 10**6])
+def test_a_video_that_is_not_there(dataset: Path, manifest: Manifest, tmp_path: Path, row: int) -> None:
+    with pytest.raises(VideoNotFoundError, match=f"no video number {row}: it has 1 videos"):
+        export(dataset, manifest, row, tmp_path / "out.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"row": True}, {"start_frame": True}, {"stop_frame": False}, {"stop_frame": 1.0}], ids=str
+)
+def test_booleans_and_floats_are_no_frames(
+    dataset: Path, manifest: Manifest, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    arguments: dict[str, Any] = {"row": 0, "out": tmp_path / "out.mp4"} | options
+    with pytest.raises(UsageError, match="it has to be an integer"):
+        export(dataset, manifest, **arguments)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1, True, "1", None, 5.0], ids=repr)
+def test_seconds_where_no_part_of_a_video_begins(seconds: Any) -> None:
+    with pytest.raises(UsageError, match=r"nothing from|has to be a number"):
+        frame_range(a_video(Fraction(10), 50), seconds)
 
 
 def test_places_where_nothing_can_be_written(dataset: Path, manifest: Manifest, tmp_path: Path) -> None:

@@ -1,13 +1,19 @@
 """Seconds and frames: no frame may be missed or taken for its neighbour because a float was rounded."""
 
 import math
+import sys
+from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shortgop.readers.times import first_frame_from, frame_played_at, resampled, seconds_of
+from shortgop.manifests.arguments import number
+from shortgop.readers.times import first_frame_from, frame_played_at, is_range, resampled, resampled_count, seconds_of
 
 NTSC = Fraction(30000, 1001)
 RATES = st.sampled_from(
@@ -77,3 +83,62 @@ def test_resampled_times_stay_in_the_range(start: float, length: float, fps: flo
     times = resampled(start, stop, fps)
     assert all(start <= time < stop for time in times)
     assert abs(len(times) - (stop - start) * fps) <= 0.5
+
+
+def near_the_end(end: Fraction) -> st.SearchStrategy[Any]:
+    """Times about the end of a video, exact and inexact, in every type that callers have them in."""
+    nearest = float(end)
+    exact = st.fractions(-1, 1, max_denominator=10**30).map(lambda part: end + part / 10**16)
+    steps = st.integers(-3, 3).map(lambda ulps: nearest + ulps * math.ulp(nearest))
+    floats = st.floats(0, 2 * nearest + 1) | steps | st.just(nearest)
+    return st.one_of(
+        exact,
+        st.just(end),
+        floats,
+        floats.map(np.float32),
+        floats.map(lambda value: torch.tensor(value, dtype=torch.float32)),
+        floats.map(lambda value: torch.tensor(value, dtype=torch.float64)),
+        exact.map(lambda value: Decimal(value.numerator) / Decimal(value.denominator)),
+        exact.map(lambda value: np.longdouble(value.numerator) / np.longdouble(value.denominator)),
+    )
+
+
+@given(st.data(), RATES, st.integers(1, 10**6))
+def test_no_time_leads_to_a_frame_that_the_video_does_not_have(data: Any, fps: Fraction, num_frames: int) -> None:
+    """float(1.6) is more than 8/5: a comparison with the one let the other pass, and read the next video."""
+    end = num_frames / fps
+    time = number(data.draw(near_the_end(end)), "a time")
+    frame = frame_played_at(time, fps, num_frames)
+    assert frame is None or 0 <= frame < num_frames
+    inside = 0 <= time < min(end, Fraction(seconds_of(num_frames, fps)))
+    assert (frame is not None) == inside
+    if time >= 0:
+        assert 0 <= first_frame_from(time, fps, num_frames) <= num_frames
+
+
+@pytest.mark.parametrize(
+    "end", [1.6, Fraction(16, 10), Decimal("1.6"), np.longdouble("1.6"), np.float64(1.6)], ids=repr
+)
+def test_the_end_of_a_video_is_no_time_of_it(end: Any) -> None:
+    assert frame_played_at(number(end, "a time"), Fraction(10), 16) is None
+
+
+@given(RATES, st.integers(1, 10**6))
+def test_a_range_may_end_at_the_exact_end_and_at_the_float(fps: Fraction, num_frames: int) -> None:
+    for end in (num_frames / fps, seconds_of(num_frames, fps)):
+        assert is_range(0.0, end, fps, num_frames)
+        assert first_frame_from(end, fps, num_frames) == num_frames
+        assert not is_range(end, end, fps, num_frames)
+    assert not is_range(0.0, num_frames / fps + Fraction(1, 10), fps, num_frames)
+
+
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), float("-inf"), -1e-300, 1e308, Fraction(10**400)])
+def test_times_that_no_video_has(time: float | Fraction) -> None:
+    assert frame_played_at(time, NTSC, 10**6) is None
+    assert not is_range(time, 1.0, NTSC, 10**6)
+
+
+def test_rates_beyond_what_can_be_counted() -> None:
+    assert resampled_count(0.0, 2.0, 1.7e308) == sys.maxsize
+    assert resampled_count(0.0, 1.0, 1e12) == 10**12
+    assert resampled_count(0.0, 1.0, 5e-324) == 0
