@@ -34,11 +34,17 @@ def frame_range(
     # Written so that NaN is refused.
     if not (0 <= start < end and start < video.duration):
         raise UsageError(
-            f"video {video.id!r} lasts {float(video.duration):.3f} s; it has nothing from {float(start):.3f} s "
-            f"to {float(end):.3f} s",
+            f"video {video.id!r} lasts {_shown(video.duration)}; it has nothing from {_shown(start)} to {_shown(end)}",
             video=video.id,
         )
     return math.floor(Fraction(start) * video.fps), math.ceil(Fraction(min(end, video.duration)) * video.fps)
+
+
+def _shown(seconds: float | Fraction) -> str:
+    try:
+        return f"{float(seconds):.3f} s"
+    except OverflowError:
+        return "a time that no float holds"
 
 
 def export(

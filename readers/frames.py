@@ -10,6 +10,7 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 import torch
 
+from ..manifests.arguments import integer
 from ..manifests.errors import WrongTypeError
 from ..manifests.ragged import Array
 
@@ -121,9 +122,8 @@ def _plain(key: Any) -> Any:
     if isinstance(key, slice) or key is Ellipsis:
         return key
     if isinstance(key, (list, range)):
-        if any(isinstance(each, (bool, np.bool_)) for each in key):
-            raise WrongTypeError(f"a batch is indexed by {key!r}; booleans are no numbers, only a tensor is a mask")
-        return torch.tensor(list(key), dtype=None if len(key) else torch.int64, device="cpu")
+        numbers = [integer(each, "what a batch is indexed by") for each in key]
+        return torch.tensor(numbers, dtype=torch.int64, device="cpu")
     if isinstance(key, np.ndarray):
         key = torch.from_numpy(key)
     if isinstance(key, torch.Tensor):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -214,9 +214,11 @@ class Video:
         return frame
 
     def _resampled(self, start_seconds: float, stop_seconds: float, fps: Seconds) -> FrameBatch:
-        rate = float(number(fps, "fps", video=self.id))
-        if not 0 < rate < math.inf:
-            raise UsageError(f"fps is {fps}; it has to be positive", video=self.id)
+        exact = number(fps, "fps", video=self.id)
+        # As a float a Fraction may be 0, or too large to be one.
+        if not (0 < exact <= sys.float_info.max and float(exact) > 0):
+            raise UsageError(f"fps is {fps}; it has to be positive, and a float", video=self.id)
+        rate = float(exact)
         self._check_fits(resampled_count(start_seconds, stop_seconds, rate))
         times = resampled(start_seconds, stop_seconds, rate)
         # A time may be rounded up to the end of the video.

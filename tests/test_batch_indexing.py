@@ -85,7 +85,9 @@ def test_frames_of_a_batch(clips: shortgop.ClipBatch) -> None:
     assert frames[1].pts_seconds.ndim == 0
 
 
-@pytest.mark.parametrize("key", [True, np.bool_(True), torch.tensor(True), [True, False, True, False], None, "0", 1.0])
+@pytest.mark.parametrize(
+    "key", [True, np.bool_(True), torch.tensor(True), [True, False, True, False], ["0"], [0.5], None, "0", 1.0]
+)
 def test_what_no_batch_is_indexed_by(clips: shortgop.ClipBatch, key: Any) -> None:
     for batch in (clips, clips[0]):
         with pytest.raises(shortgop.WrongTypeError, match="a batch is indexed by"):
