@@ -28,6 +28,7 @@ from .manifests.errors import (
     ToolError,
     UsageError,
     VideoNotFoundError,
+    WrongTypeError,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ __all__ = [
     "UsageError",
     "Video",
     "VideoNotFoundError",
+    "WrongTypeError",
     "__version__",
     "open",
 ]

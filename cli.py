@@ -35,7 +35,6 @@ EXIT_SOMETHING_MISSING = 3
 EXIT_INTERRUPTED = 130
 
 _ROWS_SHOWN = 20
-_MAX_FRAME = 1 << 62
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -50,6 +49,9 @@ out = Console(highlight=False, width=_WIDTH)
 err = Console(stderr=True, highlight=False, width=_WIDTH)
 
 DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the file if it exists; never a source, nor within a dataset.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -246,25 +248,32 @@ def verify(
 
 
 @app.command()
-def read(
+def read(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     video: Annotated[str, typer.Argument(metavar="VIDEO", help="The video's id, or its number.")],
     frames: Annotated[str, typer.Option(help="Frame numbers: 0,30,60 or 0:90:10.")],
-    out_path: Annotated[Path, typer.Option("--out", help="A PNG file for the contact sheet.")],
+    out_path: Annotated[
+        Path, typer.Option("--out", help="The contact sheet: a file ending in .png, .jpg, .webp, .bmp or .tif.")
+    ],
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read frames of a video into a contact sheet."""
     with _errors():
+        from .manifests.output_files import sources_in
         from .readers.dataset import open as open_dataset
-        from .readers.sheet import write_sheet
+        from .readers.indices import parse_indices
+        from .readers.sheet import check_sheet, write_sheet
 
         opened = open_dataset(dataset, dimension_order="NHWC")
         chosen = opened[int(video)] if video not in opened and video.isdecimal() else opened[video]
-        indices = _indices(frames, len(chosen))
+        indices = parse_indices(frames, len(chosen))
+        size = (chosen.metadata.height, chosen.metadata.width)
+        check_sheet(len(indices), *size, out_path, overwrite=overwrite, sources=sources_in(dataset))
         start = time.perf_counter()
         batch = chosen.get_frames_at(indices)
         seconds = time.perf_counter() - start
-        write_sheet(batch.data, out_path)
+        write_sheet(batch.data, out_path, overwrite=overwrite, sources=sources_in(dataset))
         pts = chosen.source_pts(indices).tolist()
         if as_json:
             _print_json({
@@ -275,19 +284,6 @@ def read(
             out.print(f"{len(indices)} frames of {chosen.id} read in {1000 * seconds:.1f} ms: {out_path}", markup=False)
 
 
-def _indices(text: str, length: int) -> list[int]:
-    try:
-        if ":" in text:
-            indices = list(range(length)[slice(*(int(part) if part else None for part in text.split(":")))])
-        else:
-            indices = [int(part) for part in text.split(",")]
-    except (ValueError, TypeError):
-        raise UsageError(f"--frames is {text!r}; it takes numbers such as 0,30,60 or a range such as 0:90:10") from None
-    if not indices or max(map(abs, indices)) >= _MAX_FRAME:
-        raise UsageError(f"--frames {text} names no frame of the video, which has {length}")
-    return indices
-
-
 @app.command()
 def export(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
@@ -295,6 +291,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
     out_path: Annotated[Path, typer.Argument(metavar="OUT.mp4")],
     start: Annotated[str, typer.Option(help="Seconds.")] = "0",
     end: Annotated[str | None, typer.Option(help="Seconds.  [the end]")] = None,
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a video, or a part of it, as an ordinary MP4, without re-encoding."""
@@ -308,7 +305,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
         row = int(video) if by_number else manifest.row_of(video)
         seconds = (_seconds(start, "--start"), None if end is None else _seconds(end, "--end"))
         first, stop = frame_range(manifest.video(row), *seconds)
-        first, stop = write(dataset, manifest, row, out_path, start_frame=first, stop_frame=stop)
+        first, stop = write(dataset, manifest, row, out_path, start_frame=first, stop_frame=stop, overwrite=overwrite)
         if as_json:
             _print_json({"video": video, "out": str(out_path), "first_frame": first, "stop_frame": stop})
         else:
@@ -330,24 +327,29 @@ def bench(  # noqa: PLR0917  # typer makes options of them
         str | None, typer.Option(help="Libraries to compare with.  [torchcodec,pyav,opencv,decord]")
     ] = None,
     exported: Annotated[bool, typer.Option("--exported", help="Peers read exported MP4s too.")] = False,
-    chart: Annotated[Path | None, typer.Option(help="A PNG file for a chart.")] = None,
+    chart: Annotated[Path | None, typer.Option(help="A chart: a file ending in .png, .jpg, .webp and so on.")] = None,
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read a dataset at random, and its sources with other libraries, in turn; compare how long that takes."""
     with _errors():
         from .bench.accesses import Access, parse_clip
+        from .bench.chart import check_chart
         from .bench.report import report_json, report_lines, report_table, write_report_chart
         from .bench.run import Options, measure
+        from .manifests.output_files import sources_in
 
-        accesses = [parse_clip(text, batch) for text in clip or ([] if random_frames else ["16x4"])]
+        accesses = [parse_clip(text, batch) for text in clip or ["16x4"]]
         accesses += [Access(1, batch=batch)] if random_frames else []
         names = {} if peers is None else {"peers": tuple(name for name in peers.split(",") if name)}
         options = Options(
             tuple(accesses), threads, rounds=rounds, seconds_per_round=seconds_per_round, exported=exported, **names
         )
+        if chart is not None:
+            check_chart(chart, overwrite=overwrite, sources=sources_in(dataset))
         report = measure(dataset, options, lambda text: err.print(text, markup=False))
         if chart is not None:
-            write_report_chart(report, chart)
+            write_report_chart(report, chart, overwrite=overwrite, sources=sources_in(dataset))
         if as_json:
             _print_json(report_json(report))
         else:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from ..manifests.arguments import integer
 from ..manifests.dataset import open_manifest
 from ..manifests.errors import ShortGopError, UsageError
 from ..manifests.export import export
@@ -48,7 +49,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for option, value in (("--threads", self.threads), ("--rounds", self.rounds)):
-            if value < 1:
+            if integer(value, option) < 1:
                 raise UsageError(f"{option} is {value}; it takes at least 1")
         if not 0 < self.seconds_per_round < 3600:
             raise UsageError(f"--seconds-per-round is {self.seconds_per_round}; it takes more than 0, up to 3600")

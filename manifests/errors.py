@@ -4,6 +4,7 @@ The tree is what `except` clauses may rely on:
 
     ShortGopError                    the root; carries where it happened
      ├─ UsageError (ValueError)      an argument or option makes no sense
+     │   └─ WrongTypeError (TypeError)  it is of a type that makes none
      ├─ ToolError                    ffmpeg, an encoder or a library this needs is missing or unfit
      ├─ SourceError                  one source video cannot be prepared; the others can
      │   ├─ SourceNotFoundError      there is no such file
@@ -73,6 +74,10 @@ class ShortGopError(Exception):
 
 class UsageError(ShortGopError, ValueError):
     """An argument or option makes no sense."""
+
+
+class WrongTypeError(UsageError, TypeError):
+    """An argument is of a type that makes no sense, such as a text where a number is wanted."""
 
 
 class ToolError(ShortGopError):

@@ -18,7 +18,7 @@ from ..manifests.dataset import (
     read_root,
     snapshot_path,
 )
-from ..manifests.errors import UsageError, VideoNotFoundError
+from ..manifests.errors import UsageError, VideoNotFoundError, WrongTypeError
 from ..manifests.summary import FailureSummary
 from .frames import ClipBatch
 from .indices import Indices
@@ -27,7 +27,7 @@ from .output import Color, Crop, DimensionOrder, Normalize, Output, Size
 from .reader import ReadOptions, SnapshotReader
 from .requests import resolved_requests
 from .stats import Stats
-from .times import seconds_of
+from .times import seconds_of, seconds_tensor
 from .video import Video
 
 
@@ -54,7 +54,7 @@ def open(  # noqa: A001
     - `size`: resized to (height, width), or to this short side, with antialiased bilinear interpolation.
     - `dtype`: torch.uint8, or torch.float32 or torch.float16 from 0 to 1.
     - `normalize`: (mean, std), three numbers each: what is from 0 to 1 less mean, divided by std.
-    - `color`: "rgb", or "yuv420" for the planes as they were decoded, (3 * height / 2, width): Y, then U, then V.
+    - `color`: "rgb", or "yuv420" for the planes as they were decoded, (1, 3 * height / 2, width): Y, then U, then V.
     - `dimension_order`: "NCHW" or "NHWC", for RGB.
 
     NotADatasetError when there is none, or none with results yet; FormatVersionError for another version;
@@ -64,19 +64,29 @@ def open(  # noqa: A001
     output = Output(size, crop, dtype, normalize, color, dimension_order)
     options = ReadOptions(decoder, output, threads)
     # A copy may be opened in a process with another current folder.
-    folder = Path(path).absolute()
+    folder = _folder(path)
     if snapshot is None:
         root, manifest = open_current(folder)
         snapshot = str(root.snapshot)
     else:
         root = read_root(folder)
-        if not snapshot_path(folder, snapshot).is_dir():
+        if not isinstance(snapshot, str):
+            raise WrongTypeError(f"snapshot is {snapshot!r}; it is a text such as {root.snapshot!r}", file=str(folder))
+        # Not any path that leads to a folder.
+        if not snapshot.isdecimal() or not snapshot_path(folder, snapshot).is_dir():
             raise UsageError(
                 f"{folder} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}", file=str(folder)
             )
         manifest = open_manifest(folder, snapshot)
     check_shard_lengths(folder, manifest)
     return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile)
+
+
+def _folder(path: Any) -> Path:
+    try:
+        return Path(path).absolute()
+    except TypeError:
+        raise WrongTypeError(f"path is {path!r}; it is the folder that `shortgop prep` wrote") from None
 
 
 class Dataset:
@@ -150,9 +160,10 @@ class Dataset:
 
         Each GOP is read and decoded once, however many clips want frames of it. With `out`, a contiguous tensor such
         as an earlier batch's `data`, they are written there. UsageError when the clips are not all of as many frames
-        and of the same size, or `out` does not fit them.
+        and of the same size, when they cannot fit into memory, or when `out` does not fit them. No clips make an
+        empty batch, whose frames have a side of 0 where the dataset's differ and `open` was not told a size.
         """
-        rows, frames = resolved_requests(self._reader, requests)
+        rows, frames = resolved_requests(self._reader, requests, has_output=out is not None)
         data = self._reader.read(rows, frames, out)
         videos = self._reader.manifest.videos
         rates = [Fraction(int(videos.fps_num[row]), int(videos.fps_den[row])) for row in rows]
@@ -160,8 +171,8 @@ class Dataset:
         durations = [[seconds_of(1, fps)] * len(clip) for fps, clip in zip(rates, frames, strict=True)]
         return ClipBatch(
             data,
-            pts_seconds=torch.tensor(times, dtype=torch.float64).view(data.shape[:2]),
-            duration_seconds=torch.tensor(durations, dtype=torch.float64).view(data.shape[:2]),
+            pts_seconds=seconds_tensor(times).view(data.shape[:2]),
+            duration_seconds=seconds_tensor(durations).view(data.shape[:2]),
         )
 
     def stats(self) -> Stats:
