@@ -89,7 +89,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     ] = None,
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard is begun.  [256]")] = None,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster instead of a local Ray.")] = None,
+    address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")] = None,
     runner: Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")] = "ray",
     as_json: JsonOption = False,
@@ -103,11 +103,10 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     # A job manager ends a job with SIGTERM; it deserves the same tidy end as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _errors():
-        if runner not in ("ray", "inline"):
-            raise UsageError(f"--runner is {runner!r}; it takes ray or inline")
         from .jobs.prepare import Where, existing_profile, prepare
         from .prep.profile import ENCODERS, named_profile, parse_fps, parse_size
 
+        where = Where(runner, address, workers)
         base = existing_profile(out_path)
         given: dict[str, Any] = {
             "fps": fps and parse_fps(fps),
@@ -125,7 +124,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         named = named_profile(profile_name) if profile_name is not None else {}
         profile = _profile(base, named | {name: value for name, value in given.items() if value is not None}, fps)
         with job_progress(err) as on_update:
-            report = prepare(sources, out_path, profile, where=Where(runner, address, workers), on_update=on_update)
+            report = prepare(sources, out_path, profile, where=where, on_update=on_update)
         if as_json:
             _print_json({**dataclasses.asdict(report), "dataset": str(out_path)})
         else:
