@@ -26,7 +26,9 @@ _KNOCK_SECONDS = 10
 _SETTINGS_FRAME = 4
 _FRAME_HEADER_BYTES = 9
 _VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-_INLINE = "--runner inline does the same work in this process without Ray"
+_NAME_ANOTHER = (
+    "name one that runs with --address HOST:PORT; --runner inline does the same work in this process without Ray"
+)
 _TAKE_THE_CLUSTERS = (
     "`ray get-auth-token` prints the right one on the cluster's head: "
     "put it into RAY_AUTH_TOKEN, or into ~/.ray/auth_token"
@@ -63,39 +65,38 @@ def login_to_cluster(address: str) -> str:
 
     ToolError when none answers there, when it wants a token and none is at hand, or when it refuses the one that is.
     """
-    address = _resolved(address)
-    _knock(address)
+    resolved = _resolved(address)
+    # What the user wrote, and what it stands for.
+    name = resolved if address == resolved else f"{address} ({resolved})"
+    _knock(resolved, name)
     if not _has_tokens():
-        return address
+        return resolved
     _set_variable("RAY_AUTH_MODE", "disabled")
     _use_environment()
-    if _is_let_in(address):
-        return address
+    if _is_let_in(resolved, name):
+        return resolved
     problem = _token_problem()
     if problem is not None:
-        raise ToolError(f"the Ray cluster at {address} wants a token, and {problem}; {_TAKE_THE_CLUSTERS}")
+        raise ToolError(f"the Ray cluster at {name} wants a token, and {problem}; {_TAKE_THE_CLUSTERS}")
     _set_variable("RAY_AUTH_MODE", "token")
     _use_environment()
-    if not _is_let_in(address):
-        raise ToolError(f"the Ray cluster at {address} refuses the token {_token_place()}; {_TAKE_THE_CLUSTERS}")
-    return address
+    if not _is_let_in(resolved, name):
+        raise ToolError(f"the Ray cluster at {name} refuses the token {_token_place()}; {_TAKE_THE_CLUSTERS}")
+    return resolved
 
 
 def _resolved(address: str) -> str:
     try:
         resolved = services.canonicalize_bootstrap_address(address)
     except (OSError, ValueError, RuntimeError) as error:
-        raise ToolError(
-            f"no Ray cluster is found at {address}: {error}; name one that runs with --address HOST:PORT; {_INLINE}"
-        ) from error
+        raise ToolError(f"no Ray cluster is found at {address}: {error}; {_NAME_ANOTHER}") from error
     if resolved is None:
-        raise ToolError(f"no Ray cluster runs on this machine; start one with `ray start --head`; {_INLINE}")
+        raise ToolError(f"no Ray cluster runs on this machine; {_NAME_ANOTHER}")
     return resolved
 
 
-def _knock(address: str) -> None:
+def _knock(address: str, name: str) -> None:
     """ToolError when nobody speaks HTTP/2 there, as Ray does: it would keep trying for minutes."""
-    remedy = f"name one that runs with --address HOST:PORT; {_INLINE}"
     try:
         with socket.create_connection(host_and_port(address), timeout=_KNOCK_SECONDS) as connection:
             # Encrypted, the other side waits for us.
@@ -104,12 +105,12 @@ def _knock(address: str) -> None:
             connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, _SETTINGS_FRAME, 0, 0, 0, 0, 0]))
             header = connection.makefile("rb").read(_FRAME_HEADER_BYTES)
     except (OSError, UnicodeError) as error:
-        raise ToolError(f"no Ray cluster answers at {address}: {error}; {remedy}") from error
+        raise ToolError(f"no Ray cluster answers at {name}: {error}; {_NAME_ANOTHER}") from error
     if len(header) < _FRAME_HEADER_BYTES or header[3] != _SETTINGS_FRAME:
-        raise ToolError(f"something else than a Ray cluster answers at {address}; {remedy}")
+        raise ToolError(f"something else than a Ray cluster answers at {name}; {_NAME_ANOTHER}")
 
 
-def _is_let_in(address: str) -> bool:
+def _is_let_in(address: str, name: str) -> bool:
     """Whether the cluster answers us in the mode that the environment is in now."""
     try:
         with _quiet_native_code():
@@ -118,8 +119,7 @@ def _is_let_in(address: str) -> bool:
         if isinstance(error, exceptions.AuthenticationError):
             return False
         raise ToolError(
-            f"no Ray cluster answers at {address}, though something listens: {error}; "
-            f"name one that runs with --address HOST:PORT; {_INLINE}"
+            f"something else than a Ray cluster answers at {name}, or it is too busy: {error}; {_NAME_ANOTHER}"
         ) from error
     return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import replace
@@ -36,19 +37,21 @@ def check_mark(dataset: Path, mark: str) -> None:
     """OutputError when `dataset` is not the folder, as this process sees it, in which the driver left the mark."""
     end = time.monotonic() + _PATIENCE_SECONDS
     while not _has_mark(dataset, mark):
-        if not dataset.is_dir():
-            raise OutputError(f"there is no folder {dataset}; {_REMEDY}", file=str(dataset))
         if time.monotonic() > end:
-            raise OutputError(f"the folder {dataset} is another one than the driver's; {_REMEDY}", file=str(dataset))
+            what = (
+                f"{dataset} is another folder than the job's" if dataset.is_dir() else f"there is no folder {dataset}"
+            )
+            raise OutputError(f"{what}; {_REMEDY}", file=str(dataset))
         time.sleep(_LOOK_EVERY_SECONDS)
 
 
 def _has_mark(dataset: Path, mark: str) -> bool:
-    try:
-        # Listing a folder makes a network file system ask anew, looking up a name need not.
-        return mark in {file.name for file in (dataset / ".tmp").iterdir()}
-    except OSError:
-        return False
+    file = dataset / ".tmp" / mark
+    for folder in reversed(file.parents[:3]):
+        # Opening a folder makes a network file system ask anew; looking up a name need not.
+        with contextlib.suppress(OSError):
+            os.scandir(folder).close()
+    return file.exists()
 
 
 def check_sources(unit: Unit) -> None:

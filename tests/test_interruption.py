@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset, rows_of
+from processes import descendants
 from shortgop.manifests.dataset import finished_units
 from synthetic import constant_rate_pts, make_video
 
@@ -61,26 +62,6 @@ def wait_until(job: subprocess.Popen[bytes], condition: Callable[[], bool], what
         assert time.monotonic() < end, f"waited in vain for {what}"
         assert job.poll() is None, f"the job ended before there was {what}"
         time.sleep(0.01)
-
-
-def descendants(pid: int) -> Iterator[tuple[int, str]]:
-    """(pid, command line) of all processes below one, as /proc has them."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    waiting = children.get(pid, [])
-    while waiting:
-        child = waiting.pop()
-        try:
-            yield child, Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        waiting += children.get(child, [])
 
 
 def kill_one(pid: int, what: str) -> bool:
