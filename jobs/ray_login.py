@@ -63,18 +63,31 @@ def login_to_own() -> None:
 def login_to_cluster(address: str) -> str:
     """Prepare for joining a cluster (HOST:PORT or `auto`); returns its address as HOST:PORT.
 
-    ToolError when none answers there, when it wants a token and none is at hand, or when it refuses the one that is.
+    ToolError when none answers there, when it wants a token and none is at hand, when it refuses the one that is, or
+    when none of its nodes can be on this machine.
     """
     resolved = _resolved(address)
     # What the user wrote, and what it stands for.
     name = resolved if address == resolved else f"{address} ({resolved})"
     _knock(resolved, name)
+    _use_mode_of(resolved, name)
+    # Ray looks for a minute.
+    find_node_ids = getattr(services, "find_node_ids", None)
+    if find_node_ids is not None and not find_node_ids():
+        raise ToolError(
+            f"the Ray cluster at {name} has no node on this machine, and Ray wants one where the job is started: run "
+            f"`ray start --address {resolved}` here first, start the job on one of its nodes, or use `ray job submit`"
+        )
+    return resolved
+
+
+def _use_mode_of(resolved: str, name: str) -> None:
     if not _has_tokens():
-        return resolved
+        return
     _set_variable("RAY_AUTH_MODE", "disabled")
     _use_environment()
     if _is_let_in(resolved, name):
-        return resolved
+        return
     problem = _token_problem()
     if problem is not None:
         raise ToolError(f"the Ray cluster at {name} wants a token, and {problem}; {_TAKE_THE_CLUSTERS}")
@@ -82,7 +95,6 @@ def login_to_cluster(address: str) -> str:
     _use_environment()
     if not _is_let_in(resolved, name):
         raise ToolError(f"the Ray cluster at {name} refuses the token {_token_place()}; {_TAKE_THE_CLUSTERS}")
-    return resolved
 
 
 def _resolved(address: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import signal
 import socket
 import threading
@@ -17,6 +18,7 @@ from ray.exceptions import (
     NodeDiedError,
     OutOfMemoryError,
     RayError,
+    RaySystemError,
     RayTaskError,
     TaskUnschedulableError,
     WorkerCrashedError,
@@ -49,34 +51,32 @@ def connected(cluster: str | None, workers: int | None) -> Iterator[int]:
         try:
             with _own_sigterm():
                 _init(cluster, workers)
-        except (OSError, ValueError, RuntimeError, RayError) as error:
-            ray.shutdown()
-            what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
-            raise ToolError(
-                f"{what}: {error}; --runner inline does the same work in this process without Ray"
-            ) from error
-        try:
             available = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
             yield max(1, min(workers, available) if workers else available)
         finally:
+            # Also when it was told to end while it was starting.
             ray.shutdown()
 
 
 def _init(cluster: str | None, workers: int | None) -> None:
-    if cluster is not None:
-        ray.init(address=login_to_cluster(cluster), log_to_driver=False, logging_level=logging.ERROR)
-        return
-    login_to_own()
-    ray.init(
-        # A Ray of its own, also beside a cluster that happens to run on this machine.
-        address="local",
-        num_cpus=workers,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        # Ray's default is to retry a task that ran out of memory for ever.
-        _system_config={"task_oom_retries": _MAX_RETRIES},
-    )
+    try:
+        if cluster is not None:
+            ray.init(address=login_to_cluster(cluster), log_to_driver=False, logging_level=logging.ERROR)
+            return
+        login_to_own()
+        ray.init(
+            # A Ray of its own, also beside a cluster that happens to run on this machine.
+            address="local",
+            num_cpus=workers,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            # Ray's default is to retry a task that ran out of memory for ever.
+            _system_config={"task_oom_retries": _MAX_RETRIES},
+        )
+    except (OSError, ValueError, RuntimeError, RayError) as error:
+        what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
+        raise ToolError(f"{what}: {error}; --runner inline does the same work in this process without Ray") from error
 
 
 @contextlib.contextmanager
@@ -88,6 +88,11 @@ def _own_sigterm() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except SystemExit as error:
+        # From Ray's handler: told to end while Ray was starting. Whoever asked for Ctrl-C instead gets that.
+        if error.code == signal.SIGTERM and before is signal.default_int_handler:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -141,12 +146,16 @@ def run_units(
 def _gone_source(error: RayTaskError) -> str:
     """The source that is gone since the job began; any other error of a unit ends the job, and is raised."""
     cause = error.cause
-    if not isinstance(cause, SourceNotFoundError):
-        raise (cause if isinstance(cause, ShortGopError) else error) from None
-    path = str(cause.file)
-    if can_read(path):
-        raise ToolError(cause.message, file=path) from None
-    return path
+    if isinstance(cause, SourceNotFoundError):
+        if not can_read(str(cause.file)):
+            return str(cause.file)
+        raise ToolError(cause.message, file=cause.file) from None
+    if isinstance(cause, RaySystemError | ImportError):
+        raise ToolError(
+            f"the cluster's node {_node_of(error)} cannot run shortgop: {_brief(cause)}; "
+            "install the same version of shortgop[prep] on every node, in the Python that runs its Ray"
+        ) from None
+    raise (cause if isinstance(cause, ShortGopError) else error) from None
 
 
 def _run_unit(dataset: str, unit: Unit, profile: Profile, board: Any, mark: str | None) -> UnitResult:
@@ -174,6 +183,12 @@ class _Board:
         latest = list(self._latest.values())
         self._latest.clear()
         return latest
+
+
+def _node_of(error: RayTaskError) -> str:
+    # What Ray raises has the address in its text only.
+    match = re.search(r"\bip=([^\s,)]+)", str(error))
+    return match[1] if match else "of unknown address"
 
 
 def _brief(error: Exception) -> str:

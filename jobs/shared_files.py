@@ -13,7 +13,7 @@ from ..manifests.errors import OutputError, SourceNotFoundError
 from .units import Unit
 
 # A file system that is shared by network may show a new file some seconds late.
-_PATIENCE_SECONDS = 5.0
+_PATIENCE_SECONDS = 3.0
 _LOOK_EVERY_SECONDS = 0.25
 _REMEDY = (
     "a cluster's nodes all need the dataset and the sources at the same paths, on a file system that they share; "

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -64,6 +64,13 @@ def wait_until(job: subprocess.Popen[bytes], condition: Callable[[], bool], what
         time.sleep(0.01)
 
 
+def wait_until_gone(pids: Sequence[int]) -> None:
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < end, "processes of the job live on"
+        time.sleep(0.05)
+
+
 def kill_one(pid: int, what: str) -> bool:
     """SIGKILL a process below `pid` whose command line has `what` in it, if there is one."""
     for child, command in descendants(pid):
@@ -98,10 +105,22 @@ def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.
     assert not (dataset / ".tmp").exists()
     # All that was finished is published, not just the first result.
     assert len(shortgop.open(dataset)) >= 2
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while any(Path(f"/proc/{pid}").exists() for pid in below):
-        assert time.monotonic() < end, "processes of the job live on"
-        time.sleep(0.05)
+    wait_until_gone(below)
+
+
+def test_told_to_end_while_ray_starts(sources: Path, tmp_path: Path) -> None:
+    """Ray has a handler for SIGTERM of its own, and processes that nobody knows of yet."""
+    dataset = tmp_path / "dataset"
+    job = start(sources, dataset, "ray")
+    wait_until(job, lambda: any("gcs_server" in command for _, command in descendants(job.pid)), "Ray")
+    below = [pid for pid, _ in descendants(job.pid)]
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(_PATIENCE_SECONDS) == 130
+    log = dataset.with_suffix(".log").read_text()
+    assert "interrupted; what is finished is kept" in log
+    assert "Traceback" not in log
+    assert not (dataset / ".tmp").exists()
+    wait_until_gone(below)
 
 
 @pytest.mark.parametrize("finished_before_the_kill", [0, 1, 3, 6])
