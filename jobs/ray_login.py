@@ -45,7 +45,7 @@ def restored_login() -> Iterator[None]:
         for name, value in before.items():
             _set_variable(name, value)
         # Ray ends the process when a token is wanted and there is none; what it does next shall not be that.
-        if not _wants_token() or _token_problem() is None:
+        if _has_tokens() and not (_wants_token() and _token_problem()):
             _use_environment()
 
 
