@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -89,6 +89,11 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     ] = None,
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard is begun.  [256]")] = None,
+    salvage: Annotated[
+        bool, typer.Option("--salvage", help="Prepare damaged sources too, from the frames that decode.")
+    ] = False,
+    gaps: Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")] = "fail",
+    max_gap: Annotated[str, typer.Option(help="Seconds.")] = "10",
     address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")] = None,
     runner: Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")] = "ray",
@@ -104,6 +109,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _errors():
         from .jobs.prepare import Where, existing_profile, prepare
+        from .prep.options import SourcePolicy
         from .prep.profile import ENCODERS, named_profile, parse_fps, parse_size
 
         where = Where(runner, address, workers)
@@ -123,8 +129,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         }
         named = named_profile(profile_name) if profile_name is not None else {}
         profile = _profile(base, named | {name: value for name, value in given.items() if value is not None}, fps)
+        policy = SourcePolicy(salvage, cast("Any", gaps), _seconds(max_gap, "--max-gap"))
         with job_progress(err) as on_update:
-            report = prepare(sources, out_path, profile, where=where, on_update=on_update)
+            report = prepare(sources, out_path, profile, policy=policy, where=where, on_update=on_update)
         if as_json:
             _print_json({**dataclasses.asdict(report), "dataset": str(out_path)})
         else:

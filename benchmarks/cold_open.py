@@ -80,7 +80,7 @@ def make_repeated(count: int) -> Path:
     if timeline is None:
         raise AssertionError("it was asked for")
     many = repeated(manifest, count)
-    write_manifest(store, many, {"format_version": 1, "parts": []}, timeline=_blocks(timeline.pts, count))
+    write_manifest(store, many, {"format_version": 2, "parts": []}, timeline=_blocks(timeline.pts, count))
     shutil.copy(small / "zarr.json", out / "zarr.json")
     (out / "complete").touch()
     return out

@@ -14,6 +14,7 @@ from ..manifests import dataset as files
 from ..manifests.errors import OutputError, SourceError, UsageError
 from ..prep.encoders import choose_encoder
 from ..prep.ffmpeg import find_ffmpeg
+from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
 from .cluster_address import cluster_address
@@ -102,12 +103,14 @@ def prepare(
     out: Path,
     profile: Profile,
     *,
+    policy: SourcePolicy = DEFAULT_POLICY,
     where: Where | None = None,
     on_update: OnUpdate = _ignore,
 ) -> Report:
     """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, making it where there is none.
 
-    What is there already is left alone. `where` says where the units run, by default on a local Ray.
+    What is there already is left alone. `policy` is about sources that are damaged or have gaps; `where` says where
+    the units run, by default on a local Ray.
     Raises UsageError for arguments that make no sense, OutputError when the dataset cannot be written, ToolError when
     ffmpeg or an encoder is missing. Sources that cannot be prepared are in the report, and in the dataset.
     """
@@ -133,7 +136,7 @@ def prepare(
         state = _State(units, estimates, progress, on_update)
         results: list[UnitResult] = []
         if units:
-            results = _run(units, out, profile, where, state)
+            results = _run(units, out, Options(profile, policy), where, state)
         snapshot = files.read_root(out).snapshot
     failures = tuple(
         [failure for result in results for failure in result.failures]
@@ -143,6 +146,7 @@ def prepare(
                 item.source.given,
                 f"{item.source.given} has changed since it was prepared; its frames in the dataset are the old ones: "
                 "prepare it into a new dataset, or under another id in a list",
+                item.source.path,
             )
             for item in changed
         ]
@@ -263,7 +267,7 @@ class _State:
 def _run(
     units: Sequence[Unit],
     out: Path,
-    profile: Profile,
+    options: Options,
     where: Where,
     state: _State,
 ) -> list[UnitResult]:
@@ -271,7 +275,7 @@ def _run(
     published, cost = time.monotonic(), 0.0
     try:
         # Closed here, so that Ray is gone before the lock on the dataset is.
-        with closing(_results(units, out, profile, where, state)) as finished:
+        with closing(_results(units, out, options, where, state)) as finished:
             for result in finished:
                 results.append(result)
                 state.on_result(result)
@@ -293,14 +297,14 @@ def _run(
 def _results(
     units: Sequence[Unit],
     out: Path,
-    profile: Profile,
+    options: Options,
     where: Where,
     state: _State,
 ) -> Generator[UnitResult, None, None]:
     if where.runner == "inline":
         state.note("encoding")
         for unit in units:
-            yield run_unit(out, unit, profile, state.on_progress)
+            yield run_unit(out, unit, options, state.on_progress)
         return
     cluster = where.cluster
     state.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
@@ -309,4 +313,4 @@ def _results(
     with ray_runner.connected(cluster, where.workers) as at_a_time:
         state.note(f"encoding, {at_a_time} at a time")
         shared = cluster is not None
-        yield from ray_runner.run_units(out, units, profile, at_a_time, state.on_progress, shared=shared)
+        yield from ray_runner.run_units(out, units, options, at_a_time, state.on_progress, shared=shared)

@@ -25,7 +25,7 @@ from ray.exceptions import (
 )
 
 from ..manifests.errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
-from ..prep.profile import Profile
+from ..prep.options import Options
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
 from .units import Unit, split_unit
@@ -98,7 +98,7 @@ def _own_sigterm() -> Iterator[None]:
 
 
 def run_units(
-    dataset: Path, units: Sequence[Unit], profile: Profile, workers: int, on_progress: OnProgress, *, shared: bool
+    dataset: Path, units: Sequence[Unit], options: Options, workers: int, on_progress: OnProgress, *, shared: bool
 ) -> Iterator[UnitResult]:
     """Run all units, a bounded number at a time, and yield each result as it comes.
 
@@ -115,7 +115,7 @@ def run_units(
         while waiting or running:
             while waiting and len(running) < workers * _IN_FLIGHT_PER_WORKER:
                 unit = waiting.popleft()
-                running[task.remote(str(dataset), unit, profile, board, mark)] = unit
+                running[task.remote(str(dataset), unit, options, board, mark)] = unit
             done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
             # Progress is a courtesy: while the board is being restarted elsewhere there is none.
             with contextlib.suppress(RayError):
@@ -127,7 +127,7 @@ def run_units(
                     yield ray.get(reference)
                 except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
                     if len(unit.items) > 1:
-                        waiting.extendleft(reversed(split_unit(unit, profile.key())))
+                        waiting.extendleft(reversed(split_unit(unit, options.profile.key())))
                         continue
                     reason = f"{unit.items[0].source.given}: its worker died {_MAX_RETRIES + 1} times: {_brief(error)}"
                     yield give_up(dataset, unit, reason)
@@ -158,13 +158,13 @@ def _gone_source(error: RayTaskError) -> str:
     raise (cause if isinstance(cause, ShortGopError) else error) from None
 
 
-def _run_unit(dataset: str, unit: Unit, profile: Profile, board: Any, mark: str | None) -> UnitResult:
+def _run_unit(dataset: str, unit: Unit, options: Options, board: Any, mark: str | None) -> UnitResult:
     if mark is None:
-        return run_unit(Path(dataset), unit, profile, board.put.remote)
+        return run_unit(Path(dataset), unit, options, board.put.remote)
     try:
         check_mark(Path(dataset), mark)
         check_sources(unit)
-        return run_unit(Path(dataset), unit, profile, board.put.remote)
+        return run_unit(Path(dataset), unit, options, board.put.remote)
     except (OutputError, ToolError, SourceNotFoundError) as error:
         machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
         raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error

@@ -16,7 +16,7 @@ from ..manifests.merge import merge
 from ..manifests.tables import Failures, Manifest, empty, failures_table
 from ..prep.encode import prepare_video
 from ..prep.ffmpeg import find_ffmpeg
-from ..prep.profile import Profile
+from ..prep.options import Options
 from ..prep.rows import Identity
 from ..prep.shards import ShardWriter
 from .units import Item, Unit
@@ -26,11 +26,12 @@ _REPORT_EVERY_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Failure:
-    """A source that is not in the dataset, and why."""
+    """A source that is not in the dataset, and why. `source` is what was given, `path` the absolute path."""
 
     id: str
     source: str
     reason: str
+    path: str
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class UnitProgress:
 OnProgress = Callable[[UnitProgress], None]
 
 
-def run_unit(dataset: Path, unit: Unit, profile: Profile, on_progress: OnProgress) -> UnitResult:
+def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgress) -> UnitResult:
     """Prepare a unit's sources and commit them.
 
     A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
@@ -69,14 +70,14 @@ def run_unit(dataset: Path, unit: Unit, profile: Profile, on_progress: OnProgres
     progress = _Progress(unit.id, on_progress)
     manifests: list[Manifest] = []
     failures: list[Failure] = []
-    with contextlib.closing(ShardWriter(dataset, unit.id, profile.shard_bytes)) as shards:
+    with contextlib.closing(ShardWriter(dataset, unit.id, options.profile.shard_bytes)) as shards:
         for item in unit.items:
             try:
                 manifests.append(
                     prepare_video(
                         item.source.path,
-                        Identity(item.source.id, item.source.given, item.source.attributes, item.identity),
-                        profile,
+                        _identity(item),
+                        options,
                         ffmpeg.path,
                         shards,
                         on_plan=progress.plan,
@@ -103,6 +104,11 @@ def run_unit(dataset: Path, unit: Unit, profile: Profile, on_progress: OnProgres
     return _result(unit, rows)
 
 
+def _identity(item: Item) -> Identity:
+    source = item.source
+    return Identity(source.id, source.given, source.path, source.attributes, item.identity)
+
+
 def _committed(dataset: Path, unit: Unit) -> UnitResult | None:
     """What the unit came to when it was done before: its worker died after committing and was retried.
 
@@ -122,14 +128,15 @@ def _result(unit: Unit, rows: Manifest) -> UnitResult:
         frames=int(rows.videos.num_frames.sum()),
         bytes=int(rows.shards.length.sum()),
         failures=tuple(
-            Failure(failed.id.text(row), failed.source.text(row), failed.reason.text(row)) for row in range(len(failed))
+            Failure(failed.id.text(row), failed.source.text(row), failed.reason.text(row), failed.path.text(row))
+            for row in range(len(failed))
         ),
     )
 
 
 def give_up(dataset: Path, unit: Unit, reason: str) -> UnitResult:
     """Commit a unit none of whose sources could be prepared."""
-    failures = tuple(Failure(item.source.id, item.source.given, reason) for item in unit.items)
+    failures = tuple(Failure(item.source.id, item.source.given, reason, item.source.path) for item in unit.items)
     write_part(dataset, unit.id, replace(empty(), failures=failures_of(failures)))
     return UnitResult(unit=unit.id, videos=0, frames=0, bytes=0, failures=failures)
 
@@ -146,7 +153,7 @@ def _recorded(dataset: Path, failures: Sequence[Failure]) -> bool:
 
 def failures_of(failures: Sequence[Failure]) -> Failures:
     now = time.time_ns()
-    return failures_table([(failure.id, failure.source, failure.reason, now) for failure in failures])
+    return failures_table([(failure.id, failure.source, failure.reason, now, failure.path) for failure in failures])
 
 
 def failure_of(item: Item, error: Exception) -> Failure:
@@ -156,7 +163,7 @@ def failure_of(item: Item, error: Exception) -> Failure:
         reason = str(error)
     else:
         reason = f"{item.source.given}: unexpected {type(error).__name__}: {error}"
-    return Failure(item.source.id, item.source.given, reason)
+    return Failure(item.source.id, item.source.given, reason, item.source.path)
 
 
 class _Progress:

@@ -37,11 +37,11 @@ from .errors import (
 from .merge import merge_tables
 from .parts import pack, unpack
 from .ragged import Array
-from .snapshots import read_attributes, read_manifest, read_timeline
+from .snapshots import READABLE_VERSIONS, read_attributes, read_manifest, read_timeline
 from .tables import TABLE_TYPES, Manifest, Table, Timeline, empty
 from .timelines import ReadRows, timeline_blocks
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _ROOT_FILE = "zarr.json"
 
 
@@ -130,10 +130,11 @@ def read_root(dataset: Path) -> Root:
         version = attributes["format_version"]
     except (KeyError, TypeError):
         raise NotADatasetError(f"{file} is not the root of a shortgop dataset; {remedy}", file=str(file)) from None
-    if version is True or version != FORMAT_VERSION:
+    if version is True or version not in READABLE_VERSIONS:
         newer = isinstance(version, int) and version > FORMAT_VERSION
         raise FormatVersionError(
-            f"{dataset} has format version {version!r}, this shortgop reads version {FORMAT_VERSION}; "
+            f"{dataset} has format version {version!r}, this shortgop reads versions "
+            f"{' and '.join(map(str, READABLE_VERSIONS))}; "
             f"{'upgrade shortgop' if newer else 'prepare it again'}",
             file=str(file),
         )

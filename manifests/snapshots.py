@@ -8,10 +8,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
+
 from .arrays import OpenFile, opening, read_rows
 from .errors import CorruptDataError
-from .ragged import Array, Ragged
+from .ragged import Array, Ragged, from_rows
 from .tables import OFFSETS, SCHEMA, TABLE_TYPES, Column, Manifest
+
+# Versions of the format that can be read. Snapshots and parts say which one theirs is.
+READABLE_VERSIONS = (1, 2)
 
 
 def read_attributes(open_file: OpenFile) -> dict[str, Any]:
@@ -22,7 +27,13 @@ def read_attributes(open_file: OpenFile) -> dict[str, Any]:
 
 
 def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
-    """Read all tables; the timeline only on request. MissingDataError or CorruptDataError names what is wrong."""
+    """Read all tables; the timeline only on request. MissingDataError or CorruptDataError names what is wrong.
+
+    Columns that came after the version that the manifest was written in are filled with what they say of its rows.
+    """
+    version = read_attributes(open_file).get("format_version")
+    if version is True or version not in READABLE_VERSIONS:
+        raise CorruptDataError(f"zarr.json says format version {version!r}", file="zarr.json")
     for group in ("", *(f"{name}/" for name in SCHEMA)):
         # They say nothing that is not known, but without them it is no Zarr store.
         with opening(open_file, f"{group}zarr.json") as file:
@@ -30,13 +41,28 @@ def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
             if (document["zarr_format"], document["node_type"]) != (3, "group"):
                 raise ValueError("no Zarr group of version 3")
     tables: dict[str, Any] = {
-        name: TABLE_TYPES[name](
-            **{column: _read_column(open_file, f"{name}/{column}", spec) for column, spec in columns.items()}
-        )
+        name: TABLE_TYPES[name](**_read_columns(open_file, name, columns, version))
         for name, columns in SCHEMA.items()
         if timeline or name != "timeline"
     }
     return Manifest(**{"timeline": None, **tables})
+
+
+def _read_columns(open_file: OpenFile, table: str, columns: dict[str, Column], version: int) -> dict[str, Any]:
+    there = {
+        name: _read_column(open_file, f"{table}/{name}", spec)
+        for name, spec in columns.items()
+        if spec.since <= version
+    }
+    rows = len(next(iter(there.values())))
+    missing = {name: _column_before(spec, rows) for name, spec in columns.items() if name not in there}
+    return {**there, **missing}
+
+
+def _column_before(column: Column, rows: int) -> Array | Ragged:
+    if column.ragged:
+        return from_rows([b""] * rows if column.dtype == "u1" else [()] * rows, column.dtype)
+    return np.full(rows, column.before, dtype=column.dtype)
 
 
 def _read_column(open_file: OpenFile, path: str, column: Column) -> Array | Ragged:

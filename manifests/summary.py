@@ -11,10 +11,12 @@ from .dataset import FORMAT_VERSION, check_shard_lengths, open_current
 
 @dataclass(frozen=True)
 class VideoSummary:
-    """One video; `fps` is an exact fraction in text."""
+    """One video; `fps` is an exact fraction in text, `path` the source's absolute path. `given_up`, `dropped`,
+    `repeated` and `salvaged` (frames that stand in for lost ones) say what differs from the source."""
 
     id: str
     source: str
+    path: str
     num_frames: int
     fps: str
     duration_seconds: float
@@ -22,15 +24,20 @@ class VideoSummary:
     height: int
     codec: str
     attributes: dict[str, Any]
+    given_up: tuple[str, ...]
+    dropped: int | None
+    repeated: int | None
+    salvaged: int
 
 
 @dataclass(frozen=True)
 class FailureSummary:
-    """A source that is not in the dataset."""
+    """A source that is not in the dataset; `path` is its absolute path."""
 
     id: str
     source: str
     reason: str
+    path: str
 
 
 @dataclass(frozen=True)
@@ -57,11 +64,12 @@ def summarize(dataset: Path) -> Summary:
     videos = []
     for row in range(len(manifest.videos)):
         video = manifest.video(row)
-        config = manifest.config(video.config)
+        config, changes = manifest.config(video.config), manifest.changes(row)
         videos.append(
             VideoSummary(
                 id=video.id,
                 source=video.source,
+                path=video.path,
                 num_frames=video.num_frames,
                 fps=str(video.fps),
                 duration_seconds=float(video.duration),
@@ -69,9 +77,14 @@ def summarize(dataset: Path) -> Summary:
                 height=config.height,
                 codec=config.codec,
                 attributes=video.attributes,
+                given_up=changes.given_up,
+                dropped=changes.dropped,
+                repeated=changes.repeated,
+                salvaged=changes.num_salvaged,
             )
         )
     failures = manifest.failures
+    texts = (failures.id.texts(), failures.source.texts(), failures.reason.texts(), failures.path.texts())
     return Summary(
         format_version=FORMAT_VERSION,
         snapshot=root.snapshot or "",
@@ -83,8 +96,5 @@ def summarize(dataset: Path) -> Summary:
         num_bytes=int(manifest.shards.length.sum()),
         duration_seconds=sum(video.duration_seconds for video in videos),
         videos=videos,
-        failures=[
-            FailureSummary(failures.id.text(row), failures.source.text(row), failures.reason.text(row))
-            for row in range(len(failures))
-        ],
+        failures=[FailureSummary(*row) for row in zip(*texts, strict=True)],
     )

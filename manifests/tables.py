@@ -15,6 +15,7 @@ run whose start is a running sum and needs no column. `docs/format.md` gives the
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,19 +24,26 @@ import numpy as np
 from .errors import CorruptDataError, VideoNotFoundError
 from .lazy import lazy
 from .ragged import Array, Ragged, from_rows, from_texts, offsets_of
-from .video import CodecConfig, Pattern, VideoRow
+from .video import CodecConfig, Pattern, SourceChanges, VideoRow
 
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is stored: its dtype, whether it is ragged, and whether neighbours differ by little."""
+    """How a column is stored: its dtype, whether it is ragged, and whether neighbours differ by little.
+
+    `since` is the format version that brought the column; in tables of an earlier one it is `before` in every row, or
+    empty where it is ragged.
+    """
 
     dtype: str
     ragged: bool = False
     delta: bool = False
+    since: int = 1
+    before: int = 0
 
 
 TEXT = Column("u1", ragged=True)
+TEXT_SINCE_2 = Column("u1", ragged=True, since=2)
 # The second array of a ragged column.
 OFFSETS = Column("<i8", delta=True)
 
@@ -53,6 +61,11 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "config": Column("<i4"),
         "timebase_num": Column("<i8"),
         "timebase_den": Column("<i8"),
+        "path": TEXT_SINCE_2,
+        "given_up": TEXT_SINCE_2,
+        "dropped": Column("<i8", since=2, before=-1),
+        "repeated": Column("<i8", since=2, before=-1),
+        "salvaged": Column("<i8", ragged=True, since=2),
     },
     "segments": {
         "shard": Column("<i4", delta=True),
@@ -89,6 +102,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "source": TEXT,
         "reason": TEXT,
         "attempted_ns": Column("<i8", delta=True),
+        "path": TEXT_SINCE_2,
     },
     "timeline": {
         "pts": Column("<i8", delta=True),
@@ -135,6 +149,11 @@ class Videos(Table):
     config: Array
     timebase_num: Array
     timebase_den: Array
+    path: Ragged
+    given_up: Ragged
+    dropped: Array
+    repeated: Array
+    salvaged: Ragged
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +202,7 @@ class Failures(Table):
     source: Ragged
     reason: Ragged
     attempted_ns: Array
+    path: Ragged
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,6 +313,7 @@ class Manifest:
         return VideoRow(
             id=videos.id.text(row),
             source=videos.source.text(row),
+            path=videos.path.text(row),
             attributes_json=videos.attributes.text(row),
             fps_num=int(videos.fps_num[row]),
             fps_den=int(videos.fps_den[row]),
@@ -305,6 +326,17 @@ class Manifest:
             first_gop=int(self.first_gops[row]),
             first_segment=int(self.first_segments[row]),
             first_frame=int(self.first_frames[row]),
+        )
+
+    def changes(self, row: int) -> SourceChanges:
+        """How a video's frames differ from those of its source."""
+        videos = self.videos
+        dropped, repeated = int(videos.dropped[row]), int(videos.repeated[row])
+        return SourceChanges(
+            given_up=tuple(json.loads(videos.given_up.text(row) or "[]")),
+            dropped=None if dropped < 0 else dropped,
+            repeated=None if repeated < 0 else repeated,
+            salvaged=tuple(tuple(run) for run in videos.salvaged.row(row).reshape(-1, 2).tolist()),
         )
 
     def config(self, index: int) -> CodecConfig:
@@ -343,11 +375,12 @@ def empty() -> Manifest:
     return Manifest(**tables)
 
 
-def failures_table(rows: list[tuple[str, str, str, int]]) -> Failures:
-    """A failures table of (id, source, reason, attempted at in nanoseconds since 1970) rows."""
+def failures_table(rows: list[tuple[str, str, str, int, str]]) -> Failures:
+    """A failures table of (id, source, reason, attempted at in nanoseconds since 1970, absolute path) rows."""
     return Failures(
         id=from_texts(row[0] for row in rows),
         source=from_texts(row[1] for row in rows),
         reason=from_texts(row[2] for row in rows),
         attempted_ns=np.array([row[3] for row in rows], dtype="<i8"),
+        path=from_texts(row[4] for row in rows),
     )

@@ -18,6 +18,7 @@ class VideoRow:
 
     id: str
     source: str
+    path: str
     attributes_json: str
     fps_num: int
     fps_den: int
@@ -62,6 +63,27 @@ class VideoRow:
     def frames_in_gop(self, gop: int) -> int:
         """Frames in the video's GOP of this number (0 is its first)."""
         return min(self.gop_frames, self.num_frames - gop * self.gop_frames)
+
+
+@dataclass(frozen=True)
+class SourceChanges:
+    """How a video's frames differ from those of its source.
+
+    `given_up` says in a few words each what the source had and the video does not ("audio dropped", "tone-mapped").
+    `dropped` frames of the source are never shown, and `repeated` ones more than once; None for a video that was
+    prepared before this was counted. `salvaged` are runs [first, stop) of the video's frames that show an earlier
+    frame of the source in place of one that does not decode.
+    """
+
+    given_up: tuple[str, ...] = ()
+    dropped: int | None = None
+    repeated: int | None = None
+    salvaged: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def num_salvaged(self) -> int:
+        """How many frames stand in for lost ones."""
+        return sum(stop - first for first, stop in self.salvaged)
 
 
 @dataclass(frozen=True)

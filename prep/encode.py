@@ -19,16 +19,18 @@ from ..manifests.mp4 import Init, restamp_fragment
 from ..manifests.ragged import Array
 from ..manifests.structure import check_gop, nal_length_bytes
 from ..manifests.tables import Manifest
+from ..manifests.video import SourceChanges
 from .command import Encode, decode_argv, encode_argv, output_size
 from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
-from .grid import FrameGrid, constant_rate, nominal_rate, plan_grid
+from .grid import FrameGrid
+from .options import Options
 from .probe import SourceVideo, probe, with_pts
-from .profile import MAX_FPS, Profile
 from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
 from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
+from .timing import plan_times
 
 _STATS = "<stats>"
 # An ffmpeg that a signal ended (someone's kill, the kernel short of memory) says nothing about its source.
@@ -83,7 +85,7 @@ def _ignore(_count: int) -> None:
 def prepare_video(
     path: str,
     identity: Identity,
-    profile: Profile,
+    options: Options,
     ffmpeg_path: str,
     shards: ShardWriter,
     *,
@@ -97,7 +99,7 @@ def prepare_video(
     """
     mark = shards.mark()
     try:
-        plan, video = _prepare(path, profile, ffmpeg_path, shards, _Watcher(on_plan, on_frames))
+        plan, video = _prepare(path, options, ffmpeg_path, shards, _Watcher(on_plan, on_frames))
         return video_manifest(identity, plan.encode, video)
     except BaseException:
         shards.rollback(mark)
@@ -105,11 +107,11 @@ def prepare_video(
 
 
 def _prepare(
-    path: str, profile: Profile, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
+    path: str, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
     source = probe(path)
     if source.pts is not None:
-        plan = plan_video(source, profile, ffmpeg_path)
+        plan = plan_video(source, options, ffmpeg_path)
         watcher.on_plan(len(plan.grid))
         video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
         if video is not None:
@@ -119,7 +121,7 @@ def _prepare(
     decoded_pts = decode_pts(source, ffmpeg_path)
     # A frame that does not come after the one before it is never shown.
     source = with_pts(source, np.unique(decoded_pts))
-    plan = plan_video(source, profile, ffmpeg_path, decoded_pts)
+    plan = plan_video(source, options, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
     if video is None:
@@ -131,17 +133,13 @@ def _prepare(
     return plan, video
 
 
-def plan_video(source: SourceVideo, profile: Profile, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:
+def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:
     """What to encode a source to: rate, number of frames, size, and the source frame at each tick."""
-    if source.pts is None:
-        raise ValueError("a source without timestamps cannot be planned")
-    fps = profile.fps or constant_rate(source.pts, source.timebase, source.rate_hints)
-    if fps is None or fps > MAX_FPS:
-        fps = nominal_rate(source.pts, source.timebase)
-    grid = plan_grid(source.pts, source.end_pts, source.timebase, fps)
+    profile = options.profile
+    grid = plan_times(source, profile.fps, options.policy)
     width, height = output_size(source, profile.size)
     encoder, nvdec = choose_encoder(ffmpeg_path, profile), choose_nvdec(ffmpeg_path, profile)
-    return Plan(Encode(source, fps, len(grid), width, height, profile, encoder, nvdec), grid, decoded_pts)
+    return Plan(Encode(source, grid.rule, len(grid), width, height, profile, encoder, nvdec), grid, decoded_pts)
 
 
 def decode_pts(source: SourceVideo, ffmpeg_path: str) -> Array:
@@ -217,7 +215,13 @@ def _run_encode(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Co
         raise EncodeError(
             f"{path}: {encode.encoder} did not write what was planned: {structure_error or 'nothing came'}", file=path
         ) from structure_error
-    return EncodedVideo(init=init, segments=tuple(written.segments), gops=tuple(written.gops), timeline=pts)
+    return EncodedVideo(
+        init=init,
+        segments=tuple(written.segments),
+        gops=tuple(written.gops),
+        timeline=pts,
+        changes=SourceChanges(dropped=plan.grid.dropped, repeated=plan.grid.repeated),
+    )
 
 
 def _append_gop(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,17 +11,18 @@ from ..manifests.merge import patterns_table
 from ..manifests.mp4 import Init
 from ..manifests.ragged import Array, from_rows, from_texts
 from ..manifests.tables import Configs, Gops, Manifest, Segments, Shards, Timeline, Videos, failures_table
-from ..manifests.video import Pattern
+from ..manifests.video import Pattern, SourceChanges
 from .command import Encode
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What the dataset is to call a source: its id, the source as given, the list's other columns as JSON, and the
-    fingerprint of its contents."""
+    """What the dataset is to call a source: its id, the source as given and as an absolute path, the list's other
+    columns as JSON, and the fingerprint of its contents."""
 
     id: str
     source: str
+    path: str
     attributes: str
     identity: int
 
@@ -47,12 +49,13 @@ class EncodedSegment:
 
 @dataclass(frozen=True, eq=False)
 class EncodedVideo:
-    """All of one encode. `timeline` holds the source pts of each frame."""
+    """All of one encode. `timeline` holds the source pts of each frame, `changes` what differs from the source."""
 
     init: Init
     segments: tuple[EncodedSegment, ...]
     gops: tuple[EncodedGop, ...]
     timeline: Array
+    changes: SourceChanges
 
 
 def video_manifest(identity: Identity, encode: Encode, video: EncodedVideo) -> Manifest:
@@ -75,6 +78,11 @@ def video_manifest(identity: Identity, encode: Encode, video: EncodedVideo) -> M
             config=np.zeros(1, dtype="<i4"),
             timebase_num=np.array([timebase.numerator], dtype="<i8"),
             timebase_den=np.array([timebase.denominator], dtype="<i8"),
+            path=from_texts([identity.path]),
+            given_up=from_texts([json.dumps(video.changes.given_up)]),
+            dropped=np.array([_count(video.changes.dropped)], dtype="<i8"),
+            repeated=np.array([_count(video.changes.repeated)], dtype="<i8"),
+            salvaged=from_rows([[frame for run in video.changes.salvaged for frame in run]], "<i8"),
         ),
         segments=Segments(
             shard=np.array([shards.index(segment.shard) for segment in video.segments], dtype="<i4"),
@@ -103,3 +111,7 @@ def video_manifest(identity: Identity, encode: Encode, video: EncodedVideo) -> M
         failures=failures_table([]),
         timeline=Timeline(pts=video.timeline),
     )
+
+
+def _count(count: int | None) -> int:
+    return -1 if count is None else count

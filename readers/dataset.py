@@ -103,7 +103,7 @@ class Dataset:
     def failures(self) -> tuple[FailureSummary, ...]:
         """The sources that are not in the dataset, each with its reason."""
         table = self._reader.manifest.failures
-        columns = (table.id.texts(), table.source.texts(), table.reason.texts())
+        columns = (table.id.texts(), table.source.texts(), table.reason.texts(), table.path.texts())
         return tuple(FailureSummary(*row) for row in zip(*columns, strict=True))
 
     @property

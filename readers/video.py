@@ -12,6 +12,7 @@ import torch
 
 from ..manifests.errors import FrameIndexError, UsageError
 from ..manifests.ragged import Array
+from ..manifests.video import SourceChanges
 from .copies import cloned
 from .frames import Frame, FrameBatch
 from .indices import Indices, frame_number, frame_numbers, frames_in_slice
@@ -52,6 +53,16 @@ class Video:
     def source(self) -> str:
         """The source as it was given to `shortgop prep`."""
         return self._row.source
+
+    @property
+    def source_path(self) -> str:
+        """The source's absolute path on the machine that prepared it; "" where that was not kept yet."""
+        return self._row.path
+
+    @property
+    def changes(self) -> SourceChanges:
+        """What differs from the source: what was given up, and frames dropped, repeated and salvaged."""
+        return self._reader.manifest.changes(self._number)
 
     @property
     def attributes(self) -> dict[str, Any]:

@@ -51,6 +51,11 @@ def video(
             config=column(0, "<i4"),
             timebase_num=column(1, "<i8"),
             timebase_den=column(30000, "<i8"),
+            path=from_texts([f"/videos/{video_id}"]),
+            given_up=from_texts(['["audio dropped"]']),
+            dropped=column(0, "<i8"),
+            repeated=column(0, "<i8"),
+            salvaged=from_rows([[1, 3]], "<i8"),
         ),
         segments=Segments(
             shard=np.zeros(n_segments, dtype="<i4"),
@@ -83,7 +88,7 @@ def video(
 
 def failure(source_id: str, reason: str, attempted_ns: int = 0) -> Manifest:
     """A manifest of one source that could not be prepared."""
-    failures = failures_table([(source_id, f"/videos/{source_id}", reason, attempted_ns)])
+    failures = failures_table([(source_id, f"/videos/{source_id}", reason, attempted_ns, f"/videos/{source_id}")])
     return dataclasses.replace(empty(), failures=failures)
 
 

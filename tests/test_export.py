@@ -161,7 +161,7 @@ def test_a_damaged_gop_is_not_exported(dataset: Path, manifest: Manifest, tmp_pa
 
 
 def a_video(fps: Fraction, frames: int) -> VideoRow:
-    return VideoRow("v", "v", "{}", fps.numerator, fps.denominator, frames, 16, 20, 0, 1, 90000, 0, 0, 0)
+    return VideoRow("v", "v", "/v", "{}", fps.numerator, fps.denominator, frames, 16, 20, 0, 1, 90000, 0, 0, 0)
 
 
 def test_seconds_stand_for_the_frames_that_are_on_the_screen() -> None:

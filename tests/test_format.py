@@ -27,7 +27,7 @@ class Reader:
 
     def __init__(self, dataset: Path) -> None:
         attributes = json.loads((dataset / "zarr.json").read_text())["attributes"]["shortgop"]
-        assert attributes["format_version"] == 1
+        assert attributes["format_version"] == 2
         self.dataset = dataset
         self.root: Any = zarr.open_group(dataset / "manifest" / attributes["snapshot"], mode="r")
 

@@ -19,8 +19,9 @@ NAMES = _words("""
 """)
 
 VIDEO = _words("""
-    attributes get_all_frames get_frame_at get_frame_played_at get_frames_at get_frames_in_range
-    get_frames_played_at get_frames_played_in_range id metadata source source_pts source_seconds source_timebase
+    attributes changes get_all_frames get_frame_at get_frame_played_at get_frames_at get_frames_in_range
+    get_frames_played_at get_frames_played_in_range id metadata source source_path source_pts source_seconds
+    source_timebase
 """)
 
 DATASET = _words("failures get_clips ids metadata stats")

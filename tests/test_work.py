@@ -9,6 +9,7 @@ from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import UnitProgress, run_unit
 from shortgop.manifests.dataset import create, read_part
+from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from synthetic import SyntheticVideo
 
@@ -21,12 +22,12 @@ def test_a_unit_that_was_committed_is_not_written_again(constant_video: Syntheti
     (unit,) = plan_units([Item(source, *identity_of(source.path))], profile_key="", done={}, shard_bytes=10**9)
     seen: list[UnitProgress] = []
 
-    first = run_unit(dataset, unit, profile, seen.append)
+    first = run_unit(dataset, unit, Options(profile), seen.append)
     shard = next((dataset / "shards").iterdir())
     written = shard.stat()
 
     assert seen[-1] == UnitProgress(unit.id, 100, 100)
     assert (first.videos, first.frames, first.bytes, first.failures) == (1, 100, written.st_size, ())
-    assert run_unit(dataset, unit, profile, seen.append) == first
+    assert run_unit(dataset, unit, Options(profile), seen.append) == first
     assert shard.stat().st_ino == written.st_ino
     assert read_part(dataset, unit.id).ids == ["constant.mp4"]

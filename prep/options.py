@@ -1,0 +1,44 @@
+"""Everything that a job was told about how to prepare its sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from ..manifests.errors import UsageError
+from .profile import Profile
+
+Gaps = Literal["fail", "close", "keep"]
+
+
+@dataclass(frozen=True)
+class SourcePolicy:
+    """What to do about sources that are not as they should be.
+
+    A profile belongs to the dataset; this may differ from job to job, so that what one job refused the next one can
+    take. `salvage`: a damaged source is prepared from the frames that decode. `gaps`: what becomes of a source with a
+    gap of more than `max_gap_seconds` between two frames: an error, the frames behind it moved up, or the frame before
+    it shown for as long.
+    """
+
+    salvage: bool = False
+    gaps: Gaps = "fail"
+    max_gap_seconds: Fraction = Fraction(10)
+
+    def __post_init__(self) -> None:
+        if self.gaps not in get_args(Gaps):
+            raise UsageError(f"--gaps is {self.gaps!r}; it takes {', '.join(get_args(Gaps))}")
+        if self.max_gap_seconds <= 0:
+            raise UsageError(f"--max-gap is {self.max_gap_seconds}; it takes more than 0 seconds")
+
+
+DEFAULT_POLICY = SourcePolicy()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the dataset's videos are to be, and what to do about sources that are not as they should be."""
+
+    profile: Profile
+    policy: SourcePolicy = DEFAULT_POLICY
