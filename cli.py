@@ -96,7 +96,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     ] = False,
     gaps: Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")] = "fail",
     max_gap: Annotated[str, typer.Option(help="Seconds.")] = "10",
-    address: Annotated[str | None, typer.Option(help="A Ray cluster instead of a local Ray.")] = None,
+    address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")] = None,
     runner: Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")] = "ray",
     as_json: JsonOption = False,
@@ -110,12 +110,11 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     # A job manager ends a job with SIGTERM; it deserves the same tidy end as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _errors():
-        if runner not in ("ray", "inline"):
-            raise UsageError(f"--runner is {runner!r}; it takes ray or inline")
         from .jobs.prepare import Where, existing_profile, prepare
         from .prep.options import SourcePolicy
         from .prep.profile import ENCODERS, named_profile, parse_fps, parse_size
 
+        where = Where(runner, address, workers)
         base = existing_profile(out_path)
         given: dict[str, Any] = {
             "fps": fps and parse_fps(fps),
@@ -133,7 +132,6 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         named = named_profile(profile_name) if profile_name is not None else {}
         profile = _profile(base, named | {name: value for name, value in given.items() if value is not None}, fps)
         policy = SourcePolicy(salvage, cast("Any", gaps), _seconds(max_gap, "--max-gap"))
-        where = Where(runner, address, workers)
         with job_progress(err) as on_update:
             report = prepare(sources, out_path, profile, policy=policy, where=where, on_update=on_update)
         if as_json:

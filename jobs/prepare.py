@@ -17,7 +17,9 @@ from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
+from .cluster_address import cluster_address
 from .identity import identity_of
+from .places import absolute
 from .sources import Source, find_sources
 from .units import Item, Unit, changed_sources, plan_units
 from .work import Failure, UnitProgress, UnitResult, run_unit
@@ -32,11 +34,35 @@ _PUBLISH_SHARE = 0.05
 @dataclass(frozen=True)
 class Where:
     """Where units run: `runner` is "ray" or "inline", one after the other in this process; `address` is that of a Ray
-    cluster, a local one is started without it; `workers` bounds how many units run at a time."""
+    cluster, HOST:PORT or `auto`; without it $RAY_ADDRESS counts, and without that, or with `local`, a local Ray is
+    started; `workers` bounds how many units run at a time. UsageError when these make no sense together."""
 
     runner: str = "ray"
     address: str | None = None
     workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.runner not in ("ray", "inline"):
+            raise UsageError(f"--runner is {self.runner!r}; it takes ray or inline")
+        if self.workers is not None and (
+            isinstance(self.workers, bool) or not isinstance(self.workers, int) or self.workers < 1
+        ):
+            raise UsageError(f"--workers is {self.workers!r}; it takes a whole number of at least 1")
+        if self.runner == "inline" and self.address is not None:
+            raise UsageError(
+                f"--address {self.address} names a Ray cluster and --runner inline does without Ray; leave one out"
+            )
+        if self.runner == "inline" and self.workers not in (None, 1):
+            raise UsageError(
+                f"--workers is {self.workers} and --runner inline does one unit after the other; leave one out"
+            )
+        if self.address is not None:
+            cluster_address(self.address, {})
+
+    @property
+    def cluster(self) -> str | None:
+        """The address of the Ray cluster to join, None for none; UsageError when $RAY_ADDRESS is no such address."""
+        return cluster_address(self.address, os.environ) if self.runner == "ray" else None
 
 
 @dataclass(frozen=True)
@@ -90,6 +116,8 @@ def prepare(
     """
     started = time.monotonic()
     where = where or Where()
+    # Workers have another working directory, or another home.
+    out = absolute(out)
     progress = Progress()
     found = find_sources(sources)
     # Before anything is written: what no worker could do is found out at once, not by each of them.
@@ -138,6 +166,7 @@ def prepare(
 
 def existing_profile(out: Path) -> Profile | None:
     """The profile of the dataset at `out`, or None where there is none, or no video in it that would bind it."""
+    out = absolute(out)
     if not files.is_dataset(out):
         return None
     root = files.read_root(out)
@@ -155,7 +184,7 @@ def _try_tools(profile: Profile, where: Where) -> None:
     """ToolError when ffmpeg is missing, or the encoder or its preset does not run here; a cluster's workers may have
     encoders that this machine lacks."""
     ffmpeg = find_ffmpeg()
-    if where.address is None and not os.environ.get("RAY_ADDRESS"):
+    if where.cluster is None:
         choose_encoder(ffmpeg.path, profile)
 
 
@@ -277,12 +306,11 @@ def _results(
         for unit in units:
             yield run_unit(out, unit, options, state.on_progress)
         return
-    state.note(f"joining the Ray cluster at {where.address}" if where.address else "starting Ray (about ten seconds)")
+    cluster = where.cluster
+    state.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
     from . import ray_runner
 
-    at_a_time = ray_runner.connect(where.address, where.workers)
-    try:
+    with ray_runner.connected(cluster, where.workers) as at_a_time:
         state.note(f"encoding, {at_a_time} at a time")
-        yield from ray_runner.run_units(out, units, options, at_a_time, state.on_progress)
-    finally:
-        ray_runner.disconnect()
+        shared = cluster is not None
+        yield from ray_runner.run_units(out, units, options, at_a_time, state.on_progress, shared=shared)

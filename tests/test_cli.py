@@ -103,6 +103,12 @@ def test_some_sources_missing_is_exit_status_3(constant_video: SyntheticVideo, t
         (("prep", "VIDEO", "--out", "OUT", "--profile", "tiny"), "--profile is 'tiny'"),
         (("prep", "VIDEO", "--out", "OUT", "--gop", "0"), "--gop is 0"),
         (("prep", "VIDEO", "--out", "OUT", "--runner", "slurm"), "--runner is 'slurm'"),
+        (
+            ("prep", "VIDEO", "--out", "OUT", "--runner", "inline", "--address", "head:6379"),
+            "--address head:6379 names",
+        ),
+        (("prep", "VIDEO", "--out", "OUT", "--address", "ray://head:10001"), "an address for a Ray Client"),
+        (("prep", "VIDEO", "--out", "OUT", "--workers", "0"), "--workers"),
         (("prep", "VIDEO", "--out", "OUT", "--codec", "h264", "--encoder", "libx265"), "libx265 writes hevc"),
         (("prep", "VIDEO", "--out", "OUT", "--segment-seconds", "long"), "--segment-seconds is 'long'"),
         (("read", "DATASET", "constant.mp4", "--frames", "a", "--out", "OUT"), "--frames is 'a'"),
