@@ -20,9 +20,9 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import NotAVideoError, SourceError
 
-# The demuxers of FFmpeg 8.1 and 9.0 that read nothing but the file they are given. Left out are concat, hls, dash, imf,
-# sdp, rtp, rtsp, sap, image2, mlv, vobsub, avisynth, vapoursynth, dvdvideo, webm_dash_manifest, devices, and what has no
-# pictures at all: text, and samples without a header.
+# The demuxers of FFmpeg 8.1 and 9.0 that read nothing but the file they are given. Left out are concat, hls, dash,
+# imf, sdp, rtp, rtsp, sap, image2, mlv, vobsub, avisynth, vapoursynth, dvdvideo, webm_dash_manifest, devices, and what
+# has no pictures at all: text, and samples without a header.
 _FORMATS = """
     3dostr 3g2 3gp 4xm aa aac aax ac3 ac4 ace acm act adf adp ads adx aea afc aiff aix alias_pix alp amr amrnb amrwb
     anm apac apc ape apm apng apv argo_asf argo_brp argo_cvg asf ast au av1 avi avr avs avs2 avs3 bethsoftvid bfi
@@ -40,8 +40,8 @@ _FORMATS = """
     tiertexseq tiff_pipe tmv truehd tta tty txd ty usm v210 v210x vag vbn_pipe vc1 vc1test vividas vivo vmd voc vpk
     vqf vvc w64 wady wav wavarc wc3movie webm webp_anim webp_pipe wsaud wsd wsvqa wtv wv wve xa xbin xbm_pipe xmd
     xmv xpm_pipe xvag xwd_pipe xwma yop yuv4mpegpipe
-""".split()
-_LIMITS = {"format_whitelist": ",".join(_FORMATS), "protocol_whitelist": "file"}
+"""
+_LIMITS = {"format_whitelist": ",".join(re.findall(r"\S+", _FORMATS)), "protocol_whitelist": "file"}
 
 _NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 
@@ -109,7 +109,8 @@ def is_picture_format(demuxer: str) -> bool:
 
 
 def _open(file: Any, demuxer: str | None = None) -> InputContainer:
-    return av.open(file, format=demuxer, container_options=_LIMITS, metadata_errors="replace")
+    container: InputContainer = av.open(file, format=demuxer, container_options=_LIMITS, metadata_errors="replace")
+    return container
 
 
 class _Nameless:
