@@ -17,7 +17,9 @@ from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
+from ..prep.stalls import in_time, stall_limit
 from .identity import identity_of
+from .known_failures import withdraw_gone
 from .sources import Source, find_sources
 from .units import Item, Unit, changed_sources, plan_units
 from .work import Failure, UnitProgress, UnitResult, run_unit
@@ -99,10 +101,12 @@ def prepare(
     with files.writer_lock(out):
         _bind(out, profile)
         files.publish(out)
+        if withdraw_gone(out, sources, found):
+            files.publish(out)
         done = _identities(out)
         progress.note = f"looking at {len(found)} sources"
         on_update(progress)
-        items, estimates = _look_at(found, profile, done)
+        items, estimates = _look_at(found, profile, policy, done)
         changed = changed_sources(items, done)
         units = plan_units(items, profile_key=profile.key(), done=done, shard_bytes=profile.shard_bytes)
         state = _State(units, estimates, progress, on_update)
@@ -184,15 +188,21 @@ def _identities(out: Path) -> dict[str, int]:
     return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
 
 
-def _look_at(sources: Sequence[Source], profile: Profile, done: Mapping[str, int]) -> tuple[list[Item], dict[str, int]]:
+def _look_at(
+    sources: Sequence[Source], profile: Profile, policy: SourcePolicy, done: Mapping[str, int]
+) -> tuple[list[Item], dict[str, int]]:
     """Each source's fingerprint and size, and about how many frames it will have."""
 
     def look(source: Source) -> tuple[Item, int]:
         try:
-            identity, size_bytes = identity_of(source.path)
+            with stall_limit(float(policy.max_stall_seconds)):
+                return in_time(lambda: look_closely(source), "looking at it")
         except SourceError:
             # One that is in the dataset already may be gone; of another, its unit will record why it failed.
             return Item(source, done.get(source.id, 0), 0), 0
+
+    def look_closely(source: Source) -> tuple[Item, int]:
+        identity, size_bytes = identity_of(source.path)
         frames = 0 if source.id in done else estimate_frames(source.path, profile.fps)
         return Item(source, identity, size_bytes), frames
 
