@@ -254,8 +254,8 @@ def test_shards_of_the_right_length_pass(with_shards: Path) -> None:
 @pytest.mark.parametrize(
     ("length", "kind", "complaint"),
     [
-        (None, MissingDataError, r"u2-0\.shard is missing; copy it to the dataset again"),
-        (1000, MissingDataError, r"u2-0\.shard has 1000 bytes, the manifest says 1048576; .* copy it"),
+        (None, MissingDataError, r"u2-0\.shard is missing; run `shortgop prep` on the same sources again, or "),
+        (1000, MissingDataError, r"u2-0\.shard has 1000 bytes, the manifest says 1048576; .* copy the shard"),
         (1 << 21, CorruptDataError, r"u2-0\.shard has 2097152 bytes, the manifest says 1048576"),
     ],
 )

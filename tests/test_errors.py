@@ -29,7 +29,13 @@ TREE = {
         "DecodeError",
     ],
     "SourceError": ["SourceNotFoundError", "NotAVideoError", "DamagedSourceError", "EncodeError"],
-    "DatasetError": ["NotADatasetError", "FormatVersionError", "MissingDataError", "CorruptDataError"],
+    "DatasetError": [
+        "NotADatasetError",
+        "FormatVersionError",
+        "MissingDataError",
+        "CorruptDataError",
+        "UnreadableDataError",
+    ],
 }
 CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ShortGopError)]
 

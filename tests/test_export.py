@@ -145,7 +145,7 @@ def test_a_damaged_gop_is_not_exported(dataset: Path, manifest: Manifest, tmp_pa
     try:
         shard.write_bytes(damaged)
         with pytest.raises(
-            CorruptDataError, match="their CRC-32 differs; copy the shard to the dataset again"
+            CorruptDataError, match="their CRC-32 differs; run `shortgop prep` .* or copy the shard to the dataset"
         ) as caught:
             export(dataset, manifest, 0, out)
         error = caught.value
