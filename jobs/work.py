@@ -155,7 +155,7 @@ def failure_of(item: Item, error: Exception) -> Failure:
     elif isinstance(error, ShortGopError):
         reason = str(error)
     else:
-        reason = f"{item.source.given}: unexpected {type(error).__name__}: {error}"
+        reason = f"{item.source.path}: unexpected {type(error).__name__}: {error}"
     return Failure(item.source.id, item.source.given, reason, item.source.path)
 
 

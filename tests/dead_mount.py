@@ -1,4 +1,4 @@
-"""A mount that does not answer: a file system in this process, which can be looked at and never gives a byte.
+"""A mount that does not answer, or only with errors: a file system in this process that never gives a byte.
 
 Whoever reads from it waits, and cannot even be killed, as with a network mount whose server is gone.
 """
@@ -23,8 +23,11 @@ _DETACH = 2
 
 
 @contextmanager
-def dead_mount(folder: Path, size: int) -> Iterator[Path | None]:
-    """Mount at `folder`, in which then every name is a file of `size` bytes; None where that is not allowed."""
+def dead_mount(folder: Path, size: int, error: int = 0) -> Iterator[Path | None]:
+    """Mount at `folder`, in which then every name is a file of `size` bytes; None where that is not allowed.
+
+    With `error` it does answer: reading a file gives this error.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         device = os.open("/dev/fuse", os.O_RDWR)
@@ -36,7 +39,7 @@ def dead_mount(folder: Path, size: int) -> Iterator[Path | None]:
         os.close(device)
         yield None
         return
-    server = threading.Thread(target=_serve, args=(device, size), daemon=True)
+    server = threading.Thread(target=_serve, args=(device, size, error), daemon=True)
     server.start()
     try:
         yield folder
@@ -48,7 +51,7 @@ def dead_mount(folder: Path, size: int) -> Iterator[Path | None]:
         os.close(device)
 
 
-def _serve(device: int, size: int) -> None:
+def _serve(device: int, size: int, read_error: int) -> None:
     def answer(request: int, data: bytes = b"", error: int = 0) -> None:
         with suppress(OSError):
             os.write(device, struct.pack("<IiQ", 16 + len(data), -error, request) + data)
@@ -69,6 +72,8 @@ def _serve(device: int, size: int) -> None:
             answer(request, struct.pack("<QII", 100, 0, 0) + _attributes(node, size))
         elif opcode == _OPEN:
             answer(request, struct.pack("<QII", 0, 0, 0))
+        elif opcode == _READ and read_error:
+            answer(request, error=read_error)
         elif opcode in (_RELEASE, _FLUSH):
             answer(request)
         elif opcode not in (_READ, _FORGET, _INTERRUPT, _BATCH_FORGET):
