@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -182,3 +183,20 @@ def test_a_gif_is_a_video(tmp_path: Path) -> None:
     make_dataset([tmp_path / "a.gif"], tmp_path / "dataset")
     (video,) = shortgop.open(tmp_path / "dataset")
     assert [read_number(frame) for frame in video.get_all_frames().data] == list(range(5))
+
+
+def test_too_many_open_files_are_not_the_sources_fault(constant_video: SyntheticVideo) -> None:
+    code = (
+        "import os, resource, sys\n"
+        "from shortgop.prep.probe import probe\n"
+        "probe(sys.argv[1])\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "try:\n"
+        "    while True: os.open('/dev/null', os.O_RDONLY)\n"
+        "except OSError: pass\n"
+        "try: probe(sys.argv[1])\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    argv = [sys.executable, "-c", code, str(constant_video.path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"SourceError cannot read {constant_video.path}: Too many open files; mend that")
