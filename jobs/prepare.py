@@ -17,7 +17,7 @@ from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
-from ..prep.stalls import in_time, stall_limit
+from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
 from .identity import identity_of
 from .known_failures import withdraw_gone
 from .sources import Source, find_sources
@@ -87,13 +87,14 @@ def prepare(
 
     What is there already is left alone. `policy` is about sources that are damaged or have gaps; `where` says where
     the units run, by default on a local Ray.
-    Raises UsageError for arguments that make no sense, OutputError when the dataset cannot be written, ToolError when
-    ffmpeg or an encoder is missing. Sources that cannot be prepared are in the report, and in the dataset.
+    Raises UsageError for arguments that make no sense, SourceError when their folders do not answer, OutputError when
+    the dataset cannot be written, ToolError when ffmpeg or an encoder is missing. Sources that cannot be prepared are
+    in the report, and in the dataset.
     """
     started = time.monotonic()
     where = where or Where()
     progress = Progress()
-    found = find_sources(sources)
+    found = _find(sources, policy)
     # Before anything is written: what no worker could do is found out at once, not by each of them.
     _try_tools(profile, where)
     if not files.is_dataset(out):
@@ -138,6 +139,14 @@ def prepare(
         failures=failures,
         snapshot=snapshot,
     )
+
+
+def _find(arguments: Sequence[str], policy: SourcePolicy) -> list[Source]:
+    with stall_limit(float(policy.max_stall_seconds)):
+        try:
+            return in_time(lambda: find_sources(arguments), f"looking for sources in {', '.join(arguments)}")
+        except StalledError as error:
+            raise SourceError(f"{error.message}: {REMEDY}") from error
 
 
 def existing_profile(out: Path) -> Profile | None:

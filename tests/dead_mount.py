@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# Linux's include/uapi/linux/fuse.h
-_LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _RELEASE, _FLUSH, _INIT, _INTERRUPT, _BATCH_FORGET = (
-    1, 2, 3, 14, 15, 18, 25, 26, 36, 42,
-)  # fmt: skip
+# Not answered: reading files and folders. Linux's include/uapi/linux/fuse.h
+_LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _RELEASE, _FLUSH, _INIT = 1, 2, 3, 14, 15, 18, 25, 26
+_OPENDIR, _READDIR, _RELEASEDIR, _INTERRUPT, _BATCH_FORGET, _READDIRPLUS = 27, 28, 29, 36, 42, 44
 _ROOT, _FILE = 1, 2
 _DETACH = 2
 
@@ -70,13 +69,13 @@ def _serve(device: int, size: int, read_error: int) -> None:
             answer(request, struct.pack("<QQQQII", _FILE, 0, 100, 100, 0, 0) + _attributes(_FILE, size))
         elif opcode == _GETATTR:
             answer(request, struct.pack("<QII", 100, 0, 0) + _attributes(node, size))
-        elif opcode == _OPEN:
+        elif opcode in (_OPEN, _OPENDIR):
             answer(request, struct.pack("<QII", 0, 0, 0))
         elif opcode == _READ and read_error:
             answer(request, error=read_error)
-        elif opcode in (_RELEASE, _FLUSH):
+        elif opcode in (_RELEASE, _RELEASEDIR, _FLUSH):
             answer(request)
-        elif opcode not in (_READ, _FORGET, _INTERRUPT, _BATCH_FORGET):
+        elif opcode not in (_READ, _READDIR, _READDIRPLUS, _FORGET, _INTERRUPT, _BATCH_FORGET):
             answer(request, error=errno.ENOSYS)
 
 

@@ -17,6 +17,7 @@ from dead_mount import dead_mount
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.dataset import create, current_manifest
 from shortgop.manifests.tables import Manifest
+from shortgop.prep import ffmpeg
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg, running
 from shortgop.prep.options import Options, SourcePolicy
@@ -219,6 +220,8 @@ def dead(tmp_path: Path) -> Iterator[Path]:
         if mounted is None:
             pytest.skip("mounting a file system takes rights that are missing here")
         yield mounted
+    for process in ffmpeg._left_behind:
+        process.wait(10)
 
 
 def test_a_job_goes_on_beside_a_mount_that_does_not_answer(
@@ -232,6 +235,13 @@ def test_a_job_goes_on_beside_a_mount_that_does_not_answer(
     assert "a.mp4: reading it made no progress for" in report.failures[0].reason
     assert "a disk, network or driver does not answer" in report.failures[0].reason
     assert len(current_manifest(dataset).videos) == 1
+
+
+def test_a_folder_that_does_not_answer_ends_the_job_before_anything_is_written(dead: Path, tmp_path: Path) -> None:
+    policy = SourcePolicy(max_stall_seconds=LIMIT / 2)
+    with pytest.raises(shortgop.SourceError, match=f"looking for sources in {dead} made no progress for .*: a disk"):
+        prepare([str(dead)], tmp_path / "dataset", Profile(), policy=policy, where=Where("inline"))
+    assert not (tmp_path / "dataset").exists()
 
 
 def test_an_ffmpeg_that_cannot_be_killed_is_left_behind(dead: Path) -> None:
