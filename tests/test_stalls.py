@@ -126,13 +126,11 @@ def processes_of(folder: Path) -> list[str]:
 
 # What is only slow
 
+COMPUTES = "import time\nend = time.monotonic() + 2.5\nwhile time.monotonic() < end: pass"
 PYTHON = {
-    "that computes": "import time\nend = time.monotonic() + 2.5\nwhile time.monotonic() < end: pass",
+    "that computes": COMPUTES,
     "that reads": "import time\nfor _ in range(25): open('/proc/self/stat').read(); time.sleep(0.1)",
-    "whose child computes": (
-        "import subprocess, sys\n"
-        "subprocess.run(check=True, args=[sys.executable, '-c', 'import time\\nend = time.monotonic() + 2.5\\nwhile time.monotonic() < end: pass'])"
-    ),
+    "whose child computes": f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {COMPUTES!r}], check=True)",
 }
 
 
