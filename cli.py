@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -18,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from .manifests.errors import ShortGopError, UsageError
+from .manifests.errors import DatasetWarning, ShortGopError, UsageError
+from .printing import PlainConsole, cell, video_table
 from .progress import job_progress, loop_bar
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ app = typer.Typer(
 )
 # Without a terminal nobody has a width; tables get one that fits a log.
 _WIDTH = None if sys.stdout.isatty() else 120
-out = Console(highlight=False, width=_WIDTH)
-err = Console(stderr=True, highlight=False, width=_WIDTH)
+out = PlainConsole(highlight=False, width=_WIDTH)
+err = PlainConsole(stderr=True, highlight=False, width=_WIDTH)
 
 DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
 OverwriteOption = Annotated[
@@ -96,6 +96,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     ] = False,
     gaps: Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")] = "fail",
     max_gap: Annotated[str, typer.Option(help="Seconds.")] = "10",
+    max_stall: Annotated[
+        str, typer.Option(help="Seconds without progress after which reading a source is given up.")
+    ] = "120",
     address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")] = None,
     runner: Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")] = "ray",
@@ -131,7 +134,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         }
         named = named_profile(profile_name) if profile_name is not None else {}
         profile = _profile(base, named | {name: value for name, value in given.items() if value is not None}, fps)
-        policy = SourcePolicy(salvage, cast("Any", gaps), _seconds(max_gap, "--max-gap"))
+        policy = SourcePolicy(
+            salvage, cast("Any", gaps), _seconds(max_gap, "--max-gap"), _seconds(max_stall, "--max-stall")
+        )
         with job_progress(err) as on_update:
             report = prepare(sources, out_path, profile, policy=policy, where=where, on_update=on_update)
         if as_json:
@@ -196,17 +201,13 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
             markup=False,
             soft_wrap=True,
         )
-        table = Table("video", "frames", "fps", "size", "codec", "seconds")
-        for video in summary.videos[:_ROWS_SHOWN]:
-            table.add_row(
-                Text(video.id), str(video.num_frames), video.fps, f"{video.width}x{video.height}", video.codec,
-                f"{video.duration_seconds:.2f}",
-            )  # fmt: skip
-        out.print(table)
+        out.print(video_table(summary.videos[:_ROWS_SHOWN]))
         if len(summary.videos) > _ROWS_SHOWN:
             out.print(f"and {len(summary.videos) - _ROWS_SHOWN} more: --json lists all")
         for failure in summary.failures:
             out.print(f"not in the dataset: {failure.id}: {failure.reason}", markup=False, soft_wrap=True)
+        if summary.trouble:
+            err.print(summary.trouble, style="red", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -263,7 +264,10 @@ def read(  # noqa: PLR0917  # typer makes options of them
         from .readers.indices import parse_indices
         from .readers.sheet import check_sheet, write_sheet
 
-        opened = open_dataset(dataset, dimension_order="NHWC")
+        with warnings.catch_warnings():
+            # Whether this video is among those that are lost, reading it will tell.
+            warnings.simplefilter("ignore", DatasetWarning)
+            opened = open_dataset(dataset, dimension_order="NHWC")
         chosen = opened[int(video)] if video not in opened and video.isdecimal() else opened[video]
         indices = parse_indices(frames, len(chosen))
         size = (chosen.metadata.height, chosen.metadata.width)
@@ -372,10 +376,10 @@ def doctor(as_json: JsonOption = False) -> None:
         for ffmpeg in diagnosis.ffmpegs:
             chosen = "used" if ffmpeg.path == diagnosis.chosen else "not needed"
             detail = ffmpeg.problem or f"{chosen}, version {ffmpeg.version}"
-            table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), Text(detail))
+            table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), cell(detail))
         trials = [(trial.name, trial.works, trial.detail) for trial in diagnosis.trials]
         for name, works, detail in [*trials, *((d.name, d.works, d.detail) for d in decoders)]:
-            table.add_row(name, _yes(works), Text(detail))
+            table.add_row(name, _yes(works), cell(detail))
         for library, loads in diagnosis.nvidia_libraries.items():
             table.add_row(library, _yes(loads), "loads" if loads else "not on this machine")
         out.print(table)

@@ -17,8 +17,10 @@ from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
+from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
 from .cluster_address import cluster_address
 from .identity import identity_of
+from .known_failures import withdraw_gone
 from .places import absolute
 from .sources import Source, find_sources
 from .units import Item, Unit, changed_sources, plan_units
@@ -111,15 +113,16 @@ def prepare(
 
     What is there already is left alone. `policy` is about sources that are damaged or have gaps; `where` says where
     the units run, by default on a local Ray.
-    Raises UsageError for arguments that make no sense, OutputError when the dataset cannot be written, ToolError when
-    ffmpeg or an encoder is missing. Sources that cannot be prepared are in the report, and in the dataset.
+    Raises UsageError for arguments that make no sense, SourceError when their folders do not answer, OutputError when
+    the dataset cannot be written, ToolError when ffmpeg or an encoder is missing. Sources that cannot be prepared are
+    in the report, and in the dataset.
     """
     started = time.monotonic()
     where = where or Where()
     # Workers have another working directory, or another home.
     out = absolute(out)
     progress = Progress()
-    found = find_sources(sources)
+    found = _find(sources, policy)
     # Before anything is written: what no worker could do is found out at once, not by each of them.
     _try_tools(profile, where)
     if not files.is_dataset(out):
@@ -127,10 +130,12 @@ def prepare(
     with files.writer_lock(out):
         _bind(out, profile)
         files.publish(out)
+        if withdraw_gone(out, sources, found):
+            files.publish(out)
         done = _identities(out)
         progress.note = f"looking at {len(found)} sources"
         on_update(progress)
-        items, estimates = _look_at(found, profile, done)
+        items, estimates = _look_at(found, profile, policy, done)
         changed = changed_sources(items, done)
         units = plan_units(items, profile_key=profile.key(), done=done, shard_bytes=profile.shard_bytes)
         state = _State(units, estimates, progress, on_update)
@@ -162,6 +167,14 @@ def prepare(
         failures=failures,
         snapshot=snapshot,
     )
+
+
+def _find(arguments: Sequence[str], policy: SourcePolicy) -> list[Source]:
+    with stall_limit(float(policy.max_stall_seconds)):
+        try:
+            return in_time(lambda: find_sources(arguments), f"looking for sources in {', '.join(arguments)}")
+        except StalledError as error:
+            raise SourceError(f"{error.message}: {REMEDY}") from error
 
 
 def existing_profile(out: Path) -> Profile | None:
@@ -213,15 +226,21 @@ def _identities(out: Path) -> dict[str, int]:
     return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
 
 
-def _look_at(sources: Sequence[Source], profile: Profile, done: Mapping[str, int]) -> tuple[list[Item], dict[str, int]]:
+def _look_at(
+    sources: Sequence[Source], profile: Profile, policy: SourcePolicy, done: Mapping[str, int]
+) -> tuple[list[Item], dict[str, int]]:
     """Each source's fingerprint and size, and about how many frames it will have."""
 
     def look(source: Source) -> tuple[Item, int]:
         try:
-            identity, size_bytes = identity_of(source.path)
+            with stall_limit(float(policy.max_stall_seconds)):
+                return in_time(lambda: look_closely(source), "looking at it")
         except SourceError:
             # One that is in the dataset already may be gone; of another, its unit will record why it failed.
             return Item(source, done.get(source.id, 0), 0), 0
+
+    def look_closely(source: Source) -> tuple[Item, int]:
+        identity, size_bytes = identity_of(source.path)
         frames = 0 if source.id in done else estimate_frames(source.path, profile.fps)
         return Item(source, identity, size_bytes), frames
 

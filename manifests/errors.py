@@ -15,12 +15,15 @@ The tree is what `except` clauses may rely on:
      │   ├─ NotADatasetError         nothing there, or something that is no dataset
      │   ├─ FormatVersionError       written by another version of the format
      │   ├─ MissingDataError         a file is missing, or shorter than the manifest says
-     │   └─ CorruptDataError         bytes are there, but not the ones that were written
+     │   ├─ CorruptDataError         bytes are there, but not the ones that were written
+     │   └─ UnreadableDataError      the system refuses to read a file, which says nothing of what is in it
      ├─ DatasetBusyError             another job is writing to this dataset
      ├─ OutputError                  the dataset cannot be written: disk full, no permission
      ├─ VideoNotFoundError (KeyError)   no video of that id or number
      ├─ FrameIndexError (IndexError)    no frame of that number or at that time
      └─ DecodeError                  a decoder refused data that is as it was written
+
+Beside it stands DatasetWarning (UserWarning), for a dataset of which a part cannot be used.
 """
 
 from __future__ import annotations
@@ -124,6 +127,11 @@ class CorruptDataError(DatasetError):
     """Bytes are there, but not the ones that were written."""
 
 
+class UnreadableDataError(DatasetError):
+    """The system refuses to read a file of the dataset: no permission, too many open files, no memory, a disk that
+    fails. What is in the file may be as it was written."""
+
+
 class DatasetBusyError(ShortGopError):
     """Another job is writing to this dataset."""
 
@@ -142,3 +150,7 @@ class FrameIndexError(ShortGopError, IndexError):
 
 class DecodeError(ShortGopError):
     """A decoder refused data that is as it was written."""
+
+
+class DatasetWarning(UserWarning):
+    """Some videos of a dataset cannot be read; the others can."""

@@ -9,13 +9,14 @@ from fractions import Fraction
 from pathlib import Path
 
 from .arguments import integer, number
-from .dataset import shard_path
-from .errors import CorruptDataError, FrameIndexError, MissingDataError, UsageError, VideoNotFoundError
+from .dataset import lost_remedy, shard_path
+from .errors import CorruptDataError, FrameIndexError, UnreadableDataError, UsageError, VideoNotFoundError
 from .mp4 import Init, parse_init, restamp_fragment
 from .output_files import check_output, new_file, sources_of
 from .ranges import read_gop, read_init
 from .structure import frame_ticks
 from .tables import Manifest
+from .unread import not_read
 from .video import VideoRow
 
 # Names of the same container. A .mov is QuickTime's, whose first box is another one.
@@ -112,18 +113,20 @@ def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> 
 @contextmanager
 def _concerning(shard: Path, video: VideoRow, segment: int) -> Iterator[None]:
     """Completes errors about a shard."""
-    remedy = "copy the shard to the dataset again"
+    remedy = lost_remedy(shard.parents[1])
     try:
         yield
-    except CorruptDataError as error:
-        raise CorruptDataError(
-            f"{shard}: {error.message}; {remedy}",
+    except (CorruptDataError, UnreadableDataError) as error:
+        what = f"{shard}: {error.message}"
+        raise type(error)(
+            what if isinstance(error, UnreadableDataError) else f"{what}; {remedy}",
             video=video.id,
             segment=segment,
             file=str(shard),
             byte_range=error.byte_range,
         ) from error
     except OSError as error:
-        raise MissingDataError(
-            f"{shard} cannot be read: {error.strerror}; {remedy}", video=video.id, segment=segment, file=str(shard)
+        known = not_read(str(shard), error, remedy=remedy)
+        raise type(known)(
+            f"video {video.id!r}: {known.message}", video=video.id, segment=segment, file=str(shard)
         ) from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from .grid import TickRule
+from .opening import input_argv
 from .probe import SourceVideo
 from .profile import Profile, Size
 from .shown import STATS_FORMAT
@@ -82,7 +83,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
         "-threads", "1", "-filter_threads", "1",
         # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
-        "-copyts", "-i", f"file:{source.path}",
+        "-copyts", *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
         "-vf", ",".join(_filters(encode)),
         "-fps_mode", "passthrough", "-frames:v", str(encode.num_frames),
@@ -99,7 +100,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
 def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
     """Arguments for ffmpeg: decodes the source and only reports each frame in STATS_FORMAT."""
     return [
-        "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", "-copyts", "-i", f"file:{source.path}",
+        "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", "-copyts", *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-fps_mode", "passthrough", "-c:v", "wrapped_avframe",
         # Otherwise what is reported are ticks of the container's idea of a frame rate.
         "-enc_time_base", "demux",

@@ -11,6 +11,7 @@ import signal
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -30,11 +31,12 @@ from .probe import SourceVideo, probe, with_pts
 from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
 from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
+from .stalls import REMEDY, StalledError, in_time, stall_limit
 from .timing import plan_times
 
 _STATS = "<stats>"
-# An ffmpeg that a signal ended (someone's kill, the kernel short of memory) says nothing about its source.
-_ATTEMPTS_WHEN_KILLED = 3
+# That ffmpeg was ended by a signal (someone's kill, the kernel short of memory), or hung, says nothing of its source.
+_ATTEMPTS = 3
 # What decoders and demuxers say when data is missing or wrong; other complaints are about matters of taste.
 _DAMAGE = re.compile(
     r"error while decoding|Invalid data found|corrupt|partial file|truncat|Invalid NAL|missing picture|"
@@ -43,6 +45,7 @@ _DAMAGE = re.compile(
 )
 
 Count = Callable[[int], None]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,8 @@ def prepare_video(
     """
     mark = shards.mark()
     try:
-        plan, video = _prepare(path, options, ffmpeg_path, shards, _Watcher(on_plan, on_frames))
+        with stall_limit(float(options.policy.max_stall_seconds)):
+            plan, video = _prepare(path, options, ffmpeg_path, shards, _Watcher(on_plan, on_frames))
         return video_manifest(identity, plan.encode, video)
     except BaseException:
         shards.rollback(mark)
@@ -109,7 +113,7 @@ def prepare_video(
 def _prepare(
     path: str, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
-    source = probe(path)
+    source = _tried_again(path, lambda: in_time(lambda: probe(path), "reading it"))
     if source.pts is not None:
         plan = plan_video(source, options, ffmpeg_path)
         watcher.on_plan(len(plan.grid))
@@ -118,7 +122,7 @@ def _prepare(
             return plan, video
     # The packets did not tell which frames the decoder shows: timestamps missing or double, two fields in two
     # packets, frames at the start that refer to ones before it. So ask the decoder.
-    decoded_pts = decode_pts(source, ffmpeg_path)
+    decoded_pts = _tried_again(path, lambda: decode_pts(source, ffmpeg_path))
     # A frame that does not come after the one before it is never shown.
     source = with_pts(source, np.unique(decoded_pts))
     plan = plan_video(source, options, ffmpeg_path, decoded_pts)
@@ -169,26 +173,36 @@ def decode_pts(source: SourceVideo, ffmpeg_path: str) -> Array:
 def _attempt(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count) -> EncodedVideo | None:
     """Run the encode; None, with nothing left in the shards, when ffmpeg showed other frames than planned."""
     mark = shards.mark()
-    for attempts_left in reversed(range(_ATTEMPTS_WHEN_KILLED)):
+
+    def attempt() -> EncodedVideo | None:
         done: list[int] = []
 
-        def count(frames: int, done: list[int] = done) -> None:
+        def count(frames: int) -> None:
             done.append(frames)
             on_frames(frames)
 
         video = None
         try:
             video = _run_encode(plan, ffmpeg_path, shards, count)
-        except _KilledError:
-            if attempts_left == 0:
-                raise
-            continue
         finally:
             if video is None:
                 shards.rollback(mark)
                 on_frames(-sum(done))
         return video
-    return None
+
+    return _tried_again(plan.encode.source.path, attempt)
+
+
+def _tried_again(path: str, work: Callable[[], _T]) -> _T:
+    """What `work` returns, after another attempt or two where it was killed or hung."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            return work()
+        except (_KilledError, StalledError) as error:
+            if attempts_left == 0:
+                remedy = f": {REMEDY}" if isinstance(error, StalledError) else ""
+                raise EncodeError(f"{path}: {error.message}, {_ATTEMPTS} times over{remedy}", file=path) from error
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _run_encode(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count) -> EncodedVideo | None:
@@ -261,7 +275,7 @@ def _raise_for_ffmpeg(run: Run, path: str, *, hung_up: bool = False) -> None:
     lines = [line for line in run.stderr.splitlines() if line.strip()]
     if run.returncode < 0:
         name = signal.Signals(-run.returncode).name
-        raise _KilledError(f"{path}: ffmpeg was ended by {name}, {_ATTEMPTS_WHEN_KILLED} times over", file=path)
+        raise _KilledError(f"ffmpeg was ended by {name}", file=path)
     damage = next((line for line in lines if _DAMAGE.search(line)), None)
     if damage is not None:
         raise DamagedSourceError(f"{path} is damaged; ffmpeg says: {first_reason([damage])}", file=path)

@@ -16,6 +16,7 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
+from .opening import demuxer_of, is_picture_format, open_source, video_stream
 
 # How much earlier than its header says a video may end: a long last frame, or a duration that another track gave it.
 _MISSING_SECONDS = 1
@@ -28,7 +29,7 @@ class SourceVideo:
     `width` and `height` are as coded, before `rotation` (degrees, a multiple of 90) and `sample_aspect_ratio`.
     Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation time of every frame, int64 in units of
     `timebase` seconds, strictly rising; None when the container does not give them and only decoding can tell.
-    `end_pts` is where the last frame ends.
+    `end_pts` is where the last frame ends. `demuxer` is FFmpeg's name for the format; "" lets ffmpeg find out.
     """
 
     path: str
@@ -45,6 +46,7 @@ class SourceVideo:
     pts: Array | None
     end_pts: int
     rate_hints: tuple[Fraction, ...]
+    demuxer: str = ""
 
 
 def probe(path: str) -> SourceVideo:
@@ -62,16 +64,8 @@ def probe(path: str) -> SourceVideo:
         raise SourceError(f"{path} cannot be read: permission denied", file=path)
     if file.stat().st_size == 0:
         raise NotAVideoError(f"{path} is an empty file", file=path)
-    try:
-        container = av.open(f"file:{path}", metadata_errors="replace")
-    except av.error.FFmpegError as error:
-        raise NotAVideoError(
-            f"{path} does not open as a video ({error.strerror}): it is none, or its index is cut off", file=path
-        ) from error
-    with container:
-        stream = container.streams.best("video")
-        if not isinstance(stream, VideoStream):
-            raise NotAVideoError(f"{path} has no video stream", file=path)
+    with open_source(path) as container:
+        stream = video_stream(path, container)
         if stream.codec_context is None:
             raise NotAVideoError(f"{path} has a video stream of a codec that FFmpeg does not know", file=path)
         return _probe_stream(path, container, stream)
@@ -111,6 +105,8 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
             f"at {float(reached):.2f} s",
             file=path,
         )
+    if len(pts) == 1 and is_picture_format(demuxer_of(container)):
+        raise NotAVideoError(f"{path} is a still picture, not a video", file=path)
     frame = _first_frame(path, stream.index)
     order = _presentation_order(pts)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
@@ -131,6 +127,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         rate_hints=tuple(
             Fraction(rate) for rate in (stream.average_rate, stream.guessed_rate, stream.base_rate) if rate
         ),
+        demuxer=demuxer_of(container),
     )
     return source if order is None else with_pts(source, order, durations[last])
 
@@ -174,7 +171,7 @@ def _sample_aspect_ratio(stream: VideoStream) -> Fraction:
 def _first_frame(path: str, stream_index: int) -> VideoFrame:
     """Size, rotation and colours are what the decoder says, not what the container claims."""
     try:
-        with av.open(f"file:{path}", metadata_errors="replace") as container:
+        with open_source(path) as container:
             frame = next(container.decode(container.streams[stream_index]), None)
     except av.error.FFmpegError as error:
         raise DamagedSourceError(f"{path} does not decode: {error.strerror}", file=path) from error
@@ -187,15 +184,13 @@ def estimate_frames(path: str, fps: Fraction | None) -> int:
     """About how many frames the source will have at `fps` (None: its own rate), from its header alone; 0 when the
     header does not say. For progress bars."""
     try:
-        with av.open(f"file:{path}", metadata_errors="replace") as container:
-            stream = container.streams.best("video")
-            if not isinstance(stream, VideoStream):
-                return 0
+        with open_source(path) as container:
+            stream = video_stream(path, container)
             if fps is None and stream.frames:
                 return stream.frames
             rate = fps or stream.average_rate or 0
             if stream.duration and stream.time_base:
                 return round(stream.duration * stream.time_base * rate)
             return round(Fraction(container.duration or 0, av.time_base) * rate)
-    except (av.error.FFmpegError, OSError):
+    except (av.error.FFmpegError, OSError, SourceError):
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -12,14 +13,15 @@ import torch
 
 from ..manifests.dataset import (
     FORMAT_VERSION,
-    check_shard_lengths,
+    lost_shards,
     open_current,
     open_manifest,
     read_root,
     snapshot_path,
 )
-from ..manifests.errors import UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.summary import FailureSummary
+from ..manifests.errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
+from ..manifests.lost import lost_text, lost_videos
+from ..manifests.summary import FailureSummary, failure_summaries
 from .frames import ClipBatch
 from .indices import Indices
 from .metadata import DatasetMetadata
@@ -43,6 +45,7 @@ def open(  # noqa: A001
     normalize: Normalize | None = None,
     color: Color = "rgb",
     threads: int = 1,
+    strict: bool = False,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`, as it is now or as it was at an earlier `snapshot`.
 
@@ -58,8 +61,9 @@ def open(  # noqa: A001
     - `dimension_order`: "NCHW" or "NHWC", for RGB.
 
     NotADatasetError when there is none, or none with results yet; FormatVersionError for another version;
-    MissingDataError or CorruptDataError when files are missing, cut or damaged, as far as can be seen without reading
-    them all.
+    MissingDataError, CorruptDataError or UnreadableDataError when its tables cannot be read. Shards that are missing or
+    of another length, as far as can be seen without reading them, are a DatasetWarning with the number of videos that
+    lie in them (`Dataset.lost_ids`), and an error only when such a video is read; with `strict` an error right away.
     """
     output = Output(size, crop, dtype, normalize, color, dimension_order)
     options = ReadOptions(decoder, output, threads)
@@ -78,8 +82,12 @@ def open(  # noqa: A001
                 f"{folder} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}", file=str(folder)
             )
         manifest = open_manifest(folder, snapshot)
-    check_shard_lengths(folder, manifest)
-    return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile)
+    lost = lost_shards(folder, manifest)
+    if lost and strict:
+        raise next(iter(lost.values()))
+    if lost:
+        warnings.warn(lost_text(folder, manifest, lost), DatasetWarning, stacklevel=2)
+    return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile, tuple(lost))
 
 
 def _folder(path: Any) -> Path:
@@ -97,12 +105,13 @@ class Dataset:
     opens the same snapshot.
     """
 
-    def __init__(self, reader: SnapshotReader, profile: dict[str, Any]) -> None:
+    def __init__(self, reader: SnapshotReader, profile: dict[str, Any], lost_shards: tuple[int, ...] = ()) -> None:
         self._reader = reader
         self._profile = profile
+        self._lost_shards = lost_shards
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (self._reader, self._profile)
+        return Dataset, (self._reader, self._profile, self._lost_shards)
 
     @property
     def ids(self) -> Sequence[str]:
@@ -110,11 +119,15 @@ class Dataset:
         return self._reader.manifest.ids
 
     @property
+    def lost_ids(self) -> tuple[str, ...]:
+        """The videos that lie in shards which were missing or damaged, by their length, when the dataset was opened."""
+        manifest = self._reader.manifest
+        return tuple(manifest.ids[row] for row in lost_videos(manifest, self._lost_shards).tolist())
+
+    @property
     def failures(self) -> tuple[FailureSummary, ...]:
         """The sources that are not in the dataset, each with its reason."""
-        table = self._reader.manifest.failures
-        columns = (table.id.texts(), table.source.texts(), table.reason.texts(), table.path.texts())
-        return tuple(FailureSummary(*row) for row in zip(*columns, strict=True))
+        return failure_summaries(self._reader.manifest.failures)
 
     @property
     def metadata(self) -> DatasetMetadata:

@@ -111,6 +111,8 @@ def test_some_sources_missing_is_exit_status_3(constant_video: SyntheticVideo, t
         (("prep", "VIDEO", "--out", "OUT", "--workers", "0"), "--workers"),
         (("prep", "VIDEO", "--out", "OUT", "--codec", "h264", "--encoder", "libx265"), "libx265 writes hevc"),
         (("prep", "VIDEO", "--out", "OUT", "--segment-seconds", "long"), "--segment-seconds is 'long'"),
+        (("prep", "VIDEO", "--out", "OUT", "--max-stall", "0"), "--max-stall is 0"),
+        (("prep", "VIDEO", "--out", "OUT", "--max-stall", "soon"), "--max-stall is 'soon'"),
         (("read", "DATASET", "constant.mp4", "--frames", "a", "--out", "OUT"), "--frames is 'a'"),
         (("export", "DATASET", "constant.mp4", "OUT", "--start", "soon"), "--start is 'soon'"),
     ],

@@ -30,7 +30,13 @@ TREE = {
     ],
     "UsageError": ["WrongTypeError"],
     "SourceError": ["SourceNotFoundError", "NotAVideoError", "DamagedSourceError", "EncodeError"],
-    "DatasetError": ["NotADatasetError", "FormatVersionError", "MissingDataError", "CorruptDataError"],
+    "DatasetError": [
+        "NotADatasetError",
+        "FormatVersionError",
+        "MissingDataError",
+        "CorruptDataError",
+        "UnreadableDataError",
+    ],
 }
 CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ShortGopError)]
 

@@ -177,7 +177,7 @@ def test_a_damaged_gop_is_not_exported(dataset: Path, manifest: Manifest, tmp_pa
     try:
         shard.write_bytes(damaged)
         with pytest.raises(
-            CorruptDataError, match="their CRC-32 differs; copy the shard to the dataset again"
+            CorruptDataError, match="their CRC-32 differs; run `shortgop prep` .* or copy the shard to the dataset"
         ) as caught:
             export(dataset, manifest, 0, out, overwrite=True)
         error = caught.value
@@ -185,7 +185,7 @@ def test_a_damaged_gop_is_not_exported(dataset: Path, manifest: Manifest, tmp_pa
         assert error.byte_range == (start, start + length)
         assert export(dataset, manifest, 0, tmp_path / "rest.mp4", stop_frame=64) == (0, 64)
         shard.rename(tmp_path / "away")
-        with pytest.raises(MissingDataError, match="cannot be read: No such file"):
+        with pytest.raises(MissingDataError, match="video 'v.mp4': .*shard is missing; run `shortgop prep`"):
             export(dataset, manifest, 0, out, overwrite=True)
     finally:
         shard.write_bytes(content)

@@ -12,10 +12,10 @@ def _words(text: str) -> list[str]:
 
 
 NAMES = _words("""
-    CorruptDataError DamagedSourceError Dataset DatasetBusyError DatasetError DecodeError EncodeError
+    CorruptDataError DamagedSourceError Dataset DatasetBusyError DatasetError DatasetWarning DecodeError EncodeError
     ClipBatch FormatVersionError Frame FrameBatch FrameIndexError MissingDataError NotADatasetError NotAVideoError
-    OutputError ShortGopError SourceError SourceNotFoundError Stats ToolError UsageError Video VideoNotFoundError
-    WrongTypeError __version__ open
+    OutputError ShortGopError SourceError SourceNotFoundError Stats ToolError UnreadableDataError UsageError Video
+    VideoNotFoundError WrongTypeError __version__ open
 """)
 
 VIDEO = _words("""
@@ -24,7 +24,7 @@ VIDEO = _words("""
     source_timebase stream_index
 """)
 
-DATASET = _words("failures get_clips ids metadata stats")
+DATASET = _words("failures get_clips ids lost_ids metadata stats")
 
 
 def public(kind: type) -> list[str]:
