@@ -11,12 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..manifests import dataset as files
-from ..manifests.errors import OutputError, SourceError, UsageError
+from ..manifests.errors import DatasetBusyError, OutputError, SourceError, UsageError
+from ..manifests.locks import writer_lock
+from ..manifests.lost import lost_shards, videos_of_shards
+from ..manifests.publish import latest_root, publish, unpublished
+from ..manifests.tables import Manifest, empty
+from ..manifests.tidy import KEEP_SECONDS, remove_old_snapshots, tidy
 from ..prep.encoders import choose_encoder
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
 from .identity import identity_of
+from .repair import LostVideo, changed_failure, lost_videos, where_it_is, with_loss
 from .sources import Source, find_sources
 from .units import Item, Unit, changed_sources, plan_units
 from .work import Failure, UnitProgress, UnitResult, run_unit
@@ -40,7 +46,11 @@ class Where:
 
 @dataclass(frozen=True)
 class Report:
-    """What a job came to. `failures` lists every given source that is not in the dataset as it is now."""
+    """What a job came to. `failures` lists every given source that is not in the dataset as it is now.
+
+    `repaired` are the ids of videos that were made again because their shards were missing or damaged, `lost` those of
+    videos whose shards still are; `videos_added` counts neither, frames and bytes are all that were written.
+    """
 
     sources: int
     already_there: int
@@ -50,6 +60,8 @@ class Report:
     seconds: float
     failures: tuple[Failure, ...]
     snapshot: str | None
+    repaired: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 @dataclass
@@ -77,75 +89,142 @@ def prepare(
     profile: Profile,
     *,
     where: Where | None = None,
+    keep_snapshots_seconds: float = KEEP_SECONDS,
     on_update: OnUpdate = _ignore,
 ) -> Report:
     """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, making it where there is none.
 
-    What is there already is left alone. `where` says where the units run, by default on a local Ray.
+    What is there already is left alone, but for videos in shards that are missing or were cut: those are made again.
+    `where` says where the units run, by default on a local Ray. Snapshots that others took the place of longer ago
+    than `keep_snapshots_seconds` are removed.
+
     Raises UsageError for arguments that make no sense, OutputError when the dataset cannot be written, ToolError when
-    ffmpeg or an encoder is missing. Sources that cannot be prepared are in the report, and in the dataset.
+    ffmpeg or an encoder is missing, DatasetBusyError when another job writes to the dataset. Sources that cannot be
+    prepared are in the report, and in the dataset.
     """
-    started = time.monotonic()
-    where = where or Where()
-    progress = Progress()
     found = find_sources(sources)
+    return _job(found, out, profile, where or Where(), keep_snapshots_seconds, on_update, _lost_by_length)
+
+
+def repair(
+    sources: Sequence[str],
+    dataset: Path,
+    verified: Manifest,
+    damaged: Mapping[str, str],
+    *,
+    where: Where | None = None,
+    keep_snapshots_seconds: float = KEEP_SECONDS,
+    on_update: OnUpdate = _ignore,
+) -> Report:
+    """Make the `damaged` videos of a dataset again, and nothing else: what is wrong by their ids, as it was found in
+    the manifest `verified`. Those of them that are none of `sources` stay as they are.
+
+    Errors are those of `prepare`; UsageError when none of the sources is one of the videos.
+    """
+    found = [source for source in find_sources(sources) if source.id in damaged]
+    if not found:
+        names = ", ".join(repr(video_id) for video_id in sorted(damaged)[:3])
+        raise UsageError(f"none of the sources is a damaged video, which are {names}{' ...' * (len(damaged) > 3)}")
+    profile = existing_profile(dataset)
+    if profile is None:
+        raise UsageError(f"{dataset} has no videos to repair")
+
+    def lost(_dataset: Path, manifest: Manifest) -> dict[str, str]:
+        # Another job may have made some of them again meanwhile.
+        return {
+            video_id: why
+            for video_id, why in damaged.items()
+            if where_it_is(manifest, video_id) == where_it_is(verified, video_id)
+        }
+
+    return _job(found, dataset, profile, where or Where(), keep_snapshots_seconds, on_update, lost)
+
+
+# What is wrong with videos of a manifest, by their ids.
+_FindLost = Callable[[Path, Manifest], Mapping[str, str]]
+
+
+def _lost_by_length(out: Path, manifest: Manifest) -> dict[str, str]:
+    shards = lost_shards(out, manifest)
+    return {video_id: shards[name] for video_id, name in videos_of_shards(manifest, shards).items()}
+
+
+def _job(  # noqa: PLR0917
+    found: Sequence[Source],
+    out: Path,
+    profile: Profile,
+    where: Where,
+    keep_seconds: float,
+    on_update: OnUpdate,
+    find_lost: _FindLost,
+) -> Report:
+    started = time.monotonic()
+    progress = Progress()
     # Before anything is written: what no worker could do is found out at once, not by each of them.
     _try_tools(profile, where)
-    if not files.is_dataset(out):
-        files.create(out, profile.to_json())
-    with files.writer_lock(out):
+    files.make_folder(out)
+    with writer_lock(out):
+        if not files.is_dataset(out):
+            files.create(out, profile.to_json())
+        # What a job that died left finished comes first: a video among it says which profile the dataset has.
+        publish(out)
         _bind(out, profile)
-        files.publish(out)
-        done = _identities(out)
+        tidy(out, keep_seconds)
+        manifest = _current(out)
+        lost = lost_videos(manifest, find_lost(out, manifest))
+        known = dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
         progress.note = f"looking at {len(found)} sources"
         on_update(progress)
-        items, estimates = _look_at(found, profile, done)
-        changed = changed_sources(items, done)
+        items, estimates = _look_at(found, profile, known, lost)
+        changed = changed_sources(items, known)
+        again = lost.keys() - {item.source.id for item in changed}
+        done = {video_id: identity for video_id, identity in known.items() if video_id not in again}
         units = plan_units(items, profile_key=profile.key(), done=done, shard_bytes=profile.shard_bytes)
         state = _State(units, estimates, progress, on_update)
         results: list[UnitResult] = []
         if units:
-            results = _run(units, out, profile, where, state)
+            results = _run(units, out, profile, where, state, keep_seconds)
+        tidy(out, keep_seconds)
         snapshot = files.read_root(out).snapshot
-    failures = tuple(
-        [failure for result in results for failure in result.failures]
-        + [
-            Failure(
-                item.source.id,
-                item.source.given,
-                f"{item.source.given} has changed since it was prepared; its frames in the dataset are the old ones: "
-                "prepare it into a new dataset, or under another id in a list",
-                item.source.path,
-            )
-            for item in changed
-        ]
-    )
+        repaired = _made_again(_current(out) if lost else manifest, lost)
+    failures = [failure for result in results for failure in result.failures]
     todo = sum(len(unit.items) for unit in units)
     return Report(
         sources=len(found),
         already_there=len(found) - todo - len(changed),
-        videos_added=sum(result.videos for result in results),
+        videos_added=sum(result.videos for result in results) - len(repaired),
         frames_added=sum(result.frames for result in results),
         bytes_added=sum(result.bytes for result in results),
         seconds=time.monotonic() - started,
-        failures=failures,
+        failures=(
+            *(with_loss(failure, lost) for failure in failures),
+            *(changed_failure(item, lost) for item in changed),
+        ),
         snapshot=snapshot,
+        repaired=tuple(sorted(repaired)),
+        lost=tuple(sorted(lost.keys() - repaired)),
     )
+
+
+def _current(out: Path) -> Manifest:
+    snapshot = files.read_root(out).snapshot
+    return empty() if snapshot is None else files.open_manifest(out, snapshot)
+
+
+def _made_again(manifest: Manifest, lost: Mapping[str, LostVideo]) -> set[str]:
+    revisions = manifest.videos.revision
+    return {video_id for video_id, video in lost.items() if revisions[manifest.row_of(video_id)] >= video.revision}
 
 
 def existing_profile(out: Path) -> Profile | None:
     """The profile of the dataset at `out`, or None where there is none, or no video in it that would bind it."""
     if not files.is_dataset(out):
         return None
-    root = files.read_root(out)
+    root = latest_root(out)
     bound = root.snapshot is not None and len(files.open_manifest(out, root.snapshot).videos) > 0
-    return profile_from_json(root.profile) if bound or _unpublished_videos(out, root) else None
-
-
-def _unpublished_videos(out: Path, root: files.Root) -> bool:
-    """Whether a job that died left videos that no snapshot has yet."""
-    parts = files.finished_parts(out) if root.snapshot is None else set()
-    return any(len(files.read_part(out, part).videos) for part in parts)
+    # Or a job that died left videos that no snapshot has yet.
+    bound = bound or any(len(found.videos) for found in unpublished(out, root).values())
+    return profile_from_json(root.profile) if bound else None
 
 
 def _try_tools(profile: Profile, where: Where) -> None:
@@ -172,26 +251,21 @@ def _bind(out: Path, profile: Profile) -> None:
         )
 
 
-def _identities(out: Path) -> dict[str, int]:
-    snapshot = files.read_root(out).snapshot
-    if snapshot is None:
-        return {}
-    manifest = files.open_manifest(out, snapshot)
-    files.check_shard_lengths(out, manifest)
-    return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
-
-
-def _look_at(sources: Sequence[Source], profile: Profile, done: Mapping[str, int]) -> tuple[list[Item], dict[str, int]]:
+def _look_at(
+    sources: Sequence[Source], profile: Profile, known: Mapping[str, int], lost: Mapping[str, LostVideo]
+) -> tuple[list[Item], dict[str, int]]:
     """Each source's fingerprint and size, and about how many frames it will have."""
 
     def look(source: Source) -> tuple[Item, int]:
+        revision = lost[source.id].revision if source.id in lost else 0
         try:
             identity, size_bytes = identity_of(source.path)
         except SourceError:
             # One that is in the dataset already may be gone; of another, its unit will record why it failed.
-            return Item(source, done.get(source.id, 0), 0), 0
-        frames = 0 if source.id in done else estimate_frames(source.path, profile.fps)
-        return Item(source, identity, size_bytes), frames
+            return Item(source, known.get(source.id, 0), 0, revision), 0
+        there = source.id in known and not revision
+        frames = 0 if there else estimate_frames(source.path, profile.fps)
+        return Item(source, identity, size_bytes, revision), frames
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
         looked = list(pool.map(look, sources))
@@ -232,12 +306,13 @@ class _State:
         self._on_update(self._progress)
 
 
-def _run(
+def _run(  # noqa: PLR0917
     units: Sequence[Unit],
     out: Path,
     profile: Profile,
     where: Where,
     state: _State,
+    keep_seconds: float,
 ) -> list[UnitResult]:
     results: list[UnitResult] = []
     published, cost = time.monotonic(), 0.0
@@ -250,15 +325,16 @@ def _run(
                 since = time.monotonic() - published
                 if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
                     start = time.monotonic()
-                    files.publish(out)
+                    publish(out, profile.to_json())
+                    remove_old_snapshots(out, keep_seconds)
                     published = time.monotonic()
                     cost = published - start
     except BaseException:
         # Whatever ends the job, what is finished goes in; on a full disk even that may have to wait for the next run.
-        with suppress(OutputError):
-            files.publish(out)
+        with suppress(OutputError, DatasetBusyError):
+            publish(out, profile.to_json())
         raise
-    files.publish(out)
+    publish(out, profile.to_json())
     return results
 
 

@@ -6,7 +6,7 @@ Shards are read from their first byte to their last, one GOP in memory at a time
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -16,6 +16,7 @@ import numpy as np
 
 from .dataset import open_timeline, shard_path, snapshot_path
 from .errors import CorruptDataError, DatasetError
+from .lost import videos_of_shards
 from .mp4 import Init, parse_init
 from .ragged import Array
 from .ranges import read_gop, read_init
@@ -75,6 +76,21 @@ def stray_files(dataset: Path, manifest: Manifest) -> list[str]:
     folder = dataset / "shards"
     known = set(manifest.shards.name.texts())
     return sorted(str(file) for file in folder.iterdir() if file.name not in known) if folder.is_dir() else []
+
+
+def damaged_videos(manifest: Manifest, problems: Iterable[Problem]) -> dict[str, str]:
+    """The videos to be made again so that these problems go away, each with the first of them.
+
+    A problem with a shard as a whole is one of every video in it. One with the manifest itself, as in a file of its
+    timeline, is none of a video's.
+    """
+    damaged: dict[str, str] = {}
+    for problem in problems:
+        shard = Path(problem.file).name
+        ids = videos_of_shards(manifest, {shard}) if problem.video is None else [problem.video]
+        for video_id in ids:
+            damaged.setdefault(video_id, str(problem))
+    return damaged
 
 
 class _Checker:
@@ -188,7 +204,7 @@ def _gap(file: Path, end: int, start: int) -> Problem:
 
 def _check_timeline(dataset: Path, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
     """Source frames are shown in their order: within a video, pts never fall."""
-    file = str(snapshot_path(dataset, snapshot) / "timeline")
+    file = str(snapshot_path(dataset, snapshot))
     starts = manifest.first_frames
     last_pts = None
     for start in range(0, int(starts[-1]), _TIMELINE_ROWS):

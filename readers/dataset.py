@@ -70,9 +70,10 @@ def open(  # noqa: A001
         snapshot = str(root.snapshot)
     else:
         root = read_root(folder)
-        if not snapshot_path(folder, snapshot).is_dir():
+        if not snapshot_path(folder, snapshot).exists():
             raise UsageError(
-                f"{folder} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}", file=str(folder)
+                f"{folder} has no snapshot {snapshot!r}, or has it no more; its current one is {root.snapshot!r}",
+                file=str(folder),
             )
         manifest = open_manifest(folder, snapshot)
     check_shard_lengths(folder, manifest)

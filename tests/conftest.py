@@ -10,8 +10,9 @@ import pytest
 
 from datasets import make_dataset
 from example_manifests import failure, video
-from shortgop.manifests.dataset import create, publish, write_part
+from shortgop.manifests.dataset import create, write_part
 from shortgop.manifests.merge import merge
+from shortgop.manifests.publish import publish
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
 
 
