@@ -13,7 +13,7 @@ from pathlib import Path
 from ..manifests import dataset as files
 from ..manifests.errors import DatasetBusyError, OutputError, SourceError, UsageError
 from ..manifests.locks import writer_lock
-from ..manifests.lost import lost_shards, videos_of_shards
+from ..manifests.lost import lost_shards, videos_of_shards, where_it_is
 from ..manifests.publish import latest_root, publish, unpublished
 from ..manifests.tables import Manifest, empty
 from ..manifests.tidy import KEEP_SECONDS, remove_old_snapshots, tidy
@@ -22,7 +22,7 @@ from ..prep.ffmpeg import find_ffmpeg
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
 from .identity import identity_of
-from .repair import LostVideo, changed_failure, lost_videos, where_it_is, with_loss
+from .repair import LostVideo, changed_failure, lost_videos, with_loss
 from .sources import Source, find_sources
 from .units import Item, Unit, changed_sources, plan_units
 from .work import Failure, UnitProgress, UnitResult, run_unit

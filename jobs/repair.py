@@ -29,15 +29,6 @@ def lost_videos(manifest: Manifest, why: Mapping[str, str]) -> dict[str, LostVid
     }
 
 
-def where_it_is(manifest: Manifest, video_id: str) -> tuple[str, int] | None:
-    """Shard and offset at which a video starts, or None where the manifest has none of that id."""
-    if video_id not in manifest.ids:
-        return None
-    segment = int(manifest.first_segments[manifest.row_of(video_id)])
-    shard = int(manifest.segments.shard[segment])
-    return manifest.shards.name.text(shard), int(manifest.segments.offset[segment])
-
-
 def changed_failure(item: Item, lost: Mapping[str, LostVideo]) -> Failure:
     """What to say of a source that is another file than the one that the dataset has."""
     given = item.source.given

@@ -44,3 +44,12 @@ def videos_of_shards(manifest: Manifest, names: Collection[str]) -> dict[str, st
     for segment in np.flatnonzero(wanted[manifest.segments.shard]).tolist():
         found.setdefault(manifest.ids[owners[segment]], shards[manifest.segments.shard[segment]])
     return found
+
+
+def where_it_is(manifest: Manifest, video_id: str) -> tuple[str, int] | None:
+    """Shard and offset at which a video starts, or None where the manifest has none of that id."""
+    if video_id not in manifest.ids:
+        return None
+    segment = int(manifest.first_segments[manifest.row_of(video_id)])
+    shard = int(manifest.segments.shard[segment])
+    return manifest.shards.name.text(shard), int(manifest.segments.offset[segment])
