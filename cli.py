@@ -24,6 +24,7 @@ from rich.text import Text
 
 from .manifests.errors import ShortGopError, UsageError
 from .progress import job_progress, loop_bar
+from .reports import print_report
 
 if TYPE_CHECKING:
     from .jobs import prepare as job
@@ -137,7 +138,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         if as_json:
             _print_json({**dataclasses.asdict(report), "dataset": str(out_path)})
         else:
-            _print_report(report, out_path)
+            print_report(report, out_path, out, err)
         if report.failures or report.lost:
             raise typer.Exit(EXIT_SOMETHING_MISSING)
 
@@ -160,15 +161,6 @@ def _seconds(text: str, option: str) -> Fraction:
 def _check_runner(runner: str) -> None:
     if runner not in ("ray", "inline"):
         raise UsageError(f"--runner is {runner!r}; it takes ray or inline")
-
-
-def _print_report(report: job.Report, dataset: Path) -> None:
-    from .reports import problem_lines, report_lines
-
-    for line in problem_lines(report):
-        err.print(line, style="yellow", markup=False, soft_wrap=True)
-    for line in report_lines(report, dataset):
-        out.print(line, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -253,7 +245,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             )
             out.print(f"{len(manifest.gops)} GOPs, {_megabytes(int(manifest.shards.length.sum()))}: {verdict}")
             if report is not None:
-                _print_report(report, dataset)
+                print_report(report, dataset, out, err)
         if lines and (report is None or report.lost):
             raise typer.Exit(EXIT_FAILED)
 

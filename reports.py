@@ -5,14 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
 if TYPE_CHECKING:
     from .jobs import prepare as job
 
 _IDS_SHOWN = 10
 
 
-def problem_lines(report: job.Report) -> list[str]:
-    """What did not work out, for standard error."""
+def print_report(report: job.Report, dataset: Path, out: Console, err: Console) -> None:
+    """What was done on standard output, and what did not work out on standard error."""
+    for line in _problems(report):
+        err.print(line, style="yellow", markup=False, soft_wrap=True)
+    for line in _results(report, dataset):
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def _problems(report: job.Report) -> list[str]:
     lines = [f"not in the dataset: {failure.id}: {failure.reason}" for failure in report.failures]
     said = {failure.id for failure in report.failures}
     rest = [video_id for video_id in report.lost if video_id not in said]
@@ -24,8 +33,7 @@ def problem_lines(report: job.Report) -> list[str]:
     return lines
 
 
-def report_lines(report: job.Report, dataset: Path) -> list[str]:
-    """What was done, for standard output."""
+def _results(report: job.Report, dataset: Path) -> list[str]:
     lines = []
     if report.repaired:
         lines.append(

@@ -63,13 +63,15 @@ def writer_lock(dataset: Path) -> Iterator[None]:
             _lock(file, dataset)
             before, me = _holder(dataset), this_writer()
             os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps(asdict(me)).encode(), 0)
+            # On a full disk the job may still be able to say so.
+            with contextlib.suppress(OSError):
+                os.pwrite(file, json.dumps(asdict(me)).encode(), 0)
         _sweep(dataset, spare_recent=before is not None and before.host != me.host)
         try:
             yield
         finally:
             # Where locks do not work, another job may have come in meanwhile.
-            alone = _holder(dataset) == me
+            alone = _holder(dataset) in (me, None)
             _sweep(dataset, spare_recent=not alone)
             if alone:
                 os.ftruncate(file, 0)

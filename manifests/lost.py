@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from .dataset import shard_path
-from .errors import DatasetError
+from .errors import DatasetError, VideoNotFoundError
 from .tables import Manifest
 
 
@@ -48,8 +48,9 @@ def videos_of_shards(manifest: Manifest, names: Collection[str]) -> dict[str, st
 
 def where_it_is(manifest: Manifest, video_id: str) -> tuple[str, int] | None:
     """Shard and offset at which a video starts, or None where the manifest has none of that id."""
-    if video_id not in manifest.ids:
+    try:
+        segment = int(manifest.first_segments[manifest.row_of(video_id)])
+    except VideoNotFoundError:
         return None
-    segment = int(manifest.first_segments[manifest.row_of(video_id)])
     shard = int(manifest.segments.shard[segment])
     return manifest.shards.name.text(shard), int(manifest.segments.offset[segment])

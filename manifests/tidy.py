@@ -29,6 +29,8 @@ from .publish import snapshots
 KEEP_SECONDS = 24 * 3600.0
 # A unit that was never finished may still be at work on a host that nobody hears of.
 _ABANDONED_SECONDS = 24 * 3600.0
+# What somebody else put among the shards is left alone.
+_SHARD = re.compile(r"\w+-\d+(-[0-9a-f]+(\.\d+)?)?\.shard")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -59,12 +61,13 @@ def remove_old_snapshots(dataset: Path, keep_seconds: float) -> list[str]:
         path = snapshot_path(dataset, snapshot)
         with contextlib.suppress(FileNotFoundError), writing(path):
             changed = path.stat().st_mtime
+            is_later = int(snapshot) > current
             # A later one than the current is left over, or about to become current.
-            since = changed if int(snapshot) > current else replaced_at
-            if int(snapshot) != current and time.time() - since >= keep_seconds:
+            since, keep = (changed, max(keep_seconds, _ABANDONED_SECONDS)) if is_later else (replaced_at, keep_seconds)
+            if int(snapshot) != current and time.time() - since >= keep:
                 _remove(dataset, path)
                 removed.append(snapshot)
-            elif int(snapshot) <= current:
+            elif not is_later:
                 replaced_at = changed
     return removed
 
@@ -78,8 +81,7 @@ def remove_stray_shards(dataset: Path) -> list[str]:
     """
     folder = shard_path(dataset, "")
     # Listed before anything that may name them is: what comes in later is none of them.
-    found = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
-    strays = set(found)
+    strays = {file.name for file in folder.iterdir() if _SHARD.fullmatch(file.name)} if folder.is_dir() else set()
     try:
         for named in _names(dataset):
             strays -= named

@@ -281,6 +281,7 @@ def test_shards_that_lost_go_and_those_of_a_unit_at_work_stay(published: Path) -
         orphan(published, "u8-0-0.shard", age_seconds=DAY_SECONDS),
     )
     failed = orphan(published, "u9-0-0000.shard")
+    somebodys = orphan(published, "README.md", age_seconds=DAY_SECONDS)
     write_part(published, "u9", failure("f", "cut short"))
     for name in ("u1-0.shard", "u2-0.shard"):
         orphan(published, name, age_seconds=DAY_SECONDS)
@@ -288,6 +289,7 @@ def test_shards_that_lost_go_and_those_of_a_unit_at_work_stay(published: Path) -
     assert remove_stray_shards(published) == [lost.name, abandoned.name]
     assert at_work.exists()
     assert failed.exists()
+    assert somebodys.exists()
     assert shard_path(published, "u1-0.shard").exists()
 
 

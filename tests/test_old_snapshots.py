@@ -63,6 +63,14 @@ def test_the_current_snapshot_never_goes(grown: Path) -> None:
     assert snapshots(grown) == {"000004"}
 
 
+def test_a_later_snapshot_may_be_about_to_become_current(grown: Path) -> None:
+    later = snapshot_path(grown, "000005")
+    later.write_bytes(b"of another host")
+    assert "000005" not in remove_old_snapshots(grown, 0)
+    aged(grown, "000005", 2 * 86400)
+    assert remove_old_snapshots(grown, 0) == ["000005"]
+
+
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources")
