@@ -45,6 +45,8 @@ def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | No
     """
     from .writer import BLOCK_ROWS
 
+    # Listed before the root is read: whatever comes later takes the number that this one is about to take.
+    there = snapshots(dataset)
     root = catch_up(dataset)
     if profile is not None and _differ(root.profile, profile):
         raise DatasetBusyError(
@@ -71,7 +73,7 @@ def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | No
         "profile": root.profile,
         "written_by": asdict(this_writer()),
     }
-    snapshot = _next(dataset, root)
+    snapshot = f"{max(int(root.snapshot or 0), *map(int, there), 0) + 1:06d}"
     _write(dataset, snapshot, merged, attributes, blocks)
     _switch(dataset, snapshot, root.profile)
     return snapshot
@@ -180,7 +182,3 @@ def snapshots(dataset: Path) -> set[str]:
     folder = dataset / "manifest"
     names = {file.name.removesuffix(".zip") for file in folder.iterdir()} if folder.is_dir() else set()
     return {name for name in names if name.isdecimal()}
-
-
-def _next(dataset: Path, root: Root) -> str:
-    return f"{max(int(root.snapshot or 0), *map(int, snapshots(dataset)), 0) + 1:06d}"

@@ -59,7 +59,7 @@ def remove_old_snapshots(dataset: Path, keep_seconds: float) -> list[str]:
     replaced_at = time.time()
     for snapshot in sorted(snapshots(dataset), key=int, reverse=True):
         path = snapshot_path(dataset, snapshot)
-        with contextlib.suppress(FileNotFoundError), writing(path):
+        with writing(path), contextlib.suppress(FileNotFoundError):
             changed = path.stat().st_mtime
             is_later = int(snapshot) > current
             # A later one than the current is left over, or about to become current.

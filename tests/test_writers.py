@@ -173,21 +173,26 @@ def test_two_writers_without_a_lock_never_make_the_same_snapshot_and_lose_nothin
     assert current_manifest(empty_dataset).failures.id.texts() == everything
 
 
-def test_who_comes_second_is_told_who_won(empty_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["unpublished", "merge_tables", "_write"])
+def test_who_comes_second_is_told_who_won(empty_dataset: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Wherever the other comes in between, from the moment at which the root was read."""
     from shortgop.manifests import publish as module
 
     write_part(empty_dataset, "u1", failure("a", "cut short"))
-    write_snapshot = module._write
+    original = getattr(module, step)
 
-    def overtaken(*arguments: object) -> None:
-        monkeypatch.setattr(module, "_write", write_snapshot)
+    def overtaken(*arguments: object) -> object:
+        monkeypatch.setattr(module, step, original)
+        result = None if step == "_write" else original(*arguments)
+        write_part(empty_dataset, "u2", failure("b", "cut short"))
         assert publish(empty_dataset) == "000001"
-        write_snapshot(*arguments)  # type: ignore[arg-type]
+        return original(*arguments) if step == "_write" else result
 
-    monkeypatch.setattr(module, "_write", overtaken)
+    monkeypatch.setattr(module, step, overtaken)
     with pytest.raises(DatasetBusyError, match=f"process {os.getpid()} on .* published snapshot 000001 first"):
         publish(empty_dataset)
     assert publish(empty_dataset) == "000001"
+    assert current_manifest(empty_dataset).failures.id.texts() == ["a", "b"]
     assert not any((empty_dataset / ".tmp").iterdir())
 
 
