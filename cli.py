@@ -24,9 +24,10 @@ from rich.table import Table
 from .manifests.errors import DatasetWarning, ShortGopError, UsageError
 from .printing import PlainConsole, cell, video_table
 from .progress import job_progress, loop_bar
+from .reports import print_report
 
 if TYPE_CHECKING:
-    from .jobs import prepare as job
+    from .prep.options import SourcePolicy
     from .prep.profile import Profile
 
 EXIT_FAILED = 1
@@ -52,6 +53,13 @@ DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The fo
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace the file if it exists; never a source, nor within a dataset.")
 ]
+SalvageOption = Annotated[
+    bool, typer.Option("--salvage", help="Prepare damaged sources too, from the frames that decode.")
+]
+GapsOption = Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")]
+MaxGapOption = Annotated[str, typer.Option(help="Seconds.")]
+MaxStallOption = Annotated[str, typer.Option(help="Seconds without progress after which reading a source is given up.")]
+RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -91,17 +99,16 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     ] = None,
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard is begun.  [256]")] = None,
-    salvage: Annotated[
-        bool, typer.Option("--salvage", help="Prepare damaged sources too, from the frames that decode.")
-    ] = False,
-    gaps: Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")] = "fail",
-    max_gap: Annotated[str, typer.Option(help="Seconds.")] = "10",
-    max_stall: Annotated[
-        str, typer.Option(help="Seconds without progress after which reading a source is given up.")
-    ] = "120",
+    salvage: SalvageOption = False,
+    gaps: GapsOption = "fail",
+    max_gap: MaxGapOption = "10",
+    max_stall: MaxStallOption = "120",
     address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")] = None,
-    runner: Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")] = "ray",
+    runner: RunnerOption = "ray",
+    keep_snapshots: Annotated[
+        str, typer.Option(help="How long a state of the dataset stays open to readers after the next: 0, 30m, 7d.")
+    ] = "1d",
     as_json: JsonOption = False,
 ) -> None:
     """Re-encode SOURCEs into a dataset; what is in it already is left alone.
@@ -114,7 +121,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _errors():
         from .jobs.prepare import Where, existing_profile, prepare
-        from .prep.options import SourcePolicy
+        from .manifests.tidy import parse_duration
         from .prep.profile import ENCODERS, named_profile, parse_fps, parse_size
 
         where = Where(runner, address, workers)
@@ -134,16 +141,18 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         }
         named = named_profile(profile_name) if profile_name is not None else {}
         profile = _profile(base, named | {name: value for name, value in given.items() if value is not None}, fps)
-        policy = SourcePolicy(
-            salvage, cast("Any", gaps), _seconds(max_gap, "--max-gap"), _seconds(max_stall, "--max-stall")
-        )
+        policy = _policy(salvage, gaps, max_gap, max_stall)
+        keep_seconds = parse_duration(keep_snapshots)
         with job_progress(err) as on_update:
-            report = prepare(sources, out_path, profile, policy=policy, where=where, on_update=on_update)
+            report = prepare(
+                sources, out_path, profile, policy=policy, where=where, keep_snapshots_seconds=keep_seconds,
+                on_update=on_update,
+            )  # fmt: skip
         if as_json:
             _print_json({**dataclasses.asdict(report), "dataset": str(out_path)})
         else:
-            _print_report(report, out_path)
-        if report.failures:
+            print_report(report, out_path, out, err)
+        if report.failures or report.lost:
             raise typer.Exit(EXIT_SOMETHING_MISSING)
 
 
@@ -162,22 +171,15 @@ def _seconds(text: str, option: str) -> Fraction:
         raise UsageError(f"{option} is {text!r}; it takes a number of seconds") from None
 
 
-def _print_report(report: job.Report, dataset: Path) -> None:
-    for failure in report.failures:
-        err.print(f"not in the dataset: {failure.id}: {failure.reason}", style="yellow", markup=False, soft_wrap=True)
-    if report.videos_added:
-        rate = report.frames_added / report.seconds if report.seconds else 0
-        out.print(
-            f"{report.videos_added} videos, {report.frames_added} frames, {_megabytes(report.bytes_added)} added to "
-            f"{dataset} in {report.seconds:.1f} s ({rate:.0f} frames/s)",
-            markup=False,
-            soft_wrap=True,
-        )
-    rest = [f"{report.already_there} of {report.sources} sources were there already"] if report.already_there else []
-    if report.failures:
-        rest.append(f"{len(report.failures)} could not be prepared")
-    if rest or not report.videos_added:
-        out.print("; ".join(rest or ["nothing to do"]), markup=False, soft_wrap=True)
+def _policy(salvage: bool, gaps: str, max_gap: str, max_stall: str) -> SourcePolicy:
+    from .prep.options import SourcePolicy
+
+    return SourcePolicy(salvage, cast("Any", gaps), _seconds(max_gap, "--max-gap"), _seconds(max_stall, "--max-stall"))
+
+
+def _check_runner(runner: str) -> None:
+    if runner not in ("ray", "inline"):
+        raise UsageError(f"--runner is {runner!r}; it takes ray or inline")
 
 
 @app.command()
@@ -211,38 +213,69 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def verify(
+def verify(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="[SOURCE]...", help="With --repair: what prep was given.")
+    ] = None,
     decode: Annotated[bool, typer.Option("--decode", help="Decode every frame as well.")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make the videos with something wrong again from SOURCEs, and no others.")
+    ] = False,
+    salvage: SalvageOption = False,
+    gaps: GapsOption = "fail",
+    max_gap: MaxGapOption = "10",
+    max_stall: MaxStallOption = "120",
+    runner: RunnerOption = "ray",
     as_json: JsonOption = False,
 ) -> None:
-    """Check every GOP's bytes against its CRC and structure. Exit status 1 when something is wrong."""
+    """Check every GOP's bytes against its CRC and structure. Exit status 1 when something is wrong, and with --repair
+    when something still is."""
     with _errors():
+        _check_runner(runner)
+        if repair != bool(sources):
+            raise UsageError("--repair takes the sources to make videos again from, and sources are only for --repair")
         from .manifests.dataset import open_current
-        from .manifests.verify import stray_files
+        from .manifests.verify import damaged_videos, stray_files
         from .manifests.verify import verify as check
 
         root, manifest = open_current(dataset)
         with loop_bar(err, "GOPs", len(manifest.gops)) as advance:
             problems = list(check(dataset, manifest, snapshot=root.snapshot, on_gop=advance))
-        lines = [str(problem) for problem in problems]
+        lines, damaged = [str(problem) for problem in problems], damaged_videos(manifest, problems)
         if decode and not problems:
             from .readers.check import undecodable
 
             with loop_bar(err, "videos", len(manifest.videos)) as advance:
-                lines += list(undecodable(dataset, root.snapshot, on_video=advance))
+                for video_id, line in undecodable(dataset, root.snapshot, on_video=advance):
+                    lines.append(line)
+                    damaged.setdefault(video_id, line)
+        policy = _policy(salvage, gaps, max_gap, max_stall)
+        report = None
+        if repair and damaged:
+            from .jobs.prepare import Where
+            from .jobs.prepare import repair as make_again
+
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            with job_progress(err) as on_update:
+                report = make_again(
+                    sources or [], dataset, manifest, damaged, policy=policy, where=Where(runner), on_update=on_update
+                )
         if as_json:
-            _print_json({"gops": len(manifest.gops), "decoded": decode and not problems, "problems": lines})
+            found = {"gops": len(manifest.gops), "decoded": decode and not problems, "problems": lines}
+            _print_json(found if report is None else {**found, "repair": dataclasses.asdict(report)})
         else:
             for line in lines:
                 err.print(line, style="red", markup=False, soft_wrap=True)
             for file in stray_files(dataset, manifest):
-                err.print(f"note: {file} belongs to no snapshot", markup=False, soft_wrap=True)
+                err.print(f"note: {file} is not of the current snapshot", markup=False, soft_wrap=True)
             verdict = (
                 f"{len(lines)} problems" if lines else "all as written" + (", every frame decodes" if decode else "")
             )
             out.print(f"{len(manifest.gops)} GOPs, {_megabytes(int(manifest.shards.length.sum()))}: {verdict}")
-        if lines:
+            if report is not None:
+                print_report(report, dataset, out, err)
+        if lines and (report is None or report.lost):
             raise typer.Exit(EXIT_FAILED)
 
 

@@ -23,6 +23,7 @@ from shortgop.manifests.dataset import create, open_manifest, read_root, shard_p
 from shortgop.manifests.ragged import Array, Ragged, from_texts
 from shortgop.manifests.tables import Manifest, Table
 from shortgop.manifests.writer import BLOCK_ROWS, write_manifest
+from shortgop.manifests.zips import pack_folder
 
 SECONDS = 3
 BATCH, FRAMES = 8, 16
@@ -75,12 +76,14 @@ def make_repeated(count: int) -> Path:
     (out / "shards").mkdir()
     for name in manifest.shards.name.texts():
         shutil.copy(shard_path(small, name), shard_path(out, name))
-    store = LocalStore(snapshot_path(out, snapshot))
     timeline = manifest.timeline
     if timeline is None:
         raise AssertionError("it was asked for")
     many = repeated(manifest, count)
-    write_manifest(store, many, {"format_version": 2, "parts": []}, timeline=_blocks(timeline.pts, count))
+    folder = out / ".tmp" / snapshot
+    write_manifest(LocalStore(folder), many, {"format_version": 2, "parts": []}, timeline=_blocks(timeline.pts, count))
+    (out / "manifest").mkdir()
+    pack_folder(folder, snapshot_path(out, snapshot))
     shutil.copy(small / "zarr.json", out / "zarr.json")
     (out / "complete").touch()
     return out

@@ -7,11 +7,16 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..manifests import dataset as files
-from ..manifests.errors import OutputError, SourceError, UsageError
+from ..manifests.errors import DatasetBusyError, OutputError, SourceError, UsageError
+from ..manifests.locks import writer_lock
+from ..manifests.lost import where_it_is, why_lost
+from ..manifests.publish import latest_root, publish, unpublished
+from ..manifests.tables import Manifest, empty
+from ..manifests.tidy import KEEP_SECONDS, remove_old_snapshots, tidy
 from ..prep.encoders import choose_encoder
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
@@ -22,9 +27,11 @@ from .cluster_address import cluster_address
 from .identity import identity_of
 from .known_failures import withdraw_gone
 from .places import absolute
+from .repair import LostVideo, changed_failure, lost_videos, with_loss
 from .sources import Source, find_sources
+from .tally import OnUpdate, Progress, Tally, ignore
 from .units import Item, Unit, changed_sources, plan_units
-from .work import Failure, UnitProgress, UnitResult, run_unit
+from .work import Failure, UnitResult, run_unit
 
 # Looking at files is waiting for disks and networks, so more threads than cores.
 _LOOK_THREADS = 16
@@ -69,7 +76,11 @@ class Where:
 
 @dataclass(frozen=True)
 class Report:
-    """What a job came to. `failures` lists every given source that is not in the dataset as it is now."""
+    """What a job came to. `failures` lists every given source that is not in the dataset as it is now.
+
+    `repaired` are the ids of videos that were made again because their shards were missing or damaged, `lost` those of
+    videos whose shards still are; `videos_added` counts neither, frames and bytes are all that were written.
+    """
 
     sources: int
     already_there: int
@@ -79,25 +90,8 @@ class Report:
     seconds: float
     failures: tuple[Failure, ...]
     snapshot: str | None
-
-
-@dataclass
-class Progress:
-    """How far the job is. `frames_planned` rests on the sources' headers until each was looked at closely."""
-
-    frames_done: int = 0
-    frames_planned: int = 0
-    videos_done: int = 0
-    videos_planned: int = 0
-    failures: list[Failure] = field(default_factory=list)
-    note: str = ""
-
-
-OnUpdate = Callable[[Progress], None]
-
-
-def _ignore(_progress: Progress) -> None:
-    """Nobody watches."""
+    repaired: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 def prepare(
@@ -107,65 +101,127 @@ def prepare(
     *,
     policy: SourcePolicy = DEFAULT_POLICY,
     where: Where | None = None,
-    on_update: OnUpdate = _ignore,
+    keep_snapshots_seconds: float = KEEP_SECONDS,
+    on_update: OnUpdate = ignore,
 ) -> Report:
     """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, making it where there is none.
 
-    What is there already is left alone. `policy` is about sources that are damaged or have gaps; `where` says where
-    the units run, by default on a local Ray.
+    What is there already is left alone, but for videos in shards that are missing or were cut: those are made again.
+    `policy` is about sources that are damaged or have gaps; `where` says where the units run, by default on a local
+    Ray. Snapshots that others took the place of longer ago than `keep_snapshots_seconds` are removed.
+
     Raises UsageError for arguments that make no sense, SourceError when their folders do not answer, OutputError when
-    the dataset cannot be written, ToolError when ffmpeg or an encoder is missing. Sources that cannot be prepared are
-    in the report, and in the dataset.
+    the dataset cannot be written, ToolError when ffmpeg or an encoder is missing, DatasetBusyError when another job
+    writes to the dataset. Sources that cannot be prepared are in the report, and in the dataset.
     """
+    how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, on_update)
+    return _job(_find(sources, policy), absolute(out), how, _lost_by_length, folders=sources)
+
+
+def repair(
+    sources: Sequence[str],
+    dataset: Path,
+    verified: Manifest,
+    damaged: Mapping[str, str],
+    *,
+    policy: SourcePolicy = DEFAULT_POLICY,
+    where: Where | None = None,
+    keep_snapshots_seconds: float = KEEP_SECONDS,
+    on_update: OnUpdate = ignore,
+) -> Report:
+    """Make the `damaged` videos of a dataset again, and nothing else: what is wrong by their ids, as it was found in
+    the manifest `verified`. Those of them that are none of `sources` stay as they are.
+
+    Errors are those of `prepare`; UsageError when none of the sources is one of the videos.
+    """
+    found = [source for source in _find(sources, policy) if source.id in damaged]
+    if not found:
+        names = ", ".join(repr(video_id) for video_id in sorted(damaged)[:3])
+        raise UsageError(f"none of the sources is a damaged video, which are {names}{' ...' * (len(damaged) > 3)}")
+    profile = existing_profile(dataset)
+    if profile is None:
+        raise UsageError(f"{dataset} has no videos to repair")
+
+    def lost(_dataset: Path, manifest: Manifest) -> dict[str, str]:
+        # Another job may have made some of them again meanwhile.
+        return {
+            video_id: why
+            for video_id, why in damaged.items()
+            if where_it_is(manifest, video_id) == where_it_is(verified, video_id)
+        }
+
+    how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, on_update)
+    return _job(found, absolute(dataset), how, lost)
+
+
+# What is wrong with videos of a manifest, by their ids.
+_FindLost = Callable[[Path, Manifest], Mapping[str, str]]
+
+
+def _lost_by_length(out: Path, manifest: Manifest) -> dict[str, str]:
+    return why_lost(out, manifest, files.lost_shards(out, manifest))
+
+
+@dataclass(frozen=True)
+class _How:
+    """What a job was told beside its sources and its dataset."""
+
+    options: Options
+    where: Where
+    keep_seconds: float
+    on_update: OnUpdate
+
+
+def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, folders: Sequence[str] = ()) -> Report:
+    """Failures of files that are gone from `folders` are withdrawn."""
     started = time.monotonic()
-    where = where or Where()
-    # Workers have another working directory, or another home.
-    out = absolute(out)
+    profile, where = how.options.profile, how.where
     progress = Progress()
-    found = _find(sources, policy)
     # Before anything is written: what no worker could do is found out at once, not by each of them.
     _try_tools(profile, where)
-    if not files.is_dataset(out):
-        files.create(out, profile.to_json())
-    with files.writer_lock(out):
+    files.make_folder(out)
+    with writer_lock(out):
+        if not files.is_dataset(out):
+            files.create(out, profile.to_json())
+        # What a job that died left finished comes first: a video among it says which profile the dataset has.
+        publish(out)
         _bind(out, profile)
-        files.publish(out)
-        if withdraw_gone(out, sources, found):
-            files.publish(out)
-        done = _identities(out)
+        if withdraw_gone(out, folders, found):
+            publish(out)
+        tidy(out, how.keep_seconds)
+        manifest = _current(out)
+        lost = lost_videos(manifest, find_lost(out, manifest))
+        known = dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
         progress.note = f"looking at {len(found)} sources"
-        on_update(progress)
-        items, estimates = _look_at(found, profile, policy, done)
-        changed = changed_sources(items, done)
+        how.on_update(progress)
+        items, estimates = _look_at(found, how.options, known, lost)
+        changed = changed_sources(items, known)
+        again = lost.keys() - {item.source.id for item in changed}
+        done = {video_id: identity for video_id, identity in known.items() if video_id not in again}
         units = plan_units(items, profile_key=profile.key(), done=done, shard_bytes=profile.shard_bytes)
-        state = _State(units, estimates, progress, on_update)
+        state = Tally(units, estimates, progress, how.on_update)
         results: list[UnitResult] = []
         if units:
-            results = _run(units, out, Options(profile, policy), where, state)
+            results = _run(units, out, how, state)
+        tidy(out, how.keep_seconds)
         snapshot = files.read_root(out).snapshot
-    failures = tuple(
-        [failure for result in results for failure in result.failures]
-        + [
-            Failure(
-                item.source.id,
-                item.source.given,
-                f"{item.source.given} has changed since it was prepared; its frames in the dataset are the old ones: "
-                "prepare it into a new dataset, or under another id in a list",
-                item.source.path,
-            )
-            for item in changed
-        ]
-    )
+        repaired = _made_again(_current(out) if lost else manifest, lost)
+    failures = [failure for result in results for failure in result.failures]
     todo = sum(len(unit.items) for unit in units)
     return Report(
         sources=len(found),
         already_there=len(found) - todo - len(changed),
-        videos_added=sum(result.videos for result in results),
+        videos_added=sum(result.videos for result in results) - len(repaired),
         frames_added=sum(result.frames for result in results),
         bytes_added=sum(result.bytes for result in results),
         seconds=time.monotonic() - started,
-        failures=failures,
+        failures=(
+            *(with_loss(failure, lost) for failure in failures),
+            *(changed_failure(item, lost) for item in changed),
+        ),
         snapshot=snapshot,
+        repaired=tuple(sorted(repaired)),
+        lost=tuple(sorted(lost.keys() - repaired)),
     )
 
 
@@ -177,20 +233,26 @@ def _find(arguments: Sequence[str], policy: SourcePolicy) -> list[Source]:
             raise SourceError(f"{error.message}: {REMEDY}") from error
 
 
+def _current(out: Path) -> Manifest:
+    snapshot = files.read_root(out).snapshot
+    return empty() if snapshot is None else files.open_manifest(out, snapshot)
+
+
+def _made_again(manifest: Manifest, lost: Mapping[str, LostVideo]) -> set[str]:
+    revisions = manifest.videos.revision
+    return {video_id for video_id, video in lost.items() if revisions[manifest.row_of(video_id)] >= video.revision}
+
+
 def existing_profile(out: Path) -> Profile | None:
     """The profile of the dataset at `out`, or None where there is none, or no video in it that would bind it."""
     out = absolute(out)
     if not files.is_dataset(out):
         return None
-    root = files.read_root(out)
+    root = latest_root(out)
     bound = root.snapshot is not None and len(files.open_manifest(out, root.snapshot).videos) > 0
-    return profile_from_json(root.profile) if bound or _unpublished_videos(out, root) else None
-
-
-def _unpublished_videos(out: Path, root: files.Root) -> bool:
-    """Whether a job that died left videos that no snapshot has yet."""
-    parts = files.finished_parts(out) if root.snapshot is None else set()
-    return any(len(files.read_part(out, part).videos) for part in parts)
+    # Or a job that died left videos that no snapshot has yet.
+    bound = bound or any(len(found.videos) for found in unpublished(out, root).values())
+    return profile_from_json(root.profile) if bound else None
 
 
 def _try_tools(profile: Profile, where: Where) -> None:
@@ -217,109 +279,59 @@ def _bind(out: Path, profile: Profile) -> None:
         )
 
 
-def _identities(out: Path) -> dict[str, int]:
-    snapshot = files.read_root(out).snapshot
-    if snapshot is None:
-        return {}
-    manifest = files.open_manifest(out, snapshot)
-    files.check_shard_lengths(out, manifest)
-    return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
-
-
 def _look_at(
-    sources: Sequence[Source], profile: Profile, policy: SourcePolicy, done: Mapping[str, int]
+    sources: Sequence[Source], options: Options, known: Mapping[str, int], lost: Mapping[str, LostVideo]
 ) -> tuple[list[Item], dict[str, int]]:
     """Each source's fingerprint and size, and about how many frames it will have."""
 
     def look(source: Source) -> tuple[Item, int]:
+        revision = lost[source.id].revision if source.id in lost else 0
         try:
-            with stall_limit(float(policy.max_stall_seconds)):
-                return in_time(lambda: look_closely(source), "looking at it")
+            with stall_limit(float(options.policy.max_stall_seconds)):
+                return in_time(lambda: look_closely(source, revision), "looking at it")
         except SourceError:
             # One that is in the dataset already may be gone; of another, its unit will record why it failed.
-            return Item(source, done.get(source.id, 0), 0), 0
+            return Item(source, known.get(source.id, 0), 0, revision), 0
 
-    def look_closely(source: Source) -> tuple[Item, int]:
+    def look_closely(source: Source, revision: int) -> tuple[Item, int]:
         identity, size_bytes = identity_of(source.path)
-        frames = 0 if source.id in done else estimate_frames(source.path, profile.fps)
-        return Item(source, identity, size_bytes), frames
+        there = source.id in known and not revision
+        frames = 0 if there else estimate_frames(source.path, options.profile.fps)
+        return Item(source, identity, size_bytes, revision), frames
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
         looked = list(pool.map(look, sources))
     return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
 
 
-class _State:
-    """Adds up what units report into the job's progress."""
-
-    def __init__(
-        self, units: Sequence[Unit], estimates: dict[str, int], progress: Progress, on_update: OnUpdate
-    ) -> None:
-        self._progress = progress
-        self._on_update = on_update
-        self._estimates = {unit.id: sum(estimates[item.source.id] for item in unit.items) for unit in units}
-        self._frames: dict[str, int] = {}
-        progress.videos_planned = sum(len(unit.items) for unit in units)
-        progress.frames_planned = sum(self._estimates.values())
-
-    def note(self, text: str) -> None:
-        self._progress.note = text
-        self._on_update(self._progress)
-
-    def on_progress(self, unit: UnitProgress) -> None:
-        self._frames[unit.unit] = unit.frames
-        self._estimates[unit.unit] = max(self._estimates.get(unit.unit, 0), unit.planned)
-        self._update()
-
-    def on_result(self, result: UnitResult) -> None:
-        self._frames[result.unit] = self._estimates[result.unit] = result.frames
-        self._progress.videos_done += result.videos
-        self._progress.failures.extend(result.failures)
-        self._update()
-
-    def _update(self) -> None:
-        self._progress.frames_done = sum(self._frames.values())
-        self._progress.frames_planned = sum(self._estimates.values())
-        self._on_update(self._progress)
-
-
-def _run(
-    units: Sequence[Unit],
-    out: Path,
-    options: Options,
-    where: Where,
-    state: _State,
-) -> list[UnitResult]:
+def _run(units: Sequence[Unit], out: Path, how: _How, state: Tally) -> list[UnitResult]:
+    profile = how.options.profile.to_json()
     results: list[UnitResult] = []
     published, cost = time.monotonic(), 0.0
     try:
         # Closed here, so that Ray is gone before the lock on the dataset is.
-        with closing(_results(units, out, options, where, state)) as finished:
+        with closing(_results(units, out, how, state)) as finished:
             for result in finished:
                 results.append(result)
                 state.on_result(result)
                 since = time.monotonic() - published
                 if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
                     start = time.monotonic()
-                    files.publish(out)
+                    publish(out, profile)
+                    remove_old_snapshots(out, how.keep_seconds)
                     published = time.monotonic()
                     cost = published - start
     except BaseException:
         # Whatever ends the job, what is finished goes in; on a full disk even that may have to wait for the next run.
-        with suppress(OutputError):
-            files.publish(out)
+        with suppress(OutputError, DatasetBusyError):
+            publish(out, profile)
         raise
-    files.publish(out)
+    publish(out, profile)
     return results
 
 
-def _results(
-    units: Sequence[Unit],
-    out: Path,
-    options: Options,
-    where: Where,
-    state: _State,
-) -> Generator[UnitResult, None, None]:
+def _results(units: Sequence[Unit], out: Path, how: _How, state: Tally) -> Generator[UnitResult, None, None]:
+    options, where = how.options, how.where
     if where.runner == "inline":
         state.note("encoding")
         for unit in units:

@@ -15,11 +15,13 @@ MIN_TARGET_BYTES = 250_000
 
 @dataclass(frozen=True)
 class Item:
-    """A source that is there, and what `identity_of` said of it."""
+    """A source that is there, and what `identity_of` said of it. `revision` is how often its video was made again,
+    this time included, because the frames in the dataset were lost."""
 
     source: Source
     identity: int
     size_bytes: int
+    revision: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,9 @@ def _unit_id(profile_key: str, items: Iterable[Item]) -> str:
     for item in items:
         add(item.source.id)
         digest.update(item.identity.to_bytes(8, "big"))
+        if item.revision:
+            # No part of the unit that made it first may pass for this one's.
+            digest.update(b"revision" + item.revision.to_bytes(4, "big"))
     return digest.hexdigest()
 
 

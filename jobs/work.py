@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..manifests.dataset import finished_units, read_part, write_part
+from ..manifests.dataset import finished_units, parts_of_unit, write_part
 from ..manifests.errors import OutputError, ShortGopError, SourceError, ToolError
 from ..manifests.merge import merge
-from ..manifests.tables import Failures, Manifest, empty, failures_table
+from ..manifests.publish import has_its_shards
+from ..manifests.ragged import Array
+from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import Options
@@ -92,19 +94,36 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
                 progress.drop_plan()
                 failures.append(failure_of(item, error))
         rows = merge(manifests)
-        lengths = shards.commit()
-    names = rows.shards.name.texts()
+        committed = _committed(dataset, unit)
+        if committed is not None:
+            return committed
+        files = shards.commit()
+    placed = [files[name] for name in rows.shards.name.texts()]
     rows = replace(
         rows,
-        shards=replace(rows.shards, length=np.array([lengths[name] for name in names], dtype="<i8")),
-        failures=failures_of(failures),
+        videos=replace(rows.videos, revision=_revisions(unit, rows)),
+        shards=shards_table([(file.name, file.length) for file in placed]),
+        failures=failures_of(_to_record(unit, failures)),
     )
-    known = said(dataset) if failures else Said()
+    recorded = _to_record(unit, failures)
+    known = said(dataset) if recorded else Said()
     # Trying the same bad sources again leaves nothing behind.
-    if manifests or any((failure.id, failure.reason) not in known.failures for failure in failures):
-        write_part(dataset, unit.id, rows, again=any(failure.id in known.withdrawn for failure in failures))
+    if manifests or any((failure.id, failure.reason) not in known.failures for failure in recorded):
+        again = any(failure.id in known.withdrawn for failure in recorded)
+        write_part(dataset, unit.id, rows, options.profile.to_json(), again=again)
     progress.report()
-    return _result(unit, rows)
+    return replace(_result(unit, rows), failures=tuple(failures))
+
+
+def _revisions(unit: Unit, rows: Manifest) -> Array:
+    revisions = {item.source.id: item.revision for item in unit.items}
+    return np.array([revisions[video_id] for video_id in rows.ids], dtype="<i4")
+
+
+def _to_record(unit: Unit, failures: Sequence[Failure]) -> list[Failure]:
+    """The failures of sources that are not in the dataset: what could not be made again still has its old rows."""
+    there = {item.source.id for item in unit.items if item.revision}
+    return [failure for failure in failures if failure.id not in there]
 
 
 def _identity(item: Item) -> Identity:
@@ -113,14 +132,15 @@ def _identity(item: Item) -> Identity:
 
 
 def _committed(dataset: Path, unit: Unit) -> UnitResult | None:
-    """What the unit came to when it was done before: its worker died after committing and was retried.
+    """What the unit came to when it was done before: its worker died after committing and was retried, or was only
+    thought dead and was faster.
 
     Its shards must not be written again then: not every encoder writes the same bytes twice.
     """
     if unit.id not in finished_units(dataset):
         return None
-    rows = read_part(dataset, unit.id)
-    return _result(unit, rows) if len(rows.videos) else None
+    done = [rows for rows in parts_of_unit(dataset, unit.id) if len(rows.videos) and has_its_shards(dataset, rows)]
+    return _result(unit, done[0]) if done else None
 
 
 def _result(unit: Unit, rows: Manifest) -> UnitResult:
@@ -140,7 +160,9 @@ def _result(unit: Unit, rows: Manifest) -> UnitResult:
 def give_up(dataset: Path, unit: Unit, reason: str) -> UnitResult:
     """Commit a unit none of whose sources could be prepared."""
     failures = tuple(Failure(item.source.id, item.source.given, reason, item.source.path) for item in unit.items)
-    write_part(dataset, unit.id, replace(empty(), failures=failures_of(failures)))
+    to_record = _to_record(unit, failures)
+    if to_record:
+        write_part(dataset, unit.id, replace(empty(), failures=failures_of(to_record)))
     return UnitResult(unit=unit.id, videos=0, frames=0, bytes=0, failures=failures)
 
 

@@ -1,23 +1,28 @@
-"""How files come into a dataset: written under .tmp, flushed, renamed. What a reader can see is whole."""
+"""How files come into a dataset: written under .tmp, flushed, linked. What a reader can see is whole.
+
+A file gets its name by a hard link, which fails where there is something of that name: nothing that is there is ever
+replaced, whoever else is writing, on this host or another. The root is the exception.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .errors import OutputError
 
-_FLUSH_THREADS = 8
+# What file systems without hard links say: FAT and exFAT, some of those in user space.
+_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
 def temporary_path(dataset: Path, name: str) -> Path:
-    """A new path below .tmp, on the same file system as where it will be renamed to."""
+    """A new path below .tmp, on the same file system as where it will be linked to."""
     folder = dataset / ".tmp"
     with writing(folder):
         folder.mkdir(exist_ok=True)
@@ -45,15 +50,48 @@ def writing(path: Path) -> Iterator[None]:
         raise OutputError(f"{what}; {remedy}", file=str(path)) from error
 
 
-def commit(temporary: Path, final: Path) -> None:
-    """Make a finished file or folder visible: flush it, rename it into place, flush where it is now."""
+def commit(temporary: Path, final: Path) -> bool:
+    """Make a finished file visible under a name that is free: flush it, link it, flush the folder it is in.
+
+    False where the name is taken: what is there stays as it is, and so does the temporary file.
+    """
     with writing(final):
-        # Many small files flush faster side by side: the file system puts them into one transaction.
-        with ThreadPoolExecutor(_FLUSH_THREADS) as pool:
-            list(pool.map(flush, [*temporary.rglob("*"), temporary]))
+        flush(temporary)
         final.parent.mkdir(exist_ok=True)
-        temporary.replace(final)
+        named = _named(temporary, final)
+        # Of what another put there as well: it may be about to do that.
         flush(final.parent)
+    return named
+
+
+def _named(temporary: Path, final: Path) -> bool:
+    try:
+        os.link(temporary, final)
+    except FileExistsError:
+        # NFS sends a request again when the answer was lost: the file that is there may be this one.
+        if not (final.exists() and temporary.samefile(final)):
+            return False
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        return _renamed(temporary, final)
+    temporary.unlink()
+    return True
+
+
+def _renamed(temporary: Path, final: Path) -> bool:
+    """The same where there are no hard links. A lock keeps the processes of one host apart; between two hosts nothing
+    does on such a file system."""
+    folder = os.open(final.parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        if final.exists():
+            return False
+        temporary.rename(final)
+    finally:
+        os.close(folder)
+    return True
 
 
 def flush(path: Path) -> None:
@@ -71,17 +109,39 @@ def discarding(temporary: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        else:
-            temporary.unlink(missing_ok=True)
+        discard(temporary)
         raise
 
 
-def commit_bytes(dataset: Path, final: Path, data: bytes) -> None:
-    """Make a file with these bytes visible, or leave nothing."""
-    temporary = temporary_path(dataset, final.name)
+def discard(temporary: Path) -> None:
+    """Remove a file or folder below .tmp, be it there or not."""
+    if temporary.is_dir():
+        shutil.rmtree(temporary, ignore_errors=True)
+    else:
+        temporary.unlink(missing_ok=True)
+
+
+def commit_bytes(dataset: Path, final: Path, data: bytes) -> bool:
+    """Make a file with these bytes visible, or leave nothing; False where the name is taken."""
+    temporary = _written(dataset, final, data)
     with discarding(temporary):
-        with writing(final):
-            temporary.write_bytes(data)
-        commit(temporary, final)
+        committed = commit(temporary, final)
+    if not committed:
+        discard(temporary)
+    return committed
+
+
+def replace_bytes(dataset: Path, final: Path, data: bytes) -> None:
+    """Put a file with these bytes in the place of one that may be there. Only for the root."""
+    temporary = _written(dataset, final, data)
+    with discarding(temporary), writing(final):
+        flush(temporary)
+        temporary.replace(final)
+        flush(final.parent)
+
+
+def _written(dataset: Path, final: Path, data: bytes) -> Path:
+    temporary = temporary_path(dataset, final.name)
+    with discarding(temporary), writing(final):
+        temporary.write_bytes(data)
+    return temporary

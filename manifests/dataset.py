@@ -1,10 +1,11 @@
 """A dataset on disk: which file is where, how one is committed, and how one is opened.
 
-    zarr.json             the root; its attributes name the format version, the profile and the snapshot
-    manifest/<snapshot>/  immutable tables of everything up to some moment
-    parts/<part>.zip      the tables of one unit of work
-    shards/<name>.shard   segments back to back
-    .tmp/                 what is being written; never read, removed when a job ends or the next one starts
+    zarr.json                the root; its attributes name the format version, the profile and the snapshot
+    manifest/<snapshot>.zip  immutable tables of everything up to some moment; a folder where version 1 wrote it
+    parts/<part>.zip         the tables of one unit of work
+    shards/<name>.shard      segments back to back
+    .tmp/                    what is being written; never read, removed when a job ends or the next one starts
+    .lock                    whom the lock of writers belongs to
 
 The one file that is ever replaced is zarr.json.
 """
@@ -12,11 +13,9 @@ The one file that is ever replaced is zarr.json.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +23,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .commits import commit, commit_bytes, discarding, temporary_path, writing
+from . import zips
+from .arrays import OpenFile
+from .commits import commit_bytes, replace_bytes, writing
 from .errors import (
     CorruptDataError,
-    DatasetBusyError,
     DatasetError,
     FormatVersionError,
     MissingDataError,
@@ -35,16 +35,16 @@ from .errors import (
     OutputError,
     UnreadableDataError,
 )
-from .merge import merge_tables
+from .locks import LOCK_FILE
 from .parts import pack, unpack
 from .ragged import Array
 from .snapshots import READABLE_VERSIONS, read_attributes, read_failures, read_manifest, read_timeline
-from .tables import TABLE_TYPES, Failures, Manifest, Table, Timeline, empty
-from .timelines import ReadRows, timeline_blocks
+from .tables import TABLE_TYPES, Failures, Manifest, Table, empty
 from .unread import not_read
 
 FORMAT_VERSION = 2
 _ROOT_FILE = "zarr.json"
+_COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
 
 
 @dataclass(frozen=True)
@@ -64,33 +64,51 @@ def part_path(dataset: Path, part: str) -> Path:
 
 
 def snapshot_path(dataset: Path, snapshot: str) -> Path:
-    return dataset / "manifest" / snapshot
+    """A zip file, or the folder that version 1 of the format wrote."""
+    file, folder = (dataset / "manifest" / name for name in (f"{snapshot}.zip", snapshot))
+    return folder if folder.is_dir() and not file.exists() else file
 
 
-def create(dataset: Path, profile: dict[str, Any]) -> Root:
-    """Make an empty dataset. The folder may exist if there is nothing in it."""
+def make_folder(dataset: Path) -> None:
+    """Make the folder of a dataset. It may be there already, with a dataset in it or with nothing."""
     with writing(dataset):
         if dataset.exists() and not dataset.is_dir():
             raise OutputError(f"{dataset} is a file; --out wants a folder", file=str(dataset))
-        if dataset.is_dir() and any(entry.name != ".tmp" for entry in dataset.iterdir()):
+        dataset.mkdir(parents=True, exist_ok=True)
+        # What a job that is about to make a dataset here has put there already.
+        ours = {".tmp", LOCK_FILE}
+        if any(entry.name not in ours for entry in dataset.iterdir()) and not is_dataset(dataset):
             raise OutputError(
                 f"{dataset} holds something else than a dataset; choose an empty or new folder",
                 file=str(dataset),
             )
-        dataset.mkdir(parents=True, exist_ok=True)
-    root = Root(profile=profile, snapshot=None)
-    _write_root(dataset, root)
-    return root
+
+
+def create(dataset: Path, profile: dict[str, Any]) -> Root:
+    """Make an empty dataset. The folder may exist if there is nothing in it.
+
+    Returns the root that is there, which is another's where somebody else made one at the same moment.
+    """
+    make_folder(dataset)
+    if is_dataset(dataset):
+        raise OutputError(f"{dataset} holds a dataset already; choose an empty or new folder", file=str(dataset))
+    commit_bytes(dataset, dataset / _ROOT_FILE, _root_document(Root(profile, snapshot=None)))
+    return read_root(dataset)
 
 
 def set_profile(dataset: Path, profile: dict[str, Any]) -> None:
     """Give another profile to a dataset that has no videos yet. The caller holds the writer lock."""
     root = read_root(dataset)
     if root.profile != profile:
-        _write_root(dataset, Root(profile=profile, snapshot=root.snapshot))
+        write_root(dataset, replace(root, profile=profile))
 
 
-def _write_root(dataset: Path, root: Root) -> None:
+def write_root(dataset: Path, root: Root) -> None:
+    """Replace the root: the one file to which that happens."""
+    replace_bytes(dataset, dataset / _ROOT_FILE, _root_document(root))
+
+
+def _root_document(root: Root) -> bytes:
     text = json.dumps(
         {
             "zarr_format": 3,
@@ -105,7 +123,7 @@ def _write_root(dataset: Path, root: Root) -> None:
         },
         indent=2,
     )
-    commit_bytes(dataset, dataset / _ROOT_FILE, f"{text}\n".encode())
+    return f"{text}\n".encode()
 
 
 def is_dataset(dataset: Path) -> bool:
@@ -152,20 +170,27 @@ def read_root(dataset: Path) -> Root:
 
 def open_manifest(dataset: Path, snapshot: str, *, timeline: bool = False) -> Manifest:
     """The tables of one snapshot. MissingDataError or CorruptDataError names the file that is wrong."""
-    with _naming(snapshot_path(dataset, snapshot)) as folder:
-        return read_manifest(partial(_open, folder), timeline=timeline)
+    with _reading(dataset, snapshot) as open_file:
+        return read_manifest(open_file, timeline=timeline)
 
 
 def open_current(dataset: Path) -> tuple[Root, Manifest]:
     """The root and the tables of the current snapshot, without the timeline; NotADatasetError before the first."""
     root = read_root(dataset)
-    if root.snapshot is None:
-        raise NotADatasetError(
-            f"{dataset} has no snapshot yet: its job is running, or ended before its first results; "
-            "run `shortgop prep` on it again",
-            file=str(dataset),
-        )
-    return root, open_manifest(dataset, root.snapshot)
+    while True:
+        if root.snapshot is None:
+            raise NotADatasetError(
+                f"{dataset} has no snapshot yet: its job is running, or ended before its first results; "
+                "run `shortgop prep` on it again",
+                file=str(dataset),
+            )
+        try:
+            return root, open_manifest(dataset, root.snapshot)
+        except MissingDataError:
+            # A job may have published another one and removed this one just now.
+            before, root = root, read_root(dataset)
+            if root.snapshot == before.snapshot:
+                raise
 
 
 def current_manifest(dataset: Path) -> Manifest:
@@ -176,38 +201,62 @@ def current_manifest(dataset: Path) -> Manifest:
 
 def open_failures(dataset: Path, snapshot: str) -> Failures:
     """The table of failures of one snapshot, alone."""
-    with _naming(snapshot_path(dataset, snapshot)) as folder:
-        return read_failures(partial(_open, folder))
+    with _reading(dataset, snapshot) as open_file:
+        return read_failures(open_file)
 
 
 def open_timeline(dataset: Path, snapshot: str, start: int, stop: int) -> Array:
     """Rows [start, stop) of a snapshot's timeline."""
-    with _naming(snapshot_path(dataset, snapshot)) as folder:
-        return read_timeline(partial(_open, folder), start, stop)
+    with _reading(dataset, snapshot) as open_file:
+        return read_timeline(open_file, start, stop)
+
+
+def snapshot_attributes(dataset: Path, snapshot: str) -> dict[str, Any]:
+    """What a snapshot says of itself: `format_version`, `parts`, and since version 2 `profile` and `written_by`."""
+    with _reading(dataset, snapshot) as open_file:
+        return read_attributes(open_file)
+
+
+@contextlib.contextmanager
+def _reading(dataset: Path, snapshot: str) -> Iterator[OpenFile]:
+    """How to open the files of a snapshot. Errors get the path of the file, and what to do."""
+    path = snapshot_path(dataset, snapshot)
+    try:
+        if path.is_dir():
+            # As in version 1.
+            yield partial(_open, path)
+        else:
+            with zips.reading(path) as open_member:
+                yield open_member
+    except FileNotFoundError:
+        raise _gone(dataset, snapshot, path) from None
+    except OSError as error:
+        raise not_read(str(path), error) from error
+    except UnreadableDataError as error:
+        file = path / error.file if error.file and path.is_dir() else path
+        raise UnreadableDataError(f"{path}: {error.message}", file=str(file)) from error
+    except DatasetError as error:
+        file = path / error.file if error.file and path.is_dir() else path
+        if not path.exists():
+            raise _gone(dataset, snapshot, path) from error
+        raise type(error)(f"{path}: {error.message}; {_COPY_AGAIN}", file=str(file)) from error
 
 
 def _open(folder: Path, key: str) -> BinaryIO:
     return (folder / key).open("rb")
 
 
-@contextlib.contextmanager
-def _naming(folder: Path) -> Iterator[Path]:
-    """Completes errors about a snapshot: the path of the file, and what to do."""
-    remedy = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
-    try:
-        there = folder.is_dir()
-    except OSError as error:
-        raise not_read(str(folder), error) from error
-    if not there:
-        raise MissingDataError(f"the manifest {folder} is missing; {remedy}", file=str(folder))
-    try:
-        yield folder
-    except UnreadableDataError as error:
-        file = folder / error.file if error.file else folder
-        raise UnreadableDataError(f"{folder}: {error.message}", file=str(file)) from error
-    except DatasetError as error:
-        file = folder / error.file if error.file else folder
-        raise type(error)(f"{folder}: {error.message}; {remedy}", file=str(file)) from error
+def _gone(dataset: Path, snapshot: str, path: Path) -> MissingDataError:
+    with contextlib.suppress(DatasetError):
+        current = read_root(dataset).snapshot
+        if current not in (None, snapshot):
+            return MissingDataError(
+                f"snapshot {snapshot} of {dataset} is gone, {path} is not there: jobs remove snapshots some time after "
+                f"a later one took their place (see `shortgop prep --keep-snapshots`); open the dataset again, which "
+                f"gives the current one, {current}",
+                file=str(path),
+            )
+    return MissingDataError(f"the manifest {path} is missing; {_COPY_AGAIN}", file=str(path))
 
 
 def check_shard_lengths(dataset: Path, manifest: Manifest) -> None:
@@ -245,18 +294,32 @@ def lost_remedy(dataset: Path) -> str:
     )
 
 
-def write_part(dataset: Path, unit: str, manifest: Manifest, *, again: bool = False) -> None:
+def write_part(
+    dataset: Path,
+    unit: str,
+    manifest: Manifest,
+    profile: Mapping[str, Any] | None = None,
+    *,
+    again: bool = False,
+) -> None:
     """Commit what a unit found; from here on the unit is done. Its shards must be in place.
 
-    A unit may be done again: one of which every source failed is tried anew by each job. The earlier part stays as
-    it is, and nothing is written when there is nothing new to say, unless it is to be said `again`.
+    `profile` is the one that its videos were encoded with: no snapshot takes them in beside videos of another.
+
+    A unit may be done again: one of which every source failed is tried anew by each job, and a worker that is thought
+    dead may end after its successor. The earlier parts stay as they are, and nothing is written when there is nothing
+    new to say, unless it is to be said `again`.
     """
     attempts = _attempts(dataset, unit)
-    if attempts and not again and _same_outcome(read_part(dataset, attempts[-1]), manifest):
-        return
-    part = f"{unit}.{len(attempts)}" if attempts else unit
-    packed = pack(manifest, {"format_version": FORMAT_VERSION, "unit": unit})
-    commit_bytes(dataset, part_path(dataset, part), packed)
+    for part in attempts if len(manifest.videos) else attempts[-1:]:
+        if not again and _same_outcome(read_part(dataset, part), manifest):
+            return
+    attributes: dict[str, Any] = {"format_version": FORMAT_VERSION, "unit": unit}
+    packed = pack(manifest, attributes if profile is None else {**attributes, "profile": dict(profile)})
+    number = len(attempts)
+    # Another attempt at the same unit may take the name first, also one that was not listed yet.
+    while not commit_bytes(dataset, part_path(dataset, f"{unit}.{number}" if number else unit), packed):
+        number += 1
 
 
 def _attempts(dataset: Path, unit: str) -> list[str]:
@@ -282,6 +345,11 @@ def _same_outcome(one: Manifest, other: Manifest) -> bool:
 
 def read_part(dataset: Path, part: str) -> Manifest:
     """The tables of one part. MissingDataError or CorruptDataError names it and says what to do."""
+    return open_part(dataset, part)[0]
+
+
+def open_part(dataset: Path, part: str) -> tuple[Manifest, dict[str, Any]]:
+    """The same with the part's attributes: `format_version`, `unit`, and `profile` where it has videos."""
     file = part_path(dataset, part)
     remedy = "remove it and run the same `shortgop prep` again to redo its unit"
     try:
@@ -307,87 +375,6 @@ def finished_units(dataset: Path) -> set[str]:
     return {_unit_of(part) for part in finished_parts(dataset)}
 
 
-def _snapshot_parts(dataset: Path, snapshot: str | None) -> set[str]:
-    if snapshot is None:
-        return set()
-    with _naming(snapshot_path(dataset, snapshot)) as folder:
-        return set(read_attributes(partial(_open, folder))["parts"])
-
-
-def publish(dataset: Path) -> str | None:
-    """Make a snapshot of all finished parts and point zarr.json to it; returns the current snapshot.
-
-    Nothing is written when all of them are in the current one. The caller holds the writer lock.
-    """
-    from zarr.storage import LocalStore
-
-    from .writer import BLOCK_ROWS, write_manifest
-
-    root = read_root(dataset)
-    known = _snapshot_parts(dataset, root.snapshot)
-    new = sorted(finished_parts(dataset) - known)
-    if not new:
-        return root.snapshot
-    manifests = [read_part(dataset, part) for part in new]
-    # Slicing arrays that are in memory anyway; the current snapshot's timeline is read as it is needed.
-    timelines: list[ReadRows] = [
-        partial(_rows, manifest.timeline) for manifest in manifests if manifest.timeline is not None
-    ]
-    if root.snapshot is not None:
-        manifests.append(open_manifest(dataset, root.snapshot))
-        timelines.append(partial(open_timeline, dataset, root.snapshot))
-    merged, runs = merge_tables(manifests)
-    snapshot = f"{int(root.snapshot or 0) + 1:06d}"
-    final, temporary = snapshot_path(dataset, snapshot), temporary_path(dataset, snapshot)
-    with discarding(temporary):
-        with writing(final):
-            write_manifest(
-                LocalStore(temporary),
-                merged,
-                {"format_version": FORMAT_VERSION, "parts": sorted(known.union(new))},
-                timeline=timeline_blocks(runs, timelines, block_rows=BLOCK_ROWS),
-            )
-            # Left by a job that died between the rename and the switch of zarr.json; nobody has ever read it.
-            shutil.rmtree(final, ignore_errors=True)
-        commit(temporary, final)
-    _write_root(dataset, Root(profile=root.profile, snapshot=snapshot))
-    return snapshot
-
-
-def _rows(timeline: Timeline, start: int, stop: int) -> Array:
-    return timeline.pts[start:stop]
-
-
-@contextlib.contextmanager
-def writer_lock(dataset: Path) -> Iterator[None]:
-    """Held by the one job that writes to a dataset; DatasetBusyError when another holds it.
-
-    The lock is on the folder itself and dies with the process, so nothing has to be cleaned up after a crash. What
-    a dead job left in .tmp is removed on the way in, and the folder on the way out.
-    """
-    descriptor = _locked(dataset)
-    try:
-        shutil.rmtree(dataset / ".tmp", ignore_errors=True)
-        try:
-            yield
-        finally:
-            shutil.rmtree(dataset / ".tmp", ignore_errors=True)
-    finally:
-        os.close(descriptor)
-
-
-def _locked(dataset: Path) -> int:
-    with writing(dataset):
-        descriptor = os.open(dataset, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise DatasetBusyError(
-                f"another job is writing to {dataset}; wait for it, or stop it and run this again",
-                file=str(dataset),
-            ) from None
-        except OSError:
-            os.close(descriptor)
-            raise
-    return descriptor
+def parts_of_unit(dataset: Path, unit: str) -> list[Manifest]:
+    """What each attempt at a unit found, the first one first."""
+    return [read_part(dataset, part) for part in _attempts(dataset, unit)]

@@ -1,4 +1,4 @@
-"""Which videos a dataset has lost with its shards."""
+"""Which videos of a dataset are lost with its shards, and where a video lies."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from .dataset import lost_remedy
-from .errors import DatasetError
+from .errors import DatasetError, UnreadableDataError, VideoNotFoundError
 from .ragged import Array
 from .tables import Manifest
 
 
 def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:
-    """The rows of the videos that lie in any of these shards, rising, int64."""
+    """The rows of the videos that lie in any of these rows of the table of shards, rising, int64."""
     if not shards:
         return np.zeros(0, dtype=np.int64)
     hit = np.isin(manifest.segments.shard, list(shards))
@@ -25,9 +25,38 @@ def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:
 def lost_text(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError]) -> str:
     """What to tell the user of lost shards, in a sentence or two."""
     videos, first = len(lost_videos(manifest, lost)), next(iter(lost.values()))
-    what = first.message.removesuffix(f"; {lost_remedy(dataset)}")
     return (
         f"{videos} of {len(manifest.videos)} videos of {dataset} cannot be read, or not all of them: "
-        f"{len(lost)} of {len(manifest.shards)} shards are not as they were written, the first: {what}. To mend that, "
-        f"{lost_remedy(dataset)}"
+        f"{len(lost)} of {len(manifest.shards)} shards are not as they were written, the first: "
+        f"{_without_remedy(dataset, first)}. To mend that, {lost_remedy(dataset)}"
     )
+
+
+def why_lost(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError]) -> dict[str, str]:
+    """What is wrong with each video that lies in one of these shards, by its id.
+
+    The first error that says only that a shard cannot be read now is raised: a disk that does not answer, or a lack of
+    permission, is no reason to make anything again.
+    """
+    for error in lost.values():
+        if isinstance(error, UnreadableDataError):
+            raise error
+    return {
+        manifest.ids[video]: _without_remedy(dataset, lost[shard])
+        for shard in lost
+        for video in lost_videos(manifest, {shard}).tolist()
+    }
+
+
+def _without_remedy(dataset: Path, error: DatasetError) -> str:
+    return error.message.removesuffix(f"; {lost_remedy(dataset)}")
+
+
+def where_it_is(manifest: Manifest, video_id: str) -> tuple[str, int] | None:
+    """Shard and offset at which a video starts, or None where the manifest has none of that id."""
+    try:
+        segment = int(manifest.first_segments[manifest.row_of(video_id)])
+    except VideoNotFoundError:
+        return None
+    shard = int(manifest.segments.shard[segment])
+    return manifest.shards.name.text(shard), int(manifest.segments.offset[segment])

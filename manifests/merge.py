@@ -7,7 +7,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ import numpy as np
 
 from .ragged import Array, Ragged, concatenate, from_rows, ragged_indices
 from .tables import Failures, Manifest, Patterns, Table, Timeline, empty
-from .timelines import FrameRuns, timeline_blocks
+from .timelines import FrameRuns, ReadRows, timeline_blocks
 
 _T = TypeVar("_T", bound=Table)
 
@@ -24,24 +24,26 @@ _T = TypeVar("_T", bound=Table)
 def merge(manifests: Sequence[Manifest]) -> Manifest:
     """One manifest with the videos of all; every one of them must have its timeline.
 
-    Of several videos with the same id the one in the shard whose name sorts first is kept. A failure is kept
-    while no video has its id, the latest attempt standing for the earlier ones.
+    Of several videos with the same id the one that was made again most often is kept, then the one in the shard whose
+    name sorts first. A failure is kept while no video has its id, the latest attempt standing for the earlier ones.
     """
-    timelines = [manifest.timeline for manifest in manifests]
-    merged, runs = merge_tables(manifests)
-    readers = [_reader(timeline) for timeline in timelines]
+    readers = [_reader(manifest.timeline) for manifest in manifests]
+    merged, runs = merge_tables(manifests, readers)
     blocks = timeline_blocks(runs, readers, block_rows=max(1, len(runs)))
     return replace(merged, timeline=Timeline(pts=next(blocks, np.zeros(0, dtype="<i8"))))
 
 
-def _reader(timeline: Timeline | None) -> Callable[[int, int], Array]:
+def _reader(timeline: Timeline | None) -> ReadRows:
     if timeline is None:
         raise ValueError("a manifest to be merged must be read with its timeline")
     return lambda start, stop: timeline.pts[start:stop]
 
 
-def merge_tables(manifests: Sequence[Manifest]) -> tuple[Manifest, FrameRuns]:
-    """The same without the timeline, which may be too much for memory; and where its rows are to come from."""
+def merge_tables(manifests: Sequence[Manifest], timelines: Sequence[ReadRows] = ()) -> tuple[Manifest, FrameRuns]:
+    """The same without the timeline, which may be too much for memory; and where its rows are to come from.
+
+    `timelines`, one for each manifest, are only looked at where two videos are the same in everything else.
+    """
     manifests = [*manifests, empty()]
     videos = _stack([m.videos for m in manifests], config=_bases([len(m.configs) for m in manifests]))
     segments = _stack([m.segments for m in manifests], shard=_bases([len(m.shards) for m in manifests]))
@@ -56,7 +58,12 @@ def merge_tables(manifests: Sequence[Manifest]) -> tuple[Manifest, FrameRuns]:
         failures=_stack([m.failures for m in manifests]),
         timeline=None,
     )
-    order = _by_id(stacked)
+    origins = FrameRuns(
+        manifest=np.repeat(np.arange(len(manifests)), [len(m.videos) for m in manifests]),
+        start=np.concatenate([m.first_frames[:-1] for m in manifests]),
+        length=videos.num_frames,
+    )
+    order = _by_id(stacked, origins, timelines)
     merged = _canonical(
         replace(
             stacked,
@@ -66,12 +73,7 @@ def merge_tables(manifests: Sequence[Manifest]) -> tuple[Manifest, FrameRuns]:
             failures=_latest(stacked.failures, set(stacked.ids)),
         )
     )
-    runs = FrameRuns(
-        manifest=np.repeat(np.arange(len(manifests)), [len(m.videos) for m in manifests])[order],
-        start=np.concatenate([m.first_frames[:-1] for m in manifests])[order],
-        length=videos.num_frames[order],
-    )
-    return merged, runs
+    return merged, FrameRuns(origins.manifest[order], origins.start[order], origins.length[order])
 
 
 def _bases(lengths: list[int]) -> list[int]:
@@ -103,29 +105,64 @@ def _rows(first: Array, counts: Array, videos: Array) -> Array:
     return ragged_indices(first[videos], counts[videos])
 
 
-def _by_id(manifest: Manifest) -> Array:
+def _by_id(manifest: Manifest, origins: FrameRuns, timelines: Sequence[ReadRows]) -> Array:
     """The videos in the order of their ids, each id once."""
     row_of: dict[str, int] = {}
     for row, video_id in enumerate(manifest.ids):
         known = row_of.setdefault(video_id, row)
-        if known != row and _place(manifest, row) < _place(manifest, known):
+        if known != row and _comes_first(manifest, row, known, origins, timelines):
             row_of[video_id] = row
     return np.array([row_of[video_id] for video_id in sorted(row_of)], dtype=np.int64)
 
 
-def _place(manifest: Manifest, row: int) -> tuple[str, int]:
-    """Shard and offset at which a video starts: no two videos share it."""
+def _comes_first(manifest: Manifest, row: int, other: int, origins: FrameRuns, timelines: Sequence[ReadRows]) -> bool:
+    """Whether the video in `row` is kept rather than another with its id: a total order over what they are."""
+    for key in (_place, _everything):
+        one, two = key(manifest, row), key(manifest, other)
+        if one != two:
+            return bool(one < two)
+    if not timelines:
+        return False
+    pts = []
+    for video in (row, other):
+        start, length = int(origins.start[video]), int(origins.length[video])
+        pts.append(timelines[int(origins.manifest[video])](start, start + length).tolist())
+    return bool(pts[0] < pts[1])
+
+
+def _place(manifest: Manifest, row: int) -> tuple[Any, ...]:
+    """How often a video was made again, most often first, and the shard and offset at which it starts. Shards are
+    never replaced, so no two videos share that; those of version 1 were."""
     segment = int(manifest.first_segments[row])
-    return manifest.shards.name.text(int(manifest.segments.shard[segment])), int(manifest.segments.offset[segment])
+    return (
+        -int(manifest.videos.revision[row]),
+        manifest.shards.name.text(int(manifest.segments.shard[segment])),
+        int(manifest.segments.offset[segment]),
+    )
+
+
+def _everything(manifest: Manifest, row: int) -> tuple[Any, ...]:
+    """All that the tables say of a video, whatever numbers its configuration, patterns and shards have there."""
+    tables: list[tuple[Table, range]] = [
+        (manifest.segments, range(*manifest.first_segments[row : row + 2].tolist())),
+        (manifest.gops, range(*manifest.first_gops[row : row + 2].tolist())),
+    ]
+    references = {"config": manifest.configs, "shard": manifest.shards, "pattern": manifest.patterns}
+    rows = [(manifest.videos, row), *((table, number) for table, numbers in tables for number in numbers)]
+    return tuple(
+        _content(references[name], number) if name in references else number
+        for table, at in rows
+        for name, number in zip((field.name for field in fields(table)), _content(table, at), strict=True)
+    )
 
 
 def _latest(failures: Failures, present: set[str]) -> Failures:
     """The latest failure of each source that is not in the dataset, by id."""
-    latest: dict[str, tuple[int, str, str, int]] = {}
-    columns = (failures.id.texts(), failures.source.texts(), failures.reason.texts(), failures.attempted_ns.tolist())
-    for row, (source_id, source, reason, attempted_ns) in enumerate(zip(*columns, strict=True)):
+    latest: dict[str, tuple[Any, ...]] = {}
+    texts = (failures.id.texts(), failures.reason.texts(), failures.source.texts(), failures.path.texts())
+    for row, (source_id, *said) in enumerate(zip(*texts, strict=True)):
         if source_id not in present:
-            attempt = (attempted_ns, reason, source, row)
+            attempt = (int(failures.attempted_ns[row]), *said, row)
             latest[source_id] = max(latest.get(source_id, attempt), attempt)
     return _take(failures, np.array([latest[source_id][-1] for source_id in sorted(latest)], dtype=np.int64))
 

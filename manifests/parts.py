@@ -9,12 +9,11 @@ import io
 import zipfile
 from typing import Any, BinaryIO, cast
 
+from . import zips
 from .errors import CorruptDataError, DatasetError
-from .snapshots import read_manifest
+from .snapshots import read_attributes, read_manifest
 from .tables import Manifest
 from .unread import not_read
-
-_FILE_MODE = 0o644 << 16
 
 
 def pack(manifest: Manifest, attributes: dict[str, Any]) -> bytes:
@@ -25,21 +24,19 @@ def pack(manifest: Manifest, attributes: dict[str, Any]) -> bytes:
 
     files: dict[str, Any] = {}
     write_manifest(MemoryStore(files), manifest, attributes)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name in sorted(files):
-            # A ZipInfo made by hand has a fixed date.
-            info = zipfile.ZipInfo(name)
-            info.external_attr = _FILE_MODE
-            archive.writestr(info, files[name].to_bytes())
-    return packed.getvalue()
+    return zips.pack({name: data.to_bytes() for name, data in files.items()})
 
 
-def unpack(data: bytes) -> Manifest:
-    """The manifest in a zip file. MissingDataError or CorruptDataError names the member that is wrong."""
+def unpack(data: bytes) -> tuple[Manifest, dict[str, Any]]:
+    """The manifest in a zip file and its attributes. MissingDataError or CorruptDataError names the member that is
+    wrong."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return read_manifest(lambda name: cast(BinaryIO, archive.open(name)), timeline=True)
+
+            def open_member(name: str) -> BinaryIO:
+                return cast(BinaryIO, archive.open(name))
+
+            return read_manifest(open_member, timeline=True), read_attributes(open_member)
     except DatasetError:
         raise
     except MemoryError as error:

@@ -66,6 +66,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "dropped": Column("<i8", since=2, before=-1),
         "repeated": Column("<i8", since=2, before=-1),
         "salvaged": Column("<i8", ragged=True, since=2),
+        "revision": Column("<i4", since=2),
     },
     "segments": {
         "shard": Column("<i4", delta=True),
@@ -154,6 +155,7 @@ class Videos(Table):
     dropped: Array
     repeated: Array
     salvaged: Ragged
+    revision: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,4 +385,12 @@ def failures_table(rows: list[tuple[str, str, str, int, str]]) -> Failures:
         reason=from_texts(row[2] for row in rows),
         attempted_ns=np.array([row[3] for row in rows], dtype="<i8"),
         path=from_texts(row[4] for row in rows),
+    )
+
+
+def shards_table(rows: list[tuple[str, int]]) -> Shards:
+    """A shards table of (name, length in bytes) rows."""
+    return Shards(
+        name=from_texts(row[0] for row in rows),
+        length=np.array([row[1] for row in rows], dtype="<i8"),
     )

@@ -6,16 +6,18 @@ Shards are read from their first byte to their last, one GOP in memory at a time
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from .dataset import open_timeline, shard_path, snapshot_path
+from .dataset import open_timeline, parts_of_unit, shard_path, snapshot_path
 from .errors import CorruptDataError, DatasetError, UnreadableDataError
+from .lost import lost_videos, where_it_is
 from .mp4 import Init, parse_init
 from .ragged import Array
 from .ranges import read_gop, read_init
@@ -60,7 +62,7 @@ def verify(
 
     `on_gop` is called once for each row of the GOP table.
     """
-    checker = _Checker(manifest, on_gop)
+    checker = _Checker(manifest, on_gop, partial(_superseded, dataset, manifest))
     order = np.lexsort((manifest.segments.offset, manifest.segments.shard))
     bounds = np.searchsorted(manifest.segments.shard[order], np.arange(len(manifest.shards) + 1)).tolist()
     for shard, (first, last) in enumerate(pairwise(bounds)):
@@ -77,12 +79,34 @@ def stray_files(dataset: Path, manifest: Manifest) -> list[str]:
     return sorted(str(file) for file in folder.iterdir() if file.name not in known) if folder.is_dir() else []
 
 
+def damaged_videos(manifest: Manifest, problems: Iterable[Problem]) -> dict[str, str]:
+    """The videos to be made again so that these problems go away, each with the first of them.
+
+    A problem with a shard as a whole is one of every video in it. One with the manifest itself, as in a file of its
+    timeline, is none of a video's.
+    """
+    damaged: dict[str, str] = {}
+    for problem in problems:
+        ids = [problem.video] if problem.video is not None else _videos_in(manifest, Path(problem.file).name)
+        for video_id in ids:
+            damaged.setdefault(video_id, str(problem))
+    return damaged
+
+
+def _videos_in(manifest: Manifest, shard: str) -> list[str]:
+    rows = [row for row, name in enumerate(manifest.shards.name.texts()) if name == shard]
+    return [manifest.ids[video] for video in lost_videos(manifest, rows).tolist()]
+
+
 class _Checker:
     """Checks one shard after the other; what they have in common is worked out once."""
 
-    def __init__(self, manifest: Manifest, on_gop: Callable[[], object]) -> None:
+    def __init__(
+        self, manifest: Manifest, on_gop: Callable[[], object], superseded: Callable[[str], dict[int, int]]
+    ) -> None:
         self._manifest = manifest
         self._on_gop = on_gop
+        self._superseded = superseded
         self._video_of_segment: Array = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
@@ -106,10 +130,18 @@ class _Checker:
             end = 0
             for segment in segments:
                 end = yield from self._segment(file, descriptor, segment, end)
-            if end != length:
-                yield _gap(file, end, length)
+            yield from self._between(file, end, length)
         finally:
             os.close(descriptor)
+
+    def _between(self, file: Path, end: int, start: int) -> Iterator[Problem]:
+        """For a segment that starts at `start` where the one before it ended at `end`."""
+        if end < start:
+            stops = self._superseded(file.name)
+            while end < start and end in stops:
+                end = stops[end]
+        if end != start:
+            yield _gap(file, end, start)
 
     def _gops(self, segment: int) -> range:
         """The segment's rows in the GOP table."""
@@ -125,8 +157,7 @@ class _Checker:
         table = self._manifest.segments
         video = self._manifest.video(int(self._video_of_segment[segment]))
         offset, length = int(table.offset[segment]), int(table.init_length[segment])
-        if offset != end:
-            yield _gap(file, end, offset)
+        yield from self._between(file, end, offset)
         end = offset + length
 
         def problem(what: str) -> Problem:
@@ -180,6 +211,28 @@ class _Checker:
             raise CorruptDataError(f"its samples do not follow pattern {expected}")
 
 
+def _superseded(dataset: Path, manifest: Manifest, shard: str) -> dict[int, int]:
+    """Segments of a shard that are no longer of the dataset, as their videos were made again: where each starts, and
+    where it ends. The part of the shard's unit still knows them."""
+    stops = {}
+    with suppress(DatasetError):
+        for part in parts_of_unit(dataset, shard.partition("-")[0]):
+            owners = np.repeat(np.arange(len(part.videos)), part.segment_counts).tolist()
+            names = part.shards.name.texts()
+            for segment, (video, number) in enumerate(zip(owners, part.segments.shard.tolist(), strict=True)):
+                video_id, start = part.ids[video], int(part.segments.offset[segment])
+                if names[number] == shard and where_it_is(manifest, video_id) != where_it_is(part, video_id):
+                    stops[start] = _end_of_segment(part, video, segment)
+    return stops
+
+
+def _end_of_segment(manifest: Manifest, video: int, segment: int) -> int:
+    in_video = segment - int(manifest.first_segments[video])
+    last = int(manifest.first_gops[video]) + (in_video + 1) * int(manifest.videos.segment_gops[video])
+    last = min(last, int(manifest.first_gops[video + 1])) - 1
+    return int(manifest.gops.offset[last] + manifest.gops.length[last])
+
+
 def _gap(file: Path, end: int, start: int) -> Problem:
     """For a piece that starts at `start` where the one before it ended at `end`."""
     what = "no segment or GOP covers these bytes" if end < start else "two segments or GOPs cover these bytes"
@@ -188,7 +241,7 @@ def _gap(file: Path, end: int, start: int) -> Problem:
 
 def _check_timeline(dataset: Path, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
     """Source frames are shown in their order: within a video, pts never fall."""
-    file = str(snapshot_path(dataset, snapshot) / "timeline")
+    file = str(snapshot_path(dataset, snapshot))
     starts = manifest.first_frames
     last_pts = None
     for start in range(0, int(starts[-1]), _TIMELINE_ROWS):

@@ -11,7 +11,9 @@ import zarr
 from zarr.abc.store import Store
 from zarr.codecs import ZstdCodec
 from zarr.codecs.numcodecs import Delta
+from zarr.core.buffer import Buffer
 from zarr.errors import ZarrUserWarning
+from zarr.storage import LocalStore
 
 from .ragged import Array, Ragged
 from .tables import OFFSETS, SCHEMA, Column, Manifest
@@ -22,6 +24,15 @@ _CHUNK_ROWS = 1 << 16
 _SHARD_CHUNKS = 1 << 8
 BLOCK_ROWS = _CHUNK_ROWS * _SHARD_CHUNKS
 _ZSTD_LEVEL = 5
+
+
+class NewFolder(LocalStore):
+    """A store in a folder that nobody else writes to. Zarr makes sure by hard links that it replaces no metadata, and
+    there are file systems without them."""
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        if not await self.exists(key):
+            await self.set(key, value)
 
 
 def write_manifest(

@@ -83,6 +83,7 @@ def video_manifest(identity: Identity, encode: Encode, video: EncodedVideo) -> M
             dropped=np.array([_count(video.changes.dropped)], dtype="<i8"),
             repeated=np.array([_count(video.changes.repeated)], dtype="<i8"),
             salvaged=from_rows([[frame for run in video.changes.salvaged for frame in run]], "<i8"),
+            revision=np.zeros(1, dtype="<i4"),
         ),
         segments=Segments(
             shard=np.array([shards.index(segment.shard) for segment in video.segments], dtype="<i4"),

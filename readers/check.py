@@ -82,8 +82,8 @@ def versions() -> dict[str, str]:
 
 def undecodable(
     dataset: Path, snapshot: str | None = None, *, on_video: Callable[[], object] = lambda: None
-) -> Iterator[str]:
-    """Decode every frame, and say what is wrong with each GOP that does not decode.
+) -> Iterator[tuple[str, str]]:
+    """Decode every frame; for each GOP that does not decode the video's id, and what is wrong.
 
     One GOP is in memory at a time. `on_video` is called after each video.
     """
@@ -93,5 +93,5 @@ def undecodable(
             try:
                 video.get_frames_in_range(start, start + gop_frames)
             except ShortGopError as error:
-                yield str(error)
+                yield video.id, str(error)
         on_video()

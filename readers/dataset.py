@@ -76,10 +76,11 @@ def open(  # noqa: A001
         root = read_root(folder)
         if not isinstance(snapshot, str):
             raise WrongTypeError(f"snapshot is {snapshot!r}; it is a text such as {root.snapshot!r}", file=str(folder))
-        # Not any path that leads to a folder.
-        if not snapshot.isdecimal() or not snapshot_path(folder, snapshot).is_dir():
+        # Not any path that leads somewhere.
+        if not snapshot.isdecimal() or not snapshot_path(folder, snapshot).exists():
             raise UsageError(
-                f"{folder} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}", file=str(folder)
+                f"{folder} has no snapshot {snapshot!r}, or has it no more; its current one is {root.snapshot!r}",
+                file=str(folder),
             )
         manifest = open_manifest(folder, snapshot)
     lost = lost_shards(folder, manifest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.dataset import current_manifest, shard_path
+from shortgop.manifests.dataset import current_manifest, shard_path, snapshot_path
 from shortgop.manifests.ragged import Ragged
 from shortgop.prep.profile import Profile
 
@@ -38,3 +39,12 @@ def rows_of(dataset: Path) -> dict[str, Any]:
     for name in manifest.shards.name.texts():
         rows[f"bytes of {name}"] = shard_path(dataset, name).read_bytes()
     return rows
+
+
+def as_folder(dataset: Path, snapshot: str) -> Path:
+    """Unpack a snapshot into a folder, as version 1 of the format has it; returns the folder."""
+    file, folder = snapshot_path(dataset, snapshot), dataset / "manifest" / snapshot
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(folder)
+    file.unlink()
+    return folder

@@ -24,7 +24,13 @@ SEGMENT_GOPS = 2
 
 
 def video(
-    video_id: str, *, shard: str = "unit-0.shard", offset: int = 0, frames: int = 10, codec: str = "h264"
+    video_id: str,
+    *,
+    shard: str = "unit-0.shard",
+    offset: int = 0,
+    frames: int = 10,
+    codec: str = "h264",
+    revision: int = 0,
 ) -> Manifest:
     """A manifest with one video, in GOPs of 4 frames and segments of 2 GOPs, that starts at `offset`."""
     in_gops = [min(GOP_FRAMES, frames - first) for first in range(0, frames, GOP_FRAMES)]
@@ -56,6 +62,7 @@ def video(
             dropped=column(0, "<i8"),
             repeated=column(0, "<i8"),
             salvaged=from_rows([[1, 3]], "<i8"),
+            revision=column(revision, "<i4"),
         ),
         segments=Segments(
             shard=np.zeros(n_segments, dtype="<i4"),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import shortgop
 from example_manifests import failure
-from shortgop.manifests.dataset import create, publish, write_part
+from shortgop.manifests.dataset import create, write_part
+from shortgop.manifests.publish import publish
 from shortgop.readers.check import try_decoders
 from shortgop.readers.decoders import DECODERS
 

@@ -17,7 +17,8 @@ import pytest
 import shortgop
 from datasets import make_dataset
 from ray_heads import BIN, Head, ray_head, user_environment
-from shortgop.jobs.prepare import Progress, Where, prepare
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.tally import Progress
 from shortgop.manifests.dataset import create, finished_units
 from shortgop.prep.profile import Profile
 from synthetic import constant_rate_pts, make_video, read_number

@@ -29,7 +29,8 @@ class Reader:
         attributes = json.loads((dataset / "zarr.json").read_text())["attributes"]["shortgop"]
         assert attributes["format_version"] == 2
         self.dataset = dataset
-        self.root: Any = zarr.open_group(dataset / "manifest" / attributes["snapshot"], mode="r")
+        store = zarr.storage.ZipStore(dataset / "manifest" / f"{attributes['snapshot']}.zip", mode="r")
+        self.root: Any = zarr.open_group(store, mode="r")
 
     def column(self, path: str) -> Any:
         with warnings.catch_warnings():

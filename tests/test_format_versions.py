@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import shortgop
-from datasets import make_dataset
-from shortgop.manifests.dataset import open_current, part_path, snapshot_path
+from datasets import as_folder, make_dataset
+from shortgop.manifests.dataset import open_current, part_path
 from shortgop.manifests.tables import SCHEMA
 from shortgop.manifests.video import SourceChanges
 from synthetic import constant_rate_pts, make_video, read_number
@@ -36,7 +36,7 @@ def _says_version_1(document: bytes) -> bytes:
 
 def _as_version_1(dataset: Path) -> None:
     """Turn a dataset into what the version before wrote: without the columns that it did not know."""
-    snapshot = snapshot_path(dataset, "000001")
+    snapshot = as_folder(dataset, "000001")
     for column in NEW_COLUMNS:
         shutil.rmtree(snapshot / column, ignore_errors=True)
     for file in (dataset / "zarr.json", snapshot / "zarr.json"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import pytest
 import shortgop
 from datasets import make_dataset, rows_of
 from processes import descendants
-from shortgop.manifests.dataset import finished_units
+from shortgop.manifests.dataset import finished_units, open_current
+from shortgop.manifests.verify import verify
 from synthetic import constant_rate_pts, make_video
 
 # Seven units of work that take some tenths of a second each, and one source that always fails.
@@ -138,6 +140,33 @@ def test_driver_killed(sources: Path, undisturbed: Path, tmp_path: Path, finishe
     make_dataset([sources], dataset)
 
     assert_undisturbed(dataset, undisturbed)
+
+
+def test_driver_killed_while_it_makes_lost_videos_again(sources: Path, undisturbed: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    shutil.copytree(undisturbed, dataset)
+    before = finished_units(dataset)
+    lost = sorted((dataset / "shards").iterdir())[:4]
+    for shard in lost:
+        shard.unlink()
+    job = start(sources, dataset, "inline")
+    wait_until(job, lambda: len(finished_units(dataset)) > len(before), "a video that was made again")
+    wait_until(job, (dataset / ".tmp").exists, "work under way")
+    job.kill()
+    job.wait()
+
+    report = make_dataset([sources], dataset)
+
+    assert 0 < len(report.repaired) < 4
+    assert report.lost == ()
+    assert not (dataset / ".tmp").exists()
+    root, manifest = open_current(dataset)
+    assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
+    assert sorted(manifest.videos.revision.tolist()) == [0] * (_VIDEOS - 4) + [1] * 4
+    # Those that were made again are the same frames; x264 even writes the same bytes.
+    kept = ("videos.", "gops.length", "gops.crc32", "timeline.", "failures.")
+    one, other = rows_of(dataset), rows_of(undisturbed)
+    assert all(one[name] == other[name] for name in one if name.startswith(kept) and name != "videos.revision")
 
 
 def test_ffmpeg_killed_again_and_again(sources: Path, undisturbed: Path, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from example_manifests import failure, rows, video
 from shortgop.jobs import known_failures
 from shortgop.jobs.known_failures import said
 from shortgop.manifests import dataset as files
-from shortgop.manifests.dataset import create, publish, write_part
+from shortgop.manifests.dataset import create, write_part
 from shortgop.manifests.merge import merge
+from shortgop.manifests.publish import publish
 from synthetic import SyntheticVideo
 
 

@@ -2,16 +2,21 @@
 
 import contextlib
 import itertools
-import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from datasets import as_folder
 from example_manifests import failure, rows, video
-from shortgop.manifests import commits, dataset, writer
+from shortgop.manifests import commits, writer, zips
+from shortgop.manifests import publish as publish_module
 from shortgop.manifests.dataset import (
     create,
     current_manifest,
@@ -19,26 +24,26 @@ from shortgop.manifests.dataset import (
     open_current,
     open_manifest,
     open_timeline,
-    publish,
     read_part,
+    snapshot_attributes,
     snapshot_path,
     write_part,
-    writer_lock,
 )
 from shortgop.manifests.errors import (
     CorruptDataError,
     MissingDataError,
     OutputError,
 )
+from shortgop.manifests.locks import writer_lock
 from shortgop.manifests.merge import merge
+from shortgop.manifests.publish import publish
 
 
 def test_publishing_makes_a_snapshot_of_what_is_finished(published: Path) -> None:
     root, manifest = open_current(published)
     assert root.snapshot == "000001"
     assert manifest.ids == ["a", "b", "c"]
-    attributes = json.loads((published / "manifest" / "000001" / "zarr.json").read_text())["attributes"]
-    assert attributes["shortgop"]["parts"] == ["u1", "u2"]
+    assert snapshot_attributes(published, "000001")["parts"] == ["u1", "u2"]
     assert manifest.failures.reason.texts() == ["cut short"]
     assert manifest.timeline is None
     assert open_timeline(published, "000001", 9, 12).tolist() == [9009, 9000, 10001]
@@ -77,16 +82,81 @@ def test_a_timeline_of_many_files_is_put_together(empty_dataset: Path, monkeypat
     for number, manifest in enumerate(found):
         write_part(empty_dataset, f"u{number}", manifest)
         publish(empty_dataset)
-    assert rows(current_manifest(empty_dataset)) == rows(merge(found))
-    assert len(list(snapshot_path(empty_dataset, "000005").glob("timeline/pts/c/*"))) == 7
+    whole = merge(found)
+    assert whole.timeline is not None
+    assert rows(current_manifest(empty_dataset)) == rows(whole)
+    with zipfile.ZipFile(snapshot_path(empty_dataset, "000005")) as archive:
+        assert len([name for name in archive.namelist() if name.startswith("timeline/pts/c/")]) == 7
+    for start, stop in ((0, 3), (7, 9), (15, 40), (100, 110)):
+        expected = whole.timeline.pts[start:stop].tolist()
+        assert open_timeline(empty_dataset, "000005", start, stop).tolist() == expected
 
 
-def test_every_lost_file_of_a_snapshot_is_named(published: Path) -> None:
-    folder = snapshot_path(published, "000001")
+def test_a_snapshot_is_one_file_that_zarr_opens(published: Path) -> None:
+    assert [file.name for file in (published / "manifest").iterdir()] == ["000001.zip"]
+    with zarr.storage.ZipStore(published / "manifest" / "000001.zip", mode="r") as store:
+        group = zarr.open_group(store, mode="r")
+        assert group.attrs["shortgop"]["parts"] == ["u1", "u2"]  # type: ignore[call-overload,index]
+        assert group["videos/num_frames"][:].tolist() == [10, 10, 10]  # type: ignore[index,union-attr]
+
+
+def test_every_lost_member_of_a_snapshot_is_named(published: Path) -> None:
+    file = snapshot_path(published, "000001")
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    assert len(members) > 100
+    for lost in members:
+        file.write_bytes(zips.pack({name: data for name, data in members.items() if name != lost}))
+        with pytest.raises(MissingDataError, match=f"{lost} is missing; copy it to the dataset again") as caught:
+            open_manifest(published, "000001", timeline=True)
+        assert caught.value.file == str(file)
+
+
+@pytest.fixture(scope="module")
+def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a dataset of one video and a failure."""
+    path = tmp_path_factory.mktemp("published once") / "dataset"
+    create(path, {})
+    write_part(path, "u1", merge([video("a"), failure("b", "cut short")]))
+    publish(path)
+    return path
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_flipped_bit_in_a_snapshot_is_noticed_or_makes_no_difference(
+    published_once: Path, data: st.DataObject
+) -> None:
+    file = snapshot_path(published_once, "000001")
+    whole = file.read_bytes()
+    before = rows(open_manifest(published_once, "000001", timeline=True))
+    damaged = bytearray(whole)
+    damaged[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        file.write_bytes(damaged)
+        found = rows(open_manifest(published_once, "000001", timeline=True))
+    except (CorruptDataError, MissingDataError) as error:
+        assert error.file == str(file)  # noqa: PT017
+    else:
+        assert found == before
+    finally:
+        file.write_bytes(whole)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, 0.5, 0.9, -1])
+def test_a_snapshot_that_was_cut_is_named(published: Path, keep: float) -> None:
+    file = snapshot_path(published, "000001")
+    data = file.read_bytes()
+    file.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
+    with pytest.raises(CorruptDataError, match=r"000001\.zip: not a whole zip file") as caught:
+        open_manifest(published, "000001")
+    assert caught.value.file == str(file)
+
+
+def test_every_lost_file_of_a_version_1_snapshot_is_named(published: Path) -> None:
+    folder = as_folder(published, "000001")
     whole = rows(open_manifest(published, "000001", timeline=True))
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    assert len(files) > 100
-    for file in files:
+    for file in [file for file in folder.rglob("*") if file.is_file()]:
         file.rename(published / "lost")
         with pytest.raises(MissingDataError, match="is missing; copy it to the dataset again") as caught:
             open_manifest(published, "000001", timeline=True)
@@ -95,8 +165,8 @@ def test_every_lost_file_of_a_snapshot_is_named(published: Path) -> None:
     assert rows(open_manifest(published, "000001", timeline=True)) == whole
 
 
-def test_every_cut_chunk_of_a_snapshot_is_named(published: Path) -> None:
-    folder = snapshot_path(published, "000001")
+def test_every_cut_chunk_of_a_version_1_snapshot_is_named(published: Path) -> None:
+    folder = as_folder(published, "000001")
     for file in folder.glob("*/*/c/0"):
         data = file.read_bytes()
         for keep in (0, len(data) // 2, len(data) - 1):
@@ -108,8 +178,8 @@ def test_every_cut_chunk_of_a_snapshot_is_named(published: Path) -> None:
 
 
 def test_a_lost_snapshot_is_named(published: Path) -> None:
-    shutil.rmtree(snapshot_path(published, "000001"))
-    with pytest.raises(MissingDataError, match=r"the manifest .*manifest/000001 is missing"):
+    snapshot_path(published, "000001").unlink()
+    with pytest.raises(MissingDataError, match=r"the manifest .*manifest/000001\.zip is missing"):
         open_current(published)
 
 
@@ -142,12 +212,14 @@ def points_of_publish(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[Callabl
 
     return [
         *(around(writer, "_write_array", count=count, behind=False) for count in (1, 20, 45)),
-        *(around(Path, "replace", count=count, behind=behind) for count in (1, 2) for behind in (False, True)),
-        *(around(commits, "flush", count=count, behind=True) for count in (1, 50)),
+        *(around(commits, "_named", count=1, behind=behind) for behind in (False, True)),
+        *(around(publish_module, "write_root", count=1, behind=behind) for behind in (False, True)),
+        *(around(commits, "flush", count=count, behind=True) for count in (1, 2, 3)),
+        around(publish_module, "pack_folder", count=1, behind=True),
     ]
 
 
-@pytest.mark.parametrize("point", range(9))
+@pytest.mark.parametrize("point", range(11))
 def test_publishing_goes_on_wherever_it_was_interrupted(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: int
 ) -> None:
@@ -164,7 +236,7 @@ def test_publishing_goes_on_wherever_it_was_interrupted(
         raise Killed
 
     with monkeypatch.context() as patch, writer_lock(published):
-        for module in (dataset, commits):
+        for module in (publish_module, commits):
             patch.setattr(module, "discarding", contextlib.nullcontext)
         points_of_publish(patch)[point](kill)
         with pytest.raises(Killed):
@@ -174,7 +246,7 @@ def test_publishing_goes_on_wherever_it_was_interrupted(
         publish(published)
     assert rows(current_manifest(published)) == rows(current_manifest(undisturbed))
     assert not (published / ".tmp").exists()
-    assert sorted(file.name for file in (published / "manifest").iterdir()) == ["000001", "000002"]
+    assert sorted(file.name for file in (published / "manifest").iterdir()) == ["000001.zip", "000002.zip"]
 
 
 def test_what_cannot_be_finished_leaves_nothing(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +257,7 @@ def test_what_cannot_be_finished_leaves_nothing(published: Path, monkeypatch: py
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(commits, "flush", full)
-    with pytest.raises(OutputError, match=r"manifest/000002: No space left on device; free some space"):
+    with pytest.raises(OutputError, match=r"manifest/000002.zip: No space left on device; free some space"):
         publish(published)
     with pytest.raises(OutputError, match=r"parts/u4.zip: No space left on device; free some space"):
         write_part(published, "u4", video("bb", shard="u4-0.shard"))

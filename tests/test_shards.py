@@ -31,19 +31,24 @@ def test_what_is_taken_back_leaves_no_bytes(dataset: Path) -> None:
         write(shards, b"that went on into the next shard")
         shards.rollback(mark)
         write(shards, b"kept")
-        assert shards.commit() == {"unit-0.shard": 11}
-    assert (dataset / "shards" / "unit-0.shard").read_bytes() == b"initgopkept"
-    assert [file.name for file in (dataset / "shards").iterdir()] == ["unit-0.shard"]
+        (committed,) = shards.commit().values()
+    assert committed.length == 11
+    assert (dataset / "shards" / committed.name).read_bytes() == b"initgopkept"
+    assert [file.name for file in (dataset / "shards").iterdir()] == [committed.name]
+    # The name holds a hash of what is in it, and of nothing that was taken back.
+    with closing(ShardWriter(dataset, "other", shard_bytes=10)) as shards:
+        write(shards, b"initgopkept")
+        assert shards.commit()["other-0"].name == committed.name.replace("unit", "other")
 
 
 def test_a_segment_stays_in_one_shard_and_the_next_begins_when_one_is_full(dataset: Path) -> None:
     with closing(ShardWriter(dataset, "unit", shard_bytes=10)) as shards:
-        assert shards.start_segment() == ("unit-0.shard", 0)
+        assert shards.start_segment() == ("unit-0", 0)
         assert shards.append(b"0123456789abcdef") == 0
         assert shards.append(b"more") == 16
-        assert shards.start_segment() == ("unit-1.shard", 0)
+        assert shards.start_segment() == ("unit-1", 0)
         shards.append(b"next")
-        assert shards.commit() == {"unit-0.shard": 20, "unit-1.shard": 4}
+        assert {name: file.length for name, file in shards.commit().items()} == {"unit-0": 20, "unit-1": 4}
 
 
 def test_what_is_not_committed_is_never_seen(dataset: Path) -> None:

@@ -18,7 +18,8 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
-from shortgop.manifests.dataset import create, current_manifest, publish, shard_path, write_part
+from shortgop.manifests.dataset import create, current_manifest, shard_path, write_part
+from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import from_texts
 from synthetic import constant_rate_pts, make_video
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import zipfile
 import zlib
 from dataclasses import replace
 from fractions import Fraction
@@ -13,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets import make_dataset
-from shortgop.manifests.dataset import open_current, publish, read_part, shard_path, write_part
+from shortgop.manifests.dataset import open_current, read_part, shard_path, snapshot_path, write_part
 from shortgop.manifests.mp4 import restamp_fragment
+from shortgop.manifests.publish import publish
 from shortgop.manifests.tables import Manifest, Timeline
 from shortgop.manifests.verify import Problem, stray_files, verify
 from synthetic import SyntheticVideo
@@ -214,8 +216,12 @@ def test_a_timeline_that_runs_backwards(dataset: Path) -> None:
 
 
 def test_a_damaged_timeline(dataset: Path) -> None:
-    file = dataset / "manifest" / "000001" / "timeline" / "pts" / "c" / "0"
-    os.truncate(file, 5)
+    file = snapshot_path(dataset, "000001")
+    with zipfile.ZipFile(file) as archive:
+        start = archive.getinfo("timeline/pts/c/0").header_offset
+    data = bytearray(file.read_bytes())
+    data[start + 60] ^= 1
+    file.write_bytes(data)
     root, manifest = open_current(dataset)
     (problem,) = verify(dataset, manifest, snapshot=root.snapshot)
     assert problem.file == str(file)

@@ -1,0 +1,184 @@
+"""Making what units found the current state of a dataset: snapshots, and the switch of the root.
+
+A snapshot's file name is the claim to its number: it is linked, never replaced, so two writers cannot both make
+snapshot N + 1, whatever became of their locks. What zarr.json says only ever follows the files; a writer that died
+between the two is caught up with by the next one. docs/design/manifests.md says why that holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .commits import commit, discard, discarding, temporary_path, writing
+from .dataset import (
+    FORMAT_VERSION,
+    Root,
+    finished_parts,
+    open_manifest,
+    open_part,
+    open_timeline,
+    read_root,
+    shard_path,
+    snapshot_attributes,
+    snapshot_path,
+    write_root,
+)
+from .errors import DatasetBusyError, DatasetError
+from .locks import this_writer
+from .merge import merge_tables
+from .ragged import Array
+from .tables import Manifest, Timeline
+from .timelines import ReadRows, timeline_blocks
+from .zips import pack_folder
+
+
+def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | None:
+    """Make a snapshot of all finished parts and point zarr.json to it; returns the current snapshot.
+
+    Nothing is written when all of them are in the current one. `profile` is the caller's. DatasetBusyError when another
+    job published at the same time, or gave the dataset another profile: what this one finished stays in its parts.
+    """
+    from .writer import BLOCK_ROWS
+
+    # Listed before the root is read: whatever comes later takes the number that this one is about to take.
+    there = snapshots(dataset)
+    root = catch_up(dataset)
+    if profile is not None and _differ(root.profile, profile):
+        raise DatasetBusyError(
+            f"another job has given {dataset} other options meanwhile; what this one finished is left out: choose "
+            "another --out",
+            file=str(dataset),
+        )
+    new = unpublished(dataset, root)
+    if not new:
+        return root.snapshot
+    manifests = list(new.values())
+    # Slicing arrays that are in memory anyway; the current snapshot's timeline is read as it is needed.
+    timelines: list[ReadRows] = [
+        partial(_rows, manifest.timeline) for manifest in manifests if manifest.timeline is not None
+    ]
+    if root.snapshot is not None:
+        manifests.append(open_manifest(dataset, root.snapshot))
+        timelines.append(partial(open_timeline, dataset, root.snapshot))
+    merged, runs = merge_tables(manifests, timelines)
+    blocks = timeline_blocks(runs, timelines, block_rows=BLOCK_ROWS)
+    attributes: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "parts": sorted(_parts(dataset, root).union(new)),
+        "profile": root.profile,
+        "written_by": asdict(this_writer()),
+    }
+    snapshot = f"{max(int(root.snapshot or 0), *map(int, there), 0) + 1:06d}"
+    _write(dataset, snapshot, merged, attributes, blocks)
+    _switch(dataset, snapshot, root.profile)
+    return snapshot
+
+
+def _rows(timeline: Timeline, start: int, stop: int) -> Array:
+    return timeline.pts[start:stop]
+
+
+def unpublished(dataset: Path, root: Root) -> dict[str, Manifest]:
+    """Parts that are in no snapshot yet and have a place in the dataset as it is.
+
+    A part of other options is from a worker that outlived its job. One whose shards went away before it came, as
+    shards that nothing names do, is from a worker that slept meanwhile; with its shards it comes in.
+    """
+    new = {}
+    for part in sorted(finished_parts(dataset) - _parts(dataset, root)):
+        found, attributes = open_part(dataset, part)
+        foreign = len(found.videos) and _differ(attributes.get("profile", {}), root.profile)
+        if not foreign and has_its_shards(dataset, found):
+            new[part] = found
+    return new
+
+
+def _parts(dataset: Path, root: Root) -> set[str]:
+    return set() if root.snapshot is None else set(snapshot_attributes(dataset, root.snapshot)["parts"])
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two profiles contradict each other. Those of an earlier shortgop have fewer settings."""
+    return any(one[name] != other[name] for name in one.keys() & other.keys())
+
+
+def has_its_shards(dataset: Path, manifest: Manifest) -> bool:
+    """Whether every shard is there, in a dataset that has shards: what is known of one may be copied without them."""
+    there = shard_path(dataset, "").is_dir()
+    return not there or all(shard_path(dataset, name).exists() for name in manifest.shards.name.texts())
+
+
+def _write(
+    dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
+) -> None:
+    from .writer import NewFolder, write_manifest
+
+    final = snapshot_path(dataset, snapshot)
+    folder, file = temporary_path(dataset, snapshot), temporary_path(dataset, final.name)
+    with discarding(folder), discarding(file), writing(final):
+        write_manifest(NewFolder(folder), merged, attributes, timeline=timeline)
+        pack_folder(folder, file)
+        committed = commit(file, final)
+    for temporary in (folder, file):
+        discard(temporary)
+    if not committed:
+        raise _lost_the_race(dataset, snapshot)
+
+
+def _lost_the_race(dataset: Path, snapshot: str) -> DatasetBusyError:
+    who = "another job"
+    with contextlib.suppress(DatasetError):
+        writer = snapshot_attributes(dataset, snapshot)["written_by"]
+        who = f"process {writer['pid']} on {writer['host']}"
+    return DatasetBusyError(
+        f"{who} is writing to {dataset} as well: it published snapshot {snapshot} first. What this job finished is "
+        "kept; wait until the other has ended, and run the same command again",
+        file=str(dataset),
+    )
+
+
+def _switch(dataset: Path, snapshot: str, profile: dict[str, Any]) -> None:
+    if int(read_root(dataset).snapshot or 0) < int(snapshot):
+        write_root(dataset, Root(profile=profile, snapshot=snapshot))
+    # Between the two, another writer may have caught up with this one and gone on from there.
+    catch_up(dataset)
+
+
+def catch_up(dataset: Path) -> Root:
+    """Point zarr.json to the last snapshot, if a writer that made it did not come to that; returns the root."""
+    named, root = read_root(dataset), latest_root(dataset)
+    if root.snapshot != named.snapshot:
+        write_root(dataset, root)
+    return root
+
+
+def latest_root(dataset: Path) -> Root:
+    """The root as it is, or as it will be when it is caught up with.
+
+    A later snapshot that does not read, or whose shards are not there, came along in a copy that was made meanwhile.
+    It is left alone, and its number is not used again.
+    """
+    root = read_root(dataset)
+    for snapshot in sorted(snapshots(dataset), key=int, reverse=True):
+        if int(snapshot) <= int(root.snapshot or 0):
+            break
+        # Version 1 wrote folders, and never used those that were left behind.
+        if snapshot_path(dataset, snapshot).is_dir():
+            continue
+        with contextlib.suppress(DatasetError):
+            profile = snapshot_attributes(dataset, snapshot).get("profile", root.profile)
+            if has_its_shards(dataset, open_manifest(dataset, snapshot)):
+                return Root(profile=profile, snapshot=snapshot)
+    return root
+
+
+def snapshots(dataset: Path) -> set[str]:
+    """The numbers of all snapshots that are there, current or not."""
+    folder = dataset / "manifest"
+    names = {file.name.removesuffix(".zip") for file in folder.iterdir()} if folder.is_dir() else set()
+    return {name for name in names if name.isdecimal()}

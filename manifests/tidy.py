@@ -1,0 +1,144 @@
+"""Removing what nobody needs any more: snapshots that others took the place of, and shards that nothing names.
+
+The caller holds the writer lock. What is removed here is safe without it too, see docs/design/manifests.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+from .commits import commit, discard, temporary_path, writing
+from .dataset import (
+    finished_parts,
+    open_manifest,
+    parts_of_unit,
+    read_part,
+    read_root,
+    shard_path,
+    snapshot_attributes,
+    snapshot_path,
+)
+from .errors import DatasetError, UsageError
+from .publish import snapshots
+
+KEEP_SECONDS = 24 * 3600.0
+# A unit that was never finished may still be at work on a host that nobody hears of.
+_ABANDONED_SECONDS = 24 * 3600.0
+# What somebody else put among the shards is left alone.
+_SHARD = re.compile(r"\w+-\d+(-[0-9a-f]+(\.\d+)?)?\.shard")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a text such as 90s, 30m, 12h, 7d, 2w or 0; UsageError for another."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]?)", text.strip().lower())
+    if match is None or match[2] not in _UNITS:
+        raise UsageError(f"--keep-snapshots is {text!r}; it takes a time such as 0, 30m, 12h or 7d")
+    return float(Fraction(match[1]) * _UNITS[match[2]])
+
+
+def tidy(dataset: Path, keep_seconds: float = KEEP_SECONDS) -> None:
+    """Remove old snapshots, and then the shards that no snapshot and no part names."""
+    remove_old_snapshots(dataset, keep_seconds)
+    remove_stray_shards(dataset)
+
+
+def remove_old_snapshots(dataset: Path, keep_seconds: float) -> list[str]:
+    """Remove the snapshots that have not been the current one for this long; returns their names.
+
+    A reader that opened one of them goes on with what it has in memory.
+    """
+    current = int(read_root(dataset).snapshot or 0)
+    removed = []
+    # Since when a snapshot is not the current one says the time of the next: it may have been that for years.
+    replaced_at = time.time()
+    for snapshot in sorted(snapshots(dataset), key=int, reverse=True):
+        path = snapshot_path(dataset, snapshot)
+        with writing(path), contextlib.suppress(FileNotFoundError):
+            changed = path.stat().st_mtime
+            is_later = int(snapshot) > current
+            # A later one than the current is left over, or about to become current.
+            since, keep = (changed, max(keep_seconds, _ABANDONED_SECONDS)) if is_later else (replaced_at, keep_seconds)
+            if int(snapshot) != current and time.time() - since >= keep:
+                _remove(dataset, path)
+                removed.append(snapshot)
+            elif not is_later:
+                replaced_at = changed
+    return removed
+
+
+def remove_stray_shards(dataset: Path) -> list[str]:
+    """Remove shards that no snapshot and no part to be published names, and that no worker can bring in any more;
+    returns their names.
+
+    Those are shards of a unit that has a part with videos, as of an attempt that came second or of videos that were
+    made again, and shards that have been lying there for a day.
+    """
+    folder = shard_path(dataset, "")
+    # Listed before anything that may name them is: what comes in later is none of them.
+    strays = {file.name for file in folder.iterdir() if _SHARD.fullmatch(file.name)} if folder.is_dir() else set()
+    try:
+        for named in _names(dataset):
+            strays -= named
+            if not strays:
+                return []
+    except DatasetError:
+        # A damaged snapshot may name them all.
+        return []
+    return [name for name in sorted(strays) if _is_given_up(dataset, name) and _removed(dataset, name)]
+
+
+def _names(dataset: Path) -> Iterator[set[str]]:
+    """Names of shards that a snapshot names, or a part that may come in."""
+    current = read_root(dataset).snapshot
+    # The current one first: as a rule it names them all, and the others need not be read.
+    for snapshot in sorted(snapshots(dataset), key=lambda name: (name != current, name)):
+        yield set(open_manifest(dataset, snapshot).shards.name.texts())
+    known = set() if current is None else set(snapshot_attributes(dataset, current)["parts"])
+    yield _named_by(dataset, finished_parts(dataset) - known)
+
+
+def _named_by(dataset: Path, parts: Iterable[str]) -> set[str]:
+    return {name for part in parts for name in read_part(dataset, part).shards.name.texts()}
+
+
+def _is_given_up(dataset: Path, name: str) -> bool:
+    with contextlib.suppress(OSError):
+        if time.time() - shard_path(dataset, name).stat().st_mtime >= _ABANDONED_SECONDS:
+            return True
+    with contextlib.suppress(DatasetError):
+        return any(len(part.videos) for part in parts_of_unit(dataset, name.partition("-")[0]))
+    return False
+
+
+def _removed(dataset: Path, name: str) -> bool:
+    """Remove a shard, unless a worker that was thought dead names it in the end.
+
+    It is put aside first. A part that comes after that is not published without its shards; one that came before is
+    seen now, and the shard goes back.
+    """
+    path = shard_path(dataset, name)
+    aside = temporary_path(dataset, name)
+    with writing(path):
+        path.rename(aside)
+    try:
+        is_named = any(name in named for named in _names(dataset))
+    except DatasetError:
+        is_named = True
+    if is_named:
+        commit(aside, path)
+    else:
+        discard(aside)
+    return not is_named
+
+
+def _remove(dataset: Path, path: Path) -> None:
+    """Remove a file or folder in one step, for whoever looks at its name."""
+    aside = temporary_path(dataset, path.name)
+    path.rename(aside)
+    discard(aside)

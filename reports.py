@@ -1,0 +1,58 @@
+"""What a job came to, in lines for people: `prep`, and `verify --repair`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from .jobs import prepare as job
+
+_IDS_SHOWN = 10
+
+
+def print_report(report: job.Report, dataset: Path, out: Console, err: Console) -> None:
+    """What was done on standard output, and what did not work out on standard error."""
+    for line in _problems(report):
+        err.print(line, style="yellow", markup=False, soft_wrap=True)
+    for line in _results(report, dataset):
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def _problems(report: job.Report) -> list[str]:
+    lines = [f"not in the dataset: {failure.id}: {failure.reason}" for failure in report.failures]
+    said = {failure.id for failure in report.failures}
+    rest = [video_id for video_id in report.lost if video_id not in said]
+    if rest:
+        lines.append(
+            f"{len(rest)} videos cannot be read, as their shards are missing or damaged: {_some(rest)}; give their "
+            "sources to make them again, or copy the shards to the dataset again"
+        )
+    return lines
+
+
+def _results(report: job.Report, dataset: Path) -> list[str]:
+    lines = []
+    if report.repaired:
+        lines.append(
+            f"{len(report.repaired)} videos were made again, as their shards were missing or damaged: "
+            f"{_some(report.repaired)}"
+        )
+    if report.videos_added:
+        rate = report.frames_added / report.seconds if report.seconds else 0
+        lines.append(
+            f"{report.videos_added} videos, {report.frames_added} frames, {report.bytes_added / 1e6:.1f} MB added to "
+            f"{dataset} in {report.seconds:.1f} s ({rate:.0f} frames/s)"
+        )
+    rest = [f"{report.already_there} of {report.sources} sources were there already"] if report.already_there else []
+    if report.failures:
+        rest.append(f"{len(report.failures)} could not be prepared")
+    if rest or not lines:
+        lines.append("; ".join(rest or ["nothing to do"]))
+    return lines
+
+
+def _some(ids: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(ids[:_IDS_SHOWN]) + (f" and {len(ids) - _IDS_SHOWN} more" if len(ids) > _IDS_SHOWN else "")

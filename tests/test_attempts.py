@@ -1,0 +1,327 @@
+"""Two attempts at one unit that both run to their end: nothing that is published is ever replaced or taken away."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from itertools import permutations
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets import rows_of
+from example_manifests import failure, rows, video
+from shortgop.jobs.identity import identity_of
+from shortgop.jobs.sources import find_sources
+from shortgop.jobs.units import Item, Unit, plan_units
+from shortgop.jobs.work import run_unit
+from shortgop.manifests.commits import commit, commit_bytes, temporary_path
+from shortgop.manifests.dataset import (
+    create,
+    current_manifest,
+    finished_parts,
+    open_current,
+    open_manifest,
+    shard_path,
+    write_part,
+)
+from shortgop.manifests.merge import merge
+from shortgop.manifests.publish import publish, snapshots
+from shortgop.manifests.tables import Manifest, Timeline, shards_table
+from shortgop.manifests.tidy import remove_stray_shards, tidy
+from shortgop.prep.options import Options
+from shortgop.prep.profile import Profile
+from shortgop.prep.shards import ShardWriter
+from synthetic import SyntheticVideo
+
+UNIT = "0123456789abcdef"
+DAY_SECONDS = 24 * 3600
+
+
+# What is there stays as it is
+
+
+def test_a_published_file_is_never_replaced(empty_dataset: Path) -> None:
+    final = empty_dataset / "shards" / "a.shard"
+    assert commit_bytes(empty_dataset, final, b"the first")
+    assert not commit_bytes(empty_dataset, final, b"the second")
+    assert final.read_bytes() == b"the first"
+    assert not any((empty_dataset / ".tmp").iterdir())
+
+
+def test_a_link_that_nfs_made_twice_is_no_other_file(empty_dataset: Path) -> None:
+    """The answer was lost, the client asked again, and the server says that the name is taken."""
+    temporary, final = temporary_path(empty_dataset, "a"), empty_dataset / "a.shard"
+    temporary.write_bytes(b"data")
+    os.link(temporary, final)
+    assert commit(temporary, final)
+    assert final.read_bytes() == b"data"
+    assert not temporary.exists()
+
+
+def test_without_hard_links_nothing_is_replaced_either(empty_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*arguments: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    final = empty_dataset / "shards" / "unit-0.shard"
+    assert commit_bytes(empty_dataset, final, b"the first")
+    assert not commit_bytes(empty_dataset, final, b"the second")
+    assert final.read_bytes() == b"the first"
+    write_part(empty_dataset, UNIT, video("a"))
+    write_part(empty_dataset, UNIT, video("b"))
+    assert publish(empty_dataset) == "000001"
+    assert current_manifest(empty_dataset).ids == ["a", "b"]
+
+
+def write(dataset: Path, data: bytes) -> ShardWriter:
+    shards = ShardWriter(dataset, UNIT, shard_bytes=1 << 20)
+    shards.start_segment()
+    shards.append(data)
+    return shards
+
+
+def test_attempts_with_other_bytes_have_other_names_and_with_the_same_bytes_the_same(empty_dataset: Path) -> None:
+    names = []
+    for data in (b"one", b"two", b"one"):
+        with closing(write(empty_dataset, data)) as shards:
+            names += [file.name for file in shards.commit().values()]
+    assert names[0] == names[2] != names[1]
+    assert [shard_path(empty_dataset, name).read_bytes() for name in names] == [b"one", b"two", b"one"]
+    assert not any((empty_dataset / ".tmp").iterdir())
+
+
+def test_a_shard_that_was_damaged_under_the_same_name_is_not_taken_for_it(empty_dataset: Path) -> None:
+    with closing(write(empty_dataset, b"good")) as shards:
+        (first,) = shards.commit().values()
+    shard_path(empty_dataset, first.name).write_bytes(b"evil")
+    with closing(write(empty_dataset, b"good")) as shards:
+        (second,) = shards.commit().values()
+    assert shard_path(empty_dataset, second.name).read_bytes() == b"good"
+    assert shard_path(empty_dataset, first.name).read_bytes() == b"evil"
+
+
+# Whatever the order
+
+
+class Attempt:
+    """One worker's attempt at the unit, step by step."""
+
+    def __init__(self, dataset: Path, data: bytes, frames: int) -> None:
+        self._dataset = dataset
+        self._shards = write(dataset, data)
+        self._frames = frames
+        self.names: list[tuple[str, int]] = []
+
+    def commit(self) -> None:
+        self.names = [(file.name, file.length) for file in self._shards.commit().values()]
+
+    def close(self) -> None:
+        self._shards.close()
+
+    def report(self) -> None:
+        found = video("a", frames=self._frames)
+        tables: dict[str, Any] = {name: getattr(found, name) for name in Manifest.__dataclass_fields__}
+        write_part(self._dataset, UNIT, Manifest(**{**tables, "shards": shards_table(self.names)}))
+
+
+ORDERS = [
+    order
+    for order in permutations([("commit", 0), ("report", 0), ("commit", 1), ("report", 1)])
+    if all(order.index(("commit", number)) < order.index(("report", number)) for number in (0, 1))
+]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(f"{step}{number}" for step, number in order))
+def test_whatever_the_order_of_two_attempts_the_rows_are_the_same(tmp_path: Path, order: list[tuple[str, int]]) -> None:
+    dataset = tmp_path / "dataset"
+    create(dataset, {})
+    with (
+        closing(Attempt(dataset, b"the bytes of one", 10)) as one,
+        closing(Attempt(dataset, b"the other's", 12)) as two,
+    ):
+        for step, number in order:
+            getattr((one, two)[number], step)()
+        publish(dataset)
+        assert named(open_current(dataset)[1]) == min(one.names, two.names)
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(f"{step}{number}" for step, number in order))
+def test_whatever_the_order_of_two_attempts_what_a_snapshot_names_stays(
+    tmp_path: Path, order: list[tuple[str, int]]
+) -> None:
+    """Also where strays are removed at every moment, which a job does before its units and after them."""
+    dataset = tmp_path / "dataset"
+    create(dataset, {})
+    with (
+        closing(Attempt(dataset, b"the bytes of one", 10)) as one,
+        closing(Attempt(dataset, b"the other's", 12)) as two,
+    ):
+        for step, number in order:
+            getattr((one, two)[number], step)()
+            publish(dataset)
+            remove_stray_shards(dataset)
+            for snapshot in snapshots(dataset):
+                for name, length in named(open_manifest(dataset, snapshot)):
+                    content = shard_path(dataset, name).read_bytes()
+                    assert content in (b"the bytes of one", b"the other's")
+                    assert len(content) == length
+        assert open_current(dataset)[1].ids == ["a"]
+
+
+def named(manifest: Manifest) -> list[tuple[str, int]]:
+    return list(zip(manifest.shards.name.texts(), manifest.shards.length.tolist(), strict=True))
+
+
+@pytest.fixture
+def unit(constant_video: SyntheticVideo) -> Unit:
+    (source,) = find_sources([str(constant_video.path)])
+    (planned,) = plan_units([Item(source, *identity_of(source.path))], profile_key="", done={}, shard_bytes=10**9)
+    return planned
+
+
+def test_a_stale_worker_that_ends_after_its_retry_changes_nothing(unit: Unit, tmp_path: Path) -> None:
+    """Both encode at the same time, to other bytes as hardware does. Which has its way is no matter of time."""
+    outcomes = []
+    for name, order in (("one", (20, 30)), ("other", (30, 20))):
+        dataset = tmp_path / name
+        create(dataset, {})
+        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+            attempts = [pool.submit(run_unit, dataset, unit, Profile(crf=crf), str) for crf in order]  # type: ignore[arg-type]
+            assert [attempt.result().videos for attempt in attempts] == [1, 1]
+        publish(dataset)
+        before = rows_of(dataset)
+        tidy(dataset)
+        assert rows_of(dataset) == before
+        shards = {file.name for file in (dataset / "shards").iterdir()}
+        assert shards == set(open_current(dataset)[1].shards.name.texts())
+        outcomes.append((len(finished_parts(dataset)), before))
+    # Where one was so late that it saw the other's part, it left it at that.
+    if outcomes[0][0] == outcomes[1][0] == 2:
+        assert outcomes[0][1] == outcomes[1][1]
+
+
+# Merging
+
+
+@given(
+    st.lists(
+        st.builds(
+            video,
+            st.sampled_from(["a", "b"]),
+            shard=st.sampled_from(["1.shard", "2.shard"]),
+            offset=st.sampled_from([0, 5000]),
+            frames=st.integers(1, 12),
+            codec=st.sampled_from(["h264", "hevc"]),
+            revision=st.integers(0, 2),
+        ),
+        max_size=6,
+    ),
+    st.randoms(use_true_random=False),
+    st.lists(st.integers(1, 4)),
+)
+@settings(max_examples=60, deadline=None)
+def test_of_parts_of_one_unit_the_same_wins_in_any_order_and_any_steps(
+    found: list[Manifest], random: Any, steps: list[int]
+) -> None:
+    """Also of those that version 1 wrote, whose shards have one name."""
+    shuffled = found.copy()
+    random.shuffle(shuffled)
+    merged = merge([])
+    for step in [*steps, len(found)]:
+        merged, shuffled = merge([merged, *shuffled[:step]]), shuffled[step:]
+    assert rows(merged) == rows(merge(found))
+
+
+def test_videos_that_differ_in_their_timelines_only_have_an_order_too() -> None:
+    one = video("a")
+    tables: dict[str, Any] = {name: getattr(one, name) for name in Manifest.__dataclass_fields__}
+    other = Manifest(**{**tables, "timeline": Timeline(pts=np.arange(10, dtype="<i8"))})
+    assert rows(merge([one, other])) == rows(merge([other, one]))
+
+
+def test_a_video_that_was_made_again_wins_against_earlier_ones() -> None:
+    both = [video("a", shard="1.shard"), video("a", shard="2.shard", revision=1), video("a", shard="0.shard")]
+    for order in permutations(both):
+        assert merge(order).shards.name.texts() == ["2.shard"]
+
+
+def test_failures_that_differ_in_their_paths_only_have_an_order_too() -> None:
+    one, other = failure("a", "cut"), failure("a", "cut")
+    moved = type(other.failures)(
+        **{**{name: getattr(other.failures, name) for name in type(other.failures).__dataclass_fields__},
+           "path": video("elsewhere").videos.path}
+    )  # fmt: skip
+    tables: dict[str, Any] = {name: getattr(other, name) for name in Manifest.__dataclass_fields__}
+    other = Manifest(**{**tables, "failures": moved})
+    assert rows(merge([one, other])) == rows(merge([other, one]))
+
+
+# What loses goes
+
+
+def orphan(dataset: Path, name: str, *, age_seconds: float = 0) -> Path:
+    path = shard_path(dataset, name)
+    commit_bytes(dataset, path, b"of nobody")
+    then = time.time() - age_seconds
+    os.utime(path, (then, then))
+    return path
+
+
+def test_shards_that_lost_go_and_those_of_a_unit_at_work_stay(published: Path) -> None:
+    lost = orphan(published, "u1-0-0000.shard")
+    at_work, abandoned = (
+        orphan(published, "u7-0-0000.shard"),
+        orphan(published, "u8-0-0.shard", age_seconds=DAY_SECONDS),
+    )
+    failed = orphan(published, "u9-0-0000.shard")
+    somebodys = orphan(published, "README.md", age_seconds=DAY_SECONDS)
+    write_part(published, "u9", failure("f", "cut short"))
+    for name in ("u1-0.shard", "u2-0.shard"):
+        orphan(published, name, age_seconds=DAY_SECONDS)
+    publish(published)
+    assert remove_stray_shards(published) == [lost.name, abandoned.name]
+    assert at_work.exists()
+    assert failed.exists()
+    assert somebodys.exists()
+    assert shard_path(published, "u1-0.shard").exists()
+
+
+def test_shards_of_a_part_that_is_not_published_yet_stay(published: Path) -> None:
+    path = orphan(published, "u3-0.shard", age_seconds=DAY_SECONDS)
+    write_part(published, "u3", video("x", shard=path.name))
+    assert remove_stray_shards(published) == []
+    assert path.exists()
+
+
+def test_shards_of_an_earlier_snapshot_stay_as_long_as_it_does(published: Path) -> None:
+    for name in ("u1-0.shard", "u2-0.shard", "u3-0.shard"):
+        orphan(published, name)
+    write_part(published, "u3", video("c", shard="u3-0.shard", revision=1))
+    publish(published)
+    tidy(published)
+    assert shard_path(published, "u2-0.shard").exists()
+    tidy(published, keep_seconds=0)
+    assert not shard_path(published, "u2-0.shard").exists()
+    assert open_current(published)[1].shards.name.texts() == ["u1-0.shard", "u3-0.shard"]
+
+
+def test_a_part_that_comes_after_its_shards_went_is_not_published_and_its_unit_is_done_again(
+    unit: Unit, tmp_path: Path
+) -> None:
+    dataset = tmp_path / "dataset"
+    create(dataset, {})
+    run_unit(dataset, unit, Options(Profile()), lambda _: None)
+    for shard in (dataset / "shards").iterdir():
+        shard.unlink()
+    assert publish(dataset) is None
+    run_unit(dataset, unit, Options(Profile()), lambda _: None)
+    publish(dataset)
+    assert len(open_current(dataset)[1].videos) == 1

@@ -1,0 +1,226 @@
+"""Shards that were lost: what prep and `verify --repair` make again, and what they leave alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import shortgop
+from datasets import make_dataset
+from shortgop.cli import app
+from shortgop.jobs.prepare import Report, Where, prepare, repair
+from shortgop.manifests.dataset import open_current, shard_path
+from shortgop.manifests.tables import Manifest
+from shortgop.manifests.verify import damaged_videos, verify
+from shortgop.prep.profile import Profile
+from synthetic import constant_rate_pts, make_video, read_number
+
+RATE = Fraction(25)
+FIRST_NUMBERS = {"a.mp4": 0, "b.mp4": 100, "c.mp4": 200}
+
+
+@pytest.fixture(scope="module")
+def _original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("repair")
+    for name, number in FIRST_NUMBERS.items():
+        make_video(root / name, pts=constant_rate_pts(RATE, 30), timebase=1 / RATE, first_number=number)
+    # Two units: one of two videos, and one of its own.
+    make_dataset([root / "a.mp4", root / "b.mp4"], root / "dataset")
+    make_dataset([root / "c.mp4"], root / "dataset")
+    return root
+
+
+@pytest.fixture
+def root(_original: Path, tmp_path: Path) -> Path:
+    """Copy three sources and their dataset, in which a and b share a shard."""
+    shutil.copytree(_original, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def sources(root: Path) -> list[Path]:
+    return [root / name for name in FIRST_NUMBERS]
+
+
+def shard_of(dataset: Path, video_id: str) -> Path:
+    manifest = open_current(dataset)[1]
+    segment = int(manifest.first_segments[manifest.row_of(video_id)])
+    return shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
+
+
+def assert_whole(dataset: Path) -> None:
+    root, manifest = open_current(dataset)
+    assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
+    videos = shortgop.open(dataset)
+    for name, number in FIRST_NUMBERS.items():
+        assert [read_number(frame) for frame in videos[name][::29]] == [number, number + 29]
+
+
+def repaired(report: Report) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    return report.repaired, report.lost, report.videos_added
+
+
+def test_a_missing_shard_is_made_again_by_the_same_command(root: Path) -> None:
+    dataset = root / "dataset"
+    lost, untouched = shard_of(dataset, "a.mp4"), shard_of(dataset, "c.mp4")
+    before = (untouched.stat().st_ino, untouched.stat().st_mtime_ns)
+    lost.unlink()
+    report = make_dataset(sources(root), dataset)
+    assert repaired(report) == (("a.mp4", "b.mp4"), (), 0)
+    assert report.failures == ()
+    assert report.already_there == 1
+    assert_whole(dataset)
+    assert not lost.exists()
+    assert (untouched.stat().st_ino, untouched.stat().st_mtime_ns) == before
+    # And that is that.
+    assert repaired(make_dataset(sources(root), dataset)) == ((), (), 0)
+
+
+def test_a_shard_that_was_cut_is_made_again_and_goes_with_the_last_snapshot_that_names_it(root: Path) -> None:
+    dataset = root / "dataset"
+    lost = shard_of(dataset, "c.mp4")
+    os.truncate(lost, 1000)
+    assert repaired(make_dataset(sources(root), dataset)) == (("c.mp4",), (), 0)
+    assert_whole(dataset)
+    assert lost.stat().st_size == 1000
+    prepare([str(root)], dataset, Profile(), where=Where(runner="inline"), keep_snapshots_seconds=0)
+    assert not lost.exists()
+    assert_whole(dataset)
+
+
+def test_a_video_can_be_made_again_more_than_once(root: Path) -> None:
+    dataset = root / "dataset"
+    for _ in range(2):
+        shard_of(dataset, "c.mp4").unlink()
+        assert repaired(make_dataset(sources(root), dataset)) == (("c.mp4",), (), 0)
+    manifest = open_current(dataset)[1]
+    assert manifest.videos.revision.tolist() == [0, 0, 2]
+    assert_whole(dataset)
+
+
+def test_new_sources_come_in_beside_a_lost_shard_and_what_is_lost_is_said(root: Path) -> None:
+    dataset = root / "dataset"
+    make_video(root / "d.mp4", pts=constant_rate_pts(RATE, 30), timebase=1 / RATE)
+    shard = shard_of(dataset, "a.mp4")
+    shard.rename(root / "aside")
+    report = make_dataset([root / "b.mp4", root / "d.mp4"], dataset)
+    assert repaired(report) == (("b.mp4",), ("a.mp4",), 1)
+    # The rows of what is still lost are as they were: its shard may be copied back.
+    (root / "aside").rename(shard)
+    assert_whole(dataset)
+
+
+def test_a_source_that_is_gone_or_has_changed_does_not_keep_the_others_from_being_made_again(root: Path) -> None:
+    dataset = root / "dataset"
+    for name in ("a.mp4", "c.mp4"):
+        shard_of(dataset, name).unlink()
+    (root / "a.mp4").unlink()
+    make_video(root / "c.mp4", pts=constant_rate_pts(RATE, 40), timebase=1 / RATE, first_number=500)
+    (root / "list.csv").write_text("path,id\n" + "".join(f"{root / name},{name}\n" for name in FIRST_NUMBERS))
+    report = make_dataset([root / "list.csv"], dataset)
+    assert repaired(report) == (("b.mp4",), ("a.mp4", "c.mp4"), 0)
+    gone, changed = report.failures
+    assert "does not exist" in gone.reason
+    assert "its frames in the dataset are lost: " in gone.reason
+    assert "has changed since it was prepared, so that its frames in the dataset, which are lost" in changed.reason
+    # Nothing piles up while it stays like that.
+    parts = sorted((dataset / "parts").iterdir())
+    make_dataset([root / "list.csv"], dataset)
+    assert sorted((dataset / "parts").iterdir()) == parts
+
+
+def test_a_repair_that_was_interrupted_goes_on(root: Path) -> None:
+    dataset = root / "dataset"
+    shard_of(dataset, "a.mp4").unlink()
+
+    def interrupt(progress: Any) -> None:
+        if progress.frames_done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare([str(s) for s in sources(root)], dataset, Profile(), where=Where(runner="inline"), on_update=interrupt)
+    assert_rows_are_there(dataset)
+    assert repaired(make_dataset(sources(root), dataset)) == (("a.mp4", "b.mp4"), (), 0)
+    assert_whole(dataset)
+
+
+def assert_rows_are_there(dataset: Path) -> None:
+    assert open_current(dataset)[1].ids == list(FIRST_NUMBERS)
+
+
+def damage(dataset: Path, video_id: str) -> None:
+    """Flip a bit in the last GOP of a video."""
+    manifest = open_current(dataset)[1]
+    gop = int(manifest.first_gops[manifest.row_of(video_id) + 1]) - 1
+    path = shard_of(dataset, video_id)
+    data = bytearray(path.read_bytes())
+    data[int(manifest.gops.offset[gop] + manifest.gops.length[gop]) - 1] ^= 1
+    path.write_bytes(data)
+
+
+def test_verify_repair_makes_what_it_found_again_and_nothing_else(root: Path) -> None:
+    dataset = root / "dataset"
+    damage(dataset, "b.mp4")
+    make_video(root / "new.mp4", pts=constant_rate_pts(RATE, 30), timebase=1 / RATE)
+    before = open_current(dataset)[1]
+    arguments = ["verify", str(dataset), "--repair", str(root / "*.mp4"), "--runner", "inline"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "1 videos were made again" in result.output
+    assert_whole(dataset)
+    after = open_current(dataset)[1]
+    assert after.ids == before.ids
+    for name in ("a.mp4", "c.mp4"):
+        assert place(after, name) == place(before, name)
+    assert place(after, "b.mp4") != place(before, "b.mp4")
+
+
+def place(manifest: Manifest, video_id: str) -> tuple[str, int]:
+    segment = int(manifest.first_segments[manifest.row_of(video_id)])
+    return manifest.shards.name.text(int(manifest.segments.shard[segment])), int(manifest.segments.offset[segment])
+
+
+def test_verify_repair_makes_videos_of_missing_shards_again_and_says_what_it_could_not(root: Path) -> None:
+    dataset = root / "dataset"
+    shard_of(dataset, "a.mp4").unlink()
+    arguments = ["verify", str(dataset), "--repair", str(root / "a.mp4"), "--runner", "inline"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert "1 videos were made again" in result.output
+    assert "1 videos cannot be read" in result.output
+    arguments[3] = str(root / "b.mp4")
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert_whole(dataset)
+
+
+def test_what_another_job_has_made_again_meanwhile_is_left_alone(root: Path) -> None:
+    dataset = root / "dataset"
+    damage(dataset, "b.mp4")
+    manifest = open_current(dataset)[1]
+    damaged = damaged_videos(manifest, verify(dataset, manifest))
+    assert list(damaged) == ["b.mp4"]
+    first, second = (
+        repair([str(root / "b.mp4")], dataset, manifest, damaged, where=Where(runner="inline")) for _ in range(2)
+    )
+    assert repaired(first) == (("b.mp4",), (), 0)
+    assert repaired(second) == ((), (), 0)
+
+
+@pytest.mark.parametrize("arguments", [["--repair"], ["a.mp4"]])
+def test_repair_and_sources_go_together(root: Path, arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, ["verify", str(root / "dataset"), *arguments])
+    assert result.exit_code == 2
+    assert "--repair takes the sources" in result.output
+
+
+def test_sources_that_are_none_of_the_damaged_videos_are_refused(root: Path) -> None:
+    damage(root / "dataset", "b.mp4")
+    arguments = ["verify", str(root / "dataset"), "--repair", str(root / "a.mp4"), "--runner", "inline"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "none of the sources is a damaged video, which are 'b.mp4'" in result.output
