@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from .damage import Kept
 from .probe import SourceVideo
 from .profile import Profile, Size
 from .shown import STATS_FORMAT
@@ -29,6 +30,7 @@ class Encode:
     profile: Profile
     encoder: str
     nvdec: bool = False
+    kept: Kept | None = None
 
     @property
     def timescale(self) -> int:
@@ -74,6 +76,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         *(["-hwaccel", "cuda"] if encode.nvdec else []),
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
         "-threads", "1", "-filter_threads", "1",
+        *(["-max_error_rate", "1"] if encode.kept is not None else []),
         # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
         "-copyts", "-i", f"file:{source.path}",
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
@@ -101,6 +104,7 @@ def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
 def _filters(encode: Encode) -> list[str]:
     source, fps = encode.source, encode.fps
     filters = [
+        *([_selection(encode.kept)] if encode.kept is not None else []),
         "setpts=PTS-STARTPTS",
         f"fps={fps.numerator}/{fps.denominator}:round=near",
         # How long the last frame lasts is the demuxer's guess; -frames:v ends the output where the plan says.
@@ -115,6 +119,12 @@ def _filters(encode: Encode) -> list[str]:
     if source.matrix == _RGB_MATRIX:
         scale += ":out_color_matrix=bt709"
     return [*filters, scale, "setsar=1", "format=yuv420p"]
+
+
+def _selection(kept: Kept) -> str:
+    """Frames that are lost never reach the other filters."""
+    runs = "+".join(f"between({kept.variable},{first},{last})" for first, last in kept.runs)
+    return f"select='{runs}'"
 
 
 def _encoder_options(encode: Encode) -> list[str]:
