@@ -54,19 +54,23 @@ class ScannedPacket:
 class Scan:
     """What came of decoding a stream packet by packet.
 
-    `shown` are the numbers of the packets whose frames the decoder put out, in that order. `stopped` is why reading
+    `shown` are the numbers of the packets whose frames the decoder put out, in that order, and `fed` those
+    of the packets that it had last been given then. `stopped` is why reading
     ended before the file did, "" if it did not. `ends_early`: the file was longer once. `sized`: the container says how
     many bytes a packet has. `timed` is the number of packets, from the first, whose times can be relied on, all if
     None. `counts_time`: not every packet of the container has a time of its own, others count on from it.
+    `lacks_times`: when a frame is shown is only known from the decoder's output.
     """
 
     packets: tuple[ScannedPacket, ...]
     shown: tuple[int, ...]
+    fed: tuple[int, ...]
     stopped: str = ""
     ends_early: bool = False
     sized: bool = True
     timed: int | None = None
     counts_time: bool = False
+    lacks_times: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,8 @@ def _timed(scan: Scan, broken: list[bool]) -> int:
         return count
     # Parsers count on from the last timestamp they met, and give the next one to whatever begins then.
     first = broken.index(True)
+    if first >= len(broken) - 2:
+        return min(count, first)
     entries = [number for number in range(first) if scan.packets[number].is_entry]
     return min(count, entries[-1] if entries else 0)
 
@@ -174,14 +180,14 @@ def assess(scan: Scan) -> Damage | None:
     trusted = _trusted(scan)
     shown = set(scan.shown)
     disordered = _disordered(scan, trusted)
-    has_times = not disordered & {number for number in shown if trusted[number]}
+    has_times = not scan.lacks_times and not disordered & {number for number in shown if trusted[number]}
     lost_anyhow = disordered | behind_hole
     sound = [each and number in shown and number not in lost_anyhow for number, each in enumerate(trusted)]
     known = _known(packets)
     lost = [pts for pts, number in known if not sound[number]]
     total = sum(not packet.is_hidden for packet in packets)
     complaints = [text for packet in packets for text in (packet.break_before, packet.complaint) if text]
-    from_start = next((place for place, number in enumerate(scan.shown) if not trusted[number]), len(scan.shown))
+    from_start = _sound_from_start(scan, trusted)
     return Damage(
         sound_pts=np.array([pts for pts, number in known if sound[number]], dtype=np.int64),
         due_pts=np.array(_due(known, sound, packets), dtype=np.int64),
@@ -194,6 +200,18 @@ def assess(scan: Scan) -> Damage | None:
         complaint=complaints[0] if complaints else scan.stopped or "it begins without a keyframe or ends too early",
         is_only_cut=_is_only_cut(scan, sound if has_times else trusted),
     )
+
+
+def _sound_from_start(scan: Scan, trusted: list[bool]) -> int:
+    """How many frames the decoder puts out before it is given a packet that is not sound: their times do not depend on
+    what is lost."""
+    first = trusted.index(False) if False in trusted else len(trusted)
+    places = (
+        place
+        for place, (number, fed) in enumerate(zip(scan.shown, scan.fed, strict=True))
+        if not trusted[number] or fed >= first
+    )
+    return next(places, len(scan.shown))
 
 
 def frames_behind_hole(pts: Sequence[int], last_dts: int | None, *, is_cut: bool) -> int:

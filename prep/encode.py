@@ -166,8 +166,9 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
     """The frames of a source that are not lost, and in place of lost ones between them the frame before."""
     if damage.has_times:
         # The rate is that of the frames that should be there.
-        due = plan_video(with_pts(source, damage.due_pts), profile, ffmpeg_path)
-        sound = with_pts(source, damage.sound_pts)
+        whole = with_pts(source, damage.due_pts)
+        due = plan_video(whole, profile, ffmpeg_path)
+        sound = with_pts(source, damage.sound_pts, whole.end_pts - int(damage.due_pts[-1]))
         plan = plan_video(sound, replace(profile, fps=due.encode.fps), ffmpeg_path)
         due_pts = due.grid.source_pts
     else:

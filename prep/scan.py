@@ -52,6 +52,7 @@ class _Scanner:
     def __init__(self, container: InputContainer, stream: VideoStream, break_at: int | None) -> None:
         self._demuxed = container.demux(stream)
         self._sized = container.format.name not in UNSIZED
+        self._is_avi = container.format.name == "avi"
         self._counts_time = container.format.name in _COUNTING
         self._decoder = stream.codec_context
         self._decoder.thread_count, self._decoder.thread_type = 1, ThreadType.NONE
@@ -61,6 +62,7 @@ class _Scanner:
         self._timed: int | None = None
         self._packets: list[ScannedPacket] = []
         self._shown: list[int] = []
+        self._fed: list[int] = []
         self._keyframes: set[int] = set()
         self._corrupt: set[int] = set()
         self._empty: set[int] = set()
@@ -84,11 +86,13 @@ class _Scanner:
         return Scan(
             packets=tuple(self._judged()),
             shown=tuple(self._shown),
+            fed=tuple(self._fed),
             stopped=stopped or ("" if _ENDS_EARLY in broken else broken),
             ends_early=ends_early,
             sized=self._sized,
             timed=self._timed,
             counts_time=self._counts_time,
+            lacks_times=self._counts_time or (self._is_avi and self._shown != sorted(self._shown)),
         )
 
     def _take(self, packet: Packet[VideoStream], broken: str) -> None:
@@ -128,6 +132,7 @@ class _Scanner:
             number = frame.opaque
             if isinstance(number, int):
                 self._shown.append(number)
+                self._fed.append(len(self._packets) if packet is not None else len(self._packets) - 1)
                 self._interlaced = self._interlaced or frame.interlaced_frame
                 (self._corrupt if frame.is_corrupt else set()).add(number)
                 (self._keyframes if frame.key_frame else set()).add(number)
