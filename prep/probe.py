@@ -16,7 +16,7 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
-from .signs import PacketLog, suspicion_of_end
+from .signs import MOOV_IS_MISSING, PacketLog, lacks_moov, suspicion_of_end
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +64,8 @@ def probe(path: str) -> SourceVideo:
     try:
         container = av.open(f"file:{path}", metadata_errors="replace")
     except av.error.FFmpegError as error:
-        raise NotAVideoError(
-            f"{path} does not open as a video ({error.strerror}): it is none, or its index is cut off", file=path
-        ) from error
+        what = MOOV_IS_MISSING if lacks_moov(path) else "it is none, or its index is cut off"
+        raise NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path) from error
     with container:
         stream = container.streams.best("video")
         if not isinstance(stream, VideoStream):

@@ -26,6 +26,12 @@ _MISSING_SECONDS = 1
 UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v")
 
 
+MOOV_IS_MISSING = (
+    "its index is cut off (an MP4 without its moov box), and without it nothing can be told apart, by --salvage neither; "
+    "copy or record it again"
+)
+
+
 class PacketLog:
     """The packets of a stream as they come, in decode order, and the first sign of damage among them."""
 
@@ -106,3 +112,21 @@ def promised_end(stream: VideoStream) -> Fraction | None:
         return None
     hours, minutes, seconds = match.groups()
     return 3600 * int(hours) + 60 * int(minutes) + Fraction(seconds)
+
+
+def lacks_moov(path: str) -> bool:
+    """Whether a file is an MP4 or MOV whose boxes end before there was a moov, in which all samples are listed."""
+    size, at = Path(path).stat().st_size, 0
+    kinds = []
+    with Path(path).open("rb") as file:
+        while at + 16 <= size:
+            file.seek(at)
+            header = file.read(16)
+            length, kind = int.from_bytes(header[:4]), header[4:8]
+            kinds.append(kind)
+            if length == 1:
+                length = int.from_bytes(header[8:])
+            if length < 8:
+                break
+            at += length
+    return kinds[:1] == [b"ftyp"] and b"moov" not in kinds

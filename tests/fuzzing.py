@@ -109,6 +109,7 @@ def _with_decoded_times(whole: Whole, folder: Path) -> Whole:
     dataset = folder / f"{whole.path.name} dataset"
     rows = prepare(whole.path, dataset, SourcePolicy())
     shutil.rmtree(dataset)
+    assert rows.timeline is not None
     return replace(whole, numbers={pts: frame for frame, pts in enumerate(rows.timeline.pts.tolist())}, payloads={})
 
 
@@ -129,7 +130,7 @@ def describe(path: Path) -> Whole:
 
 def _numbers_by_packet(path: Path) -> dict[int, int]:
     """Which number the frame of each packet shows; the packets are counted in decode order."""
-    found = {}
+    found: dict[int, int] = {}
     with av.open(path) as container:
         decoder = container.streams.video[0].codec_context
         decoder.thread_count = 1
@@ -137,6 +138,7 @@ def _numbers_by_packet(path: Path) -> dict[int, int]:
         for number, packet in enumerate(container.demux(video=0)):
             packet.opaque = number
             for frame in packet.decode():
+                assert isinstance(frame.opaque, int)
                 found[frame.opaque] = read_number(frame_to_rgb(frame))
     return found
 
@@ -207,7 +209,8 @@ def _swap_packets(data: bytearray, whole: Whole, rng: random.Random) -> None:
 def _noise_in_packet(data: bytearray, whole: Whole, rng: random.Random) -> None:
     start, end = rng.choice(whole.packets)
     hit = slice(rng.randrange(start, end), end)
-    data[hit] = rng.choice([rng.randbytes, bytes])(hit.stop - hit.start)
+    length = hit.stop - hit.start
+    data[hit] = rng.choice([rng.randbytes(length), bytes(length)])
 
 
 def _lying_header(data: bytearray, whole: Whole, rng: random.Random) -> None:
@@ -312,6 +315,7 @@ def prepare(source: Path, dataset: Path, policy: SourcePolicy) -> Manifest:
 
 def check_rows(name: str, kind: str, whole: Whole, broken: Path, rows: Manifest, shard: bytes) -> Outcome:
     """AssertionError where a frame shows another number than its place in the timeline says."""
+    assert rows.timeline is not None
     pts = rows.timeline.pts.tolist()
     pictures = _decode(rows, shard)
     assert len(pictures) == len(pts), f"{name}: {len(pictures)} pictures, {len(pts)} rows of the timeline"
@@ -333,6 +337,7 @@ def check_rows(name: str, kind: str, whole: Whole, broken: Path, rows: Manifest,
 
 def _check_marks(name: str, whole: Whole, rows: Manifest, outcome: Outcome) -> None:
     """Frames of a salvaged video that come late for their source frame are marked."""
+    assert rows.timeline is not None
     changes, pts = rows.changes(0), rows.timeline.pts
     if not changes.salvaged or not set(pts.tolist()) <= set(whole.numbers):
         return
@@ -375,7 +380,7 @@ def _decode(rows: Manifest, shard: bytes) -> list[Any]:
     starts = [*rows.segments.offset.tolist(), len(shard)]
     pictures: list[Any] = []
     for start, stop in zip(starts, starts[1:], strict=False):
-        with av.open(BytesIO(shard[start:stop])) as container:
+        with av.open(BytesIO(shard[start:stop]), "r") as container:
             container.streams.video[0].codec_context.thread_count = 1
             pictures.extend(frame_to_rgb(frame) for frame in container.decode(video=0))
     return pictures
