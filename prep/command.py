@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 from .damage import Kept
+from .grid import TickRule
 from .probe import SourceVideo
 from .profile import Profile, Size
 from .shown import STATS_FORMAT
@@ -23,7 +25,7 @@ class Encode:
     """One planned encode: everything that the command line depends on."""
 
     source: SourceVideo
-    fps: Fraction
+    rule: TickRule
     num_frames: int
     width: int
     height: int
@@ -31,6 +33,11 @@ class Encode:
     encoder: str
     nvdec: bool = False
     kept: Kept | None = None
+
+    @property
+    def fps(self) -> Fraction:
+        """Frames per second of the output."""
+        return self.rule.fps
 
     @property
     def timescale(self) -> int:
@@ -97,19 +104,37 @@ def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
     return [
         "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", "-copyts", "-i", f"file:{source.path}",
         "-map", f"0:{source.stream_index}", "-fps_mode", "passthrough", "-c:v", "wrapped_avframe",
+        # Otherwise what is reported are ticks of the container's idea of a frame rate.
+        "-enc_time_base", "demux",
         "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT, "-f", "null", "-",
     ]  # fmt: skip
 
 
-def _filters(encode: Encode) -> list[str]:
-    source, fps = encode.source, encode.fps
-    filters = [
-        *([_selection(encode.kept)] if encode.kept is not None else []),
-        "setpts=PTS-STARTPTS",
-        f"fps={fps.numerator}/{fps.denominator}:round=near",
+def time_filters(rule: TickRule) -> list[str]:
+    """Filters that put each source frame at its tick, and repeat it until the next one's turn."""
+    fps = rule.fps
+    # Fine enough that a tick is four units or more, so that rounding to units cannot make another tick of it.
+    parts = max(1, math.ceil(4 * rule.timebase * fps))
+    unit = rule.timebase / parts
+    a, b, c = rule.terms
+    span = f"PTS-({rule.origin_pts * parts})"
+    for gap in rule.closed:
+        span += f"-gte(PTS,{gap.pts * parts})*{gap.units * parts}"
+    tick = f"if(lte(PTS,{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
+    length = 1 / (fps * unit)
+    return [
+        f"settb={unit.numerator}/{unit.denominator}",
+        f"setpts='round({tick}*{length.numerator}/{length.denominator})'",
+        # What it sees are whole ticks already; `pass` keeps a last frame that is shorter than one.
+        f"fps={fps.numerator}/{fps.denominator}:round=near:eof_action=pass",
         # How long the last frame lasts is the demuxer's guess; -frames:v ends the output where the plan says.
         "tpad=stop=-1:stop_mode=clone",
     ]
+
+
+def _filters(encode: Encode) -> list[str]:
+    source = encode.source
+    filters = [*([] if encode.kept is None else [_selection(encode.kept)]), *time_filters(encode.rule)]
     shown = (source.width, source.height) if source.rotation in (0, 180) else (source.height, source.width)
     resized = (encode.width, encode.height) != shown
     fits = encode.width <= shown[0] and encode.height <= shown[1]

@@ -55,7 +55,8 @@ class Scan:
     """What came of decoding a stream packet by packet.
 
     `shown` are the numbers of the packets whose frames the decoder put out, in that order, and `fed` those
-    of the packets that it had last been given then. `stopped` is why reading
+    of the packets that it was given then, one more than
+    the last for what it put out at the end. `stopped` is why reading
     ended before the file did, "" if it did not. `ends_early`: the file was longer once. `sized`: the container says how
     many bytes a packet has. `timed` is the number of packets, from the first, whose times can be relied on, all if
     None. `counts_time`: not every packet of the container has a time of its own, others count on from it.
@@ -175,7 +176,7 @@ def assess(scan: Scan) -> Damage | None:
     begins_late = True in entries and not entries[0]
     behind_hole = _behind_hole(scan)
     said = any(packet.complaint or packet.break_before for packet in packets)
-    if not (said or begins_late or behind_hole or scan.stopped):
+    if not (said or begins_late or behind_hole or scan.stopped or (scan.ends_early and scan.lacks_times)):
         return None
     trusted = _trusted(scan)
     shown = set(scan.shown)
@@ -205,7 +206,9 @@ def assess(scan: Scan) -> Damage | None:
 def _sound_from_start(scan: Scan, trusted: list[bool]) -> int:
     """How many frames the decoder puts out before it is given a packet that is not sound: their times do not depend on
     what is lost."""
-    first = trusted.index(False) if False in trusted else len(trusted)
+    # What it puts out when nothing comes any more may have been meant to wait for a frame that was cut off.
+    end = len(trusted) if scan.ends_early else len(trusted) + 1
+    first = trusted.index(False) if False in trusted else end
     places = (
         place
         for place, (number, fed) in enumerate(zip(scan.shown, scan.fed, strict=True))

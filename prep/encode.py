@@ -24,14 +24,14 @@ from .damage import Damage, assess, check_salvage, first_complaint, salvaged_run
 from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
-from .grid import FrameGrid, constant_rate, nominal_rate, plan_grid
+from .grid import FrameGrid, plan_grid
 from .options import Options
 from .probe import SourceVideo, probe, with_pts
-from .profile import MAX_FPS, Profile
 from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
 from .scan import scan
 from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
+from .timing import plan_times
 
 _STATS = "<stats>"
 # An ffmpeg that a signal ended (someone's kill, the kernel short of memory) says nothing about its source.
@@ -113,21 +113,21 @@ def _prepare(
 ) -> tuple[Plan, EncodedVideo]:
     source = probe(path)
     try:
-        return _prepare_whole(source, options.profile, ffmpeg_path, shards, watcher)
+        return _prepare_whole(source, options, ffmpeg_path, shards, watcher)
     except _DamageFoundError as found:
         check_salvage(path, found.damage, source.timebase, options.policy)
-        return _prepare_sound_part(source, found.damage, options.profile, ffmpeg_path, shards, watcher)
+        return _prepare_sound_part(source, found.damage, options, ffmpeg_path, shards, watcher)
 
 
 def _prepare_whole(
-    source: SourceVideo, profile: Profile, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
+    source: SourceVideo, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
     """All frames of a source; _DamageFoundError when something is wrong with some of them."""
     path = source.path
     if source.suspicion:
         _look_closer(source, source.suspicion)
     if source.pts is not None:
-        plan = plan_video(source, profile, ffmpeg_path)
+        plan = plan_video(source, options, ffmpeg_path)
         watcher.on_plan(len(plan.grid))
         video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
         if video is not None:
@@ -141,7 +141,7 @@ def _prepare_whole(
             _look_closer(source, f"{len(lost)} of its frames do not decode")
     # A frame that does not come after the one before it is never shown.
     source = with_pts(source, np.unique(decoded_pts))
-    plan = plan_video(source, profile, ffmpeg_path, decoded_pts)
+    plan = plan_video(source, options, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
     if video is None:
@@ -161,22 +161,18 @@ def _look_closer(source: SourceVideo, _why: str) -> None:
 
 
 def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
-    source: SourceVideo, damage: Damage, profile: Profile, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
+    source: SourceVideo, damage: Damage, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
     """The frames of a source that are not lost, and in place of lost ones between them the frame before."""
     if damage.has_times:
-        # The rate is that of the frames that should be there.
+        # Rate and ticks are those of the frames that should be there.
         whole = with_pts(source, damage.due_pts)
-        due = plan_video(whole, profile, ffmpeg_path)
-        sound = with_pts(source, damage.sound_pts, whole.end_pts - int(damage.due_pts[-1]))
-        plan = plan_video(sound, replace(profile, fps=due.encode.fps), ffmpeg_path)
-        due_pts = due.grid.source_pts
+        due = plan_video(whole, options, ffmpeg_path)
+        plan = replace(due, grid=plan_grid(damage.sound_pts, whole.end_pts, due.grid.rule))
     else:
         decoded_pts = decode_pts(source, ffmpeg_path, tolerant=True)[: damage.sound_from_start]
-        sound = with_pts(source, np.unique(decoded_pts))
-        plan = plan_video(sound, profile, ffmpeg_path, decoded_pts)
-        due_pts = plan.grid.source_pts
-    plan = replace(plan, encode=replace(plan.encode, profile=profile, kept=damage.kept, nvdec=False))
+        due = plan = plan_video(with_pts(source, np.unique(decoded_pts)), options, ffmpeg_path, decoded_pts)
+    plan = replace(plan, encode=replace(plan.encode, kept=damage.kept, nvdec=False))
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, tolerant=True)
     if video is None:
@@ -185,21 +181,17 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
             "remux or re-encode it first",
             file=source.path,
         )
-    changes = replace(video.changes, salvaged=salvaged_runs(plan.grid.source_pts, due_pts))
+    changes = replace(video.changes, salvaged=salvaged_runs(plan.grid.source_pts, due.grid.source_pts))
     return plan, replace(video, changes=changes)
 
 
-def plan_video(source: SourceVideo, profile: Profile, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:
+def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:
     """What to encode a source to: rate, number of frames, size, and the source frame at each tick."""
-    if source.pts is None:
-        raise ValueError("a source without timestamps cannot be planned")
-    fps = profile.fps or constant_rate(source.pts, source.timebase, source.rate_hints)
-    if fps is None or fps > MAX_FPS:
-        fps = nominal_rate(source.pts, source.timebase)
-    grid = plan_grid(source.pts, source.end_pts, source.timebase, fps)
+    profile = options.profile
+    grid = plan_times(source, profile.fps, options.policy)
     width, height = output_size(source, profile.size)
     encoder, nvdec = choose_encoder(ffmpeg_path, profile), choose_nvdec(ffmpeg_path, profile)
-    return Plan(Encode(source, fps, len(grid), width, height, profile, encoder, nvdec), grid, decoded_pts)
+    return Plan(Encode(source, grid.rule, len(grid), width, height, profile, encoder, nvdec), grid, decoded_pts)
 
 
 def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Array:
@@ -288,7 +280,7 @@ def _run_encode(
         segments=tuple(written.segments),
         gops=tuple(written.gops),
         timeline=pts,
-        changes=SourceChanges(),
+        changes=SourceChanges(dropped=plan.grid.dropped, repeated=plan.grid.repeated),
     )
 
 

@@ -1,12 +1,16 @@
 """The frame grid: which source frame is shown at each tick of a constant rate.
 
-Tick k of the output is at k / fps seconds after the first source frame. ffmpeg's `fps` filter shows there the last
-source frame j with
+Tick k of the output is at k / fps seconds after the first source frame. It shows the last source frame whose time is at
+most
 
-    round_half_up((pts_j - pts_0) * timebase * fps) <= k
+    k / fps + tolerance,    tolerance = min(half a tick, half the source's ordinary interval)
 
-(libavfilter/vf_fps.c: pts are rescaled to 1/fps with AV_ROUND_NEAR_INF, and a frame is repeated until the next one's
-turn). Planning it here, before ffmpeg runs, fixes the number of frames, and each encode is held against the plan.
+and tick 0 shows the first one. So the same rate keeps every frame where it is, and timestamps that stray by less than
+half an interval lose none; a lower rate takes the nearest frame; a higher one repeats; and no frame is shown more
+than half a tick before its time.
+
+So frame j is shown from tick ceil((time_j - tolerance) * fps) on, and that is what ffmpeg is told (command.py).
+Planning it here, before ffmpeg runs, fixes the number of frames, and each encode is held against the plan.
 """
 
 from __future__ import annotations
@@ -15,112 +19,149 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..manifests.errors import EncodeError
 from ..manifests.ragged import Array
 
-# Rates that cameras and editors write. A constant-rate file whose timebase is coarse (Matroska: milliseconds) only
-# shows its rate to within that timebase; the exact one is found among these.
-STANDARD_RATES = tuple(
-    Fraction(n, d)
-    for n, d in (
-        (24000, 1001), (24, 1), (25, 1), (30000, 1001), (30, 1), (48000, 1001), (48, 1), (50, 1),
-        (60000, 1001), (60, 1), (100, 1), (120000, 1001), (120, 1), (240, 1),
-        (5, 1), (6, 1), (8, 1), (10, 1), (12, 1), (12000, 1001), (25, 2), (15000, 1001), (15, 1), (20, 1),
-    )
-)  # fmt: skip
-
-
-# A slide show has a picture every ten seconds; a file with more repeats than this has a gap of hours in it, which comes
-# of damaged timestamps.
+# A file with more repeats than this has a gap of hours in it, or a rate that was meant for another one.
 _MAX_REPEATS = 1000
 _ALWAYS_ALLOWED_FRAMES = 100_000
-# An MP4's timescale has 32 bits.
-_MAX_TIMESCALE = 1 << 32
+# Timebases blur intervals.
+_NEARLY_ONE = Fraction(19, 20)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Time without a frame before the one at `pts`, which moves up by `units` of the timebase when it is closed."""
+
+    pts: int
+    units: int
+
+
+@dataclass(frozen=True)
+class TickRule:
+    """From which tick on a source frame is shown: a function of its pts.
+
+    `origin_pts` is the first frame's, `tolerance` as above in seconds; what comes behind a gap of `closed` is moved up.
+    """
+
+    timebase: Fraction
+    fps: Fraction
+    origin_pts: int
+    tolerance: Fraction
+    closed: tuple[Gap, ...] = ()
+
+    @staticmethod
+    def of(
+        pts: Array, timebase: Fraction, fps: Fraction, interval: Fraction | None, closed: tuple[Gap, ...] = ()
+    ) -> TickRule:
+        """The rule for frames at these `pts`, whose ordinary interval is `interval` seconds; None where there is
+        only one."""
+        tick = 1 / fps
+        return TickRule(timebase, fps, int(pts[0]), min(tick, interval or tick) / 2, closed)
+
+    @property
+    def terms(self) -> tuple[int, int, int]:
+        """Integers (a, b, c) such that ceil((a * span - b) / c) is the tick of a frame `span` units behind the first,
+        from the second frame on and at least 1."""
+        scale, shift = self.timebase * self.fps, self.tolerance * self.fps
+        common = np.lcm.reduce(np.array([scale.denominator, shift.denominator], dtype=object))
+        return int(scale * common), int(shift * common), int(common)
+
+    def spans(self, pts: Array) -> Array:
+        """How far behind the first frame, in the timebase, with gaps closed."""
+        moved = np.cumsum([0, *(gap.units for gap in self.closed)])
+        before = np.searchsorted(np.array([gap.pts for gap in self.closed], dtype=np.int64), pts, side="right")
+        return np.asarray(pts - self.origin_pts - moved[before])
+
+    def ticks(self, pts: Array) -> Array:
+        """The tick from which on the frame at each of these pts is shown, int64, exactly."""
+        ticks = self._ceil(pts, *self.terms)
+        return np.where(pts <= self.origin_pts, 0, np.maximum(ticks, 1))
+
+    def rounded(self, pts: int) -> int:
+        """The tick nearest to this pts."""
+        scale = self.timebase * self.fps
+        return int(self._ceil(np.array([pts]), 2 * scale.numerator, scale.denominator - 1, 2 * scale.denominator)[0])
+
+    def _ceil(self, pts: Array, a: int, b: int, c: int) -> Array:
+        spans = self.spans(pts)
+        largest = int(np.abs(spans).max(initial=0))
+        if largest * a + b + c >= 1 << 62:
+            # Nanosecond timebases and fine rates leave 64 bits; Python's integers do not.
+            spans = spans.astype(object)
+        return np.asarray(-((b - a * spans) // c), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class FrameGrid:
-    """`source_pts[k]` is the pts of the source frame shown at tick k, int64 in the source's timebase."""
+    """`source_pts[k]` is the pts of the source frame shown at tick k, int64 in the source's timebase. `dropped` source
+    frames are shown at no tick, `repeated` ones at more than one."""
 
-    fps: Fraction
+    rule: TickRule
     source_pts: Array
+    dropped: int
+    repeated: int
 
     def __len__(self) -> int:
         return len(self.source_pts)
 
 
-def ticks_of(pts: Array, origin: int, timebase: Fraction, fps: Fraction) -> NDArray[np.int64]:
-    """round_half_up((pts - origin) * timebase * fps), exactly."""
-    rate = timebase * fps
-    spans = pts - origin
-    largest = max((abs(int(span)) for span in (spans.min(), spans.max())), default=0) if len(spans) else 0
-    if largest * 2 * rate.numerator + rate.denominator >= 1 << 62:
-        # Nanosecond timebases and fine rates leave 64 bits; Python's integers do not.
-        spans = spans.astype(object)
-    ticks = (spans * (2 * rate.numerator) + rate.denominator) // (2 * rate.denominator)
-    return np.asarray(ticks, dtype=np.int64)
+def ordinary_interval(pts: Array, timebase: Fraction) -> Fraction | None:
+    """The median of the times between frames in seconds, the lower one of two; None for a single frame."""
+    if len(pts) < 2:
+        return None
+    return int(np.quantile(np.diff(pts), 0.5, method="lower")) * timebase
 
 
-def plan_grid(pts: Array, end_pts: int, timebase: Fraction, fps: Fraction) -> FrameGrid:
-    """The grid of a source whose frames have these `pts` (int64, strictly rising) and whose last one ends at
-    `end_pts`, at the constant rate `fps`. It has at least one frame. EncodeError for one that would be nearly all
-    repeats."""
+def find_gaps(pts: Array, end_pts: int, timebase: Fraction, max_gap_seconds: Fraction) -> tuple[Gap, ...]:
+    """Intervals longer than `max_gap_seconds`, each of which would shrink to the ordinary interval. The time that the
+    last frame is shown until `end_pts` is one of them.
+
+    A time-lapse is all long intervals, and none of them is a gap: that is also more than twice the ordinary one.
+    """
+    ordinary = int((ordinary_interval(pts, timebase) or 0) / timebase)
+    ends = np.append(pts[1:], end_pts)
+    intervals = ends - pts
+    longest = max(int(max_gap_seconds / timebase), 2 * ordinary)
+    return tuple(
+        Gap(int(ends[number]), int(intervals[number]) - ordinary)
+        for number in np.flatnonzero(intervals > longest).tolist()
+    )
+
+
+def plan_grid(pts: Array, end_pts: int, rule: TickRule) -> FrameGrid:
+    """The grid of a source whose frames have these `pts` (int64, strictly rising) and whose last one ends at `end_pts`.
+
+    EncodeError for a video that would be nearly all repeats.
+    """
     if len(pts) == 0 or (np.diff(pts) <= 0).any():
         raise ValueError("pts of a frame grid must rise, and there must be some")
-    ticks = ticks_of(pts, int(pts[0]), timebase, fps)
-    num_frames = max(1, int(ticks_of(np.array([end_pts]), int(pts[0]), timebase, fps)[0]))
+    ticks = rule.ticks(pts)
+    num_frames = _count_ticks(rule, ticks, end_pts)
     if num_frames > _MAX_REPEATS * len(pts) + _ALWAYS_ALLOWED_FRAMES:
-        seconds = float((end_pts - int(pts[0])) * timebase)
+        seconds = float((end_pts - int(pts[0])) * rule.timebase)
         raise EncodeError(
-            f"{len(pts)} frames spread over {seconds:.0f} s would be repeated to {num_frames} at {fps} frames/s: its "
-            "timestamps are damaged, or --fps should be lower"
+            f"{len(pts)} frames spread over {seconds:.0f} s would be repeated to {num_frames} at {rule.fps} frames/s: "
+            "give a lower --fps, or --gaps close where its timestamps have gaps"
         )
     shown = np.searchsorted(ticks, np.arange(num_frames), side="right") - 1
-    return FrameGrid(fps=fps, source_pts=pts[shown])
+    counts = np.bincount(shown, minlength=len(pts))
+    return FrameGrid(
+        rule, pts[shown], dropped=int(np.count_nonzero(counts == 0)), repeated=int(np.count_nonzero(counts > 1))
+    )
 
 
-def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -> Fraction | None:
-    """The exact rate of a constant-rate source, or None when its frames are not evenly spaced.
-
-    `hints` are rates that the container claims; they come before the standard ones, and all only count when every
-    single pts lies within one unit of the timebase of where that rate puts it. A rate whose numerator is no timescale
-    that an MP4 can have is none.
-    """
-    if len(pts) < 2:
-        return next((hint for hint in hints if hint > 0), None)
-    spans = pts - pts[0]
-    mean = Fraction(len(pts) - 1) / (int(spans[-1]) * timebase)
-    for rate in (*hints, *STANDARD_RATES, mean):
-        # A cheap look first: a wrong rate has drifted away by the last frame.
-        if (
-            0 < rate.numerator < _MAX_TIMESCALE
-            and _lies_on(spans[-1:], np.array([len(pts) - 1]), timebase, rate)
-            and _lies_on(spans, np.arange(len(pts)), timebase, rate)
-        ):
-            return rate
-    return None
+def _count_ticks(rule: TickRule, ticks: Array, end_pts: int) -> int:
+    """As many as come nearest to the source's duration, at least one. At the source's own rate or above it the last
+    frame is shown in any case, however short it is."""
+    nearest = max(1, rule.rounded(end_pts))
+    own_rate_or_above = 2 * rule.tolerance * rule.fps >= _NEARLY_ONE
+    return max(nearest, int(ticks[-1]) + 1) if own_rate_or_above else nearest
 
 
-def _lies_on(spans: Array, numbers: Array, timebase: Fraction, rate: Fraction) -> bool:
-    """Whether frame number n is within one timebase unit of n / rate."""
-    step = 1 / (rate * timebase)
-    # |span - n * step| <= 1, in integers: floats would lose it on long videos.
-    drift = spans.astype(object) * step.denominator - numbers.astype(object) * step.numerator
-    return bool((abs(drift) <= step.denominator).all())
-
-
-def nominal_rate(pts: Array, timebase: Fraction) -> Fraction:
-    """A constant rate for a variable-rate source: that of its ordinary frame intervals, so that a 30 fps recording
-    with some frames missing becomes 30 fps and loses none. Intervals count as ordinary within half the median of it;
-    their mean, unlike the median, is finer than the timebase. The nearest standard rate where one is within half a
-    percent, else a whole number of thousandths."""
-    intervals = np.diff(pts)
-    median = float(np.median(intervals))
-    ordinary = intervals[np.abs(intervals - median) <= median / 2]
-    rate = Fraction(len(ordinary)) / (int(ordinary.sum()) * timebase)
-    standard = min(STANDARD_RATES, key=lambda known: abs(known - rate))
-    if abs(rate / standard - 1) <= Fraction(1, 200):
-        return standard
-    return max(Fraction(1, 1000), Fraction(round(rate * 1000), 1000))
+def count_dropped(rule: TickRule, pts: Array, end_pts: int) -> int:
+    """How many of the frames are never shown, without the grid."""
+    ticks = rule.ticks(pts)
+    taken = ticks[ticks < _count_ticks(rule, ticks, end_pts)]
+    return len(pts) - len(np.unique(taken))

@@ -17,7 +17,7 @@ from av.video.stream import VideoStream
 from .access_units import HeaderReader
 from .avi import first_break
 from .damage import Scan, ScannedPacket, first_complaint
-from .signs import UNSIZED, cut_index, promised_end
+from .signs import UNSIZED, cut_index, promised_end, promises_more_chunks
 
 # Not every packet of these has a timestamp of its own.
 _COUNTING = ("mpeg", "mpegvideo", "h264", "hevc", "m4v")
@@ -42,7 +42,9 @@ def scan(path: str, stream_index: int) -> Scan:
         return replace(
             found,
             stopped=found.stopped or cut_index(path, container, stream),
-            ends_early=found.ends_early or (promised is not None and promised - reached > 1),
+            ends_early=found.ends_early
+            or (promised is not None and promised - reached > 1)
+            or promises_more_chunks(container, stream, len(found.packets)),
         )
 
 
@@ -132,7 +134,7 @@ class _Scanner:
             number = frame.opaque
             if isinstance(number, int):
                 self._shown.append(number)
-                self._fed.append(len(self._packets) if packet is not None else len(self._packets) - 1)
+                self._fed.append(len(self._packets))
                 self._interlaced = self._interlaced or frame.interlaced_frame
                 (self._corrupt if frame.is_corrupt else set()).add(number)
                 (self._keyframes if frame.key_frame else set()).add(number)

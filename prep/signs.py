@@ -27,7 +27,7 @@ UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v")
 
 
 MOOV_IS_MISSING = (
-    "its index is cut off (an MP4 without its moov box), and without it nothing can be told apart, by --salvage neither; "
+    "its index is cut off (an MP4 without its moov box), and without it nothing can be saved, by --salvage neither; "
     "copy or record it again"
 )
 
@@ -77,6 +77,8 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
         return cut
     if container.format.name == "avi" and first_break(path) is not None:
         return "its chunks do not follow each other"
+    if promises_more_chunks(container, stream, len(packets.pts)):
+        return f"its header promises {stream.frames} frames, there are {len(packets.pts)}"
     timebase = stream.time_base or Fraction(1)
     reached = max((pts + duration for pts, duration in _ends(packets)), default=0) * timebase
     promised = promised_end(stream)
@@ -103,6 +105,11 @@ def cut_index(path: str, container: InputContainer, stream: VideoStream) -> str:
     end = max((entry.pos + entry.size for entry in stream.index_entries), default=0)
     size = Path(path).stat().st_size
     return f"its index calls for {end} bytes, the file has {size}" if end > size else ""
+
+
+def promises_more_chunks(container: InputContainer, stream: VideoStream, count: int) -> bool:
+    """Whether an AVI's header counts more frames of the stream than there are."""
+    return container.format.name == "avi" and stream.frames > count
 
 
 def promised_end(stream: VideoStream) -> Fraction | None:

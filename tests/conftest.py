@@ -7,12 +7,17 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from datasets import make_dataset
 from example_manifests import failure, video
 from shortgop.manifests.dataset import create, publish, write_part
 from shortgop.manifests.merge import merge
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
+
+# How long an example takes says more of the machine, and of what else runs on it, than of the code.
+settings.register_profile("shortgop", deadline=None)
+settings.load_profile("shortgop")
 
 
 @pytest.fixture(scope="session")

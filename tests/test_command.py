@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from shortgop.prep.command import Encode, encode_argv, output_size
+from shortgop.prep.grid import TickRule
 from shortgop.prep.probe import SourceVideo
 from shortgop.prep.profile import ENCODERS, Profile, Size
 
@@ -17,7 +18,8 @@ SOURCE = SourceVideo(
     rotation=0, primaries=1, transfer=1, matrix=1, timebase=Fraction(1, 90000), pts=np.arange(3), end_pts=3,
     rate_hints=(Fraction(30),),
 )  # fmt: skip
-ENCODE = Encode(SOURCE, Fraction(30000, 1001), 90, 1280, 720, Profile(), "libx264")
+RULE = TickRule(Fraction(1, 90000), Fraction(30000, 1001), 0, Fraction(1, 60))
+ENCODE = Encode(SOURCE, RULE, 90, 1280, 720, Profile(), "libx264")
 
 
 def value_of(option: str, encode: Encode = ENCODE) -> str:
@@ -54,7 +56,7 @@ def test_a_pixel_too_many_is_cut_off_rather_than_scaled_away() -> None:
     ("fps", "timescale", "frame_ticks"), [(Fraction(30000, 1001), 30000, 1001), (Fraction(25), 10000, 400)]
 )
 def test_a_frame_is_a_whole_number_of_ticks(fps: Fraction, timescale: int, frame_ticks: int) -> None:
-    encode = replace(ENCODE, fps=fps)
+    encode = replace(ENCODE, rule=replace(RULE, fps=fps))
     assert (encode.timescale, encode.frame_ticks) == (timescale, frame_ticks)
 
 

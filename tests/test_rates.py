@@ -1,0 +1,159 @@
+"""Which constant rate a source gets when none was asked for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortgop.prep.grid import FrameGrid, TickRule, count_dropped, ordinary_interval
+from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probe import SourceVideo
+from shortgop.prep.rates import MAX_RATE, MIN_RATE, STANDARD_RATES, constant_rate
+from shortgop.prep.timing import plan_times
+
+MS = Fraction(1, 1000)
+KEEP = SourcePolicy(gaps="keep")
+
+
+def array(*pts: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(pts, dtype=np.int64)
+
+
+def steps(*intervals: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.cumsum([0, *intervals])
+
+
+def planned(
+    pts: np.ndarray[tuple[int], np.dtype[np.int64]],
+    timebase: Fraction = MS,
+    hints: tuple[Fraction, ...] = (),
+    policy: SourcePolicy = KEEP,
+) -> FrameGrid:
+    """What becomes of a source with these timestamps when no rate is asked for."""
+    last = int(pts[-1] - pts[-2]) if len(pts) > 1 else 1
+    source = SourceVideo(
+        path="x.mkv", stream_index=0, codec="h264", width=96, height=64, sample_aspect_ratio=Fraction(1), rotation=0,
+        primaries=2, transfer=2, matrix=2, timebase=timebase, pts=pts, end_pts=int(pts[-1]) + last, rate_hints=hints,
+    )  # fmt: skip
+    return plan_times(source, None, policy)
+
+
+@pytest.mark.parametrize("rate", STANDARD_RATES, ids=str)
+@pytest.mark.parametrize("start", [0, 33, 123_456])
+def test_a_rate_that_milliseconds_blur_is_found_exactly(rate: Fraction, start: int) -> None:
+    # Long enough for 29.97 and 30 to part: a blurred millisecond allows either for the first second.
+    frames = np.arange(3000)
+    pts = array(*(start + round(int(n) * 1000 / rate) for n in frames))
+    assert constant_rate(pts, MS, ()) == rate
+
+
+def test_the_containers_rate_comes_first_if_it_is_true() -> None:
+    pts = array(*range(0, 90_000, 3600))
+    assert constant_rate(pts, Fraction(1, 90000), (Fraction(25),)) == 25
+    assert constant_rate(pts, Fraction(1, 90000), (Fraction(30),)) == 25
+
+
+def test_an_unusual_rate_is_kept_as_it_is() -> None:
+    assert constant_rate(array(*range(0, 700, 7)), Fraction(1, 100), ()) == Fraction(100, 7)
+
+
+def test_an_unusual_rate_does_not_drift_in_an_hour() -> None:
+    pts = array(*(round(n * 33.37) for n in range(110_000)))
+    grid = planned(pts)
+    assert (grid.dropped, grid.repeated) == (0, 0)
+
+
+def test_a_rate_at_which_a_tick_has_no_frame_is_not_the_sources() -> None:
+    # Within one unit of 40 ms of 20 frames/s each, and still a tick would be left without a frame of its own.
+    pts = array(0, 1, 2, 4, 5, 7)
+    assert constant_rate(pts, Fraction(1, 25), (Fraction(20),)) != 20
+
+
+def test_a_missing_frame_makes_the_rate_variable_and_loses_nothing() -> None:
+    pts = np.delete(array(*(round(n * 1000 / 30) for n in range(90))), 40)
+    assert constant_rate(pts, MS, (Fraction(30),)) is None
+    grid = planned(pts)
+    assert grid.rule.fps == 30
+    assert (grid.dropped, len(grid)) == (0, 90)
+
+
+@pytest.mark.parametrize("fast", [49, 50, 51, 10])
+def test_a_source_that_slows_down_keeps_its_fast_part(fast: int) -> None:
+    grid = planned(steps(*[33] * fast, *[200] * 50))
+    assert 29 < grid.rule.fps < 31
+    assert grid.dropped == 0
+
+
+def test_slides_of_different_length_are_all_shown() -> None:
+    grid = planned(steps(1000, 10_000))
+    assert grid.rule.fps <= 1
+    assert grid.dropped == 0
+
+
+def test_a_single_frame_needs_no_rate() -> None:
+    assert planned(array(5)).rule.fps == 25
+    assert planned(array(5), hints=(Fraction(90_000), Fraction(12))).rule.fps == 12
+
+
+def test_two_frames_that_nearly_coincide_do_not_multiply_the_whole_video() -> None:
+    pts = steps(*[33, 33, 34] * 100)
+    grid = planned(np.sort(np.append(pts, pts[150] + 2)))
+    assert grid.rule.fps == 30
+    assert grid.dropped == 1
+
+
+def test_recordings_of_a_screen_keep_their_bursts() -> None:
+    # One picture in two seconds, then a second of motion, over and over.
+    grid = planned(steps(*([2000] * 5 + [16, 17, 17] * 20) * 3))
+    assert grid.rule.fps == 60
+    assert grid.dropped == 0
+
+
+def test_strong_jitter_loses_little() -> None:
+    rng = np.random.default_rng(0)
+    pts = np.cumsum(rng.integers(20, 47, 600))
+    grid = planned(pts)
+    assert grid.rule.fps <= 50
+    assert grid.dropped <= 6
+
+
+@given(
+    intervals=st.lists(
+        st.one_of(st.integers(1, 50), st.integers(1, 10**6), st.integers(1, 10**11)), min_size=0, max_size=80
+    ),
+    start=st.integers(-(10**12), 10**12),
+    timebase=st.sampled_from([MS, Fraction(1, 90000), Fraction(1, 10**9), Fraction(1, 25), Fraction(1001, 24000)]),
+    hints=st.lists(st.fractions(min_value=Fraction(1, 10**6), max_value=10**6), max_size=3),
+)
+def test_there_is_a_rate_for_any_timestamps(
+    intervals: list[int], start: int, timebase: Fraction, hints: list[Fraction]
+) -> None:
+    pts = np.cumsum([start, *intervals])
+    if sum(intervals) * timebase > 10**7:
+        return
+    grid = planned(pts, timebase, tuple(hints), SourcePolicy(gaps="close"))
+    rate = grid.rule.fps
+    assert MIN_RATE <= rate <= MAX_RATE
+    assert grid.source_pts[0] == start
+    assert (np.diff(grid.source_pts) >= 0).all()
+    assert grid.dropped == len(pts) - len(set(grid.source_pts.tolist()))
+    # No lower standard rate would have shown nearly as many.
+    end = int(pts[-1]) + (intervals[-1] if intervals else 1)
+    for lower in STANDARD_RATES:
+        if (
+            max(intervals, default=0) * timebase <= 10
+            and lower * Fraction(5, 4) < rate
+            and grid.dropped > len(pts) // 100
+        ):
+            rule = TickRule.of(pts, timebase, lower, ordinary_interval(pts, timebase))
+            assert count_dropped(rule, pts, end) >= grid.dropped
+
+
+def test_pauses_that_are_kept_do_not_lower_the_rate() -> None:
+    grid = planned(steps(*[40] * 29, 3_600_000, *[40] * 29))
+    assert grid.rule.fps == 25
+    assert grid.dropped == 0
