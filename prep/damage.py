@@ -138,15 +138,39 @@ def _timed(scan: Scan, broken: list[bool]) -> int:
 
 def _broken(scan: Scan) -> list[bool]:
     """Packets that are damaged, or whose neighbour's damage may reach into them."""
-    wrong = [bool(packet.complaint or packet.break_before) for packet in scan.packets]
-    broken = [bool(packet.complaint) or (bool(packet.break_before) and not scan.sized) for packet in scan.packets]
+    packets = scan.packets
+    excused = _excused(packets)
+    wrong = [number not in excused and bool(each.complaint or each.break_before) for number, each in enumerate(packets)]
+    broken = [each and bool(packets[number].complaint or not scan.sized) for number, each in enumerate(wrong)]
+    first_entry = next((number for number, packet in enumerate(packets) if packet.is_entry), len(packets))
     for number in (number for number, is_wrong in enumerate(wrong) if is_wrong):
         # Decoders finish a picture when the next one begins, and only then say that something was wrong with it.
         broken[max(0, number - 1)] = True
-        # Without sizes, parsers find out where a picture ends, and may give it what belongs to the next.
-        if not scan.sized and number + 1 < len(broken):
+        # Without sizes, parsers find out where a picture ends, and may give it what belongs to the next. Before the
+        # first entry it is what is missing that decoders complain of.
+        reaches = packets[number].is_incomplete or number >= first_entry
+        if not scan.sized and reaches and number + 1 < len(broken):
             broken[number + 1] = True
     return broken
+
+
+def _excused(packets: tuple[ScannedPacket, ...]) -> set[int]:
+    """Packets that lack what they lean on because a decoder began anew at the entry before them, and that are shown
+    before it: nothing behind the entry leans on them."""
+    excused: set[int] = set()
+    entry_pts: int | None = None
+    fresh = True
+    for number, packet in enumerate(packets):
+        if packet.is_entry and not packet.complaint:
+            entry_pts = packet.pts
+        leads = entry_pts is not None and packet.pts is not None and packet.pts < entry_pts
+        if packet.complaint and fresh and leads and not (packet.is_incomplete or packet.break_before):
+            excused.add(number)
+        elif packet.complaint or packet.break_before:
+            fresh = True
+        elif not leads and not packet.is_entry and entry_pts is not None:
+            fresh = False
+    return excused
 
 
 def _disordered(scan: Scan, sound: list[bool]) -> set[int]:
@@ -184,6 +208,9 @@ def assess(scan: Scan) -> Damage | None:
     has_times = not scan.lacks_times and not disordered & {number for number in shown if trusted[number]}
     lost_anyhow = disordered | behind_hole
     sound = [each and number in shown and number not in lost_anyhow for number, each in enumerate(trusted)]
+    is_only_cut = _is_only_cut(scan, sound if has_times else trusted)
+    if is_only_cut:
+        sound = _up_to_the_cut(packets, sound)
     known = _known(packets)
     lost = [pts for pts, number in known if not sound[number]]
     total = sum(not packet.is_hidden for packet in packets)
@@ -199,7 +226,7 @@ def assess(scan: Scan) -> Damage | None:
         lost=total - (sound.count(True) if has_times else from_start),
         first_lost_pts=lost[0] if lost else None,
         complaint=complaints[0] if complaints else scan.stopped or "it begins without a keyframe or ends too early",
-        is_only_cut=_is_only_cut(scan, sound if has_times else trusted),
+        is_only_cut=is_only_cut,
     )
 
 
@@ -242,6 +269,20 @@ def _behind_hole(scan: Scan) -> set[int]:
     is_cut = scan.ends_early or bool(scan.stopped)
     count = frames_behind_hole([pts for pts, _ in known], scan.packets[-1].dts, is_cut=is_cut)
     return {number for _pts, number in known[len(known) - count :]}
+
+
+def _up_to_the_cut(packets: tuple[ScannedPacket, ...], sound: list[bool]) -> list[bool]:
+    """Sound frames without those that come behind one which was cut off."""
+    if True not in sound:
+        return sound
+    last = len(sound) - 1 - sound[::-1].index(True)
+    cut_off = [packet.pts for packet in packets[last + 1 :] if packet.pts is not None]
+    times = sorted(pts for pts, number in _known(packets) if sound[number] and pts < min(cut_off, default=pts + 1))
+    if cut_off:
+        behind = frames_behind_hole(times, packets[last].dts, is_cut=True)
+        times = times[: len(times) - behind]
+    kept = set(times)
+    return [each and packet.pts in kept for each, packet in zip(sound, packets, strict=True)]
 
 
 def _known(packets: Sequence[ScannedPacket]) -> list[tuple[int, int]]:
