@@ -130,7 +130,7 @@ def _timed(scan: Scan, broken: list[bool]) -> int:
         return count
     # Parsers count on from the last timestamp they met, and give the next one to whatever begins then.
     first = broken.index(True)
-    if first >= len(broken) - 2:
+    if first >= _cut_off_from(scan) - 1:
         return min(count, first)
     entries = [number for number in range(first) if scan.packets[number].is_entry]
     return min(count, entries[-1] if entries else 0)
@@ -328,13 +328,40 @@ def _is_only_cut(scan: Scan, sound: list[bool]) -> bool:
     packets = scan.packets
     if scan.stopped or True not in sound:
         return False
-    first, last = sound.index(True), len(packets) - 1
-    wrong = [number for number, packet in enumerate(packets) if packet.complaint or packet.break_before]
+    first = sound.index(True)
+    excused = _excused(packets)
+    wrong = [
+        number
+        for number, packet in enumerate(packets)
+        if (packet.complaint or packet.break_before) and number not in excused
+    ]
     head = [number for number in wrong if number <= first and not (packets[number].complaint and sound[number])]
     if any(packets[number].promised_entry and packets[number].complaint for number in head):
         return False
-    rest = [number for number in wrong if number not in head]
-    return all(number == last and (packets[number].is_incomplete or not scan.sized) for number in rest)
+    end = _cut_off_from(scan)
+    return all(number >= end for number in wrong if number not in head)
+
+
+def _cut_off_from(scan: Scan) -> int:
+    """The number of the first packet of those that a cut at the end leaves incomplete."""
+    packets = scan.packets
+    end = len(packets)
+    if packets and (packets[-1].is_incomplete or not scan.sized):
+        end -= 1
+        # What a parser makes of the last, incomplete piece of a stream may be several packets.
+        while not scan.sized and end and packets[end - 1].is_incomplete:
+            end -= 1
+    return end
+
+
+def kept_numbers(keeps: Sequence[bool]) -> Kept:
+    """A selection by the number of the frame, one bool for each that the decoder puts out."""
+    runs = []
+    for keep, run in groupby(enumerate(keeps), key=lambda each: each[1]):
+        if keep:
+            numbers = [number for number, _ in run]
+            runs.append((numbers[0], numbers[-1]))
+    return Kept("n", tuple(runs))
 
 
 def salvaged_runs(shown: Array, due: Array) -> tuple[tuple[int, int], ...]:

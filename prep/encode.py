@@ -20,7 +20,7 @@ from ..manifests.structure import check_gop, nal_length_bytes
 from ..manifests.tables import Manifest
 from ..manifests.video import SourceChanges
 from .command import Encode, decode_argv, encode_argv, output_size
-from .damage import Damage, assess, check_salvage, first_complaint, salvaged_runs
+from .damage import Damage, assess, check_salvage, first_complaint, kept_numbers, salvaged_runs
 from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
@@ -139,9 +139,7 @@ def _prepare_whole(
         lost = np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)
         if len(lost) and len(np.setdiff1d(decoded_pts, source.pts)) == 0:
             _look_closer(source, f"{len(lost)} of its frames do not decode")
-    # A frame that does not come after the one before it is never shown.
-    source = with_pts(source, np.unique(decoded_pts))
-    plan = plan_video(source, options, ffmpeg_path, decoded_pts)
+    plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
     if video is None:
@@ -171,8 +169,9 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
         plan = replace(due, grid=plan_grid(damage.sound_pts, whole.end_pts, due.grid.rule))
     else:
         decoded_pts = decode_pts(source, ffmpeg_path, tolerant=True)[: damage.sound_from_start]
-        due = plan = plan_video(with_pts(source, np.unique(decoded_pts)), options, ffmpeg_path, decoded_pts)
-    plan = replace(plan, encode=replace(plan.encode, kept=damage.kept, nvdec=False))
+        due = plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
+    kept = plan.encode.kept or damage.kept
+    plan = replace(plan, encode=replace(plan.encode, kept=kept, nvdec=False))
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, tolerant=True)
     if video is None:
@@ -185,6 +184,13 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
     return plan, replace(video, changes=changes)
 
 
+def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array) -> Plan:
+    """The plan for frames as the decoder puts them out. One that does not come after all before it is never shown."""
+    rising = np.concatenate([[True], decoded_pts[1:] > np.maximum.accumulate(decoded_pts)[:-1]])
+    plan = plan_video(with_pts(source, decoded_pts[rising]), options, ffmpeg_path, decoded_pts)
+    return plan if rising.all() else replace(plan, encode=replace(plan.encode, kept=kept_numbers(rising.tolist())))
+
+
 def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:
     """What to encode a source to: rate, number of frames, size, and the source frame at each tick."""
     profile = options.profile
@@ -195,7 +201,7 @@ def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_
 
 
 def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Array:
-    """The pts of every frame as ffmpeg's decoder puts them out, in the source's timebase, never falling.
+    """The pts of every frame as ffmpeg's decoder puts them out, in the source's timebase.
 
     Complaints lead to a closer look unless `tolerant`.
     """
@@ -211,7 +217,7 @@ def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False)
         raise DamagedSourceError(f"{source.path}: not one frame of it decodes", file=source.path)
     if not tolerant:
         _raise_if_failed(run, source.path)
-    return np.asarray(np.maximum.accumulate(pts))
+    return pts
 
 
 def _attempt(

@@ -15,16 +15,16 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from .access_units import HeaderReader
-from .avi import first_break
+from .chains import first_break
 from .damage import Scan, ScannedPacket, first_complaint
-from .signs import UNSIZED, cut_index, promised_end, promises_more_chunks
+from .signs import NO_CHAIN, UNSIZED, cut_index, promised_end, promises_more_chunks
 
 # Not every packet of these has a timestamp of its own.
 _COUNTING = ("mpeg", "mpegvideo", "h264", "hevc", "m4v")
 # These have packets whose frame is for reference only.
 _HIDDEN_FRAMES = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "libaom-av1")
-# What Matroska's demuxer says where the file ends within an element.
-_ENDS_EARLY = "ended prematurely"
+# What demuxers say where the file ends within an element.
+_ENDS_EARLY = ("ended prematurely", "partial file")
 # MPEG-4 in AVI has packets that only say that nothing was coded.
 _EMPTY_BYTES = 16
 
@@ -35,7 +35,7 @@ def scan(path: str, stream_index: int) -> Scan:
         stream = container.streams[stream_index]
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")
-        break_at = first_break(path) if container.format.name == "avi" else None
+        break_at = first_break(path, container.format.name)
         found = _Scanner(container, stream, break_at).run()
         promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
         reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
@@ -84,12 +84,15 @@ class _Scanner:
             self._take(packet, broken)
             broken = ""
         self._decode(None)
-        ends_early = _ENDS_EARLY in broken or bool(self._packets and self._packets[-1].is_incomplete)
+        if self._break_at is not None:
+            stopped = stopped or NO_CHAIN
+        is_end = any(words in broken for words in _ENDS_EARLY)
+        ends_early = is_end or bool(self._packets and self._packets[-1].is_incomplete)
         return Scan(
             packets=tuple(self._judged()),
             shown=tuple(self._shown),
             fed=tuple(self._fed),
-            stopped=stopped or ("" if _ENDS_EARLY in broken else broken),
+            stopped=stopped or ("" if is_end else broken),
             ends_early=ends_early,
             sized=self._sized,
             timed=self._timed,
@@ -104,8 +107,10 @@ class _Scanner:
         packet.opaque = len(self._packets)
         if packet.size <= _EMPTY_BYTES:
             self._empty.add(len(self._packets))
-        if self._break_at is not None and (packet.pos or 0) >= self._break_at and self._timed is None:
-            broken, self._timed = broken or "the chunks of the file do not follow each other", len(self._packets)
+        if self._break_at is not None and (packet.pos or 0) >= self._break_at:
+            broken = broken or NO_CHAIN
+            self._timed = len(self._packets) if self._is_avi else None
+            self._break_at = None
         said = self._decode(packet)
         self._packets.append(
             ScannedPacket(

@@ -15,7 +15,7 @@ from av.packet import Packet
 from av.video.stream import VideoStream
 
 from .access_units import HeaderReader
-from .avi import first_break
+from .chains import first_break
 from .damage import frames_behind_hole
 
 # How much earlier than its header says a video may end before it is looked at: headers round, and another track may
@@ -26,6 +26,7 @@ _MISSING_SECONDS = 1
 UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v")
 
 
+NO_CHAIN = "its chunks do not follow each other"
 MOOV_IS_MISSING = (
     "its index is cut off (an MP4 without its moov box), and without it nothing can be saved, by --salvage neither; "
     "copy or record it again"
@@ -75,8 +76,8 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
     cut = cut_index(path, container, stream)
     if cut:
         return cut
-    if container.format.name == "avi" and first_break(path) is not None:
-        return "its chunks do not follow each other"
+    if first_break(path, container.format.name) is not None:
+        return NO_CHAIN
     if promises_more_chunks(container, stream, len(packets.pts)):
         return f"its header promises {stream.frames} frames, there are {len(packets.pts)}"
     timebase = stream.time_base or Fraction(1)

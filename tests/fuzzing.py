@@ -42,9 +42,6 @@ from synthetic import constant_rate_pts, frame_to_rgb, make_video, read_number
 FRAMES, GOP = 32, 8
 # A case that takes longer than this hangs.
 _SECONDS_PER_CASE = 120
-# Their entropy coding has no room for errors: any bits decode to some picture, and no decoder complains.
-_SILENT = ("hevc", "vp8", "vp9")
-
 _OPEN_GOP = {"preset": "veryfast", "x264-params": "open-gop=1:b-adapt=0:scenecut=0"}
 _SOURCES: Mapping[str, dict[str, Any]] = {
     "index_last.mp4": {},
@@ -70,12 +67,14 @@ _SOURCES: Mapping[str, dict[str, Any]] = {
 @dataclass(frozen=True)
 class Whole:
     """A source as it was made. `numbers` are those its frames show, by pts; `payloads` the same by a packet's bytes;
-    `packets` are the byte ranges of its packets, in decode order."""
+    `is_timed`: packets
+    say when their frames are shown; `packets` are the byte ranges of its packets, in decode order."""
 
     path: Path
     codec: str
     numbers: dict[int, int]
     payloads: dict[bytes, int]
+    is_timed: bool
     packets: list[tuple[int, int]]
 
 
@@ -89,6 +88,7 @@ class Outcome:
     reason: str = ""
     frames: int = 0
     unreadable: int = 0
+    stale: int = 0
     salvaged: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -110,7 +110,7 @@ def _with_decoded_times(whole: Whole, folder: Path) -> Whole:
     rows = prepare(whole.path, dataset, SourcePolicy())
     shutil.rmtree(dataset)
     assert rows.timeline is not None
-    return replace(whole, numbers={pts: frame for frame, pts in enumerate(rows.timeline.pts.tolist())}, payloads={})
+    return replace(whole, numbers={pts: frame for frame, pts in enumerate(rows.timeline.pts.tolist())}, is_timed=False)
 
 
 def describe(path: Path) -> Whole:
@@ -124,6 +124,7 @@ def describe(path: Path) -> Whole:
         codec=codec,
         numbers=numbers,
         payloads={bytes(packet): shown[number] for number, packet in enumerate(packets)},
+        is_timed=True,
         packets=[(packet.pos, packet.pos + packet.size) for packet in packets if packet.pos is not None],
     )
 
@@ -329,7 +330,11 @@ def check_rows(name: str, kind: str, whole: Whole, broken: Path, rows: Manifest,
             outcome.unreadable += 1
             continue
         right = {each for each in (whole.numbers.get(time_), said.get(time_)) if each is not None}
-        if right and number not in right and not (whole.codec in _SILENT and time_ in suspect):
+        if time_ in suspect and right and min(abs(number - each) for each in right) <= GOP:
+            # Noise in a packet may decode without a complaint, to the picture it leans on.
+            outcome.stale += number not in right
+            continue
+        if right and number not in right:
             raise AssertionError(f"{name}: frame {frame} of pts {time_} shows {number}, not {right}")
     _check_marks(name, whole, rows, outcome)
     return outcome
@@ -361,12 +366,15 @@ def _what_the_file_says(whole: Whole, broken: Path) -> tuple[dict[int, int], set
     harmed = True
     try:
         with av.open(broken, metadata_errors="replace") as container:
-            for packet in container.demux(container.streams.best("video")):
+            for place, packet in enumerate(container.demux(container.streams.best("video"))):
                 number = whole.payloads.get(bytes(packet))
                 if packet.is_keyframe:
                     harmed = False
                 harmed = harmed or number is None
-                if packet.pts is not None:
+                if not whole.is_timed:
+                    # Frames are put out two or three packets later, and one unit later for each.
+                    suspect.update(range(place - 2, place + 6) if harmed else ())
+                elif packet.pts is not None:
                     if number is not None:
                         said[packet.pts] = number
                     if harmed:

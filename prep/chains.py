@@ -1,5 +1,8 @@
-"""How far the chunks of an AVI file follow each other. Its timestamps are nothing but the count of its chunks, so
-behind a chunk that cannot be read no frame's time is known."""
+"""How far the chunks of an AVI and the tags of an FLV file follow each other.
+
+Their demuxers look for the next one behind damage and say nothing; and an AVI's timestamps are nothing but the count of
+its chunks.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,38 @@ _KNOWN = re.compile(rb"\d\d(dc|db|wb|tx|pc|iv|__)|ix\d\d|idx1|JUNK|junk|hdrl|INF
 _OPENED = (b"movi", b"rec ", b"AVIX", b"AVI ")
 
 
-def first_break(path: str) -> int | None:
+_TAG_TYPES = (8, 9, 18)  # sound, video, metadata
+_FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES = 9, 11, 4
+
+
+def first_break(path: str, container: str) -> int | None:
+    """The position from which on a file of this container cannot be followed, None where it can; containers other than
+    AVI and FLV are not looked at. A file that only ends too early can be followed."""
+    if container == "avi":
+        return _avi_break(path)
+    return _flv_break(path) if container == "flv" else None
+
+
+def _flv_break(path: str) -> int | None:
+    size = Path(path).stat().st_size
+    with Path(path).open("rb") as file:
+        at = int.from_bytes(file.read(_FLV_HEADER_BYTES)[5:]) + _BACK_LINK_BYTES
+        while at + _TAG_HEADER_BYTES <= size:
+            file.seek(at)
+            header = file.read(_TAG_HEADER_BYTES)
+            end = at + _TAG_HEADER_BYTES + int.from_bytes(header[1:4])
+            if header[0] & 31 not in _TAG_TYPES:
+                return at
+            if end + _BACK_LINK_BYTES > size:
+                return None
+            file.seek(end)
+            if int.from_bytes(file.read(_BACK_LINK_BYTES)) != end - at:
+                return at
+            at = end + _BACK_LINK_BYTES
+    return None
+
+
+def _avi_break(path: str) -> int | None:
     """The position of the first chunk that is none, or that is cut off, or None where all are whole."""
     size = Path(path).stat().st_size
     with Path(path).open("rb") as file:
