@@ -2,7 +2,7 @@
 
 The rule is never wrong rather than generous: from a packet that is damaged or missing on, in decode order, no frame
 counts until a decoder could begin anew; and what is shown before that entry, but coded behind it, does not count
-either.
+either. docs/design/prep.md says why.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _HARMLESS = (
 )  # fmt: skip
 # A hole in the timestamps of a damaged source is filled with lost frames from this many ordinary intervals on.
 _HOLE_INTERVALS = 1.5
+_EVEN_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,20 @@ class ScannedPacket:
 class Scan:
     """What came of decoding a stream packet by packet.
 
-    `shown` are the numbers of the packets whose frames the decoder put out, in that order, and `fed` those
-    of the packets that it was given then, one more than
-    the last for what it put out at the end. `stopped` is why reading
-    ended before the file did, "" if it did not. `ends_early`: the file was longer once. `sized`: the container says how
-    many bytes a packet has. `timed` is the number of packets, from the first, whose times can be relied on, all if
-    None. `counts_time`: not every packet of the container has a time of its own, others count on from it.
-    `lacks_times`: when a frame is shown is only known from the decoder's output.
+    `shown` are the numbers of the packets whose frames the decoder put out, in that order, and `fed` those of the
+    packets that it was given then, one more than the last for what it put out at the end. `stopped` is why reading
+    ended before the file did, "" if it did not, and `unread` how many packets an index lists behind that. `ends_early`:
+    the file was longer once. `sized`: the container says how many bytes a packet has. `timed` is the number of packets,
+    from the first, whose times can be relied on, all if None. `counts_time`: not every packet of the container has a
+    time of its own, others count on from it. `lacks_times`: when a frame is shown is only known from the decoder's
+    output.
     """
 
     packets: tuple[ScannedPacket, ...]
     shown: tuple[int, ...]
     fed: tuple[int, ...]
     stopped: str = ""
+    unread: int = 0
     ends_early: bool = False
     sized: bool = True
     timed: int | None = None
@@ -213,7 +215,7 @@ def assess(scan: Scan) -> Damage | None:
         sound = _up_to_the_cut(packets, sound)
     known = _known(packets)
     lost = [pts for pts, number in known if not sound[number]]
-    total = sum(not packet.is_hidden for packet in packets)
+    total = scan.unread + sum(not packet.is_hidden for packet in packets)
     complaints = [text for packet in packets for text in (packet.break_before, packet.complaint) if text]
     from_start = _sound_from_start(scan, trusted)
     return Damage(
@@ -225,7 +227,7 @@ def assess(scan: Scan) -> Damage | None:
         total=total,
         lost=total - (sound.count(True) if has_times else from_start),
         first_lost_pts=lost[0] if lost else None,
-        complaint=complaints[0] if complaints else scan.stopped or "it begins without a keyframe or ends too early",
+        complaint=next(filter(None, [scan.stopped, *complaints]), "it begins without a keyframe or ends too early"),
         is_only_cut=is_only_cut,
     )
 
@@ -309,9 +311,11 @@ def _due(known: list[tuple[int, int]], sound: list[bool], packets: tuple[Scanned
     kept = known[places[0] : places[-1] + 1]
     intervals = [after - before for (before, _), (after, _) in pairwise(known) if after > before]
     step = int(np.median(intervals)) if intervals else 0
+    # Where all others are evenly spaced, what is missing in a damaged file was lost, and not dropped in recording.
+    even = sum(abs(each - step) <= step / 10 for each in intervals) >= _EVEN_SHARE * len(intervals)
     due = [kept[0][0]]
     for (pts, number), (next_pts, next_number) in pairwise(kept):
-        intact = sound[number] and sound[next_number] and not _breaks_between(packets, number, next_number)
+        intact = not even and sound[number] and sound[next_number] and not _breaks_between(packets, number, next_number)
         if not intact and step and next_pts - pts > _HOLE_INTERVALS * step:
             due.extend(range(pts + step, next_pts - step // 2, step))
         due.append(next_pts)
@@ -395,4 +399,4 @@ def check_salvage(path: str, damage: Damage, timebase: Fraction, policy: SourceP
 def first_complaint(lines: Sequence[str]) -> str:
     """The first line of what FFmpeg said that may be about damage, "" if there is none."""
     said = (re.sub(r"^(\[[^\]]*\] *)+", "", line.strip()) for line in lines)
-    return next((line for line in said if line and not any(harmless in line for harmless in _HARMLESS)), "")
+    return next((line.rstrip(".") for line in said if line and not any(harmless in line for harmless in _HARMLESS)), "")

@@ -31,7 +31,7 @@ _EMPTY_BYTES = 16
 
 def scan(path: str, stream_index: int) -> Scan:
     """Decode every packet of a stream on its own. Whatever demuxer and decoder complain of is in the result."""
-    with _complaints_heard(), av.open(f"file:{path}", metadata_errors="replace") as container:
+    with av.open(f"file:{path}", metadata_errors="replace") as container, _complaints_heard():
         stream = container.streams[stream_index]
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")
@@ -39,9 +39,11 @@ def scan(path: str, stream_index: int) -> Scan:
         found = _Scanner(container, stream, break_at).run()
         promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
         reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
+        cut = cut_index(path, container, stream)
         return replace(
             found,
-            stopped=found.stopped or cut_index(path, container, stream),
+            stopped=cut or found.stopped,
+            unread=max(0, stream.frames - len(found.packets)) if cut else 0,
             ends_early=found.ends_early
             or (promised is not None and promised - reached > 1)
             or promises_more_chunks(container, stream, len(found.packets)),

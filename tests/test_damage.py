@@ -87,6 +87,11 @@ def test_frames_with_the_same_time_are_not_trusted_beside_damage() -> None:
     assert not damage_of(scan_of(packets)).has_times
 
 
+def test_what_is_missing_without_a_word_is_lost_too_where_frames_are_evenly_spaced() -> None:
+    packets = [packet for packet in stream("I" * 12 + "xxPP" + "I" * 20).packets if packet.pts not in (5, 6)]
+    assert {5, 6} <= set(damage_of(scan_of(packets)).due_pts.tolist())
+
+
 @pytest.mark.parametrize("text", ["PPPIPPP", "xxPIPPP", "Px.PIPPP"])
 def test_a_stream_that_begins_in_mid_gop_is_only_cut(text: str) -> None:
     damage = damage_of(stream(text))
