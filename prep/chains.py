@@ -17,6 +17,7 @@ _OPENED = (b"movi", b"rec ", b"AVIX", b"AVI ")
 
 
 _TAG_TYPES = (8, 9, 18)  # sound, video, metadata
+_TS_BYTES, _TS_SYNC, _TS_PACKETS_LOOKED_AT = 188, 0x47, 20_000
 _FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES = 9, 11, 4
 
 
@@ -71,6 +72,26 @@ def _avi_break(path: str) -> int | None:
                 return at
             at = following
     return None
+
+
+def ends_in_mid_packet(path: str, pid: int) -> bool:
+    """Whether the last PES packet of a transport stream's PID looks cut off: it fills its last TS packet to the end,
+    as one in 184 that are whole does; the others are followed by stuffing."""
+    size = Path(path).stat().st_size
+    count = min(size // _TS_BYTES, _TS_PACKETS_LOOKED_AT)
+    with Path(path).open("rb") as file:
+        file.seek(size // _TS_BYTES * _TS_BYTES - count * _TS_BYTES)
+        data = file.read(count * _TS_BYTES)
+    for at in range(len(data) - _TS_BYTES, -1, -_TS_BYTES):
+        header = data[at : at + 4]
+        if header[0] == _TS_SYNC and int.from_bytes(header[1:3]) & 0x1FFF == pid and header[3] & 0x10:
+            return not header[3] & 0x20 or data[at + 4] <= _ts_fields_bytes(data[at + 5])
+    return False
+
+
+def _ts_fields_bytes(flags: int) -> int:
+    """Bytes of an adaptation field with these flags and no stuffing; 0 for one that is all stuffing."""
+    return 1 + 6 * bool(flags & 0x10) + 6 * bool(flags & 0x08) + bool(flags & 0x04) if flags else 0
 
 
 def _header(file: BinaryIO, at: int) -> tuple[bytes, int]:

@@ -26,6 +26,7 @@ _HARMLESS = (
     "co located POCs unavailable", "number of reference frames (0+", "non monotonically increasing dts to muxer",
     "deprecated pixel format used", "Last message repeated",
 )  # fmt: skip
+MAY_BE_INCOMPLETE = "it may be incomplete"
 # A hole in the timestamps of a damaged source is filled with lost frames from this many ordinary intervals on.
 _HOLE_INTERVALS = 1.5
 _EVEN_SHARE = 0.8
@@ -147,7 +148,8 @@ def _broken(scan: Scan) -> list[bool]:
     first_entry = next((number for number, packet in enumerate(packets) if packet.is_entry), len(packets))
     for number in (number for number, is_wrong in enumerate(wrong) if is_wrong):
         # Decoders finish a picture when the next one begins, and only then say that something was wrong with it.
-        broken[max(0, number - 1)] = True
+        if packets[number].complaint != MAY_BE_INCOMPLETE:
+            broken[max(0, number - 1)] = True
         # Without sizes, parsers find out where a picture ends, and may give it what belongs to the next. Before the
         # first entry it is what is missing that decoders complain of.
         reaches = packets[number].is_incomplete or number >= first_entry

@@ -16,8 +16,8 @@ from av.video.stream import VideoStream
 
 from .access_units import HeaderReader
 from .chains import first_break
-from .damage import Scan, ScannedPacket, first_complaint
-from .signs import NO_CHAIN, UNSIZED, cut_index, promised_end, promises_more_chunks
+from .damage import MAY_BE_INCOMPLETE, Scan, ScannedPacket, first_complaint
+from .signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 
 # Not every packet of these has a timestamp of its own.
 _COUNTING = ("mpeg", "mpegvideo", "h264", "hevc", "m4v")
@@ -39,6 +39,8 @@ def scan(path: str, stream_index: int) -> Scan:
         found = _Scanner(container, stream, break_at).run()
         promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
         reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
+        if may_lack_an_end(path, container, stream):
+            found = replace(found, packets=_last_in_doubt(found.packets))
         cut = cut_index(path, container, stream)
         return replace(
             found,
@@ -48,6 +50,12 @@ def scan(path: str, stream_index: int) -> Scan:
             or (promised is not None and promised - reached > 1)
             or promises_more_chunks(container, stream, len(found.packets)),
         )
+
+
+def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
+    if not packets or packets[-1].complaint:
+        return packets
+    return (*packets[:-1], replace(packets[-1], is_incomplete=True, complaint=MAY_BE_INCOMPLETE))
 
 
 class _Scanner:

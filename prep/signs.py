@@ -15,7 +15,7 @@ from av.packet import Packet
 from av.video.stream import VideoStream
 
 from .access_units import HeaderReader
-from .chains import first_break
+from .chains import ends_in_mid_packet, first_break
 from .damage import frames_behind_hole
 
 # How much earlier than its header says a video may end before it is looked at: headers round, and another track may
@@ -73,23 +73,34 @@ class PacketLog:
 
 def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> str:
     """Why the video may go on behind what can be read of it, "" if it does not look so."""
-    cut = cut_index(path, container, stream)
-    if cut:
-        return cut
-    if first_break(path, container.format.name) is not None:
-        return NO_CHAIN
-    if promises_more_chunks(container, stream, len(packets.pts)):
-        return f"its header promises {stream.frames} frames, there are {len(packets.pts)}"
     timebase = stream.time_base or Fraction(1)
     reached = max((pts + duration for pts, duration in _ends(packets)), default=0) * timebase
-    promised = promised_end(stream)
-    if promised is not None and promised - reached > _MISSING_SECONDS:
-        return f"it should last until {float(promised):.2f} s and ends at {float(reached):.2f} s"
+    promised = promised_end(stream) or Fraction(0)
     is_cut = packets.ends_incomplete
     may_be_cut = is_cut or container.format.name in UNSIZED
-    if may_be_cut and frames_behind_hole(packets.known_pts, packets.last_dts, is_cut=is_cut):
-        return "frames are missing before the last one"
-    return ""
+    signs = [
+        (first_break(path, container.format.name) is not None, NO_CHAIN),
+        (
+            promises_more_chunks(container, stream, len(packets.pts)),
+            f"its header promises {stream.frames} frames, there are {len(packets.pts)}",
+        ),
+        (may_lack_an_end(path, container, stream), "its last packet may be incomplete"),
+        (
+            promised - reached > _MISSING_SECONDS,
+            f"it should last until {float(promised):.2f} s and ends at {float(reached):.2f} s",
+        ),
+        (
+            may_be_cut and frames_behind_hole(packets.known_pts, packets.last_dts, is_cut=is_cut) > 0,
+            "frames are missing before the last one",
+        ),
+    ]
+    return cut_index(path, container, stream) or next((why for is_there, why in signs if is_there), "")
+
+
+def may_lack_an_end(path: str, container: InputContainer, stream: VideoStream) -> bool:
+    """Whether the last packet may be incomplete and its decoder would not say so."""
+    silent = container.format.name == "mpegts" and stream.codec_context.name == "hevc"
+    return silent and ends_in_mid_packet(path, stream.id)
 
 
 def _ends(packets: PacketLog) -> list[tuple[int, int]]:

@@ -183,6 +183,21 @@ def test_a_file_cut_in_mid_gop_starts_at_the_first_frame_that_decodes_without_wh
     assert found.numbers == found.expected == list(range(GOP, FRAMES))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_an_incomplete_last_picture_of_hevc_is_not_shown_though_its_decoder_makes_one_of_it(
+    seed: int, tmp_path: Path
+) -> None:
+    whole = video(tmp_path / "whole", "x.ts", "libx265", size=(192, 128))
+    data = whole.path.read_bytes()
+    # Three TS packets before the end of a picture, so that much of it is there.
+    at = (packets_of(whole.path)[20 + 4 * seed][0] // 188 - 3) * 188
+    source = tmp_path / "bad" / "x.ts"
+    source.parent.mkdir()
+    source.write_bytes(data[:at])
+    found = prepared(source, whole, salvage=False)
+    assert found.numbers == found.expected == list(range(len(found.numbers)))
+
+
 def test_an_mp4_whose_index_calls_for_more_than_there_is_keeps_what_is_there_with_salvage(tmp_path: Path) -> None:
     whole = video(tmp_path / "whole", "x.mp4", container_options={"movflags": "faststart"})
     source = tmp_path / "bad" / "x.mp4"
