@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -404,9 +405,10 @@ def main() -> None:
     arguments = parser.parse_args()
     verdicts: Counter[tuple[str, str]] = Counter()
     failed: list[str] = []
+    seen: Counter[str] = Counter()
     start = time.monotonic()
     done = 0
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, suppress(KeyboardInterrupt):
         folder = Path(name)
         wholes = make_sources(folder)
         for number in range(arguments.first, arguments.first + arguments.cases):
@@ -421,13 +423,15 @@ def main() -> None:
                 print(f"FAILED {error}", flush=True)
             else:
                 verdicts[wholes[number % len(wholes)].path.name, outcome.verdict] += 1
+                for what in ("frames", "salvaged", "unreadable", "stale"):
+                    seen[what] += getattr(outcome, what)
                 if arguments.verbose:
                     print(outcome, flush=True)
             done += 1
     for (source, verdict), count in sorted(verdicts.items()):
         print(f"{count:6} {source:16} {verdict}")
     totals = Counter(verdict for (_, verdict), count in verdicts.items() for _ in range(count))
-    print(f"{done} cases in {time.monotonic() - start:.0f} s: {dict(totals)}; {len(failed)} failed")
+    print(f"{done} cases in {time.monotonic() - start:.0f} s: {dict(totals)}; {len(failed)} failed; {dict(seen)}")
     sys.exit(bool(failed))
 
 

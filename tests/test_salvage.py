@@ -155,7 +155,7 @@ CUT_ENDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("part", [0.37, 0.6, 0.81])
+@pytest.mark.parametrize("part", [0.37, 0.6])
 @pytest.mark.parametrize(("name", "codec", "how"), CUT_ENDS)
 def test_a_file_cut_at_its_end_is_a_shorter_one(
     name: str, codec: str, how: dict[str, Any], part: float, tmp_path: Path
@@ -183,7 +183,7 @@ def test_a_file_cut_in_mid_gop_starts_at_the_first_frame_that_decodes_without_wh
     assert found.numbers == found.expected == list(range(GOP, FRAMES))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_an_incomplete_last_picture_of_hevc_is_not_shown_though_its_decoder_makes_one_of_it(
     seed: int, tmp_path: Path
 ) -> None:
@@ -231,8 +231,9 @@ def test_frames_missing_between_others_are_noticed_where_the_decoder_notices_not
     assert found.salvaged
 
 
-@pytest.mark.parametrize("seconds", [2, 7])
-@pytest.mark.parametrize("suffix", ["mkv", "webm", "mp4", "avi", "flv"])
+@pytest.mark.parametrize(
+    ("seconds", "suffix"), [(2, "mkv"), (7, "mkv"), (2, "webm"), (2, "mp4"), (2, "avi"), (2, "flv")]
+)
 def test_a_slow_file_whose_last_frame_lasts_long_is_not_damaged(seconds: int, suffix: str, tmp_path: Path) -> None:
     codec = {"webm": "libvpx-vp9", "avi": "mpeg4"}.get(suffix, "libx264")
     timebase = Fraction(1, 1000) if suffix != "avi" else Fraction(seconds)
