@@ -14,6 +14,7 @@ from .manifests.errors import (
     DamagedSourceError,
     DatasetBusyError,
     DatasetError,
+    DatasetWarning,
     DecodeError,
     EncodeError,
     FormatVersionError,
@@ -26,8 +27,10 @@ from .manifests.errors import (
     SourceError,
     SourceNotFoundError,
     ToolError,
+    UnreadableDataError,
     UsageError,
     VideoNotFoundError,
+    WrongTypeError,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ __all__ = [
     "Dataset",
     "DatasetBusyError",
     "DatasetError",
+    "DatasetWarning",
     "DecodeError",
     "EncodeError",
     "FormatVersionError",
@@ -60,9 +64,11 @@ __all__ = [
     "SourceNotFoundError",
     "Stats",
     "ToolError",
+    "UnreadableDataError",
     "UsageError",
     "Video",
     "VideoNotFoundError",
+    "WrongTypeError",
     "__version__",
     "open",
 ]

@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -18,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from .manifests.errors import ShortGopError, UsageError
+from .manifests.errors import DatasetWarning, ShortGopError, UsageError
+from .printing import PlainConsole, cell, video_table
 from .progress import job_progress, loop_bar
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ EXIT_SOMETHING_MISSING = 3
 EXIT_INTERRUPTED = 130
 
 _ROWS_SHOWN = 20
-_MAX_FRAME = 1 << 62
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -46,10 +45,13 @@ app = typer.Typer(
 )
 # Without a terminal nobody has a width; tables get one that fits a log.
 _WIDTH = None if sys.stdout.isatty() else 120
-out = Console(highlight=False, width=_WIDTH)
-err = Console(stderr=True, highlight=False, width=_WIDTH)
+out = PlainConsole(highlight=False, width=_WIDTH)
+err = PlainConsole(stderr=True, highlight=False, width=_WIDTH)
 
 DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the file if it exists; never a source, nor within a dataset.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -94,7 +96,10 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     ] = False,
     gaps: Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")] = "fail",
     max_gap: Annotated[str, typer.Option(help="Seconds.")] = "10",
-    address: Annotated[str | None, typer.Option(help="A Ray cluster instead of a local Ray.")] = None,
+    max_stall: Annotated[
+        str, typer.Option(help="Seconds without progress after which reading a source is given up.")
+    ] = "120",
+    address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")] = None,
     runner: Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")] = "ray",
     as_json: JsonOption = False,
@@ -108,12 +113,11 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     # A job manager ends a job with SIGTERM; it deserves the same tidy end as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _errors():
-        if runner not in ("ray", "inline"):
-            raise UsageError(f"--runner is {runner!r}; it takes ray or inline")
         from .jobs.prepare import Where, existing_profile, prepare
         from .prep.options import SourcePolicy
         from .prep.profile import ENCODERS, named_profile, parse_fps, parse_size
 
+        where = Where(runner, address, workers)
         base = existing_profile(out_path)
         given: dict[str, Any] = {
             "fps": fps and parse_fps(fps),
@@ -130,8 +134,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         }
         named = named_profile(profile_name) if profile_name is not None else {}
         profile = _profile(base, named | {name: value for name, value in given.items() if value is not None}, fps)
-        policy = SourcePolicy(salvage, cast("Any", gaps), _seconds(max_gap, "--max-gap"))
-        where = Where(runner, address, workers)
+        policy = SourcePolicy(
+            salvage, cast("Any", gaps), _seconds(max_gap, "--max-gap"), _seconds(max_stall, "--max-stall")
+        )
         with job_progress(err) as on_update:
             report = prepare(sources, out_path, profile, policy=policy, where=where, on_update=on_update)
         if as_json:
@@ -196,17 +201,13 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
             markup=False,
             soft_wrap=True,
         )
-        table = Table("video", "frames", "fps", "size", "codec", "seconds")
-        for video in summary.videos[:_ROWS_SHOWN]:
-            table.add_row(
-                Text(video.id), str(video.num_frames), video.fps, f"{video.width}x{video.height}", video.codec,
-                f"{video.duration_seconds:.2f}",
-            )  # fmt: skip
-        out.print(table)
+        out.print(video_table(summary.videos[:_ROWS_SHOWN]))
         if len(summary.videos) > _ROWS_SHOWN:
             out.print(f"and {len(summary.videos) - _ROWS_SHOWN} more: --json lists all")
         for failure in summary.failures:
             out.print(f"not in the dataset: {failure.id}: {failure.reason}", markup=False, soft_wrap=True)
+        if summary.trouble:
+            err.print(summary.trouble, style="red", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -246,25 +247,35 @@ def verify(
 
 
 @app.command()
-def read(
+def read(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     video: Annotated[str, typer.Argument(metavar="VIDEO", help="The video's id, or its number.")],
     frames: Annotated[str, typer.Option(help="Frame numbers: 0,30,60 or 0:90:10.")],
-    out_path: Annotated[Path, typer.Option("--out", help="A PNG file for the contact sheet.")],
+    out_path: Annotated[
+        Path, typer.Option("--out", help="The contact sheet: a file ending in .png, .jpg, .webp, .bmp or .tif.")
+    ],
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read frames of a video into a contact sheet."""
     with _errors():
+        from .manifests.output_files import sources_in
         from .readers.dataset import open as open_dataset
-        from .readers.sheet import write_sheet
+        from .readers.indices import parse_indices
+        from .readers.sheet import check_sheet, write_sheet
 
-        opened = open_dataset(dataset, dimension_order="NHWC")
+        with warnings.catch_warnings():
+            # Whether this video is among those that are lost, reading it will tell.
+            warnings.simplefilter("ignore", DatasetWarning)
+            opened = open_dataset(dataset, dimension_order="NHWC")
         chosen = opened[int(video)] if video not in opened and video.isdecimal() else opened[video]
-        indices = _indices(frames, len(chosen))
+        indices = parse_indices(frames, len(chosen))
+        size = (chosen.metadata.height, chosen.metadata.width)
+        check_sheet(len(indices), *size, out_path, overwrite=overwrite, sources=sources_in(dataset))
         start = time.perf_counter()
         batch = chosen.get_frames_at(indices)
         seconds = time.perf_counter() - start
-        write_sheet(batch.data, out_path)
+        write_sheet(batch.data, out_path, overwrite=overwrite, sources=sources_in(dataset))
         pts = chosen.source_pts(indices).tolist()
         if as_json:
             _print_json({
@@ -275,19 +286,6 @@ def read(
             out.print(f"{len(indices)} frames of {chosen.id} read in {1000 * seconds:.1f} ms: {out_path}", markup=False)
 
 
-def _indices(text: str, length: int) -> list[int]:
-    try:
-        if ":" in text:
-            indices = list(range(length)[slice(*(int(part) if part else None for part in text.split(":")))])
-        else:
-            indices = [int(part) for part in text.split(",")]
-    except (ValueError, TypeError):
-        raise UsageError(f"--frames is {text!r}; it takes numbers such as 0,30,60 or a range such as 0:90:10") from None
-    if not indices or max(map(abs, indices)) >= _MAX_FRAME:
-        raise UsageError(f"--frames {text} names no frame of the video, which has {length}")
-    return indices
-
-
 @app.command()
 def export(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
@@ -295,6 +293,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
     out_path: Annotated[Path, typer.Argument(metavar="OUT.mp4")],
     start: Annotated[str, typer.Option(help="Seconds.")] = "0",
     end: Annotated[str | None, typer.Option(help="Seconds.  [the end]")] = None,
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a video, or a part of it, as an ordinary MP4, without re-encoding."""
@@ -308,7 +307,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
         row = int(video) if by_number else manifest.row_of(video)
         seconds = (_seconds(start, "--start"), None if end is None else _seconds(end, "--end"))
         first, stop = frame_range(manifest.video(row), *seconds)
-        first, stop = write(dataset, manifest, row, out_path, start_frame=first, stop_frame=stop)
+        first, stop = write(dataset, manifest, row, out_path, start_frame=first, stop_frame=stop, overwrite=overwrite)
         if as_json:
             _print_json({"video": video, "out": str(out_path), "first_frame": first, "stop_frame": stop})
         else:
@@ -330,24 +329,29 @@ def bench(  # noqa: PLR0917  # typer makes options of them
         str | None, typer.Option(help="Libraries to compare with.  [torchcodec,pyav,opencv,decord]")
     ] = None,
     exported: Annotated[bool, typer.Option("--exported", help="Peers read exported MP4s too.")] = False,
-    chart: Annotated[Path | None, typer.Option(help="A PNG file for a chart.")] = None,
+    chart: Annotated[Path | None, typer.Option(help="A chart: a file ending in .png, .jpg, .webp and so on.")] = None,
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read a dataset at random, and its sources with other libraries, in turn; compare how long that takes."""
     with _errors():
         from .bench.accesses import Access, parse_clip
+        from .bench.chart import check_chart
         from .bench.report import report_json, report_lines, report_table, write_report_chart
         from .bench.run import Options, measure
+        from .manifests.output_files import sources_in
 
-        accesses = [parse_clip(text, batch) for text in clip or ([] if random_frames else ["16x4"])]
+        accesses = [parse_clip(text, batch) for text in clip or ["16x4"]]
         accesses += [Access(1, batch=batch)] if random_frames else []
         names = {} if peers is None else {"peers": tuple(name for name in peers.split(",") if name)}
         options = Options(
             tuple(accesses), threads, rounds=rounds, seconds_per_round=seconds_per_round, exported=exported, **names
         )
+        if chart is not None:
+            check_chart(chart, overwrite=overwrite, sources=sources_in(dataset))
         report = measure(dataset, options, lambda text: err.print(text, markup=False))
         if chart is not None:
-            write_report_chart(report, chart)
+            write_report_chart(report, chart, overwrite=overwrite, sources=sources_in(dataset))
         if as_json:
             _print_json(report_json(report))
         else:
@@ -372,10 +376,10 @@ def doctor(as_json: JsonOption = False) -> None:
         for ffmpeg in diagnosis.ffmpegs:
             chosen = "used" if ffmpeg.path == diagnosis.chosen else "not needed"
             detail = ffmpeg.problem or f"{chosen}, version {ffmpeg.version}"
-            table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), Text(detail))
+            table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), cell(detail))
         trials = [(trial.name, trial.works, trial.detail) for trial in diagnosis.trials]
         for name, works, detail in [*trials, *((d.name, d.works, d.detail) for d in decoders)]:
-            table.add_row(name, _yes(works), Text(detail))
+            table.add_row(name, _yes(works), cell(detail))
         for library, loads in diagnosis.nvidia_libraries.items():
             table.add_row(library, _yes(loads), "loads" if loads else "not on this machine")
         out.print(table)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..manifests.arguments import integer
 from ..manifests.errors import UsageError
 
 Clip = tuple[int, tuple[int, ...]]
@@ -25,6 +26,8 @@ class Access:
     batch: int = 1
 
     def __post_init__(self) -> None:
+        for name in ("frames", "stride", "batch"):
+            integer(getattr(self, name), name)
         if min(self.frames, self.stride, self.batch) < 1:
             raise UsageError(f"a clip has at least 1 frame, a stride of 1 and a batch of 1, not {self}")
 

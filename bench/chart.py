@@ -1,18 +1,22 @@
-"""Bars side by side, as a PNG. Pillow draws them."""
+"""Bars side by side, as a picture. Pillow draws them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from ..manifests.commits import writing
+import numpy as np
+
 from ..manifests.errors import UsageError
+from ..readers.pictures import check_picture, write_picture
 from .timing import Spread
 
 _WIDTH, _LABEL, _TEXT = 1000, 300, 170
 _ROW, _MARGIN, _FONT = 26, 24, 15
 _INK, _GREY, _OURS, _OTHERS = (30, 30, 30), (120, 120, 120), (20, 120, 90), (150, 165, 185)
+_NO_PILLOW = "--chart needs Pillow: pip install pillow"
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,29 @@ class Group:
     bars: tuple[Bar, ...]
 
 
-def write_chart(groups: Sequence[Group], path: Path, *, title: str, note: str) -> None:
-    """Draw groups below each other into the PNG file `path`. UsageError where Pillow is missing."""
+def check_chart(path: Path, *, overwrite: bool, sources: Iterable[str] = ()) -> None:
+    """Raise what `write_chart` would, before anything is measured."""
+    check_picture(path, (_ROW, _WIDTH), overwrite=overwrite, sources=sources)
+    if find_spec("PIL") is None:
+        raise UsageError(_NO_PILLOW)
+
+
+def write_chart(
+    groups: Sequence[Group],
+    path: Path,
+    *,
+    title: str,
+    note: str,
+    overwrite: bool = False,
+    sources: Iterable[str] = (),
+) -> None:
+    """Draw groups below each other into a picture, whose format the suffix of `path` decides; a new file unless told
+    to `overwrite`. UsageError where Pillow is missing, and otherwise as `readers.pictures.write_picture` raises it.
+    """
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError:
-        raise UsageError("--chart needs Pillow: pip install pillow") from None
+        raise UsageError(_NO_PILLOW) from None
     rows = sum(len(group.bars) + 2 for group in groups) + 2
     picture = Image.new("RGB", (_WIDTH, rows * _ROW + 2 * _MARGIN), "white")
     draw, font, large = ImageDraw.Draw(picture), ImageFont.load_default(_FONT), ImageFont.load_default(_FONT + 4)
@@ -60,5 +81,4 @@ def write_chart(groups: Sequence[Group], path: Path, *, title: str, note: str) -
             y += _ROW
         y += _ROW
     draw.text((_MARGIN, y - _ROW // 2), note, _GREY, font)
-    with writing(path):
-        picture.save(path, "PNG")
+    write_picture(np.asarray(picture), path, overwrite=overwrite, sources=sources)

@@ -36,9 +36,14 @@ class FileSet:
     @classmethod
     def of_sources(cls, name: str, videos: Sequence[Video], paths: Sequence[str | Path] | None = None) -> Self:
         """The videos' sources, or files at `paths` with all of the sources' frames."""
-        sources = [scan(video.source) for video in videos]
+        sources = [scan(source_of(video)) for video in videos]
         frames = [shown(video, file) for video, file in zip(videos, sources, strict=True)]
         return cls(name, sources if paths is None else [scan(path) for path in paths], frames)
+
+
+def source_of(video: Video) -> str:
+    """Where a video's source was; a dataset of before that was kept has only what was given, as seen from there."""
+    return video.source_path or video.source
 
 
 def shown(video: Video, source: VideoFile) -> Array:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from ..manifests.arguments import integer
 from ..manifests.dataset import open_manifest
 from ..manifests.errors import ShortGopError, UsageError
 from ..manifests.export import export
@@ -20,7 +21,7 @@ from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from .accesses import Access, draw
 from .files import VideoFile, scan
-from .jobs import FileSet, our_job, peer_job, shown
+from .jobs import FileSet, our_job, peer_job, shown, source_of
 from .machine import Machine, this_machine
 from .peers import load
 from .timing import Figures, alternate
@@ -48,7 +49,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for option, value in (("--threads", self.threads), ("--rounds", self.rounds)):
-            if value < 1:
+            if integer(value, option) < 1:
                 raise UsageError(f"{option} is {value}; it takes at least 1")
         if not 0 < self.seconds_per_round < 3600:
             raise UsageError(f"--seconds-per-round is {self.seconds_per_round}; it takes more than 0, up to 3600")
@@ -89,7 +90,7 @@ class Report:
 def measure(path: Path, options: Options, on_note: OnNote = lambda _: None) -> Report:
     """Measure; nothing is written but temporary files. UsageError for what cannot be measured at all."""
     torch.set_num_threads(1)
-    dataset = open_dataset(path, threads=options.threads)
+    dataset = open_dataset(path, threads=options.threads, strict=True)
     readers, missing = load(options.peers)
     on_note("looking at the sources")
     numbers, sources, left_out = _sources(dataset, _sample(dataset))
@@ -148,9 +149,9 @@ def _sources(dataset: Dataset, numbers: list[int]) -> tuple[list[int], FileSet |
     for number in numbers:
         video = dataset[number]
         try:
-            if not Path(video.source).is_file():
-                raise UsageError(f"{video.source} is no file on this machine")
-            file = scan(video.source)
+            if not Path(source_of(video)).is_file():
+                raise UsageError(f"{source_of(video)} is no file on this machine")
+            file = scan(source_of(video))
             found.append((number, file, shown(video, file)))
         except ShortGopError as error:
             left_out[video.id] = str(error)

@@ -199,4 +199,4 @@ def write_cases_chart(cases: Sequence[Case], machine: Machine, path: Path) -> No
         if len({row.reader for row in case.rows} & set(_CHARTED)) > 1 and not case.name.startswith(_NOT_CHARTED):
             groups.append(Group(f"{case.scenario}. {case.group}: {case.name}", tuple(bars)))
     note = f"{machine.cpu}, {machine.cores} cores, one thread each; {machine.date}"
-    write_chart(groups, path, title="Time for a request, shorter is better", note=note)
+    write_chart(groups, path, title="Time for a request, shorter is better", note=note, overwrite=True)

@@ -17,7 +17,11 @@ from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
+from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
+from .cluster_address import cluster_address
 from .identity import identity_of
+from .known_failures import withdraw_gone
+from .places import absolute
 from .sources import Source, find_sources
 from .units import Item, Unit, changed_sources, plan_units
 from .work import Failure, UnitProgress, UnitResult, run_unit
@@ -32,11 +36,35 @@ _PUBLISH_SHARE = 0.05
 @dataclass(frozen=True)
 class Where:
     """Where units run: `runner` is "ray" or "inline", one after the other in this process; `address` is that of a Ray
-    cluster, a local one is started without it; `workers` bounds how many units run at a time."""
+    cluster, HOST:PORT or `auto`; without it $RAY_ADDRESS counts, and without that, or with `local`, a local Ray is
+    started; `workers` bounds how many units run at a time. UsageError when these make no sense together."""
 
     runner: str = "ray"
     address: str | None = None
     workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.runner not in ("ray", "inline"):
+            raise UsageError(f"--runner is {self.runner!r}; it takes ray or inline")
+        if self.workers is not None and (
+            isinstance(self.workers, bool) or not isinstance(self.workers, int) or self.workers < 1
+        ):
+            raise UsageError(f"--workers is {self.workers!r}; it takes a whole number of at least 1")
+        if self.runner == "inline" and self.address is not None:
+            raise UsageError(
+                f"--address {self.address} names a Ray cluster and --runner inline does without Ray; leave one out"
+            )
+        if self.runner == "inline" and self.workers not in (None, 1):
+            raise UsageError(
+                f"--workers is {self.workers} and --runner inline does one unit after the other; leave one out"
+            )
+        if self.address is not None:
+            cluster_address(self.address, {})
+
+    @property
+    def cluster(self) -> str | None:
+        """The address of the Ray cluster to join, None for none; UsageError when $RAY_ADDRESS is no such address."""
+        return cluster_address(self.address, os.environ) if self.runner == "ray" else None
 
 
 @dataclass(frozen=True)
@@ -85,13 +113,16 @@ def prepare(
 
     What is there already is left alone. `policy` is about sources that are damaged or have gaps; `where` says where
     the units run, by default on a local Ray.
-    Raises UsageError for arguments that make no sense, OutputError when the dataset cannot be written, ToolError when
-    ffmpeg or an encoder is missing. Sources that cannot be prepared are in the report, and in the dataset.
+    Raises UsageError for arguments that make no sense, SourceError when their folders do not answer, OutputError when
+    the dataset cannot be written, ToolError when ffmpeg or an encoder is missing. Sources that cannot be prepared are
+    in the report, and in the dataset.
     """
     started = time.monotonic()
     where = where or Where()
+    # Workers have another working directory, or another home.
+    out = absolute(out)
     progress = Progress()
-    found = find_sources(sources)
+    found = _find(sources, policy)
     # Before anything is written: what no worker could do is found out at once, not by each of them.
     _try_tools(profile, where)
     if not files.is_dataset(out):
@@ -99,10 +130,12 @@ def prepare(
     with files.writer_lock(out):
         _bind(out, profile)
         files.publish(out)
+        if withdraw_gone(out, sources, found):
+            files.publish(out)
         done = _identities(out)
         progress.note = f"looking at {len(found)} sources"
         on_update(progress)
-        items, estimates = _look_at(found, profile, done)
+        items, estimates = _look_at(found, profile, policy, done)
         changed = changed_sources(items, done)
         units = plan_units(items, profile_key=profile.key(), done=done, shard_bytes=profile.shard_bytes)
         state = _State(units, estimates, progress, on_update)
@@ -136,8 +169,17 @@ def prepare(
     )
 
 
+def _find(arguments: Sequence[str], policy: SourcePolicy) -> list[Source]:
+    with stall_limit(float(policy.max_stall_seconds)):
+        try:
+            return in_time(lambda: find_sources(arguments), f"looking for sources in {', '.join(arguments)}")
+        except StalledError as error:
+            raise SourceError(f"{error.message}: {REMEDY}") from error
+
+
 def existing_profile(out: Path) -> Profile | None:
     """The profile of the dataset at `out`, or None where there is none, or no video in it that would bind it."""
+    out = absolute(out)
     if not files.is_dataset(out):
         return None
     root = files.read_root(out)
@@ -155,7 +197,7 @@ def _try_tools(profile: Profile, where: Where) -> None:
     """ToolError when ffmpeg is missing, or the encoder or its preset does not run here; a cluster's workers may have
     encoders that this machine lacks."""
     ffmpeg = find_ffmpeg()
-    if where.address is None and not os.environ.get("RAY_ADDRESS"):
+    if where.cluster is None:
         choose_encoder(ffmpeg.path, profile)
 
 
@@ -184,15 +226,21 @@ def _identities(out: Path) -> dict[str, int]:
     return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
 
 
-def _look_at(sources: Sequence[Source], profile: Profile, done: Mapping[str, int]) -> tuple[list[Item], dict[str, int]]:
+def _look_at(
+    sources: Sequence[Source], profile: Profile, policy: SourcePolicy, done: Mapping[str, int]
+) -> tuple[list[Item], dict[str, int]]:
     """Each source's fingerprint and size, and about how many frames it will have."""
 
     def look(source: Source) -> tuple[Item, int]:
         try:
-            identity, size_bytes = identity_of(source.path)
+            with stall_limit(float(policy.max_stall_seconds)):
+                return in_time(lambda: look_closely(source), "looking at it")
         except SourceError:
             # One that is in the dataset already may be gone; of another, its unit will record why it failed.
             return Item(source, done.get(source.id, 0), 0), 0
+
+    def look_closely(source: Source) -> tuple[Item, int]:
+        identity, size_bytes = identity_of(source.path)
         frames = 0 if source.id in done else estimate_frames(source.path, profile.fps)
         return Item(source, identity, size_bytes), frames
 
@@ -277,12 +325,11 @@ def _results(
         for unit in units:
             yield run_unit(out, unit, options, state.on_progress)
         return
-    state.note(f"joining the Ray cluster at {where.address}" if where.address else "starting Ray (about ten seconds)")
+    cluster = where.cluster
+    state.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
     from . import ray_runner
 
-    at_a_time = ray_runner.connect(where.address, where.workers)
-    try:
+    with ray_runner.connected(cluster, where.workers) as at_a_time:
         state.note(f"encoding, {at_a_time} at a time")
-        yield from ray_runner.run_units(out, units, options, at_a_time, state.on_progress)
-    finally:
-        ray_runner.disconnect()
+        shared = cluster is not None
+        yield from ray_runner.run_units(out, units, options, at_a_time, state.on_progress, shared=shared)

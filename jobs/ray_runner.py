@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
+import re
 import signal
 import socket
 import threading
@@ -18,13 +18,16 @@ from ray.exceptions import (
     NodeDiedError,
     OutOfMemoryError,
     RayError,
+    RaySystemError,
     RayTaskError,
     TaskUnschedulableError,
     WorkerCrashedError,
 )
 
-from ..manifests.errors import ShortGopError, ToolError
+from ..manifests.errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
+from .ray_login import login_to_cluster, login_to_own, restored_login
+from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
 
@@ -32,42 +35,48 @@ from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
 # time has to end somewhere.
 _MAX_RETRIES = 3
 _POLL_SECONDS = 0.5
-_KNOCK_SECONDS = 10
 _BOARD_SECONDS = 5
+_CANCEL_SECONDS = 2
 # Two units per worker keep every worker busy while the driver looks away.
 _IN_FLIGHT_PER_WORKER = 2
 
 
-def connect(address: str | None, workers: int | None) -> int:
-    """Start a local Ray, or join the cluster at `address` (or the one that $RAY_ADDRESS names, as in a submitted
-    job); returns how many units can run at a time."""
-    if address is None and os.environ.get("RAY_ADDRESS"):
-        address = "auto"
+@contextlib.contextmanager
+def connected(cluster: str | None, workers: int | None) -> Iterator[int]:
+    """Ray for as long as the context lasts: the cluster at `cluster`, which is an address that `cluster_address` let
+    through, or a local one of its own; yields how many units can run at a time. ToolError when there is none."""
+    if ray.is_initialized():
+        raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
+    with restored_login():
+        try:
+            with _own_sigterm():
+                _init(cluster, workers)
+            available = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
+            yield max(1, min(workers, available) if workers else available)
+        finally:
+            # Also when it was told to end while it was starting.
+            ray.shutdown()
+
+
+def _init(cluster: str | None, workers: int | None) -> None:
     try:
-        with _own_sigterm():
-            _init(address, workers)
-    except (OSError, ValueError, RuntimeError) as error:
-        where = f"no Ray cluster answers at {address}" if address else "a local Ray does not start"
-        raise ToolError(f"{where}: {error}; --runner inline does the same work in this process without Ray") from error
-    available = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
-    return max(1, min(workers, available) if workers else available)
-
-
-def _init(address: str | None, workers: int | None) -> None:
-    if address is not None:
-        _knock(address)
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        return
-    ray.init(
-        # A Ray of its own, also beside a cluster that happens to run on this machine.
-        address="local",
-        num_cpus=workers,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        # Ray's default is to retry a task that ran out of memory for ever.
-        _system_config={"task_oom_retries": _MAX_RETRIES},
-    )
+        if cluster is not None:
+            ray.init(address=login_to_cluster(cluster), log_to_driver=False, logging_level=logging.ERROR)
+            return
+        login_to_own()
+        ray.init(
+            # A Ray of its own, also beside a cluster that happens to run on this machine.
+            address="local",
+            num_cpus=workers,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            # Ray's default is to retry a task that ran out of memory for ever.
+            _system_config={"task_oom_retries": _MAX_RETRIES},
+        )
+    except (OSError, ValueError, RuntimeError, RayError) as error:
+        what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
+        raise ToolError(f"{what}: {error}; --runner inline does the same work in this process without Ray") from error
 
 
 @contextlib.contextmanager
@@ -79,38 +88,34 @@ def _own_sigterm() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except SystemExit as error:
+        # From Ray's handler: told to end while Ray was starting. Whoever asked for Ctrl-C instead gets that.
+        if error.code == signal.SIGTERM and before is signal.default_int_handler:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _knock(address: str) -> None:
-    """Ray itself keeps trying for minutes where nobody listens."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=_KNOCK_SECONDS).close()
-
-
-def disconnect() -> None:
-    ray.shutdown()
-
-
 def run_units(
-    dataset: Path, units: Sequence[Unit], options: Options, workers: int, on_progress: OnProgress
+    dataset: Path, units: Sequence[Unit], options: Options, workers: int, on_progress: OnProgress, *, shared: bool
 ) -> Iterator[UnitResult]:
     """Run all units, a bounded number at a time, and yield each result as it comes.
 
     A unit whose worker keeps dying is split into its sources, and a single source that keeps killing its worker
-    becomes a failure: it must not take its neighbours along.
+    becomes a failure: it must not take its neighbours along. With `shared`, workers may be on other machines: each
+    makes sure that it sees the dataset and the sources; OutputError or ToolError names the machine that does not.
     """
     board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
     task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_unit)
+    mark = leave_mark(dataset) if shared else None
     waiting = deque(units)
     running: dict[ray.ObjectRef[UnitResult], Unit] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers * _IN_FLIGHT_PER_WORKER:
                 unit = waiting.popleft()
-                running[task.remote(str(dataset), unit, options, board)] = unit
+                running[task.remote(str(dataset), unit, options, board, mark)] = unit
             done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
             # Progress is a courtesy: while the board is being restarted elsewhere there is none.
             with contextlib.suppress(RayError):
@@ -129,15 +134,40 @@ def run_units(
                 except TaskUnschedulableError as error:
                     raise ToolError(f"Ray has no place for a unit of work: {_brief(error)}") from error
                 except RayTaskError as error:
-                    cause = error.cause
-                    raise (cause if isinstance(cause, ShortGopError) else error) from None
+                    waiting.appendleft(without_check(unit, _gone_source(error)))
     finally:
         for reference in running:
             ray.cancel(reference, force=True)
+        if running:
+            # A cluster outlives the job, and its workers shall have let go of the dataset before its lock does.
+            ray.wait(list(running), num_returns=len(running), timeout=_CANCEL_SECONDS)
 
 
-def _run_unit(dataset: str, unit: Unit, options: Options, board: Any) -> UnitResult:
-    return run_unit(Path(dataset), unit, options, board.put.remote)
+def _gone_source(error: RayTaskError) -> str:
+    """The source that is gone since the job began; any other error of a unit ends the job, and is raised."""
+    cause = error.cause
+    if isinstance(cause, SourceNotFoundError):
+        if not can_read(str(cause.file)):
+            return str(cause.file)
+        raise ToolError(cause.message, file=cause.file) from None
+    if isinstance(cause, RaySystemError | ImportError):
+        raise ToolError(
+            f"the cluster's node {_node_of(error)} cannot run shortgop: {_brief(cause)}; "
+            "install the same version of shortgop[prep] on every node, in the Python that runs its Ray"
+        ) from None
+    raise (cause if isinstance(cause, ShortGopError) else error) from None
+
+
+def _run_unit(dataset: str, unit: Unit, options: Options, board: Any, mark: str | None) -> UnitResult:
+    if mark is None:
+        return run_unit(Path(dataset), unit, options, board.put.remote)
+    try:
+        check_mark(Path(dataset), mark)
+        check_sources(unit)
+        return run_unit(Path(dataset), unit, options, board.put.remote)
+    except (OutputError, ToolError, SourceNotFoundError) as error:
+        machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
+        raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error
 
 
 class _Board:
@@ -153,6 +183,12 @@ class _Board:
         latest = list(self._latest.values())
         self._latest.clear()
         return latest
+
+
+def _node_of(error: RayTaskError) -> str:
+    # What Ray raises has the address in its text only.
+    match = re.search(r"\bip=([^\s,)]+)", str(error))
+    return match[1] if match else "of unknown address"
 
 
 def _brief(error: Exception) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..manifests.errors import UsageError
 from .lists import can_be_a_path, is_list, read_list, valid_text
+from .places import from_home
 
 VIDEO_SUFFIXES = (
     ".264 .265 .3g2 .3gp .asf .avi .divx .dv .f4v .flv .h264 .h265 .hevc .ivf .m1v .m2ts .m2v .m4v .mkv .mov "
@@ -89,6 +90,7 @@ def _same(first: _Found, second: _Found) -> _Found:
 def _stands_for(argument: str) -> list[_Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is no path; name a video file, a folder, a glob or a list")
+    argument = from_home(argument)
     try:
         Path(argument).stat()
     except OSError as error:
@@ -124,7 +126,7 @@ def _in_list(argument: str) -> list[_Found]:
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
-        source = _source(row_id, folder / row.path, row.path, row.attributes)
+        source = _source(row_id, folder / from_home(row.path), row.path, row.attributes)
         found.append(_Found(source, row.place, listed=True))
     return found
 

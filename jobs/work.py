@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..manifests.dataset import finished_units, open_manifest, read_part, read_root, write_part
+from ..manifests.dataset import finished_units, read_part, write_part
 from ..manifests.errors import OutputError, ShortGopError, SourceError, ToolError
 from ..manifests.merge import merge
 from ..manifests.tables import Failures, Manifest, empty, failures_table
@@ -19,6 +19,7 @@ from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import Options
 from ..prep.rows import Identity
 from ..prep.shards import ShardWriter
+from .known_failures import Said, said
 from .units import Item, Unit
 
 _REPORT_EVERY_SECONDS = 0.5
@@ -98,8 +99,10 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
         shards=replace(rows.shards, length=np.array([lengths[name] for name in names], dtype="<i8")),
         failures=failures_of(failures),
     )
-    if manifests or not _recorded(dataset, failures):
-        write_part(dataset, unit.id, rows)
+    known = said(dataset) if failures else Said()
+    # Trying the same bad sources again leaves nothing behind.
+    if manifests or any((failure.id, failure.reason) not in known.failures for failure in failures):
+        write_part(dataset, unit.id, rows, again=any(failure.id in known.withdrawn for failure in failures))
     progress.report()
     return _result(unit, rows)
 
@@ -141,16 +144,6 @@ def give_up(dataset: Path, unit: Unit, reason: str) -> UnitResult:
     return UnitResult(unit=unit.id, videos=0, frames=0, bytes=0, failures=failures)
 
 
-def _recorded(dataset: Path, failures: Sequence[Failure]) -> bool:
-    """Whether the dataset says all this already: trying the same bad sources again then leaves nothing behind."""
-    snapshot = read_root(dataset).snapshot
-    if snapshot is None:
-        return False
-    known = open_manifest(dataset, snapshot).failures
-    said = set(zip(known.id.texts(), known.reason.texts(), strict=True))
-    return all((failure.id, failure.reason) in said for failure in failures)
-
-
 def failures_of(failures: Sequence[Failure]) -> Failures:
     now = time.time_ns()
     return failures_table([(failure.id, failure.source, failure.reason, now, failure.path) for failure in failures])
@@ -162,7 +155,7 @@ def failure_of(item: Item, error: Exception) -> Failure:
     elif isinstance(error, ShortGopError):
         reason = str(error)
     else:
-        reason = f"{item.source.given}: unexpected {type(error).__name__}: {error}"
+        reason = f"{item.source.path}: unexpected {type(error).__name__}: {error}"
     return Failure(item.source.id, item.source.given, reason, item.source.path)
 
 

@@ -7,6 +7,7 @@ survive a fork.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -19,12 +20,17 @@ from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from .errors import CorruptDataError, DatasetError, MissingDataError
 from .ragged import Array
+from .unread import not_read
 
 # Opens the file of a Zarr store that has this key; a FileNotFoundError or KeyError when there is none.
 OpenFile = Callable[[str], BinaryIO]
 
 _CODECS = (["bytes", "zstd"], ["numcodecs.delta", "bytes", "zstd"])
 _CHECKSUM_BYTES = 4
+# No table can be larger than this; what claims to be is damaged, and not a reason to ask for so much memory.
+_MAX_BYTES = 1 << 46
+# What seeking before a file's start gives: the file is shorter than it should be. Python's own files have no number.
+_OUT_OF_THE_FILE = (errno.EINVAL, errno.EOVERFLOW, None)
 
 
 @dataclass(frozen=True)
@@ -42,15 +48,29 @@ class _Layout:
 def opening(open_file: OpenFile, key: str) -> Iterator[BinaryIO]:
     """The file that has this key. Whatever goes wrong inside becomes an error that names it."""
     try:
-        with open_file(key) as file:
+        file = open_file(key)
+    except KeyError as error:
+        raise MissingDataError(f"{key} is missing", file=key) from error
+    except OSError as error:
+        raise not_read(key, error) from error
+    except Exception as error:
+        raise _damaged(key, error) from error
+    try:
+        with file:
             yield file
     except DatasetError:
         raise
-    except (FileNotFoundError, KeyError) as error:
-        raise MissingDataError(f"{key} is missing", file=key) from error
+    except (OSError, MemoryError) as error:
+        if isinstance(error, OSError) and error.errno in _OUT_OF_THE_FILE:
+            raise _damaged(key, error) from error
+        raise not_read(key, error) from error
     except Exception as error:
         # Each codec has its own ways of saying that its input is damaged.
-        raise CorruptDataError(f"{key} does not read: {type(error).__name__}: {error}", file=key) from error
+        raise _damaged(key, error) from error
+
+
+def _damaged(key: str, error: Exception) -> CorruptDataError:
+    return CorruptDataError(f"{key} does not read: {type(error).__name__}: {error}", file=key)
 
 
 def read_rows(open_file: OpenFile, path: str, dtype: str, start: int = 0, stop: int | None = None) -> Array:
@@ -81,7 +101,7 @@ def _layout(document: Any, dtype: str) -> _Layout:
         (chunk_rows,), codecs = configuration["chunk_shape"], configuration["codecs"]
         if configuration.get("index_location", "end") != "end" or file_rows % chunk_rows:
             raise ValueError("a kind of sharding that the format does not know")
-    if min(rows + 1, file_rows, chunk_rows) < 1:
+    if min(rows + 1, file_rows, chunk_rows) < 1 or max(rows, chunk_rows) * np.dtype(dtype).itemsize > _MAX_BYTES:
         raise ValueError("an impossible shape")
     names = [codec["name"] for codec in codecs]
     if names not in _CODECS or np.dtype(document["data_type"]) != np.dtype(dtype):
@@ -114,7 +134,24 @@ def _shard_index(file: BinaryIO, chunks: int) -> list[tuple[int, int]]:
 
 
 def _decoded(encoded: bytes, layout: _Layout, dtype: str) -> Array:
+    size = _content_size(encoded)
+    if size not in (None, layout.chunk_rows * np.dtype(dtype).itemsize):
+        # Before so much memory is asked for.
+        raise ValueError(f"a chunk of {size} bytes, not of {layout.chunk_rows} rows")
     chunk = np.frombuffer(Zstd().decode(encoded), dtype=dtype)
     if len(chunk) != layout.chunk_rows:
         raise ValueError(f"a chunk of {len(chunk)} rows, not {layout.chunk_rows}")
     return np.cumsum(chunk, dtype=chunk.dtype) if layout.delta else chunk
+
+
+def _content_size(frame: bytes) -> int | None:
+    """How many bytes a Zstandard frame says it decodes to (RFC 8878, 3.1.1.1), or None where it does not say."""
+    if len(frame) < 6:
+        return None
+    descriptor = frame[4]
+    single_segment, size_flag, dictionary_flag = descriptor >> 5 & 1, descriptor >> 6, descriptor & 3
+    size_bytes = (single_segment, 2, 4, 8)[size_flag]
+    start = 5 + (1 - single_segment) + (0, 1, 2, 4)[dictionary_flag]
+    if not size_bytes or len(frame) < start + size_bytes:
+        return None
+    return int.from_bytes(frame[start : start + size_bytes], "little") + (256 if size_bytes == 2 else 0)

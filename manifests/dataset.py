@@ -33,13 +33,15 @@ from .errors import (
     MissingDataError,
     NotADatasetError,
     OutputError,
+    UnreadableDataError,
 )
 from .merge import merge_tables
 from .parts import pack, unpack
 from .ragged import Array
-from .snapshots import READABLE_VERSIONS, read_attributes, read_manifest, read_timeline
-from .tables import TABLE_TYPES, Manifest, Table, Timeline, empty
+from .snapshots import READABLE_VERSIONS, read_attributes, read_failures, read_manifest, read_timeline
+from .tables import TABLE_TYPES, Failures, Manifest, Table, Timeline, empty
 from .timelines import ReadRows, timeline_blocks
+from .unread import not_read
 
 FORMAT_VERSION = 2
 _ROOT_FILE = "zarr.json"
@@ -107,7 +109,10 @@ def _write_root(dataset: Path, root: Root) -> None:
 
 
 def is_dataset(dataset: Path) -> bool:
-    return (dataset / _ROOT_FILE).is_file()
+    try:
+        return (dataset / _ROOT_FILE).is_file()
+    except OSError as error:
+        raise not_read(str(dataset / _ROOT_FILE), error) from error
 
 
 def read_root(dataset: Path) -> Root:
@@ -120,7 +125,7 @@ def read_root(dataset: Path) -> Root:
         what = "does not exist" if not dataset.exists() else "is a file" if dataset.is_file() else "holds no dataset"
         raise NotADatasetError(f"{dataset} {what}; {remedy}", file=str(file)) from None
     except OSError as error:
-        raise NotADatasetError(f"cannot read {file}: {error.strerror or error}", file=str(file)) from error
+        raise not_read(str(file), error) from error
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -169,6 +174,12 @@ def current_manifest(dataset: Path) -> Manifest:
     return empty() if snapshot is None else open_manifest(dataset, snapshot, timeline=True)
 
 
+def open_failures(dataset: Path, snapshot: str) -> Failures:
+    """The table of failures of one snapshot, alone."""
+    with _naming(snapshot_path(dataset, snapshot)) as folder:
+        return read_failures(partial(_open, folder))
+
+
 def open_timeline(dataset: Path, snapshot: str, start: int, stop: int) -> Array:
     """Rows [start, stop) of a snapshot's timeline."""
     with _naming(snapshot_path(dataset, snapshot)) as folder:
@@ -183,10 +194,17 @@ def _open(folder: Path, key: str) -> BinaryIO:
 def _naming(folder: Path) -> Iterator[Path]:
     """Completes errors about a snapshot: the path of the file, and what to do."""
     remedy = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
-    if not folder.is_dir():
+    try:
+        there = folder.is_dir()
+    except OSError as error:
+        raise not_read(str(folder), error) from error
+    if not there:
         raise MissingDataError(f"the manifest {folder} is missing; {remedy}", file=str(folder))
     try:
         yield folder
+    except UnreadableDataError as error:
+        file = folder / error.file if error.file else folder
+        raise UnreadableDataError(f"{folder}: {error.message}", file=str(file)) from error
     except DatasetError as error:
         file = folder / error.file if error.file else folder
         raise type(error)(f"{folder}: {error.message}; {remedy}", file=str(file)) from error
@@ -194,32 +212,47 @@ def _naming(folder: Path) -> Iterator[Path]:
 
 def check_shard_lengths(dataset: Path, manifest: Manifest) -> None:
     """Every shard must be there and as long as its row says; only file metadata is read."""
-    for name, expected in zip(manifest.shards.name.texts(), manifest.shards.length.tolist(), strict=True):
-        file = shard_path(dataset, name)
+    for error in lost_shards(dataset, manifest).values():
+        raise error
+
+
+def lost_shards(dataset: Path, manifest: Manifest) -> dict[int, DatasetError]:
+    """What is wrong with shards, by their rows, as far as file metadata tells."""
+    lost = {}
+    folder = str(shard_path(dataset, ""))
+    lengths = manifest.shards.length.tolist()
+    for row, (name, expected) in enumerate(zip(manifest.shards.name.texts(), lengths, strict=True)):
+        file = f"{folder}/{name}"
         try:
-            actual = file.stat().st_size
+            actual = os.stat(file).st_size  # noqa: PTH116  # a Path takes longer to make than this takes
         except OSError as error:
-            what = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
-            raise MissingDataError(
-                f"{file} {what}; copy it to the dataset again, or prepare its videos again in a new one",
-                file=str(file),
-            ) from None
+            lost[row] = not_read(file, error, remedy=lost_remedy(dataset))
+            continue
         if actual != expected:
-            raise (MissingDataError if actual < expected else CorruptDataError)(
-                f"{file} has {actual} bytes, the manifest says {expected}; it was changed after it was written: "
-                "copy it to the dataset again",
-                file=str(file),
+            lost[row] = (MissingDataError if actual < expected else CorruptDataError)(
+                f"{file} has {actual} bytes, the manifest says {expected}; it was changed after it was written; "
+                f"{lost_remedy(dataset)}",
+                file=file,
             )
+    return lost
 
 
-def write_part(dataset: Path, unit: str, manifest: Manifest) -> None:
+def lost_remedy(dataset: Path) -> str:
+    """What to do about a shard that is gone or damaged."""
+    return (
+        f"run `shortgop prep` on the same sources again, or `shortgop verify {dataset} --repair SOURCES`, or copy the "
+        "shard to the dataset again"
+    )
+
+
+def write_part(dataset: Path, unit: str, manifest: Manifest, *, again: bool = False) -> None:
     """Commit what a unit found; from here on the unit is done. Its shards must be in place.
 
     A unit may be done again: one of which every source failed is tried anew by each job. The earlier part stays as
-    it is, and nothing is written when there is nothing new to say.
+    it is, and nothing is written when there is nothing new to say, unless it is to be said `again`.
     """
     attempts = _attempts(dataset, unit)
-    if attempts and _same_outcome(read_part(dataset, attempts[-1]), manifest):
+    if attempts and not again and _same_outcome(read_part(dataset, attempts[-1]), manifest):
         return
     part = f"{unit}.{len(attempts)}" if attempts else unit
     packed = pack(manifest, {"format_version": FORMAT_VERSION, "unit": unit})
@@ -250,13 +283,17 @@ def _same_outcome(one: Manifest, other: Manifest) -> bool:
 def read_part(dataset: Path, part: str) -> Manifest:
     """The tables of one part. MissingDataError or CorruptDataError names it and says what to do."""
     file = part_path(dataset, part)
+    remedy = "remove it and run the same `shortgop prep` again to redo its unit"
     try:
         return unpack(file.read_bytes())
-    except (OSError, DatasetError) as error:
-        what = error.message if isinstance(error, DatasetError) else error.strerror
-        raise (MissingDataError if isinstance(error, FileNotFoundError) else CorruptDataError)(
-            f"{file}: {what}; remove it and run the same `shortgop prep` again to redo its unit", file=str(file)
-        ) from error
+    except FileNotFoundError as error:
+        raise MissingDataError(f"{file}: {error.strerror}; {remedy}", file=str(file)) from error
+    except (OSError, MemoryError) as error:
+        raise not_read(str(file), error) from error
+    except UnreadableDataError as error:
+        raise UnreadableDataError(f"{file}: {error.message}", file=str(file)) from error
+    except DatasetError as error:
+        raise CorruptDataError(f"{file}: {error.message}; {remedy}", file=str(file)) from error
 
 
 def finished_parts(dataset: Path) -> set[str]:

@@ -4,6 +4,7 @@ The tree is what `except` clauses may rely on:
 
     ShortGopError                    the root; carries where it happened
      ├─ UsageError (ValueError)      an argument or option makes no sense
+     │   └─ WrongTypeError (TypeError)  it is of a type that makes none
      ├─ ToolError                    ffmpeg, an encoder or a library this needs is missing or unfit
      ├─ SourceError                  one source video cannot be prepared; the others can
      │   ├─ SourceNotFoundError      there is no such file
@@ -14,12 +15,15 @@ The tree is what `except` clauses may rely on:
      │   ├─ NotADatasetError         nothing there, or something that is no dataset
      │   ├─ FormatVersionError       written by another version of the format
      │   ├─ MissingDataError         a file is missing, or shorter than the manifest says
-     │   └─ CorruptDataError         bytes are there, but not the ones that were written
+     │   ├─ CorruptDataError         bytes are there, but not the ones that were written
+     │   └─ UnreadableDataError      the system refuses to read a file, which says nothing of what is in it
      ├─ DatasetBusyError             another job is writing to this dataset
      ├─ OutputError                  the dataset cannot be written: disk full, no permission
      ├─ VideoNotFoundError (KeyError)   no video of that id or number
      ├─ FrameIndexError (IndexError)    no frame of that number or at that time
      └─ DecodeError                  a decoder refused data that is as it was written
+
+Beside it stands DatasetWarning (UserWarning), for a dataset of which a part cannot be used.
 """
 
 from __future__ import annotations
@@ -75,6 +79,10 @@ class UsageError(ShortGopError, ValueError):
     """An argument or option makes no sense."""
 
 
+class WrongTypeError(UsageError, TypeError):
+    """An argument is of a type that makes no sense, such as a text where a number is wanted."""
+
+
 class ToolError(ShortGopError):
     """ffmpeg, an encoder or a library that is needed is missing or unfit."""
 
@@ -119,6 +127,11 @@ class CorruptDataError(DatasetError):
     """Bytes are there, but not the ones that were written."""
 
 
+class UnreadableDataError(DatasetError):
+    """The system refuses to read a file of the dataset: no permission, too many open files, no memory, a disk that
+    fails. What is in the file may be as it was written."""
+
+
 class DatasetBusyError(ShortGopError):
     """Another job is writing to this dataset."""
 
@@ -137,3 +150,7 @@ class FrameIndexError(ShortGopError, IndexError):
 
 class DecodeError(ShortGopError):
     """A decoder refused data that is as it was written."""
+
+
+class DatasetWarning(UserWarning):
+    """Some videos of a dataset cannot be read; the others can."""

@@ -7,16 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from uuid import uuid4
 
-from .commits import discarding, flush, writing
-from .dataset import shard_path
-from .errors import CorruptDataError, FrameIndexError, MissingDataError, OutputError, UsageError
+from .arguments import integer, number
+from .dataset import lost_remedy, shard_path
+from .errors import CorruptDataError, FrameIndexError, UnreadableDataError, UsageError, VideoNotFoundError
 from .mp4 import Init, parse_init, restamp_fragment
+from .output_files import check_output, new_file, sources_of
 from .ranges import read_gop, read_init
 from .structure import frame_ticks
 from .tables import Manifest
+from .unread import not_read
 from .video import VideoRow
+
+# Names of the same container. A .mov is QuickTime's, whose first box is another one.
+SUFFIXES = (".m4v", ".mp4")
 
 
 def frame_range(
@@ -26,21 +30,35 @@ def frame_range(
 
     An end behind the video's means the video's. UsageError when no frame is left.
     """
-    end = video.duration if end_seconds is None else min(Fraction(end_seconds), video.duration)
-    start = Fraction(start_seconds)
-    if not 0 <= start < end:
+    end = number(video.duration if end_seconds is None else end_seconds, "the end", video=video.id)
+    start = number(start_seconds, "the start", video=video.id)
+    # Written so that NaN is refused.
+    if not (0 <= start < end and start < video.duration):
         raise UsageError(
-            f"video {video.id!r} lasts {float(video.duration):.3f} s; it has nothing from {float(start):.3f} s "
-            f"to {float(end):.3f} s",
+            f"video {video.id!r} lasts {_shown(video.duration)}; it has nothing from {_shown(start)} to {_shown(end)}",
             video=video.id,
         )
-    return math.floor(start * video.fps), math.ceil(end * video.fps)
+    return math.floor(Fraction(start) * video.fps), math.ceil(Fraction(min(end, video.duration)) * video.fps)
+
+
+def _shown(seconds: float | Fraction) -> str:
+    try:
+        return f"{float(seconds):.3f} s"
+    except OverflowError:
+        return "a time that no float holds"
 
 
 def export(
-    dataset: Path, manifest: Manifest, row: int, out: Path, *, start_frame: int = 0, stop_frame: int | None = None
+    dataset: Path,
+    manifest: Manifest,
+    row: int,
+    out: Path,
+    *,
+    start_frame: int = 0,
+    stop_frame: int | None = None,
+    overwrite: bool = False,
 ) -> tuple[int, int]:
-    """Write frames [start_frame, stop_frame) of a video to the file `out`, replacing it if it exists.
+    """Write frames [start_frame, stop_frame) of a video to the file `out`, a new one unless told to `overwrite`.
 
     Returns the frames actually written: whole GOPs, since nothing is encoded again. An edit list that hides the
     frames before and behind would be no help: in a fragmented MP4 ffmpeg takes it for a shift in time and shows
@@ -48,10 +66,15 @@ def export(
 
     The file is fragmented like the segments, one fragment per GOP; times count from 0. Every GOP is checked
     against its CRC-32. CorruptDataError or MissingDataError when the dataset is damaged, OutputError when `out`
-    cannot be written; then `out` is as it was before.
+    cannot be written, UsageError when it must not be: it exists, it lies within a dataset, it is the source of a
+    video, it does not end in .mp4 or .m4v. Then `out` is as it was before.
     """
+    row = integer(row, "row")
+    if not 0 <= row < len(manifest.videos):
+        raise VideoNotFoundError(f"the dataset has no video number {row}: it has {len(manifest.videos)} videos")
     video = manifest.video(row)
-    stop_frame = video.num_frames if stop_frame is None else stop_frame
+    start_frame = integer(start_frame, "start_frame", video=video.id)
+    stop_frame = video.num_frames if stop_frame is None else integer(stop_frame, "stop_frame", video=video.id)
     if not 0 <= start_frame < stop_frame <= video.num_frames:
         raise FrameIndexError(
             f"video {video.id!r} has frames 0 to {video.num_frames - 1}; {start_frame} to {stop_frame - 1} "
@@ -59,17 +82,10 @@ def export(
             video=video.id,
         )
     gops = range(start_frame // video.gop_frames, -(-stop_frame // video.gop_frames))
+    check_output(out, suffixes=SUFFIXES, overwrite=overwrite, sources=sources_of(manifest))
     # Trouble with reading never comes as an OSError, so what does is about `out`.
-    with writing(out):
-        out = out.resolve()
-        if out.exists() and not out.is_file():
-            raise OutputError(f"{out} is no ordinary file; give the name of one, or of a new one", file=str(out))
-        temporary = out.with_name(f".{uuid4().hex[:12]}.tmp")
-        with discarding(temporary):
-            with temporary.open("xb") as file:
-                file.writelines(_pieces(dataset, manifest, video, gops))
-            flush(temporary)
-            temporary.replace(out)
+    with new_file(out, overwrite=overwrite) as temporary, temporary.open("xb") as file:
+        file.writelines(_pieces(dataset, manifest, video, gops))
     return gops.start * video.gop_frames, min(gops.stop * video.gop_frames, video.num_frames)
 
 
@@ -97,18 +113,20 @@ def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> 
 @contextmanager
 def _concerning(shard: Path, video: VideoRow, segment: int) -> Iterator[None]:
     """Completes errors about a shard."""
-    remedy = "copy the shard to the dataset again"
+    remedy = lost_remedy(shard.parents[1])
     try:
         yield
-    except CorruptDataError as error:
-        raise CorruptDataError(
-            f"{shard}: {error.message}; {remedy}",
+    except (CorruptDataError, UnreadableDataError) as error:
+        what = f"{shard}: {error.message}"
+        raise type(error)(
+            what if isinstance(error, UnreadableDataError) else f"{what}; {remedy}",
             video=video.id,
             segment=segment,
             file=str(shard),
             byte_range=error.byte_range,
         ) from error
     except OSError as error:
-        raise MissingDataError(
-            f"{shard} cannot be read: {error.strerror}; {remedy}", video=video.id, segment=segment, file=str(shard)
+        known = not_read(str(shard), error, remedy=remedy)
+        raise type(known)(
+            f"video {video.id!r}: {known.message}", video=video.id, segment=segment, file=str(shard)
         ) from error

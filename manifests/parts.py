@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, cast
 from .errors import CorruptDataError, DatasetError
 from .snapshots import read_manifest
 from .tables import Manifest
+from .unread import not_read
 
 _FILE_MODE = 0o644 << 16
 
@@ -41,6 +42,8 @@ def unpack(data: bytes) -> Manifest:
             return read_manifest(lambda name: cast(BinaryIO, archive.open(name)), timeline=True)
     except DatasetError:
         raise
+    except MemoryError as error:
+        raise not_read("its zip file", error) from error
     except Exception as error:
         # zipfile has half a dozen ways to say that a file is damaged.
         raise CorruptDataError(f"not a whole zip file: {type(error).__name__}: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 
-from .errors import CorruptDataError
+from .errors import CorruptDataError, UnreadableDataError
 from .tables import Manifest
 
 
@@ -28,7 +28,7 @@ def _read(shard: int, offset: int, length: int, crc32: int) -> bytes:
     try:
         data = os.pread(shard, length, offset)
     except OSError as error:
-        raise CorruptDataError(f"cannot be read: {error.strerror}", byte_range=where) from error
+        raise UnreadableDataError(f"cannot be read: {error.strerror}", byte_range=where) from error
     if len(data) < length:
         raise CorruptDataError(f"only {len(data)} of {length} bytes are there", byte_range=where)
     if zlib.crc32(data) != crc32:

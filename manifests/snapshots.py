@@ -13,7 +13,7 @@ import numpy as np
 from .arrays import OpenFile, opening, read_rows
 from .errors import CorruptDataError
 from .ragged import Array, Ragged, from_rows
-from .tables import OFFSETS, SCHEMA, TABLE_TYPES, Column, Manifest
+from .tables import OFFSETS, SCHEMA, TABLE_TYPES, Column, Failures, Manifest
 
 # Versions of the format that can be read. Snapshots and parts say which one theirs is.
 READABLE_VERSIONS = (1, 2)
@@ -46,6 +46,12 @@ def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
         if timeline or name != "timeline"
     }
     return Manifest(**{"timeline": None, **tables})
+
+
+def read_failures(open_file: OpenFile) -> Failures:
+    """The table of failures, without reading the others."""
+    version = read_attributes(open_file)["format_version"]
+    return Failures(**_read_columns(open_file, "failures", SCHEMA["failures"], version))
 
 
 def _read_columns(open_file: OpenFile, table: str, columns: dict[str, Column], version: int) -> dict[str, Any]:

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .dataset import FORMAT_VERSION, check_shard_lengths, open_current
+from .dataset import FORMAT_VERSION, lost_shards, open_current
+from .lost import lost_text, lost_videos
+from .tables import Failures
 
 
 @dataclass(frozen=True)
 class VideoSummary:
     """One video; `fps` is an exact fraction in text, `path` the source's absolute path. `given_up`, `dropped`,
-    `repeated` and `salvaged` (frames that stand in for lost ones) say what differs from the source."""
+    `repeated` and `salvaged` (frames that stand in for lost ones) say what differs from the source. `lost`: it lies in
+    a shard that is missing or damaged."""
 
     id: str
     source: str
@@ -28,6 +31,7 @@ class VideoSummary:
     dropped: int | None
     repeated: int | None
     salvaged: int
+    lost: bool
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,16 @@ class FailureSummary:
     path: str
 
 
+def failure_summaries(table: Failures) -> tuple[FailureSummary, ...]:
+    """The sources that are not in the dataset; those whose failure was withdrawn, as they are gone, are left out."""
+    columns = (table.id.texts(), table.source.texts(), table.reason.texts(), table.path.texts())
+    return tuple(failure for row in zip(*columns, strict=True) if (failure := FailureSummary(*row)).reason)
+
+
 @dataclass(frozen=True)
 class Summary:
-    """A dataset; `num_bytes` are those of its shards."""
+    """A dataset; `num_bytes` are those of its shards. `trouble` says what is wrong with them and what to do, if
+    anything is."""
 
     format_version: int
     snapshot: str
@@ -55,12 +66,14 @@ class Summary:
     duration_seconds: float
     videos: list[VideoSummary]
     failures: list[FailureSummary]
+    trouble: str | None
 
 
 def summarize(dataset: Path) -> Summary:
-    """Read the tables of the current snapshot and check that the shards are there in full length."""
+    """Read the tables of the current snapshot and look whether the shards are there in full length."""
     root, manifest = open_current(dataset)
-    check_shard_lengths(dataset, manifest)
+    lost = lost_shards(dataset, manifest)
+    lost_rows = set(lost_videos(manifest, lost).tolist())
     videos = []
     for row in range(len(manifest.videos)):
         video = manifest.video(row)
@@ -81,10 +94,9 @@ def summarize(dataset: Path) -> Summary:
                 dropped=changes.dropped,
                 repeated=changes.repeated,
                 salvaged=changes.num_salvaged,
+                lost=row in lost_rows,
             )
         )
-    failures = manifest.failures
-    texts = (failures.id.texts(), failures.source.texts(), failures.reason.texts(), failures.path.texts())
     return Summary(
         format_version=FORMAT_VERSION,
         snapshot=root.snapshot or "",
@@ -96,5 +108,6 @@ def summarize(dataset: Path) -> Summary:
         num_bytes=int(manifest.shards.length.sum()),
         duration_seconds=sum(video.duration_seconds for video in videos),
         videos=videos,
-        failures=[FailureSummary(*row) for row in zip(*texts, strict=True)],
+        failures=list(failure_summaries(manifest.failures)),
+        trouble=lost_text(dataset, manifest, lost) if lost else None,
     )

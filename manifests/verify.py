@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from .dataset import open_timeline, shard_path, snapshot_path
-from .errors import CorruptDataError, DatasetError
+from .errors import CorruptDataError, DatasetError, UnreadableDataError
 from .mp4 import Init, parse_init
 from .ragged import Array
 from .ranges import read_gop, read_init
@@ -135,7 +135,7 @@ class _Checker:
         init = None
         try:
             init = self._checked_init(read_init(descriptor, self._manifest, segment), video)
-        except CorruptDataError as error:
+        except (CorruptDataError, UnreadableDataError) as error:
             yield problem(f"the init: {error.message}")
         for gop in self._gops(segment):
             start, length = int(self._manifest.gops.offset[gop]), int(self._manifest.gops.length[gop])
@@ -144,7 +144,7 @@ class _Checker:
             end = start + length
             try:
                 self._check_gop(descriptor, video, gop, init)
-            except CorruptDataError as error:
+            except (CorruptDataError, UnreadableDataError) as error:
                 first = (gop - video.first_gop) * video.gop_frames
                 frames = (first, first + video.frames_in_gop(gop - video.first_gop))
                 yield Problem(error.message, str(file), (start, end), segment, video.id, frames)

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from .damage import Kept
 from .grid import TickRule
+from .opening import input_argv
 from .probe import SourceVideo
 from .profile import Profile, Size
 from .shown import STATS_FORMAT
@@ -85,7 +86,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         "-threads", "1", "-filter_threads", "1",
         *(["-max_error_rate", "1"] if encode.kept is not None else []),
         # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
-        "-copyts", "-i", f"file:{source.path}",
+        "-copyts", *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
         "-vf", ",".join(_filters(encode)),
         "-fps_mode", "passthrough", "-frames:v", str(encode.num_frames),
@@ -102,7 +103,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
 def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
     """Arguments for ffmpeg: decodes the source and only reports each frame in STATS_FORMAT."""
     return [
-        "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", "-copyts", "-i", f"file:{source.path}",
+        "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", "-copyts", *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-fps_mode", "passthrough", "-c:v", "wrapped_avframe",
         # Otherwise what is reported are ticks of the container's idea of a frame rate.
         "-enc_time_base", "demux",

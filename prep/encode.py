@@ -10,6 +10,7 @@ import signal
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -31,12 +32,15 @@ from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_mani
 from .scan import scan
 from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
+from .stalls import REMEDY, StalledError, in_time, stall_limit
 from .timing import plan_times
 
 _STATS = "<stats>"
-# An ffmpeg that a signal ended (someone's kill, the kernel short of memory) says nothing about its source.
-_ATTEMPTS_WHEN_KILLED = 3
+# That ffmpeg was ended by a signal (someone's kill, the kernel short of memory), or hung, says nothing of its source.
+_ATTEMPTS = 3
+
 Count = Callable[[int], None]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,8 @@ def prepare_video(
     """
     mark = shards.mark()
     try:
-        plan, video = _prepare(path, options, ffmpeg_path, shards, _Watcher(on_plan, on_frames))
+        with stall_limit(float(options.policy.max_stall_seconds)):
+            plan, video = _prepare(path, options, ffmpeg_path, shards, _Watcher(on_plan, on_frames))
         return video_manifest(identity, plan.encode, video)
     except BaseException:
         shards.rollback(mark)
@@ -111,7 +116,7 @@ def prepare_video(
 def _prepare(
     path: str, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
-    source = probe(path)
+    source = _tried_again(path, lambda: in_time(lambda: probe(path), "reading it"))
     try:
         return _prepare_whole(source, options, ffmpeg_path, shards, watcher)
     except _DamageFoundError as found:
@@ -134,7 +139,7 @@ def _prepare_whole(
             return plan, video
     # The packets did not tell which frames the decoder shows: timestamps missing or double, two fields in two
     # packets, frames at the start that refer to ones before it. So ask the decoder.
-    decoded_pts = decode_pts(source, ffmpeg_path)
+    decoded_pts = _tried_again(path, lambda: decode_pts(source, ffmpeg_path))
     if source.pts is not None:
         lost = np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)
         if len(lost) and len(np.setdiff1d(decoded_pts, source.pts)) == 0:
@@ -153,7 +158,8 @@ def _prepare_whole(
 
 def _look_closer(source: SourceVideo, _why: str) -> None:
     """_DamageFoundError when a close look at the source finds damage in it, and not only something to complain of."""
-    damage = assess(scan(source.path, source.stream_index))
+    path, stream_index = source.path, source.stream_index
+    damage = assess(_tried_again(path, lambda: in_time(lambda: scan(path, stream_index), "reading it")))
     if damage is not None:
         raise _DamageFoundError(damage)
 
@@ -168,7 +174,8 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
         due = plan_video(whole, options, ffmpeg_path)
         plan = replace(due, grid=plan_grid(damage.sound_pts, whole.end_pts, due.grid.rule))
     else:
-        decoded_pts = decode_pts(source, ffmpeg_path, tolerant=True)[: damage.sound_from_start]
+        decoded_pts = _tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
+        decoded_pts = decoded_pts[: damage.sound_from_start]
         due = plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     kept = plan.encode.kept or damage.kept
     plan = replace(plan, encode=replace(plan.encode, kept=kept, nvdec=False))
@@ -228,26 +235,36 @@ def _attempt(
     Complaints lead to a closer look unless `tolerant`: then all that counts is that the planned frames were shown.
     """
     mark = shards.mark()
-    for attempts_left in reversed(range(_ATTEMPTS_WHEN_KILLED)):
+
+    def attempt() -> EncodedVideo | None:
         done: list[int] = []
 
-        def count(frames: int, done: list[int] = done) -> None:
+        def count(frames: int) -> None:
             done.append(frames)
             on_frames(frames)
 
         video = None
         try:
             video = _run_encode(plan, ffmpeg_path, shards, count, tolerant=tolerant)
-        except _KilledError:
-            if attempts_left == 0:
-                raise
-            continue
         finally:
             if video is None:
                 shards.rollback(mark)
                 on_frames(-sum(done))
         return video
-    return None
+
+    return _tried_again(plan.encode.source.path, attempt)
+
+
+def _tried_again(path: str, work: Callable[[], _T]) -> _T:
+    """What `work` returns, after another attempt or two where it was killed or hung."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            return work()
+        except (_KilledError, StalledError) as error:
+            if attempts_left == 0:
+                remedy = f": {REMEDY}" if isinstance(error, StalledError) else ""
+                raise EncodeError(f"{path}: {error.message}, {_ATTEMPTS} times over{remedy}", file=path) from error
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _run_encode(
@@ -324,7 +341,7 @@ def _append_gop(
 def _raise_if_killed(run: Run, path: str) -> None:
     if run.returncode < 0:
         name = signal.Signals(-run.returncode).name
-        raise _KilledError(f"{path}: ffmpeg was ended by {name}, {_ATTEMPTS_WHEN_KILLED} times over", file=path)
+        raise _KilledError(f"ffmpeg was ended by {name}", file=path)
 
 
 def _raise_if_failed(run: Run, path: str, *, hung_up: bool = False) -> None:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
+import selectors
 import shutil
+import signal
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import IO
+from typing import IO, Any
 
 from ..manifests.errors import ToolError
+from .stalls import Watch, activity_of_group
 
 ENVIRONMENT_VARIABLE = "SHORTGOP_FFMPEG"
 _TRIAL_TIMEOUT_SECONDS = 60
 _STDERR_KEPT_BYTES = 16_384
+# What waits for a dead mount or a driver does not even end when it is killed; nobody waits for it longer than this.
+_GRACE_SECONDS = 5
+_READ_BYTES = 1 << 16
 _TRIAL_PICTURES = ("-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10")
 
 
@@ -102,12 +108,26 @@ def version_of(path: str) -> str | None:
 
 def _capture(argv: Sequence[str]) -> str | None:
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_TIMEOUT_SECONDS, check=True
-        )
+        done = _finished(argv)
+        done.check_returncode()
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode(errors="replace")
+
+
+def _finished(argv: Sequence[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run a command that takes seconds. TimeoutExpired after a minute, whether it can be ended or not."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, process_group=0)
+    try:
+        stdout, stderr = process.communicate(stdin, timeout=_TRIAL_TIMEOUT_SECONDS)
+    except BaseException:
+        _end(process)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        raise
+    return subprocess.CompletedProcess(argv, process.returncode, stdout, stderr)
 
 
 @cache
@@ -123,18 +143,17 @@ def try_nvdec(path: str) -> Trial:
     sample = [path, *_TRIAL_PICTURES, "-frames:v", "1", "-pix_fmt", "yuv420p", "-c:v", "libx264"]
     sample += ["-f", "h264", "pipe:1"]
     try:
-        encoded = subprocess.run(
-            sample, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_TIMEOUT_SECONDS, check=True
-        ).stdout
+        done = _finished(sample)
+        done.check_returncode()
     except (OSError, subprocess.SubprocessError) as error:
         return Trial("nvdec", works=False, detail=f"no sample to decode: {error}")
     decode = [path, "-v", "error", "-hwaccel", "cuda", "-hwaccel_output_format", "cuda", "-f", "h264", "-i", "pipe:0"]
-    return _trial("nvdec", [*decode, "-vf", "hwdownload,format=nv12", "-f", "null", "-"], stdin=encoded)
+    return _trial("nvdec", [*decode, "-vf", "hwdownload,format=nv12", "-f", "null", "-"], stdin=done.stdout)
 
 
 def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:
     try:
-        done = subprocess.run(argv, input=stdin, capture_output=True, timeout=_TRIAL_TIMEOUT_SECONDS, check=False)
+        done = _finished(argv, stdin)
     except (OSError, subprocess.SubprocessError) as error:
         return Trial(name, works=False, detail=str(error))
     lines = done.stderr.decode(errors="replace").strip().splitlines()
@@ -153,17 +172,21 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
 
     `stats_url_placeholder` in `argv` is replaced by a pipe whose lines end up in `Run.stats`. Leaving the block early
     kills the process; leaving it normally waits for its end. Everything goes through pipes, so that a process that
-    dies leaves no file behind, and ffmpeg dies soon after its parent.
+    dies leaves no file behind, and ffmpeg dies soon after its parent. StalledError, from reading and from leaving the
+    block, when it makes no progress: it is killed, and left behind should it not die.
     """
     stats_read, stats_write = os.pipe()
     argv = [f"pipe:{stats_write}" if argument == stats_url_placeholder else argument for argument in argv]
     try:
         process = subprocess.Popen(
             [path, *argv],
+            bufsize=0,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=(stats_write,),
+            # A group of its own: `path` may be a script that starts the real one.
+            process_group=0,
         )
     except OSError as error:
         os.close(stats_read)
@@ -172,34 +195,99 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
         os.close(stats_write)
     if process.stdout is None or process.stderr is None:
         raise AssertionError("both were asked for as pipes")
-    run = Run(stdout=process.stdout)
-    stderr = bytearray()
-    readers = [
-        threading.Thread(target=_keep_lines, args=(os.fdopen(stats_read, "rb"), run.stats), daemon=True),
-        threading.Thread(target=_keep_start, args=(process.stderr, stderr), daemon=True),
-    ]
-    for reader in readers:
-        reader.start()
+    output = _Output(process, (process.stdout, process.stderr, os.fdopen(stats_read, "rb", buffering=0)))
+    run = Run(stdout=io.BufferedReader(output, _READ_BYTES))
     try:
         yield run
+        output.drain()
     except BaseException:
-        process.kill()
+        _end(process)
         raise
     finally:
-        process.stdout.close()
-        run.returncode = process.wait()
-        for reader in readers:
-            reader.join()
-        run.stderr = stderr.decode(errors="replace").strip()
+        run.stdout.close()
+        run.returncode = process.returncode or 0
+        run.stderr = output.stderr.decode(errors="replace").strip()
+        run.stats.extend(output.stats.decode().splitlines())
 
 
-def _keep_lines(pipe: IO[bytes], lines: list[str]) -> None:
-    with pipe:
-        lines.extend(line.decode().rstrip("\n") for line in pipe)
+class _Output(io.RawIOBase):
+    """What ffmpeg writes. While its standard output is waited for, the other two pipes are emptied, so that it never
+    waits for its reader, and a watch is kept on it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], pipes: tuple[IO[bytes], IO[bytes], IO[bytes]]) -> None:
+        self.stderr, self.stats = bytearray(), bytearray()
+        self._process = process
+        self._pipes = pipes
+        self._watch = Watch("ffmpeg", lambda: activity_of_group(process.pid))
+        self._selector = selectors.PollSelector()
+        for pipe in pipes:
+            self._selector.register(pipe, selectors.EVENT_READ)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        stdout = self._pipes[0]
+        while stdout in self._selector.get_map():
+            if self._stdout_is_ready():
+                data = os.read(stdout.fileno(), min(len(buffer), _READ_BYTES))
+                if not data:
+                    self._selector.unregister(stdout)
+                buffer[: len(data)] = data
+                return len(data)
+        return 0
+
+    def drain(self) -> None:
+        """Take what is left and wait for ffmpeg's end, without its standard output: writing to that makes it end."""
+        stdout = self._pipes[0]
+        if stdout in self._selector.get_map():
+            self._selector.unregister(stdout)
+        stdout.close()
+        while self._selector.get_map() and self._process.poll() is None:
+            self._stdout_is_ready()
+        while self._selector.get_map() and self._selector.select(0):
+            self._stdout_is_ready()
+        while self._process.poll() is None:
+            try:
+                self._process.wait(self._watch.look_seconds)
+            except subprocess.TimeoutExpired:
+                self._watch.look(self._watch.look_seconds)
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        self._selector.close()
+        super().close()
+
+    def _stdout_is_ready(self) -> bool:
+        """Wait until something comes, and take it in unless it is standard output's."""
+        ready = {key.fileobj for key, _ in self._selector.select(self._watch.look_seconds)}
+        if ready:
+            self._watch.progress()
+        else:
+            self._watch.look(self._watch.look_seconds)
+        stdout, stderr, stats = self._pipes
+        for pipe, kept in ((stderr, self.stderr), (stats, self.stats)):
+            if pipe in ready:
+                data = os.read(pipe.fileno(), _READ_BYTES)
+                if not data:
+                    self._selector.unregister(pipe)
+                # What comes after the first complaints are their consequences, and a damaged file can cause megabytes
+                # of them.
+                kept.extend(data[: max(0, _STDERR_KEPT_BYTES - len(kept))] if pipe is stderr else data)
+        return stdout in ready
 
 
-def _keep_start(pipe: IO[bytes], kept: bytearray) -> None:
-    # What comes after the first complaints are their consequences, and a damaged file can cause megabytes of them.
-    with pipe:
-        while chunk := pipe.read(4096):
-            kept.extend(chunk[: max(0, _STDERR_KEPT_BYTES - len(kept))])
+_left_behind: list[subprocess.Popen[bytes]] = []
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and those that it started."""
+    # Those that did not die at once may have died since; that they are waited for leaves no zombies.
+    _left_behind[:] = [earlier for earlier in _left_behind if earlier.poll() is None]
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        process.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        _left_behind.append(process)

@@ -16,7 +16,8 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
-from .signs import MOOV_IS_MISSING, PacketLog, lacks_moov, suspicion_of_end
+from .opening import demuxer_of, is_picture_format, open_source, video_stream
+from .signs import PacketLog, suspicion_of_end
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,7 @@ class SourceVideo:
     Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation time of every frame, int64 in units of
     `timebase` seconds, strictly rising; None when the container does not give them and only decoding can tell.
     `end_pts` is where the last frame ends. `suspicion` is what the container gives away of damage, "" if nothing.
+    `demuxer` is FFmpeg's name for the format; "" lets ffmpeg find out.
     """
 
     path: str
@@ -43,6 +45,7 @@ class SourceVideo:
     pts: Array | None
     end_pts: int
     rate_hints: tuple[Fraction, ...]
+    demuxer: str = ""
     suspicion: str = ""
 
 
@@ -61,15 +64,8 @@ def probe(path: str) -> SourceVideo:
         raise SourceError(f"{path} cannot be read: permission denied", file=path)
     if file.stat().st_size == 0:
         raise NotAVideoError(f"{path} is an empty file", file=path)
-    try:
-        container = av.open(f"file:{path}", metadata_errors="replace")
-    except av.error.FFmpegError as error:
-        what = MOOV_IS_MISSING if lacks_moov(path) else "it is none, or its index is cut off"
-        raise NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path) from error
-    with container:
-        stream = container.streams.best("video")
-        if not isinstance(stream, VideoStream):
-            raise NotAVideoError(f"{path} has no video stream", file=path)
+    with open_source(path) as container:
+        stream = video_stream(path, container)
         if stream.codec_context is None:
             raise NotAVideoError(f"{path} has a video stream of a codec that FFmpeg does not know", file=path)
         return _probe_stream(path, container, stream)
@@ -90,6 +86,8 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
     pts, durations = packets.pts, packets.durations
     if not pts:
         raise DamagedSourceError(f"{path} has a video stream, but no data in it", file=path)
+    if len(pts) == 1 and is_picture_format(demuxer_of(container)):
+        raise NotAVideoError(f"{path} is a still picture, not a video", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
     frame = _first_frame(path, stream.index)
     order = _presentation_order(pts)
@@ -111,6 +109,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         rate_hints=tuple(
             Fraction(rate) for rate in (stream.average_rate, stream.guessed_rate, stream.base_rate) if rate
         ),
+        demuxer=demuxer_of(container),
         suspicion=packets.suspicion,
     )
     return source if order is None else with_pts(source, order, durations[last])
@@ -140,7 +139,7 @@ def _sample_aspect_ratio(stream: VideoStream) -> Fraction:
 
 def _first_frame(path: str, stream_index: int) -> VideoFrame:
     """Size, rotation and colours are what the decoder says, not what the container claims."""
-    with av.open(f"file:{path}", metadata_errors="replace") as container, suppress(av.error.FFmpegError):
+    with open_source(path) as container, suppress(av.error.FFmpegError):
         for packet in container.demux(container.streams[stream_index]):
             with suppress(av.error.InvalidDataError):
                 for frame in packet.decode():
@@ -153,15 +152,13 @@ def estimate_frames(path: str, fps: Fraction | None) -> int:
     """About how many frames the source will have at `fps` (None: its own rate), from its header alone; 0 when the
     header does not say. For progress bars."""
     try:
-        with av.open(f"file:{path}", metadata_errors="replace") as container:
-            stream = container.streams.best("video")
-            if not isinstance(stream, VideoStream):
-                return 0
+        with open_source(path) as container:
+            stream = video_stream(path, container)
             if fps is None and stream.frames:
                 return stream.frames
             rate = fps or stream.average_rate or 0
             if stream.duration and stream.time_base:
                 return round(stream.duration * stream.time_base * rate)
             return round(Fraction(container.duration or 0, av.time_base) * rate)
-    except (av.error.FFmpegError, OSError):
+    except (av.error.FFmpegError, OSError, SourceError):
         return 0

@@ -17,6 +17,7 @@ from av.video.stream import VideoStream
 from .access_units import HeaderReader
 from .chains import first_break
 from .damage import MAY_BE_INCOMPLETE, Scan, ScannedPacket, first_complaint
+from .opening import open_source
 from .signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 
 # Not every packet of these has a timestamp of its own.
@@ -31,7 +32,7 @@ _EMPTY_BYTES = 16
 
 def scan(path: str, stream_index: int) -> Scan:
     """Decode every packet of a stream on its own. Whatever demuxer and decoder complain of is in the result."""
-    with av.open(f"file:{path}", metadata_errors="replace") as container, _complaints_heard():
+    with open_source(path) as container, _complaints_heard():
         stream = container.streams[stream_index]
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")

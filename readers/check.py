@@ -56,13 +56,14 @@ def _try(name: str) -> DecoderTrial:
     what = f"{name} (decoder)"
     cut = _SAMPLE.index(b"moof") - 4
     init = parse_init(_SAMPLE[:cut])
-    out = torch.zeros((1, init.height, init.width, 3), dtype=torch.uint8)
+    # On the CPU whatever torch's default device is.
+    out = torch.zeros((1, init.height, init.width, 3), dtype=torch.uint8, device="cpu")
     request = GopRequest(init.config, Pattern((0,), (True,)), _SAMPLE[cut:], _SAMPLE[:cut], (0,), (0,))
     try:
         make_decoder(name, Output(dimension_order="NHWC")).decode(request, out)
     except ShortGopError as error:
         return DecoderTrial(what, False, error.message)
-    if (out.int() - torch.tensor(_SAMPLE_RGB)).abs().max() > _TOLERANCE:
+    if (out.int() - torch.tensor(_SAMPLE_RGB, device="cpu")).abs().max() > _TOLERANCE:
         return DecoderTrial(what, False, "it decoded a test frame to other colours")
     return DecoderTrial(what, True, "it decoded a test frame")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -12,14 +13,15 @@ import torch
 
 from ..manifests.dataset import (
     FORMAT_VERSION,
-    check_shard_lengths,
+    lost_shards,
     open_current,
     open_manifest,
     read_root,
     snapshot_path,
 )
-from ..manifests.errors import UsageError, VideoNotFoundError
-from ..manifests.summary import FailureSummary
+from ..manifests.errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
+from ..manifests.lost import lost_text, lost_videos
+from ..manifests.summary import FailureSummary, failure_summaries
 from .frames import ClipBatch
 from .indices import Indices
 from .metadata import DatasetMetadata
@@ -27,7 +29,7 @@ from .output import Color, Crop, DimensionOrder, Normalize, Output, Size
 from .reader import ReadOptions, SnapshotReader
 from .requests import resolved_requests
 from .stats import Stats
-from .times import seconds_of
+from .times import seconds_of, seconds_tensor
 from .video import Video
 
 
@@ -43,6 +45,7 @@ def open(  # noqa: A001
     normalize: Normalize | None = None,
     color: Color = "rgb",
     threads: int = 1,
+    strict: bool = False,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`, as it is now or as it was at an earlier `snapshot`.
 
@@ -54,29 +57,44 @@ def open(  # noqa: A001
     - `size`: resized to (height, width), or to this short side, with antialiased bilinear interpolation.
     - `dtype`: torch.uint8, or torch.float32 or torch.float16 from 0 to 1.
     - `normalize`: (mean, std), three numbers each: what is from 0 to 1 less mean, divided by std.
-    - `color`: "rgb", or "yuv420" for the planes as they were decoded, (3 * height / 2, width): Y, then U, then V.
+    - `color`: "rgb", or "yuv420" for the planes as they were decoded, (1, 3 * height / 2, width): Y, then U, then V.
     - `dimension_order`: "NCHW" or "NHWC", for RGB.
 
     NotADatasetError when there is none, or none with results yet; FormatVersionError for another version;
-    MissingDataError or CorruptDataError when files are missing, cut or damaged, as far as can be seen without reading
-    them all.
+    MissingDataError, CorruptDataError or UnreadableDataError when its tables cannot be read. Shards that are missing or
+    of another length, as far as can be seen without reading them, are a DatasetWarning with the number of videos that
+    lie in them (`Dataset.lost_ids`), and an error only when such a video is read; with `strict` an error right away.
     """
     output = Output(size, crop, dtype, normalize, color, dimension_order)
     options = ReadOptions(decoder, output, threads)
     # A copy may be opened in a process with another current folder.
-    folder = Path(path).absolute()
+    folder = _folder(path)
     if snapshot is None:
         root, manifest = open_current(folder)
         snapshot = str(root.snapshot)
     else:
         root = read_root(folder)
-        if not snapshot_path(folder, snapshot).is_dir():
+        if not isinstance(snapshot, str):
+            raise WrongTypeError(f"snapshot is {snapshot!r}; it is a text such as {root.snapshot!r}", file=str(folder))
+        # Not any path that leads to a folder.
+        if not snapshot.isdecimal() or not snapshot_path(folder, snapshot).is_dir():
             raise UsageError(
                 f"{folder} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}", file=str(folder)
             )
         manifest = open_manifest(folder, snapshot)
-    check_shard_lengths(folder, manifest)
-    return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile)
+    lost = lost_shards(folder, manifest)
+    if lost and strict:
+        raise next(iter(lost.values()))
+    if lost:
+        warnings.warn(lost_text(folder, manifest, lost), DatasetWarning, stacklevel=2)
+    return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile, tuple(lost))
+
+
+def _folder(path: Any) -> Path:
+    try:
+        return Path(path).absolute()
+    except TypeError:
+        raise WrongTypeError(f"path is {path!r}; it is the folder that `shortgop prep` wrote") from None
 
 
 class Dataset:
@@ -87,12 +105,13 @@ class Dataset:
     opens the same snapshot.
     """
 
-    def __init__(self, reader: SnapshotReader, profile: dict[str, Any]) -> None:
+    def __init__(self, reader: SnapshotReader, profile: dict[str, Any], lost_shards: tuple[int, ...] = ()) -> None:
         self._reader = reader
         self._profile = profile
+        self._lost_shards = lost_shards
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (self._reader, self._profile)
+        return Dataset, (self._reader, self._profile, self._lost_shards)
 
     @property
     def ids(self) -> Sequence[str]:
@@ -100,11 +119,15 @@ class Dataset:
         return self._reader.manifest.ids
 
     @property
+    def lost_ids(self) -> tuple[str, ...]:
+        """The videos that lie in shards which were missing or damaged, by their length, when the dataset was opened."""
+        manifest = self._reader.manifest
+        return tuple(manifest.ids[row] for row in lost_videos(manifest, self._lost_shards).tolist())
+
+    @property
     def failures(self) -> tuple[FailureSummary, ...]:
         """The sources that are not in the dataset, each with its reason."""
-        table = self._reader.manifest.failures
-        columns = (table.id.texts(), table.source.texts(), table.reason.texts(), table.path.texts())
-        return tuple(FailureSummary(*row) for row in zip(*columns, strict=True))
+        return failure_summaries(self._reader.manifest.failures)
 
     @property
     def metadata(self) -> DatasetMetadata:
@@ -150,9 +173,10 @@ class Dataset:
 
         Each GOP is read and decoded once, however many clips want frames of it. With `out`, a contiguous tensor such
         as an earlier batch's `data`, they are written there. UsageError when the clips are not all of as many frames
-        and of the same size, or `out` does not fit them.
+        and of the same size, when they cannot fit into memory, or when `out` does not fit them. No clips make an
+        empty batch, whose frames have a side of 0 where the dataset's differ and `open` was not told a size.
         """
-        rows, frames = resolved_requests(self._reader, requests)
+        rows, frames = resolved_requests(self._reader, requests, has_output=out is not None)
         data = self._reader.read(rows, frames, out)
         videos = self._reader.manifest.videos
         rates = [Fraction(int(videos.fps_num[row]), int(videos.fps_den[row])) for row in rows]
@@ -160,8 +184,8 @@ class Dataset:
         durations = [[seconds_of(1, fps)] * len(clip) for fps, clip in zip(rates, frames, strict=True)]
         return ClipBatch(
             data,
-            pts_seconds=torch.tensor(times, dtype=torch.float64).view(data.shape[:2]),
-            duration_seconds=torch.tensor(durations, dtype=torch.float64).view(data.shape[:2]),
+            pts_seconds=seconds_tensor(times).view(data.shape[:2]),
+            duration_seconds=seconds_tensor(durations).view(data.shape[:2]),
         )
 
     def stats(self) -> Stats:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
+import numpy as np
 import torch
+
+from ..manifests.arguments import integer
+from ..manifests.errors import WrongTypeError
+from ..manifests.ragged import Array
+
+# A picture is always three: channels or planes first, or channels last.
+_FRAME_DIMENSIONS = 3
 
 
 @dataclass(eq=False)
@@ -22,8 +30,7 @@ class Frame:
     """For how many seconds it is shown."""
 
     def __post_init__(self) -> None:
-        # Planes are not RGB, and have two.
-        if self.data.ndim not in {2, 3}:
+        if self.data.ndim != _FRAME_DIMENSIONS:
             raise ValueError(f"data must have 3 dimensions, its shape is {tuple(self.data.shape)}")
         self.pts_seconds = float(self.pts_seconds)
         self.duration_seconds = float(self.duration_seconds)
@@ -47,7 +54,8 @@ class FrameBatch:
     """float64, (frames,), on the CPU: for how many seconds each is shown."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        # None where a batch was indexed by a number, as in TorchCodec.
+        _check(self, (0, 1))
 
     def __len__(self) -> int:
         return len(self.data)
@@ -56,7 +64,7 @@ class FrameBatch:
         return (self[index] for index in range(len(self)))
 
     def __getitem__(self, key: Any) -> FrameBatch:
-        return FrameBatch(self.data[key], self.pts_seconds[key], self.duration_seconds[key])
+        return FrameBatch(*_indexed(self, key))
 
     def __repr__(self) -> str:
         return _repr(self)
@@ -64,7 +72,11 @@ class FrameBatch:
 
 @dataclass(eq=False)
 class ClipBatch:
-    """Clips of as many frames each. `len`, iteration and indexing go along the clips; a clip is a FrameBatch."""
+    """Clips of as many frames each. `len`, iteration and indexing go along the clips.
+
+    A number gives that clip, a FrameBatch; a slice, a list or a tensor of numbers gives a ClipBatch. A second index
+    goes along the frames: `clips[:, 0]` is a FrameBatch of the first frame of each clip.
+    """
 
     data: torch.Tensor
     """uint8, (clips, frames, 3, height, width), or as `shortgop.open` was told."""
@@ -74,7 +86,7 @@ class ClipBatch:
     """float64, (clips, frames), on the CPU: for how many seconds each is shown."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        _check(self, (2,))
 
     def __len__(self) -> int:
         return len(self.data)
@@ -82,21 +94,56 @@ class ClipBatch:
     def __iter__(self) -> Iterator[FrameBatch]:
         return (self[index] for index in range(len(self)))
 
-    def __getitem__(self, index: int) -> FrameBatch:
-        return FrameBatch(self.data[index], self.pts_seconds[index], self.duration_seconds[index])
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> FrameBatch: ...
+    @overload
+    def __getitem__(self, key: slice | Sequence[int]) -> ClipBatch: ...
+    @overload
+    def __getitem__(self, key: torch.Tensor | Array | tuple[Any, ...]) -> FrameBatch | ClipBatch: ...
+    def __getitem__(self, key: Any) -> FrameBatch | ClipBatch:
+        data, pts_seconds, duration_seconds = _indexed(self, key)
+        kind = FrameBatch if pts_seconds.ndim < 2 else ClipBatch
+        return kind(data, pts_seconds, duration_seconds)
 
     def __repr__(self) -> str:
         return _repr(self)
 
 
-def _check(frames: FrameBatch | ClipBatch) -> None:
+def _indexed(batch: FrameBatch | ClipBatch, key: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The three tensors at `key`, as torch indexes them; a boolean is no number, but a tensor of them is a mask."""
+    parts = tuple(map(_plain, key if isinstance(key, tuple) else (key,)))
+    # The shorter ones first: where there are too many indices, they say so.
+    pts_seconds, duration_seconds = batch.pts_seconds[parts], batch.duration_seconds[parts]
+    return batch.data[parts], pts_seconds, duration_seconds
+
+
+def _plain(key: Any) -> Any:
+    """One index in a form that does not depend on torch's default device."""
+    if isinstance(key, slice) or key is Ellipsis:
+        return key
+    if isinstance(key, (list, range)):
+        numbers = [integer(each, "what a batch is indexed by") for each in key]
+        return torch.tensor(numbers, dtype=torch.int64, device="cpu")
+    if isinstance(key, np.ndarray):
+        key = torch.from_numpy(key)
+    if isinstance(key, torch.Tensor):
+        if key.ndim or key.dtype != torch.bool:
+            return key.cpu()
+    elif hasattr(key, "__index__") and not isinstance(key, (bool, np.bool_)):
+        return int(key)
+    raise WrongTypeError(f"a batch is indexed by {key!r}; it takes integers, slices, and lists and tensors of integers")
+
+
+def _check(frames: FrameBatch | ClipBatch, dimensions: tuple[int, ...]) -> None:
     leading, times, durations = (
         tuple(tensor.shape) for tensor in (frames.data, frames.pts_seconds, frames.duration_seconds)
     )
-    if len(leading) - len(times) not in {2, 3} or not leading[: len(times)] == times == durations:
+    if len(leading) - len(times) != _FRAME_DIMENSIONS or not leading[: len(times)] == times == durations:
         raise ValueError(
             f"the leading dimensions differ: data {leading}, pts_seconds {times}, duration_seconds {durations}"
         )
+    if len(times) not in dimensions:
+        raise ValueError(f"the times of a {type(frames).__name__} have {dimensions[-1]} dimensions, not {len(times)}")
 
 
 def _repr(frames: Frame | FrameBatch | ClipBatch) -> str:

@@ -7,11 +7,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ..manifests.dataset import shard_path
 from ..manifests.errors import CorruptDataError, DatasetError, DecodeError
 from ..manifests.tables import Manifest
 from .byte_source import ByteSource
+from .decoders.base import Buffer
 from .plan import GopPlan
 from .ranges import ByteRange, coalesce
 from .stats import Tally
@@ -22,6 +24,8 @@ _MAX_GAP_BYTES = 1 << 16
 _MAX_READ_BYTES = 1 << 22
 # Far below the 1024 descriptors that a process usually may have.
 _MAX_OPEN_FILES = 64
+
+_Data = TypeVar("_Data", bytes, memoryview)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class GopStore:
             for read in coalesce(ranges, **limits)
         ]
 
-    def fetch(self, read: GopRead) -> Iterator[tuple[GopPlan, memoryview]]:
+    def fetch(self, read: GopRead) -> Iterator[tuple[GopPlan, Buffer]]:
         """Each GOP of a read with its bytes (moof + mdat).
 
         CorruptDataError or MissingDataError when bytes are not those that were written.
@@ -69,8 +73,11 @@ class GopStore:
             self.tally.add(reads=1, bytes_read=read.stop - read.start, io_seconds=time.perf_counter() - started)
             for gop, place in read.gops:
                 started = time.perf_counter()
-                gop_data = data[place.start - read.start : place.stop - read.start]
-                _check(gop_data, int(crcs[gop.gop]))
+                gop_data = self._checked(
+                    data[place.start - read.start : place.stop - read.start],
+                    int(crcs[gop.gop]),
+                    (read.file, place.start, place.stop),
+                )
                 self.tally.add(io_seconds=time.perf_counter() - started)
                 yield gop, gop_data
         except DatasetError as error:
@@ -86,7 +93,7 @@ class GopStore:
         try:
             data = self._source.read(file, start, stop)
             self.tally.add(reads=1, bytes_read=stop - start)
-            _check(data, int(table.init_crc32[gop.segment]))
+            data = self._checked(data, int(table.init_crc32[gop.segment]), (file, start, stop))
         except DatasetError as error:
             raise type(error)(
                 f"the init of video {video!r}: {error.message}",
@@ -96,6 +103,18 @@ class GopStore:
                 byte_range=(start, stop),
             ) from error
         return data
+
+    def _checked(self, data: _Data, crc32: int, place: tuple[Path, int, int]) -> _Data | bytes:
+        """`data`, or what lies there once the file is opened again: what has this CRC-32. Else CorruptDataError."""
+        if zlib.crc32(data) == crc32:
+            return data
+        again = self._source.read(*place, reopen=True)
+        self.tally.add(reads=1, bytes_read=len(again))
+        if zlib.crc32(again) != crc32:
+            raise CorruptDataError(
+                "the bytes are not those that were written, their CRC-32 differs: copy the shard to the dataset again"
+            )
+        return again
 
     def located(self, error: DatasetError | DecodeError, gop: GopPlan) -> DatasetError | DecodeError:
         """The same error about this GOP, saying which of whose frames are concerned and where they lie."""
@@ -116,10 +135,3 @@ class GopStore:
         start = int(self._manifest.gops.offset[gop.gop])
         stop = start + int(self._manifest.gops.length[gop.gop])
         return ByteRange(int(self._manifest.segments.shard[gop.segment]), start, stop)
-
-
-def _check(data: bytes | memoryview, crc32: int) -> None:
-    if zlib.crc32(data) != crc32:
-        raise CorruptDataError(
-            "the bytes are not those that were written, their CRC-32 differs: copy the shard to the dataset again"
-        )

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..manifests.errors import FrameIndexError, UsageError
+from ..manifests.arguments import integer
+from ..manifests.errors import FrameIndexError, UsageError, WrongTypeError
 from ..manifests.video import VideoRow
+from .memory import listed
 
 Indices = Iterable[int] | NDArray[np.integer[Any]] | torch.Tensor
+Check = Callable[[int], object]
+"""Is told how many frames are asked for before there is a list of them; raises when they are too many."""
 
 
 def frame_number(video: VideoRow, index: Any) -> int:
-    """One index, -1 being the last frame. FrameIndexError when there is no such frame, TypeError for no integer."""
-    number = operator.index(index)
+    """One index, -1 being the last frame. FrameIndexError when there is no such frame, WrongTypeError for no number."""
+    number = integer(index, "a frame", video=video.id)
     resolved = number + video.num_frames if number < 0 else number
     if not 0 <= resolved < video.num_frames:
         raise _no_frame(video, number)
     return resolved
 
 
-def frame_numbers(video: VideoRow, indices: Indices) -> list[int]:
+def frame_numbers(video: VideoRow, indices: Indices, check: Check) -> list[int]:
     """Several indices, likewise; what is not a list of integers is a UsageError."""
-    numbers = integers(indices, video.id)
+    numbers = integers(indices, video.id, check)
     count = video.num_frames
     for number in numbers:
         if not -count <= number < count:
@@ -35,32 +38,69 @@ def frame_numbers(video: VideoRow, indices: Indices) -> list[int]:
     return [number + count if number < 0 else number for number in numbers]
 
 
-def integers(indices: Indices, video_id: str | None) -> list[int]:
-    """Indices of a video's frames as they were given; UsageError when they are no list of integers."""
-    if isinstance(indices, torch.Tensor):
-        array = indices.detach().cpu().numpy()
-    elif isinstance(indices, np.ndarray):
-        array = indices
-    else:
-        given = list(indices)
-        if all(type(index) is int for index in given):
-            return given
-        array = np.array(given)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise UsageError(
-            f"frames are given as a list of integers, not as {array.ndim}-dimensional {array.dtype}", video=video_id
-        )
-    numbers: list[int] = array.tolist()
+def integers(indices: Indices, video_id: str | None, check: Check) -> list[int]:
+    """Indices of a video's frames as they were given; UsageError when they are no list of integers.
+
+    Whole numbers in a tensor or an array of floats are integers as well.
+    """
+    if isinstance(indices, (torch.Tensor, np.ndarray)):
+        return _of_array(indices, video_id, check)
+    if isinstance(indices, (str, bytes)) or not isinstance(indices, Iterable):
+        raise WrongTypeError(f"frames are given as a list of integers, not as {indices!r}", video=video_id)
+    given = listed(indices, check)
+    if all(type(index) is int for index in given):
+        return given
+    # One by one: numpy makes floats of a list with an np.uint64 in it, and those are not exact.
+    return [integer(index, "a frame", video=video_id) for index in given]
+
+
+def _of_array(indices: NDArray[Any] | torch.Tensor, video_id: str | None, check: Check) -> list[int]:
+    what = f"{indices.ndim}-dimensional {indices.dtype}"
+    if indices.ndim != 1 or not _is_real(indices):
+        raise UsageError(f"frames are given as a list of integers, not as {what}", video=video_id)
+    check(len(indices))
+    try:
+        values = indices.tolist()
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"frames are given as a list of integers, not as {what}: {reason}", video=video_id) from error
+    numbers = []
+    for value in values:
+        if type(value) is not int and not (isinstance(value, (float, np.floating)) and value == value // 1):
+            raise UsageError(f"a frame is {value}; it has to be an integer", video=video_id)
+        numbers.append(int(value))
     return numbers
 
 
-def frames_in_slice(video: VideoRow, start: int | None, stop: int | None, step: int | None) -> list[int]:
+def _is_real(indices: NDArray[Any] | torch.Tensor) -> bool:
+    if isinstance(indices, np.ndarray):
+        return indices.dtype.kind in "iuf"
+    return indices.dtype != torch.bool and not indices.dtype.is_complex
+
+
+def frames_in_slice(video: VideoRow, start: Any, stop: Any, step: Any) -> range:
     """The frames of video[start:stop:step]: as Python slices, except that the step has to be positive."""
-    if step is not None and step < 1:
+    bounds = {"start": start, "stop": stop, "step": step}
+    given = {name: None if value is None else integer(value, name, video=video.id) for name, value in bounds.items()}
+    if given["step"] is not None and given["step"] < 1:
         raise UsageError(
             f"step is {step}; it has to be 1 or more (get_frames_at takes frames in any order)", video=video.id
         )
-    return list(range(*slice(start, stop, step).indices(video.num_frames)))
+    return range(*slice(*given.values()).indices(video.num_frames))
+
+
+def parse_indices(text: str, num_frames: int) -> list[int]:
+    """The frames that `--frames` names: numbers such as 0,30,60, or a range such as 0:90:10 as Python has it."""
+    try:
+        if ":" in text:
+            indices = list(range(num_frames)[slice(*(int(part) if part else None for part in text.split(":")))])
+        else:
+            indices = [int(part) for part in text.split(",")]
+    except (ValueError, TypeError):
+        raise UsageError(f"--frames is {text!r}; it takes numbers such as 0,30,60 or a range such as 0:90:10") from None
+    if not indices:
+        raise UsageError(f"--frames {text} names no frame of the video, which has {num_frames}")
+    return indices
 
 
 def _no_frame(video: VideoRow, number: int) -> FrameIndexError:

@@ -28,19 +28,30 @@ _MATRICES = {
 
 @dataclass(frozen=True)
 class VideoMetadata:
-    """A video as it is in the dataset. Names are those of TorchCodec's VideoStreamMetadata, as far as they apply.
+    """A video as it is in the dataset. Names are those of TorchCodec's VideoStreamMetadata, and values those that it
+    has for the exported MP4, but for `bit_rate`.
 
     All of it is exact but for what floats round; `fps` is exact. Sides are in pixels, which are square, and rotation
-    has been applied. Colour names are FFmpeg's, None where the video does not say.
+    has been applied. Colour names are FFmpeg's, None where the video does not say. What names end in `_from_content`
+    and `_from_header` is the same here, but for the number of frames: a fragmented MP4's header has none.
     """
 
+    stream_index: int
     num_frames: int
+    num_frames_from_content: int
+    num_frames_from_header: int | None
     fps: Fraction
     average_fps: float
+    average_fps_from_header: float
     begin_stream_seconds: float
+    begin_stream_seconds_from_content: float
+    begin_stream_seconds_from_header: float
     end_stream_seconds: float
+    end_stream_seconds_from_content: float
     duration_seconds: float
+    duration_seconds_from_header: float
     bit_rate: float
+    """Of what is read to decode it: pictures, and each GOP's sample table, which TorchCodec leaves out."""
     codec: str
     width: int
     height: int
@@ -60,12 +71,21 @@ def video_metadata(video: VideoRow, config: CodecConfig, num_bytes: int) -> Vide
     """From a video's row, its codec configuration, and the bytes that its GOPs have together."""
     end = seconds_of(video.num_frames, video.fps)
     return VideoMetadata(
+        stream_index=0,
         num_frames=video.num_frames,
+        num_frames_from_content=video.num_frames,
+        num_frames_from_header=None,
         fps=video.fps,
-        average_fps=float(video.fps),
+        # Rounded as TorchCodec's, so that its samplers draw the same times.
+        average_fps=video.num_frames / end,
+        average_fps_from_header=float(video.fps),
         begin_stream_seconds=0.0,
+        begin_stream_seconds_from_content=0.0,
+        begin_stream_seconds_from_header=0.0,
         end_stream_seconds=end,
+        end_stream_seconds_from_content=end,
         duration_seconds=end,
+        duration_seconds_from_header=end,
         bit_rate=float(8 * num_bytes / video.duration),
         codec=config.codec,
         width=config.width,
@@ -80,6 +100,20 @@ def video_metadata(video: VideoRow, config: CodecConfig, num_bytes: int) -> Vide
         gop_frames=video.gop_frames,
         attributes=video.attributes,
     )
+
+
+@dataclass(frozen=True)
+class CpuFallbackStatus:
+    """What TorchCodec's VideoDecoder says of decoding on the CPU instead of a GPU. False: a dataset's videos are
+    decoded where they were asked to be."""
+
+    status_known: bool = True
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return "[CPU] Fallback status: No fallback required"
 
 
 @dataclass(frozen=True)

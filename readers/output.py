@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import operator
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
 
+from ..manifests.arguments import integer, number
 from ..manifests.errors import UsageError
 
 DimensionOrder = Literal["NCHW", "NHWC"]
@@ -91,10 +92,12 @@ class Output:
         if self.dtype == torch.uint8:
             raise UsageError("normalize makes floats: give dtype=torch.float32 or torch.float16 as well")
         try:
-            mean, std = (tuple(float(value) for value in values) for values in self.normalize or ())
-        except (TypeError, ValueError):
+            mean, std = (
+                tuple(float(number(value, "normalize")) for value in values) for values in self.normalize or ()
+            )
+        except (TypeError, ValueError, OverflowError):
             mean, std = (), ()
-        if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
+        if len(mean) != 3 or len(std) != 3 or min(std) <= 0 or not all(map(math.isfinite, mean + std)):
             raise UsageError(
                 f"normalize is {self.normalize!r}; it is (mean, std), each for red, green and blue as they are from 0 "
                 "to 1"
@@ -130,11 +133,21 @@ class Output:
             other -= other % 2
         return (self.size, other) if height <= width else (other, self.size)
 
-    def frame_shape(self, height: int, width: int) -> tuple[int, ...]:
+    def frame_shape(self, height: int, width: int) -> tuple[int, int, int]:
         """The shape of one frame's tensor, made of a picture of this size."""
-        rows, columns = self.geometry(height, width).size
+        return self._shape_of(*self.geometry(height, width).size)
+
+    def shape_of_no_frame(self) -> tuple[int, int, int]:
+        """The same where there is no picture: a side that only a picture would tell is 0."""
+        if isinstance(self.size, tuple):
+            return self._shape_of(*self.size)
+        if isinstance(self.crop, tuple):
+            return self._shape_of(*self._size_of(*self.crop[2:]))
+        return self._shape_of(0, 0)
+
+    def _shape_of(self, rows: int, columns: int) -> tuple[int, int, int]:
         if self.color == "yuv420":
-            return (rows + rows // 2, columns)
+            return (1, rows + rows // 2, columns)
         return (3, rows, columns) if self.dimension_order == "NCHW" else (rows, columns, 3)
 
 
@@ -150,8 +163,8 @@ def _largest(height: int, width: int, shape: tuple[int, int]) -> tuple[int, int]
 def _integers(name: str, value: Any, counts: tuple[int, ...], meaning: str, *, least: int = 1) -> tuple[int, ...]:
     """One integer or several, as many as `counts` allows."""
     try:
-        integers = tuple(operator.index(each) for each in (value if isinstance(value, (tuple, list)) else (value,)))
-    except TypeError:
+        integers = tuple(integer(each, name) for each in (value if isinstance(value, (tuple, list)) else (value,)))
+    except UsageError:
         integers = ()
     if len(integers) not in counts or min(integers) < least:
         raise UsageError(f"{name} is {value!r}; it is {meaning}, in pixels")

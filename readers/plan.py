@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..manifests.errors import FrameIndexError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from ..manifests.video import Pattern
@@ -15,6 +16,7 @@ from ..manifests.video import Pattern
 class VideoGops:
     """How the videos of a dataset are cut into GOPs and segments: an entry of each array for each video."""
 
+    num_frames: Array
     gop_frames: Array
     segment_gops: Array
     first_gops: Array
@@ -23,7 +25,9 @@ class VideoGops:
     @staticmethod
     def of(manifest: Manifest) -> VideoGops:
         videos = manifest.videos
-        return VideoGops(videos.gop_frames, videos.segment_gops, manifest.first_gops, manifest.first_segments)
+        return VideoGops(
+            videos.num_frames, videos.gop_frames, videos.segment_gops, manifest.first_gops, manifest.first_segments
+        )
 
 
 @dataclass(frozen=True)
@@ -51,9 +55,11 @@ class DecodePlan:
     repeats: tuple[tuple[int, int], ...]
 
 
-def plan_frames(layout: VideoGops, clips: Iterable[tuple[int, Iterable[int]]]) -> DecodePlan:
-    """Plan clips, each a row of the table of videos and frames that exist, into an output with one row for each frame
-    of the first clip, then of the second, and so on.
+def plan_frames(layout: VideoGops, clips: Iterable[tuple[int, Sequence[int]]]) -> DecodePlan:
+    """Plan clips, each a row of the table of videos and frames of that video, into an output with one row for each
+    frame of the first clip, then of the second, and so on.
+
+    FrameIndexError when a video has no such frame: what lies behind its last GOP is another video's.
     """
     # Loops: a frame costs a thousand times as much to decode as to plan like this. On arrays it would be about as
     # much for a thousand frames, and many times as much for one.
@@ -62,6 +68,10 @@ def plan_frames(layout: VideoGops, clips: Iterable[tuple[int, Iterable[int]]]) -
     repeats = []
     row = 0
     for video, frames in clips:
+        count = int(layout.num_frames[video])
+        if frames and not 0 <= min(frames) <= max(frames) < count:
+            wrong = next(frame for frame in frames if not 0 <= frame < count)
+            raise FrameIndexError(f"video number {video} has no frame {wrong}: it has {count}", frame=wrong)
         gop_frames, first_gop = int(layout.gop_frames[video]), int(layout.first_gops[video])
         for frame in frames:
             number, in_gop = divmod(frame, gop_frames)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +10,16 @@ from typing import Any
 
 import torch
 
+from ..manifests.arguments import integer
 from ..manifests.dataset import open_manifest, open_timeline
-from ..manifests.errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundError
+from ..manifests.errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundError, WrongTypeError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from ..manifests.video import VideoRow
 from .copies import copy_frame
 from .decoders import GopRequest, make_decoder
 from .gops import GopRead, GopStore
+from .memory import fits, too_many
 from .metadata import VideoMetadata, video_metadata
 from .output import Output
 from .plan import VideoGops, plan_frames
@@ -37,7 +39,8 @@ class ReadOptions:
     threads: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.threads, int) or self.threads < 1:
+        object.__setattr__(self, "threads", integer(self.threads, "threads"))
+        if self.threads < 1:
             raise UsageError(f"threads is {self.threads!r}; it is how many threads decode, 1 or more")
 
 
@@ -73,6 +76,8 @@ class SnapshotReader:
         """
         shape = (len(frames), len(frames[0]) if frames else 0, *self._frame_shape(videos))
         if out is None:
+            if frames:
+                self.check_fits(videos[0], shape[0] * shape[1])
             out = torch.empty(shape, dtype=self.options.output.dtype, device=self._decoder.device)
         else:
             _check_out(out, shape, self.options.output.dtype, self._decoder.device)
@@ -94,36 +99,64 @@ class SnapshotReader:
         """The row of the video with this id or number, -1 being the last; VideoNotFoundError when there is none."""
         if isinstance(key, str):
             return self.manifest.row_of(key)
-        number, count = operator.index(key), len(self.manifest.videos)
+        try:
+            number = integer(key, "a video's number")
+        except WrongTypeError as error:
+            raise WrongTypeError(f"{error.message}, or its id a text") from None
+        count = len(self.manifest.videos)
         row = number + count if number < 0 else number
         if not 0 <= row < count:
             raise VideoNotFoundError(f"the dataset has no video number {number}: it has {count} videos")
         return row
 
+    def check_fits(self, video: int, count: int, *, before: int = 0, has_output: bool = False) -> None:
+        """UsageError when so many frames of a video, and as large ones `before` them, cannot fit into memory.
+
+        With `has_output` there is room for the pixels already. Nothing that grows with `count` may be built earlier.
+        """
+        frame_bytes = 0 if has_output else math.prod(self._shape(video)) * self.options.output.dtype.itemsize
+        if not fits(before + count, frame_bytes):
+            raise too_many(before + count, frame_bytes, video=self._id(video))
+
     def stats(self) -> Stats:
         """What reading took so far, in this process."""
         return self._store.tally.stats()
 
+    def _shape(self, video: int) -> tuple[int, ...]:
+        """Of a video's frames; UsageError when a crop does not fit."""
+        config = int(self.manifest.videos.config[video])
+        if config not in self._shapes:
+            size = self._configs[config]
+            try:
+                self._shapes[config] = self.options.output.frame_shape(size.height, size.width)
+            except UsageError as error:
+                name = self._id(video)
+                raise UsageError(f"video {name!r}: {error.message}", video=name) from None
+        return self._shapes[config]
+
     def _frame_shape(self, videos: list[int]) -> tuple[int, ...]:
         """Of the frames of all these videos; UsageError when they differ, or a crop does not fit."""
-        column = self.manifest.videos.config
-        configs = [int(column[video]) for video in videos]
-        for number, config in enumerate(configs):
-            if config not in self._shapes:
-                size = self._configs[config]
-                try:
-                    self._shapes[config] = self.options.output.frame_shape(size.height, size.width)
-                except UsageError as error:
-                    video = self._id(videos[number])
-                    raise UsageError(f"video {video!r}: {error.message}", video=video) from None
-            if self._shapes[config] != self._shapes[configs[0]]:
-                one, other = self._id(videos[0]), self._id(videos[number])
+        if not videos:
+            return self._shape_of_no_video()
+        first = self._shape(videos[0])
+        for video in videos:
+            if self._shape(video) != first:
+                one, other = self._id(videos[0]), self._id(video)
                 raise UsageError(
-                    f"frames of video {other!r} have shape {self._shapes[config]}, those of video {one!r} "
-                    f"{self._shapes[configs[0]]}: open the dataset with size=(height, width) to read both in one batch",
+                    f"frames of video {other!r} have shape {self._shape(video)}, those of video {one!r} "
+                    f"{first}: open the dataset with size=(height, width) to read both in one batch",
                     video=other,
                 )
-        return self._shapes[configs[0]] if configs else self.options.output.frame_shape(2, 2)
+        return first
+
+    def _shape_of_no_video(self) -> tuple[int, ...]:
+        """That of any frame of the dataset where they are all alike; otherwise sides that differ are 0."""
+        output = self.options.output
+        try:
+            shapes = {output.frame_shape(config.height, config.width) for config in self._configs}
+        except UsageError:
+            shapes = set()
+        return shapes.pop() if len(shapes) == 1 else output.shape_of_no_frame()
 
     def _id(self, video: int) -> str:
         return self.manifest.videos.id.text(video)
@@ -163,7 +196,9 @@ class SnapshotReader:
 
 def _check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
     if not isinstance(out, torch.Tensor):
-        raise UsageError(f"out is a {type(out).__name__}; it has to be a tensor")
+        raise WrongTypeError(f"out is a {type(out).__name__}; it has to be a tensor")
+    if out.requires_grad or out.layout != torch.strided:
+        raise UsageError("out requires a gradient or is sparse; it has to be an ordinary tensor")
     if tuple(out.shape) != shape or out.dtype != dtype or out.device != device or not out.is_contiguous():
         contiguous = "" if out.is_contiguous() else ", not contiguous"
         raise UsageError(

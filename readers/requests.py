@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
-from ..manifests.errors import UsageError
-from .indices import Indices, frame_numbers, integers
+from ..manifests.errors import UsageError, WrongTypeError
+from .indices import frame_numbers, integers
 from .reader import SnapshotReader
 
 
-def resolved_requests(
-    reader: SnapshotReader, requests: Sequence[tuple[str | int, Indices]]
-) -> tuple[list[int], list[list[int]]]:
+def resolved_requests(reader: SnapshotReader, requests: Any, *, has_output: bool) -> tuple[list[int], list[list[int]]]:
     """The row of each request's video, and its frames, which exist.
 
-    UsageError when they are not as many in each; VideoNotFoundError, FrameIndexError.
+    UsageError when they are not as many in each, or more than fit into memory, where those of an output that the
+    caller brings take none; VideoNotFoundError, FrameIndexError.
     """
+    if isinstance(requests, (str, bytes)) or not isinstance(requests, Iterable):
+        raise WrongTypeError(f"requests is {requests!r}; it is a list of pairs, a video's id or number and its frames")
     # Lists rather than arrays: numpy's functions, which the decoder has driven out of the caches since the last
     # request, cost several times what they cost in a loop of their own.
     rows: list[int] = []
@@ -27,7 +30,9 @@ def resolved_requests(
         except (TypeError, ValueError):
             raise UsageError(f"a request is {request!r}; it is a video's id or number, and its frames") from None
         row = reader.row_of(key)
-        frames = integers(indices, key if isinstance(key, str) else None)
+        before = len(clips) * len(clips[0]) if clips else 0
+        check = partial(reader.check_fits, row, before=before, has_output=has_output)
+        frames = integers(indices, key if isinstance(key, str) else None, check)
         if clips and len(frames) != len(clips[0]):
             ids = reader.manifest.videos.id
             raise UsageError(
@@ -36,7 +41,7 @@ def resolved_requests(
                 video=ids.text(row),
             )
         if frames and not 0 <= min(frames) <= max(frames) < int(counts[row]):
-            frames = frame_numbers(reader.manifest.video(row), frames)
+            frames = frame_numbers(reader.manifest.video(row), frames, lambda _: None)
         rows.append(row)
         clips.append(frames)
     return rows, clips

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -10,15 +10,29 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..manifests.errors import FrameIndexError, UsageError
+from ..manifests.arguments import number
+from ..manifests.errors import FrameIndexError, UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from ..manifests.video import SourceChanges
 from .copies import cloned
 from .frames import Frame, FrameBatch
 from .indices import Indices, frame_number, frame_numbers, frames_in_slice
-from .metadata import VideoMetadata
+from .memory import fits, listed, too_many
+from .metadata import CpuFallbackStatus, VideoMetadata
 from .reader import SnapshotReader
-from .times import Seconds, first_frame_from, frame_played_at, resampled, seconds_of
+from .times import (
+    Seconds,
+    first_frame_from,
+    frame_played_at,
+    is_range,
+    resampled,
+    resampled_count,
+    seconds_of,
+    seconds_tensor,
+)
+
+# What `source_pts` takes for a frame.
+_PTS_BYTES = 8
 
 
 class Video:
@@ -28,9 +42,10 @@ class Video:
     the order asked for, repeated ones included. -1 is the last frame. Seconds count from the first frame; frame k is
     shown from k / fps until the next one.
 
-    Reading raises FrameIndexError, an IndexError, for a frame that does not exist; CorruptDataError or
-    MissingDataError when the dataset's files are not as they were written; DecodeError when they are, and still do not
-    decode.
+    Reading raises FrameIndexError, an IndexError, for a frame that does not exist; UsageError, a ValueError, for what
+    makes no sense or cannot fit into memory, which is WrongTypeError, a TypeError as well, where an argument is no
+    number; CorruptDataError or MissingDataError when the dataset's files are not as they were written; DecodeError when
+    they are, and still do not decode.
     """
 
     def __init__(self, reader: SnapshotReader, number: int) -> None:
@@ -75,6 +90,16 @@ class Video:
         return self._row.source_timebase
 
     @property
+    def stream_index(self) -> int:
+        """The video's stream in its file, were it exported: 0, the only one."""
+        return self.metadata.stream_index
+
+    @property
+    def cpu_fallback(self) -> CpuFallbackStatus:
+        """Whether frames that were to be decoded on a GPU were decoded on the CPU instead: never."""
+        return CpuFallbackStatus()
+
+    @property
     def metadata(self) -> VideoMetadata:
         """Number of frames, rate, size and the like, known without decoding."""
         if self._metadata is None:
@@ -97,7 +122,7 @@ class Video:
     def __getitem__(self, key: int | slice) -> torch.Tensor:
         """A frame, or the frames of a slice with a positive step, as one tensor."""
         if isinstance(key, slice):
-            return self._read(frames_in_slice(self._row, key.start, key.stop, key.step))
+            return self._read(self._frames_in_slice(key.start, key.stop, key.step))
         return self._read([frame_number(self._row, key)])[0]
 
     def get_frame_at(self, index: int) -> Frame:
@@ -106,14 +131,14 @@ class Video:
 
     def get_frames_at(self, indices: Indices) -> FrameBatch:
         """The frames with these numbers: a list, range, array or tensor of integers, in any order."""
-        return self._batch(frame_numbers(self._row, indices))
+        return self._batch(frame_numbers(self._row, indices, self._check_fits))
 
     def get_frames_in_range(self, start: int, stop: int, step: int = 1) -> FrameBatch:
         """The frames of self[start:stop:step]."""
-        return self._batch(frames_in_slice(self._row, start, stop, step))
+        return self._batch(self._frames_in_slice(start, stop, step))
 
     def get_frame_played_at(self, seconds: Seconds) -> Frame:
-        """The frame that is shown at this time, a float or an exact Fraction.
+        """The frame that is shown at this time: a float, or exactly a Fraction or a Decimal.
 
         A frame's own `pts_seconds` leads to that frame again. FrameIndexError before 0 and from the end on.
         """
@@ -121,69 +146,99 @@ class Video:
 
     def get_frames_played_at(self, seconds: Iterable[Seconds] | torch.Tensor | Array) -> FrameBatch:
         """The frames that are shown at these times, in any order."""
-        times = seconds.tolist() if isinstance(seconds, (torch.Tensor, np.ndarray)) else seconds
+        if isinstance(seconds, (str, bytes)) or not isinstance(seconds, Iterable) or getattr(seconds, "ndim", 1) != 1:
+            raise WrongTypeError(f"times are given as a list of seconds, not as {seconds!r}", video=self.id)
+        if isinstance(seconds, (torch.Tensor, np.ndarray)):
+            self._check_fits(len(seconds))
+            times = seconds.tolist()
+        else:
+            times = listed(seconds, self._check_fits)
         return self._batch([self._played_at(time) for time in times])
 
     def get_frames_played_in_range(
-        self, start_seconds: float, stop_seconds: float, fps: float | None = None
+        self, start_seconds: Seconds, stop_seconds: Seconds, fps: Seconds | None = None
     ) -> FrameBatch:
         """The frames shown at some time from `start_seconds` until just before `stop_seconds`.
 
         With `fps`, as many as that rate calls for instead: those shown at `start_seconds`, 1 / fps later and so on,
-        returned with these times and durations. UsageError, a ValueError, for a range that is not within the video.
+        returned with these times and durations. UsageError, a ValueError, for a range that is not within the video,
+        and for a rate that calls for more frames than fit into memory.
         """
-        end = self._end_seconds
-        if not 0 <= start_seconds <= stop_seconds <= end or not start_seconds < end:
+        row, video = self._row, self.id
+        start = number(start_seconds, "start_seconds", video=video)
+        stop = number(stop_seconds, "stop_seconds", video=video)
+        if not is_range(start, stop, row.fps, row.num_frames):
             raise UsageError(
-                f"there is no range from {start_seconds} s to {stop_seconds} s in video {self.id!r}: it lasts {end} s, "
-                "and a range starts before its end",
-                video=self.id,
+                f"there is no range from {start_seconds} s to {stop_seconds} s in video {video!r}: it lasts "
+                f"{self._end_seconds} s, and a range starts before its end",
+                video=video,
             )
         if fps is not None:
-            return self._resampled(start_seconds, stop_seconds, fps)
-        if start_seconds == stop_seconds:
+            return self._resampled(float(start), float(stop), fps)
+        if start == stop:
             return self._batch([])
-        first = self._played_at(start_seconds)
-        return self._batch(list(range(first, first_frame_from(stop_seconds, self._row.fps))))
+        frames = range(self._played_at(start), first_frame_from(stop, row.fps, row.num_frames))
+        return self._batch(listed(frames, self._check_fits))
 
-    def get_all_frames(self, fps: float | None = None) -> FrameBatch:
+    def get_all_frames(self, fps: Seconds | None = None) -> FrameBatch:
         """All frames; with `fps`, as many as that rate calls for."""
         return self.get_frames_played_in_range(0.0, self._end_seconds, fps)
 
     def source_pts(self, indices: Indices) -> torch.Tensor:
         """Which source frame each of these frames shows: its pts in units of `source_timebase`. int64, (frames,)."""
+        frames = frame_numbers(self._row, indices, self._check_rows_fit)
         if self._timeline is None:
             self._timeline = self._reader.timeline(self._row)
-        return torch.from_numpy(self._timeline[np.array(frame_numbers(self._row, indices), dtype=np.int64)])
+        return torch.from_numpy(self._timeline[np.array(frames, dtype=np.int64)])
 
     def source_seconds(self, indices: Indices) -> torch.Tensor:
-        """The same in seconds: float64, (frames,)."""
+        """The same in seconds: float64, (frames,), on the CPU."""
         timebase = self.source_timebase
-        seconds = [pts * timebase.numerator / timebase.denominator for pts in self.source_pts(indices).tolist()]
-        return torch.tensor(seconds, dtype=torch.float64)
+        return seconds_tensor(
+            [pts * timebase.numerator / timebase.denominator for pts in self.source_pts(indices).tolist()]
+        )
 
     @property
     def _end_seconds(self) -> float:
         return seconds_of(self._row.num_frames, self._row.fps)
 
+    def _frames_in_slice(self, start: Any, stop: Any, step: Any) -> list[int]:
+        return listed(frames_in_slice(self._row, start, stop, step), self._check_fits)
+
+    def _check_fits(self, count: int) -> None:
+        """UsageError when so many frames cannot fit into memory."""
+        self._reader.check_fits(self._number, count)
+
+    def _check_rows_fit(self, count: int) -> None:
+        if not fits(count, _PTS_BYTES):
+            raise too_many(count, _PTS_BYTES, video=self.id)
+
     def _played_at(self, seconds: Seconds) -> int:
-        # Written so that NaN is refused.
-        if not 0 <= seconds < self._end_seconds:
+        time = number(seconds, "a time", video=self.id)
+        frame = frame_played_at(time, self._row.fps, self._row.num_frames)
+        if frame is None:
             raise FrameIndexError(
                 f"video {self.id!r} shows no frame at {seconds} s: it lasts from 0 s to just before "
                 f"{self._end_seconds} s",
                 video=self.id,
             )
-        return frame_played_at(seconds, self._row.fps)
+        return frame
 
-    def _resampled(self, start_seconds: float, stop_seconds: float, fps: float) -> FrameBatch:
-        if not 0 < fps < math.inf:
-            raise UsageError(f"fps is {fps}; it has to be positive", video=self.id)
-        times = resampled(start_seconds, stop_seconds, fps)
+    def _resampled(self, start_seconds: float, stop_seconds: float, fps: Seconds) -> FrameBatch:
+        exact = number(fps, "fps", video=self.id)
+        # As a float a Fraction may be 0, or too large to be one.
+        if not (0 < exact <= sys.float_info.max and float(exact) > 0):
+            raise UsageError(f"fps is {fps}; it has to be positive, and a float", video=self.id)
+        rate = float(exact)
+        self._check_fits(resampled_count(start_seconds, stop_seconds, rate))
+        times = resampled(start_seconds, stop_seconds, rate)
+        # A time may be rounded up to the end of the video.
+        last = len(self) - 1
+        frames = [frame_played_at(time, self._row.fps, len(self)) for time in times]
         return FrameBatch(
-            data=self._read([self._played_at(time) for time in times]),
-            pts_seconds=torch.tensor(times, dtype=torch.float64),
-            duration_seconds=torch.tensor([1.0 / fps] * len(times), dtype=torch.float64),
+            data=self._read([last if frame is None else frame for frame in frames]),
+            pts_seconds=seconds_tensor(times),
+            duration_seconds=seconds_tensor([1.0 / rate] * len(times)),
         )
 
     def _read(self, frames: list[int]) -> torch.Tensor:
@@ -197,6 +252,6 @@ class Video:
         fps = self._row.fps
         return FrameBatch(
             data=self._read(frames),
-            pts_seconds=torch.tensor([seconds_of(frame, fps) for frame in frames], dtype=torch.float64),
-            duration_seconds=torch.tensor([seconds_of(1, fps)] * len(frames), dtype=torch.float64),
+            pts_seconds=seconds_tensor([seconds_of(frame, fps) for frame in frames]),
+            duration_seconds=seconds_tensor([seconds_of(1, fps)] * len(frames)),
         )

@@ -302,7 +302,7 @@ def write_contact_sheet(dataset: shortgop.Dataset) -> None:
         right, below = width - shrunk.shape[3], height - shrunk.shape[2]
         sides = (right // 2, right - right // 2, below // 2, below - below // 2)
         cells.append(pad(shrunk, sides, value=255))
-    write_sheet(torch.cat(cells).permute(0, 2, 3, 1), SHEET, columns=len(SHEET_SECONDS))
+    write_sheet(torch.cat(cells).permute(0, 2, 3, 1), SHEET, columns=len(SHEET_SECONDS), overwrite=True)
 
 
 if __name__ == "__main__":

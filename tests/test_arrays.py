@@ -1,7 +1,11 @@
 """Zarr arrays, written by zarr and read without it: the same values, and no damage goes unnoticed."""
 
+import errno
 import io
 import json
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -13,10 +17,11 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from shortgop.manifests import writer
-from shortgop.manifests.arrays import read_rows
-from shortgop.manifests.errors import CorruptDataError, MissingDataError
+from shortgop.manifests.arrays import _content_size, read_rows
+from shortgop.manifests.errors import CorruptDataError, MissingDataError, UnreadableDataError
 from shortgop.manifests.ragged import Array
 from shortgop.manifests.tables import Column
 
@@ -152,3 +157,85 @@ def test_an_array_of_another_kind_is_refused(
     (tmp_path / "x" / "zarr.json").write_text(json.dumps({**document, **changes}))
     with pytest.raises(CorruptDataError, match=f"x/zarr.json does not read: .*{complaint}"):
         read_rows(partial(open_file, tmp_path), "x", "<i8")
+
+
+# What is no damage, and what is
+
+
+def _answering(folder: Path, key: str, answer: Any) -> Any:
+    """An `open_file` that does something else for this key."""
+    return lambda asked: answer() if asked == key else open_file(folder, asked)
+
+
+@pytest.mark.parametrize("key", ["x/zarr.json", "x/c/0"])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EIO, errno.ESTALE, errno.ENOMEM])
+def test_what_the_system_refuses_is_not_called_damage(squares: Path, key: str, number: int) -> None:
+    def refuse() -> BinaryIO:
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(UnreadableDataError, match=f"{key} cannot be read: {os.strerror(number)}; ") as caught:
+        read_rows(_answering(squares, key, refuse), "x", "<i8")
+    assert caught.value.file == key
+
+
+class _Failing(io.BytesIO):
+    """A file on a disk that fails while it is read."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize("key", ["x/zarr.json", "x/c/0"])
+def test_a_disk_that_fails_midway_is_not_called_damage(squares: Path, key: str) -> None:
+    with pytest.raises(UnreadableDataError, match=f"{key} cannot be read: Input/output error"):
+        read_rows(_answering(squares, key, _Failing), "x", "<i8")
+
+
+@pytest.mark.parametrize("content", [b"{}", b"[]", b'{"shape": [100]}', b"null", b"3", b'{"shape": {}}'])
+def test_a_malformed_document_is_damaged_and_not_missing(squares: Path, content: bytes) -> None:
+    with pytest.raises(CorruptDataError, match=r"x/zarr.json does not read"):
+        read_rows(_answering(squares, "x/zarr.json", lambda: io.BytesIO(content)), "x", "<i8")
+
+
+def test_a_document_that_claims_more_rows_than_any_memory_holds_is_damaged(squares: Path) -> None:
+    document = json.loads((squares / "x" / "zarr.json").read_text())
+    content = json.dumps({**document, "shape": [1 << 60]}).encode()
+    with pytest.raises(CorruptDataError, match="an impossible shape"):
+        read_rows(_answering(squares, "x/zarr.json", lambda: io.BytesIO(content)), "x", "<i8")
+
+
+def test_a_chunk_that_claims_to_hold_terabytes_is_damaged(tmp_path: Path) -> None:
+    """It says how much it decodes to, and that much would be asked for."""
+    write(tmp_path, SQUARES[:8], COLUMNS[-1])
+    file = tmp_path / "x" / "c" / "0"
+    frame = file.read_bytes()
+    assert frame[4] >> 5 == 1  # a single segment with one byte for its size
+    file.write_bytes(frame[:4] + bytes([frame[4] | 0xC0]) + (1 << 42).to_bytes(8, "little") + frame[6:])
+    with pytest.raises(CorruptDataError, match=f"a chunk of {1 << 42} bytes, not of 8 rows"):
+        read_rows(partial(open_file, tmp_path), "x", "<i8")
+
+
+@pytest.mark.parametrize("rows", [1, 255, 256, 257, 65535, 65536, 65537, 70000])
+def test_what_a_chunk_says_of_its_size_is_understood(rows: int) -> None:
+    data = bytes(rows)
+    for checksum in (False, True):
+        assert _content_size(bytes(Zstd(level=5, checksum=checksum).encode(data))) == rows
+
+
+def test_too_little_memory_is_not_called_damage(squares: Path) -> None:
+    """In a process that may only have so much; the array is whole."""
+    code = (
+        "import io, json, resource, sys; from pathlib import Path\n"
+        "from shortgop.manifests.arrays import read_rows\n"
+        "used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28), -1))\n"
+        "folder = Path(sys.argv[1])\n"
+        "document = json.loads((folder / 'x/zarr.json').read_text()); document['shape'] = [1 << 30]\n"
+        "def open_file(key):\n"
+        "    if key == 'x/zarr.json': return io.BytesIO(json.dumps(document).encode())\n"
+        "    return (folder / key).open('rb')\n"
+        "try: read_rows(open_file, 'x', '<i8')\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(squares)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("UnreadableDataError x/zarr.json does not fit into memory"), done

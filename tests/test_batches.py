@@ -99,7 +99,7 @@ def test_what_a_batch_looks_like(dataset: shortgop.Dataset) -> None:
         ([("a.mp4", [0]), ("large.mp4", [0])], shortgop.UsageError, "of video 'large.mp4' have shape (3, 96, 128)"),
         ([("a.mp4", [0, 1]), ("b.mp4", [0, 40])], shortgop.FrameIndexError, "video 'b.mp4' has no frame 40"),
         ([("a.mp4", [0, -41])], shortgop.FrameIndexError, "video 'a.mp4' has no frame -41"),
-        ([("a.mp4", [0.5])], shortgop.UsageError, "not as 1-dimensional float64"),
+        ([("a.mp4", [0.5])], shortgop.UsageError, "a frame is 0.5; it has to be an integer"),
         ([("z.mp4", [0])], shortgop.VideoNotFoundError, "no video 'z.mp4'"),
         ([(7, [0])], shortgop.VideoNotFoundError, "no video number 7"),
         (["a.mp4"], shortgop.UsageError, "a request is 'a.mp4'; it is a video's id or number, and its frames"),
@@ -132,9 +132,9 @@ def test_a_crop_that_does_not_fit_names_the_video(folder: Path) -> None:
 
 def test_planes(folder: Path) -> None:
     dataset = shortgop.open(folder, color="yuv420")
-    assert dataset[0].get_frame_at(3).data.shape == (99, 98)
-    assert dataset[0].get_frames_at([3, 4]).data.shape == (2, 99, 98)
-    assert dataset.get_clips([(0, [3, 4])]).data.shape == (1, 2, 99, 98)
+    assert dataset[0].get_frame_at(3).data.shape == (1, 99, 98)
+    assert dataset[0].get_frames_at([3, 4]).data.shape == (2, 1, 99, 98)
+    assert dataset.get_clips([(0, [3, 4])]).data.shape == (1, 2, 1, 99, 98)
 
 
 def test_an_output_of_the_callers(dataset: shortgop.Dataset, everything: dict[str, torch.Tensor]) -> None:
@@ -153,6 +153,9 @@ def test_an_output_of_the_callers(dataset: shortgop.Dataset, everything: dict[st
     ):
         with pytest.raises(shortgop.UsageError, match=r"the frames take torch.uint8 \(2, 3, 3, 66, 98\) on cpu"):
             dataset.get_clips(requests, out=wrong)
+    for unfit in (out.to_sparse(), out.float().requires_grad_()):
+        with pytest.raises(shortgop.UsageError, match="it has to be an ordinary tensor"):
+            dataset.get_clips(requests, out=unfit)
     with pytest.raises(shortgop.UsageError, match="out is a ndarray; it has to be a tensor"):
         dataset.get_clips(requests, out=out.numpy())  # type: ignore[arg-type]
 

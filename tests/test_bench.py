@@ -274,6 +274,23 @@ def test_bench_measures_every_reader(dataset: Path, tmp_path: Path) -> None:
     assert len(np.unique(picture.to_ndarray(format="gray"))) > 10
 
 
+@pytest.mark.parametrize(
+    ("patterns", "accesses"),
+    [
+        ((), ["clips of 16 frames, stride 4"]),
+        (("--random-frames",), ["clips of 16 frames, stride 4", "random frames"]),
+        (("--clip", "1x1"), ["random frames"]),
+    ],
+    ids=str,
+)
+def test_random_frames_are_measured_beside_the_default_clips(
+    patterns: tuple[str, ...], accesses: list[str], dataset: Path
+) -> None:
+    result = run("bench", dataset, *patterns, "--rounds", 1, "--seconds-per-round", 0.01, "--peers", "", "--json")
+    assert result.exit_code == 0, result.output
+    assert [each["access"] for each in json.loads(result.stdout)["results"]] == accesses
+
+
 def test_bench_says_what_it_could_not_measure(constant_video: SyntheticVideo, tmp_path: Path) -> None:
     source = tmp_path / "moved.mp4"
     source.write_bytes(constant_video.path.read_bytes())

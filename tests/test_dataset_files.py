@@ -1,5 +1,6 @@
 """A dataset's files: its root, its parts, its lock and its shards, and what damage to them is noticed."""
 
+import errno
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dead_mount import dead_mount
 from example_manifests import failure, rows, video
 from shortgop.manifests import parts
 from shortgop.manifests.dataset import (
@@ -22,6 +24,7 @@ from shortgop.manifests.dataset import (
     current_manifest,
     finished_parts,
     finished_units,
+    is_dataset,
     open_current,
     part_path,
     publish,
@@ -38,9 +41,12 @@ from shortgop.manifests.errors import (
     MissingDataError,
     NotADatasetError,
     OutputError,
+    UnreadableDataError,
 )
 from shortgop.manifests.merge import merge
+from shortgop.manifests.ranges import read_gop
 from shortgop.manifests.tables import empty
+from shortgop.manifests.verify import verify
 
 PROFILE = {"gop_frames": 4}
 
@@ -254,8 +260,8 @@ def test_shards_of_the_right_length_pass(with_shards: Path) -> None:
 @pytest.mark.parametrize(
     ("length", "kind", "complaint"),
     [
-        (None, MissingDataError, r"u2-0\.shard is missing; copy it to the dataset again"),
-        (1000, MissingDataError, r"u2-0\.shard has 1000 bytes, the manifest says 1048576; .* copy it"),
+        (None, MissingDataError, r"u2-0\.shard is missing; run `shortgop prep` on the same sources again, or "),
+        (1000, MissingDataError, r"u2-0\.shard has 1000 bytes, the manifest says 1048576; .* copy the shard"),
         (1 << 21, CorruptDataError, r"u2-0\.shard has 2097152 bytes, the manifest says 1048576"),
     ],
 )
@@ -275,3 +281,87 @@ def test_a_part_is_an_ordinary_zip_file(published: Path) -> None:
     with zipfile.ZipFile(part_path(published, "u1")) as archive:
         assert archive.testzip() is None
         assert "videos/num_frames/zarr.json" in archive.namelist()
+
+
+# What the system refuses
+
+
+def test_a_process_that_has_too_many_files_open_is_told_so(published: Path, tmp_path: Path) -> None:
+    """Nothing in the dataset is called damaged or missing, and nothing is to be removed or copied."""
+    code = (
+        "import os, resource, sys; from pathlib import Path\n"
+        "from shortgop.manifests.dataset import open_current, read_part, read_root\n"
+        "dataset = Path(sys.argv[1]); open_current(dataset)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "held = []\n"
+        "try:\n"
+        "    while True: held.append(os.open('/dev/null', os.O_RDONLY))\n"
+        "except OSError: pass\n"
+        "for read in (read_root, open_current, lambda path: read_part(path, 'u1')):\n"
+        "    try: read(dataset)\n"
+        "    except Exception as error: print(type(error).__name__, error)\n"
+        "os.close(held.pop())\n"
+        "root = read_root(dataset); held.append(os.open('/dev/null', os.O_RDONLY))\n"
+        "from shortgop.manifests.dataset import open_manifest\n"
+        "try: open_manifest(dataset, root.snapshot)\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(published)], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4, done
+    for line in lines:
+        assert line.startswith("UnreadableDataError")
+        assert "Too many open files; raise the number of files that a process may have open" in line
+        assert "remove it" not in line
+        assert "copy it" not in line
+
+
+def test_a_path_that_the_system_refuses_is_an_error_of_the_dataset(tmp_path: Path) -> None:
+    too_long = tmp_path / ("x" * 300)
+    for look in (read_root, is_dataset):
+        with pytest.raises(UnreadableDataError, match="cannot be read: File name too long"):
+            look(too_long)
+
+
+@pytest.mark.parametrize("key", ["zarr.json", "videos/zarr.json", "videos/id/zarr.json"])
+def test_a_malformed_document_of_a_snapshot_is_damaged_and_not_missing(published: Path, key: str) -> None:
+    file = published / "manifest" / "000001" / key
+    file.write_text("{}")
+    with pytest.raises(
+        CorruptDataError, match=f"{key} does not read: KeyError.*copy it to the dataset again"
+    ) as caught:
+        open_current(published)
+    assert caught.value.file == str(file)
+
+
+def test_a_part_with_a_malformed_document_is_damaged(published: Path) -> None:
+    file = part_path(published, "u1")
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, b"{}" if name == "videos/id/zarr.json" else data)
+    with pytest.raises(CorruptDataError, match="videos/id/zarr.json does not read: KeyError"):
+        read_part(published, "u1")
+
+
+def test_a_disk_that_fails_is_not_called_damage(published: Path, tmp_path: Path) -> None:
+    """Neither where tables are read, nor where shards are."""
+    folder = tmp_path / "failing"
+    folder.mkdir()
+    with dead_mount(folder, size=1 << 20, error=errno.EIO) as mounted:
+        if mounted is None:
+            pytest.skip("mounting a file system takes rights that are missing here")
+        (published / "shards").mkdir()
+        for name in ("u1-0.shard", "u2-0.shard"):
+            shard_path(published, name).symlink_to(mounted / name)
+        root, manifest = open_current(published)
+        problems = list(verify(published, manifest))
+        assert {problem.what for problem in problems if problem.frames} == {"cannot be read: Input/output error"}
+        with shard_path(published, "u1-0.shard").open("rb") as shard, pytest.raises(UnreadableDataError):
+            read_gop(shard.fileno(), manifest, 0)
+        number = published / "manifest" / str(root.snapshot) / "videos" / "num_frames" / "c" / "0"
+        number.unlink()
+        number.symlink_to(mounted / "0")
+        with pytest.raises(UnreadableDataError, match="its disk or server fails: mend that and try again "):
+            open_current(published)

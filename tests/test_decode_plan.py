@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortgop.manifests.errors import FrameIndexError
 from shortgop.manifests.ragged import offsets_of
 from shortgop.manifests.video import Pattern
 from shortgop.readers.plan import GopPlan, VideoGops, needed_samples, plan_frames, reorder_depth
@@ -38,6 +39,7 @@ class Case:
         counts = [-(-frames // gop) for frames, gop in zip(self.num_frames, self.gop_frames, strict=True)]
         segments = [-(-count // gops) for count, gops in zip(counts, self.segment_gops, strict=True)]
         return VideoGops(
+            np.array(self.num_frames, dtype="<i8"),
             np.array(self.gop_frames, dtype="<i4"),
             np.array(self.segment_gops, dtype="<i4"),
             offsets_of(np.array(counts)),
@@ -218,3 +220,12 @@ def test_a_range_longer_than_a_read_is_read_alone() -> None:
     ranges = [ByteRange(0, 0, 10), ByteRange(0, 10, 110), ByteRange(0, 110, 120)]
     reads = coalesce(ranges, max_gap_bytes=10, max_read_bytes=50, max_parts=3)
     assert [read.parts for read in reads] == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize("frame", [10, 11, 16, 10**9, -1])
+def test_no_plan_reads_what_is_behind_a_video(frame: int) -> None:
+    """In the table of GOPs another video's come next."""
+    layout = Case([4, 4], [2, 2], [10, 30], []).layout
+    for clips in ([(0, [frame])], [(1, [29]), (0, [0, frame, 9])]):
+        with pytest.raises(FrameIndexError, match=f"video number 0 has no frame {frame}: it has 10"):
+            plan_frames(layout, clips)

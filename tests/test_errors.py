@@ -28,8 +28,15 @@ TREE = {
         "FrameIndexError",
         "DecodeError",
     ],
+    "UsageError": ["WrongTypeError"],
     "SourceError": ["SourceNotFoundError", "NotAVideoError", "DamagedSourceError", "EncodeError"],
-    "DatasetError": ["NotADatasetError", "FormatVersionError", "MissingDataError", "CorruptDataError"],
+    "DatasetError": [
+        "NotADatasetError",
+        "FormatVersionError",
+        "MissingDataError",
+        "CorruptDataError",
+        "UnreadableDataError",
+    ],
 }
 CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ShortGopError)]
 
@@ -49,7 +56,7 @@ def test_the_docstring_draws_the_tree() -> None:
     assert names_by_depth == {
         0: ["ShortGopError"],
         3: TREE["ShortGopError"],
-        7: TREE["SourceError"] + TREE["DatasetError"],
+        7: TREE["UsageError"] + TREE["SourceError"] + TREE["DatasetError"],
     }
 
 

@@ -4,6 +4,7 @@ import subprocess
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import av
 import imageio_ffmpeg
@@ -13,7 +14,14 @@ from hypothesis import strategies as st
 
 from datasets import make_dataset
 from shortgop.manifests.dataset import open_current
-from shortgop.manifests.errors import CorruptDataError, FrameIndexError, MissingDataError, OutputError, UsageError
+from shortgop.manifests.errors import (
+    CorruptDataError,
+    FrameIndexError,
+    MissingDataError,
+    OutputError,
+    UsageError,
+    VideoNotFoundError,
+)
 from shortgop.manifests.export import export, frame_range
 from shortgop.manifests.mp4 import boxes, parse_fragment
 from shortgop.manifests.tables import Manifest
@@ -101,7 +109,7 @@ def test_fragments_are_numbered_anew(dataset: Path, manifest: Manifest, tmp_path
 def test_an_existing_file_is_replaced_and_a_link_followed(dataset: Path, manifest: Manifest, tmp_path: Path) -> None:
     (tmp_path / "old.mp4").write_text("old")
     (tmp_path / "link.mp4").symlink_to("old.mp4")
-    export(dataset, manifest, 0, tmp_path / "link.mp4")
+    export(dataset, manifest, 0, tmp_path / "link.mp4", overwrite=True)
     assert (tmp_path / "link.mp4").is_symlink()
     assert len(shown(tmp_path / "old.mp4")) == 100
 
@@ -112,10 +120,34 @@ def test_frames_that_are_not_there(dataset: Path, manifest: Manifest, tmp_path: 
         export(dataset, manifest, 0, tmp_path / "out.mp4", start_frame=start, stop_frame=stop)
 
 
+@pytest.mark.parametrize("row", [-1, 1, 10**6])
+def test_a_video_that_is_not_there(dataset: Path, manifest: Manifest, tmp_path: Path, row: int) -> None:
+    with pytest.raises(VideoNotFoundError, match=f"no video number {row}: it has 1 videos"):
+        export(dataset, manifest, row, tmp_path / "out.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"row": True}, {"start_frame": True}, {"stop_frame": False}, {"stop_frame": 1.0}], ids=str
+)
+def test_booleans_and_floats_are_no_frames(
+    dataset: Path, manifest: Manifest, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    arguments: dict[str, Any] = {"row": 0, "out": tmp_path / "out.mp4"} | options
+    with pytest.raises(UsageError, match="it has to be an integer"):
+        export(dataset, manifest, **arguments)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1, True, "1", None, 5.0, Fraction(10**400)])
+def test_seconds_where_no_part_of_a_video_begins(seconds: Any) -> None:
+    with pytest.raises(UsageError, match=r"nothing from|has to be a number"):
+        frame_range(a_video(Fraction(10), 50), seconds)
+
+
 def test_places_where_nothing_can_be_written(dataset: Path, manifest: Manifest, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for out, complaint in (
-        (tmp_path, "is no ordinary file"),
+        (tmp_path, "is a folder"),
         (Path("/dev/null"), "is no ordinary file"),
         (tmp_path / "nowhere" / "out.mp4", "make that folder first"),
         (tmp_path / "file" / "out.mp4", "a part of that path is a file"),
@@ -129,7 +161,7 @@ def test_a_full_disk(dataset: Path, manifest: Manifest, small_disk: Path) -> Non
     out = small_disk / "out.mp4"
     out.write_bytes(bytes(5 * 2**20 - 20_000))
     with pytest.raises(OutputError, match=r"out\.mp4: No space left on device"):
-        export(dataset, manifest, 0, out)
+        export(dataset, manifest, 0, out, overwrite=True)
     assert [file.name for file in small_disk.iterdir()] == ["out.mp4"]
     assert out.stat().st_size == 5 * 2**20 - 20_000
 
@@ -145,16 +177,16 @@ def test_a_damaged_gop_is_not_exported(dataset: Path, manifest: Manifest, tmp_pa
     try:
         shard.write_bytes(damaged)
         with pytest.raises(
-            CorruptDataError, match="their CRC-32 differs; copy the shard to the dataset again"
+            CorruptDataError, match="their CRC-32 differs; run `shortgop prep` .* or copy the shard to the dataset"
         ) as caught:
-            export(dataset, manifest, 0, out)
+            export(dataset, manifest, 0, out, overwrite=True)
         error = caught.value
         assert (error.video, error.segment, error.file) == ("v.mp4", 2, str(shard))
         assert error.byte_range == (start, start + length)
         assert export(dataset, manifest, 0, tmp_path / "rest.mp4", stop_frame=64) == (0, 64)
         shard.rename(tmp_path / "away")
-        with pytest.raises(MissingDataError, match="cannot be read: No such file"):
-            export(dataset, manifest, 0, out)
+        with pytest.raises(MissingDataError, match="video 'v.mp4': .*shard is missing; run `shortgop prep`"):
+            export(dataset, manifest, 0, out, overwrite=True)
     finally:
         shard.write_bytes(content)
     assert out.read_text() == "old"

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset, rows_of
+from processes import descendants
 from shortgop.manifests.dataset import finished_units
 from synthetic import constant_rate_pts, make_video
 
@@ -63,24 +64,11 @@ def wait_until(job: subprocess.Popen[bytes], condition: Callable[[], bool], what
         time.sleep(0.01)
 
 
-def descendants(pid: int) -> Iterator[tuple[int, str]]:
-    """(pid, command line) of all processes below one, as /proc has them."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    waiting = children.get(pid, [])
-    while waiting:
-        child = waiting.pop()
-        try:
-            yield child, Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        waiting += children.get(child, [])
+def wait_until_gone(pids: Sequence[int]) -> None:
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < end, "processes of the job live on"
+        time.sleep(0.05)
 
 
 def kill_one(pid: int, what: str) -> bool:
@@ -117,10 +105,22 @@ def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.
     assert not (dataset / ".tmp").exists()
     # All that was finished is published, not just the first result.
     assert len(shortgop.open(dataset)) >= 2
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while any(Path(f"/proc/{pid}").exists() for pid in below):
-        assert time.monotonic() < end, "processes of the job live on"
-        time.sleep(0.05)
+    wait_until_gone(below)
+
+
+def test_told_to_end_while_ray_starts(sources: Path, tmp_path: Path) -> None:
+    """Ray has a handler for SIGTERM of its own, and processes that nobody knows of yet."""
+    dataset = tmp_path / "dataset"
+    job = start(sources, dataset, "ray")
+    wait_until(job, lambda: any("gcs_server" in command for _, command in descendants(job.pid)), "Ray")
+    below = [pid for pid, _ in descendants(job.pid)]
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(_PATIENCE_SECONDS) == 130
+    log = dataset.with_suffix(".log").read_text()
+    assert "interrupted; what is finished is kept" in log
+    assert "Traceback" not in log
+    assert not (dataset / ".tmp").exists()
+    wait_until_gone(below)
 
 
 @pytest.mark.parametrize("finished_before_the_kill", [0, 1, 3, 6])

@@ -57,8 +57,8 @@ def test_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
         ({"size": [10, 20]}, 64, 96, (3, 10, 20)),
         ({"crop": (2, 4, 11, 13)}, 64, 96, (3, 11, 13)),
         ({"crop": (2, 4, 20, 40), "size": 10}, 64, 96, (3, 10, 20)),
-        ({"color": "yuv420"}, 64, 96, (96, 96)),
-        ({"color": "yuv420", "size": 34}, 64, 100, (51, 52)),
+        ({"color": "yuv420"}, 64, 96, (1, 96, 96)),
+        ({"color": "yuv420", "size": 34}, 64, 100, (1, 51, 52)),
     ],
 )
 def test_shapes(options: dict[str, Any], height: int, width: int, shape: tuple[int, ...]) -> None:

@@ -12,19 +12,19 @@ def _words(text: str) -> list[str]:
 
 
 NAMES = _words("""
-    CorruptDataError DamagedSourceError Dataset DatasetBusyError DatasetError DecodeError EncodeError
+    CorruptDataError DamagedSourceError Dataset DatasetBusyError DatasetError DatasetWarning DecodeError EncodeError
     ClipBatch FormatVersionError Frame FrameBatch FrameIndexError MissingDataError NotADatasetError NotAVideoError
-    OutputError ShortGopError SourceError SourceNotFoundError Stats ToolError UsageError Video VideoNotFoundError
-    __version__ open
+    OutputError ShortGopError SourceError SourceNotFoundError Stats ToolError UnreadableDataError UsageError Video
+    VideoNotFoundError WrongTypeError __version__ open
 """)
 
 VIDEO = _words("""
-    attributes changes get_all_frames get_frame_at get_frame_played_at get_frames_at get_frames_in_range
+    attributes changes cpu_fallback get_all_frames get_frame_at get_frame_played_at get_frames_at get_frames_in_range
     get_frames_played_at get_frames_played_in_range id metadata source source_path source_pts source_seconds
-    source_timebase
+    source_timebase stream_index
 """)
 
-DATASET = _words("failures get_clips ids metadata stats")
+DATASET = _words("failures get_clips ids lost_ids metadata stats")
 
 
 def public(kind: type) -> list[str]:

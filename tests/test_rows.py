@@ -193,7 +193,7 @@ def test_planes_come_as_they_are(
         part = lines[top // half : (top + height) // half, left // half : (left + width) // half]
         expected.append(part.reshape(-1))
     row = written(frame, color="yuv420", crop=crop)
-    assert row.shape == (height * 3 // 2, width)
+    assert row.shape == (1, height * 3 // 2, width)
     assert np.array_equal(row.reshape(-1), np.concatenate(expected))
 
 

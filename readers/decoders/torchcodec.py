@@ -52,7 +52,8 @@ class TorchcodecDecoder:
                 num_ffmpeg_threads=1,
                 device="cpu",
             )
-            frames = opened.get_frames_at(list(request.frames)).data
+            # It would make a tensor of a list, on torch's default device.
+            frames = opened.get_frames_at(torch.tensor(request.frames, dtype=torch.int64, device="cpu")).data
         except (RuntimeError, ValueError, IndexError) as error:
             raise DecodeError(f"TorchCodec does not decode it: {error}") from error
         if len(opened) != len(request.pattern):

@@ -1,0 +1,87 @@
+"""What the dataset says of sources that failed: whether a failure is news, and when it is none any more.
+
+A failure is withdrawn by a later row of the same id without a reason. So there is nothing to delete, and whichever
+order parts are merged in, the latest word counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from ..manifests.dataset import open_failures, read_root, snapshot_path, write_part
+from ..manifests.tables import Failures, empty, failures_table
+from .sources import Source
+
+WITHDRAWN = ""
+
+
+@dataclass(frozen=True)
+class Said:
+    """The (id, reason) of each failure in a snapshot, and the ids of those that were withdrawn."""
+
+    failures: frozenset[tuple[str, str]] = frozenset()
+    withdrawn: frozenset[str] = frozenset()
+
+
+def said(dataset: Path) -> Said:
+    """What the current snapshot says; read once in a process for each snapshot."""
+    snapshot = read_root(dataset).snapshot
+    if snapshot is None:
+        return Said()
+    status = snapshot_path(dataset, snapshot).stat()
+    return _said(dataset, snapshot, (status.st_ino, status.st_mtime_ns))
+
+
+@lru_cache(maxsize=1)
+def _said(dataset: Path, snapshot: str, _which: tuple[int, int]) -> Said:
+    # A dataset that was removed and made anew has another folder of this name.
+    table = open_failures(dataset, snapshot)
+    rows = list(zip(table.id.texts(), table.reason.texts(), strict=True))
+    return Said(
+        frozenset(row for row in rows if row[1] != WITHDRAWN),
+        frozenset(source_id for source_id, reason in rows if reason == WITHDRAWN),
+    )
+
+
+def withdraw_gone(dataset: Path, arguments: Sequence[str], sources: Iterable[Source]) -> bool:
+    """Withdraw the failures of files that are gone from the folders that this job is about; whether there were any.
+
+    `arguments` are those of the job, `sources` what they stand for. The caller holds the writer lock and publishes.
+    """
+    snapshot = read_root(dataset).snapshot
+    if snapshot is None:
+        return False
+    table = open_failures(dataset, snapshot)
+    gone = _gone(table, arguments, sources)
+    if not gone:
+        return False
+    now = time.time_ns()
+    rows = [(table.id.text(row), table.source.text(row), WITHDRAWN, now, table.path.text(row)) for row in gone]
+    unit = hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
+    write_part(dataset, unit, replace(empty(), failures=failures_table(rows)))
+    return True
+
+
+def _gone(table: Failures, arguments: Sequence[str], sources: Iterable[Source]) -> list[int]:
+    folders = [Path(argument).absolute() for argument in arguments if Path(argument).is_dir()]
+    named, beside = set(), set()
+    for source in sources:
+        named.add(source.id)
+        beside.add(Path(source.path).parent)
+
+    def is_gone(source_id: str, path: Path) -> bool:
+        ours = path.parent in beside or any(map(path.is_relative_to, folders))
+        return ours and source_id not in named and not os.path.lexists(path)
+
+    columns = zip(table.id.texts(), table.path.texts(), table.reason.texts(), strict=True)
+    return [
+        row
+        for row, (source_id, path, reason) in enumerate(columns)
+        if path and reason != WITHDRAWN and is_gone(source_id, Path(path))
+    ]

@@ -1,0 +1,150 @@
+"""How a source is opened: as the one file that it is, whatever is in it and whatever it is called.
+
+Some of FFmpeg's formats are scripts and playlists that lead to other files, and an image's name can stand for a
+sequence of files. Both are let through by a list of the formats that a single file can have; PyAV and ffmpeg get it,
+and no protocol but `file`.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import av
+from av.container import InputContainer
+from av.stream import Disposition
+from av.video.stream import VideoStream
+
+from ..manifests.errors import NotAVideoError, SourceError
+from .signs import MOOV_IS_MISSING, lacks_moov
+
+# The demuxers of FFmpeg 8.1 and 9.0 that read nothing but the file they are given. Left out are concat, hls, dash,
+# imf, sdp, rtp, rtsp, sap, image2, mlv, vobsub, avisynth, vapoursynth, dvdvideo, webm_dash_manifest, devices, and what
+# has no pictures at all: text, and samples without a header.
+_FORMATS = """
+    3dostr 3g2 3gp 4xm aa aac aax ac3 ac4 ace acm act adf adp ads adx aea afc aiff aix alias_pix alp amr amrnb amrwb
+    anm apac apc ape apm apng apv argo_asf argo_brp argo_cvg asf ast au av1 avi avr avs avs2 avs3 bethsoftvid bfi
+    bfstm bin bink binka bit bmp_pipe bmv boa bonk brender_pix brstm c93 caf cavsvideo cdg cdxl cine codec2 cri_pipe
+    daud dcstr dds_pipe derf dfa dfpwm dhav dirac dnxhd dpx_pipe dsf dsicin dss dts dtshd dv dxa ea ea_cdata eac3
+    epaf evc exr_pipe film_cpk filmstrip fits flac flic flv frm fsb fwse g723_1 g728 g729 gdv gem_pipe genh gif
+    gif_pipe gsm gxf h261 h263 h264 hcom hdr_pipe hevc hnm hxvs iamf ico idcin idf iff ifv ilbc image2pipe ingenient
+    ipmovie ipu ircam iss iv8 ivf ivr j2k_pipe jpeg_pipe jpegls_pipe jpegxl_anim jpegxl_pipe jpegxs_pipe jv kux kvag
+    laf lc3 live_flv lmlm4 loas luodat lvf lxf m4a m4v matroska mca mgsts mj2 mjpeg mjpeg_2000 mlp mm mmf mods
+    moflex mov mp3 mp4 mpc mpc8 mpeg mpegts mpegtsraw mpegvideo mpjpeg msf msnwctcp msp mtaf mtv musx mv mvi mxf mxg
+    nc nistsphere nsp nsv nut nuv obu ogg oma osq oss paf pam_pipe pbm_pipe pcx_pipe pdv pfm_pipe pgm_pipe
+    pgmyuv_pipe pgx_pipe phm_pipe photocd_pipe pictor_pipe pmp png_pipe pp_bnk ppm_pipe psd_pipe psxstr pva pvf qcp
+    qdraw_pipe qoa qoi_pipe r3d rcwt redspark rka rl2 rm roq rpl rsd rso s337m sbg scd sdns sdr2 sds sdx ser sga
+    sgi_pipe shn siff simbiosis_imx smjpeg smk smush sol sox spdif sunrast_pipe svag svg_pipe svs swf tak thp
+    tiertexseq tiff_pipe tmv truehd tta tty txd ty usm v210 v210x vag vbn_pipe vc1 vc1test vividas vivo vmd voc vpk
+    vqf vvc w64 wady wav wavarc wc3movie webm webp_anim webp_pipe wsaud wsd wsvqa wtv wv wve xa xbin xbm_pipe xmd
+    xmv xpm_pipe xvag xwd_pipe xwma yop yuv4mpegpipe
+"""
+_LIMITS = {"format_whitelist": ",".join(re.findall(r"\S+", _FORMATS)), "protocol_whitelist": "file"}
+
+_NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
+
+# How what is not let through starts, to call it by its name.
+_HEAD_BYTES = 4096
+_LEADS_ELSEWHERE = {
+    "a concat script": rb"\s*(#.*\n\s*)*ffconcat version",
+    "an HLS playlist": rb"\s*#EXTM3U",
+    "a DASH manifest": rb"(?s)\s*(<\?xml.{0,2000}?)?<([\w]+:)?MPD\b",
+    "an IMF composition playlist": rb"(?s)\s*(<\?xml.{0,2000}?)?<([\w]+:)?CompositionPlaylist\b",
+    "an SDP description": rb"v=0\r?\n[a-z]=",
+    "a VobSub index": rb"# VobSub index file",
+    "a Magic Lantern video, which may go on in other files": rb"MLVI",
+}
+_SCRIPTS = {".avs": "an AviSynth script", ".vpy": "a VapourSynth script"}
+
+
+def open_source(path: str) -> InputContainer:
+    """The file at `path`, and no other, opened with PyAV.
+
+    NotAVideoError when it is of a format that leads to other files, or of none that FFmpeg knows; SourceError when it
+    cannot be read at all.
+    """
+    try:
+        return _open(f"file:{path}")
+    except av.error.ArgumentError as error:
+        # FFmpeg may have taken the name for a pattern of images' names, so the contents alone are to decide.
+        demuxer = _format_by_contents(path)
+        if demuxer is None:
+            raise _refusal(path, error) from error
+        return _open(f"file:{path}", demuxer)
+    except av.error.FFmpegError as error:
+        raise _refusal(path, error) from error
+
+
+def input_argv(path: str, demuxer: str) -> list[str]:
+    """Arguments for ffmpeg to read this one file, with the demuxer that PyAV opened it with ("": any that may be)."""
+    forced = ["-f", demuxer] if demuxer else []
+    limits = {**_LIMITS, **({"format_whitelist": demuxer} if demuxer else {})}
+    return [*forced, *(word for name, value in limits.items() for word in (f"-{name}", value)), "-i", f"file:{path}"]
+
+
+def demuxer_of(container: InputContainer) -> str:
+    """The name by which ffmpeg knows the format: a demuxer may have several."""
+    return container.format.name.split(",")[0]
+
+
+def video_stream(path: str, container: InputContainer) -> VideoStream:
+    """The stream that FFmpeg thinks the best video; cover art and thumbnails are none. NotAVideoError without any."""
+    pictures = Disposition.attached_pic | Disposition.timed_thumbnails
+    streams = [stream for stream in container.streams.video if not stream.disposition & pictures]
+    best = container.streams.best("video")
+    if best is None:
+        raise NotAVideoError(f"{path} has no video stream", file=path)
+    if not streams:
+        raise NotAVideoError(f"{path} has no video, only a cover picture", file=path)
+    # A thumbnail may be an ordinary track of one frame, and even the default one.
+    moving = [stream for stream in streams if stream.frames != 1] or streams
+    return next((stream for stream in moving if stream.index == best.index), moving[0])
+
+
+def is_picture_format(demuxer: str) -> bool:
+    """Whether files of this format hold pictures one after the other: one of them alone is no video."""
+    return demuxer.endswith("_pipe") or demuxer == "image2pipe"
+
+
+def _open(file: Any, demuxer: str | None = None) -> InputContainer:
+    container: InputContainer = av.open(file, format=demuxer, container_options=_LIMITS, metadata_errors="replace")
+    return container
+
+
+class _Nameless:
+    """A file whose name PyAV does not ask for."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read: Callable[[int], bytes] = file.read
+        self.seek: Callable[[int, int], int] = file.seek
+        self.tell: Callable[[], int] = file.tell
+
+
+def _format_by_contents(path: str) -> str | None:
+    """The demuxer for what is in the file, None when there is none that is let through."""
+    with Path(path).open("rb") as file:
+        try:
+            with _open(_Nameless(file)) as container:
+                return demuxer_of(container)
+        except av.error.FFmpegError:
+            return None
+
+
+def _refusal(path: str, error: av.error.FFmpegError) -> SourceError:
+    if error.errno in _NOT_THE_FILES_FAULT:
+        return SourceError(f"cannot read {path}: {error.strerror}; mend that and run the same command again", file=path)
+    with Path(path).open("rb") as file:
+        head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
+    kinds = [kind for kind, start in _LEADS_ELSEWHERE.items() if re.match(start, head)]
+    kinds += [kind for suffix, kind in _SCRIPTS.items() if path.lower().endswith(suffix)]
+    if not kinds:
+        what = MOOV_IS_MISSING if lacks_moov(path) else "it is none, or its index is cut off"
+        return NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path)
+    return NotAVideoError(
+        f"{path} is {kinds[0]}, not a video: what it shows lies in other files, and a source is one file; "
+        "name these files, or make one of them (`ffmpeg -i ... -c copy one.mkv`) and name that",
+        file=path,
+    )

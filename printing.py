@@ -1,0 +1,52 @@
+"""What the command line prints for people: nothing that comes out of a file can command the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from .manifests.summary import VideoSummary
+
+
+class PlainConsole(Console):
+    """A console that shows control characters instead of obeying them."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Like rich's; one object is one line."""
+        super().print(*(plain(each) if isinstance(each, str) else each for each in objects), **options)
+
+
+def plain(text: str) -> str:
+    """The text with everything written out that does not show as itself: \\x1b, \\n, \\u202e."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def cell(text: str) -> Text:
+    """A table's cell with this text as it is."""
+    return Text(plain(text))
+
+
+def video_table(videos: list[VideoSummary]) -> Table:
+    """A row for each video. There is a column for what differs from the sources only where anything does."""
+    differences = [_differences(video) for video in videos]
+    differs = ["differs from its source"] if any(differences) else []
+    table = Table("video", "frames", "fps", "size", "codec", "seconds", *differs)
+    for video, difference in zip(videos, differences, strict=True):
+        table.add_row(
+            cell(video.id), str(video.num_frames), video.fps, f"{video.width}x{video.height}", video.codec,
+            f"{video.duration_seconds:.2f}", *([cell(difference)] if differs else []),
+        )  # fmt: skip
+    return table
+
+
+def _differences(video: VideoSummary) -> str:
+    counts = (("dropped", video.dropped), ("repeated", video.repeated), ("salvaged", video.salvaged))
+    frames = [f"{count} {what}" for what, count in counts if count]
+    lost = ["cannot be read"] if video.lost else []
+    return ", ".join([*lost, *video.given_up, *([f"frames: {', '.join(frames)}"] if frames else [])])

@@ -1,0 +1,84 @@
+"""A mount that does not answer, or only with errors: a file system in this process that never gives a byte.
+
+Whoever reads from it waits, and cannot even be killed, as with a network mount whose server is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+# Not answered: reading files and folders. Linux's include/uapi/linux/fuse.h
+_LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _RELEASE, _FLUSH, _INIT = 1, 2, 3, 14, 15, 18, 25, 26
+_OPENDIR, _READDIR, _RELEASEDIR, _INTERRUPT, _BATCH_FORGET, _READDIRPLUS = 27, 28, 29, 36, 42, 44
+_ROOT, _FILE = 1, 2
+_DETACH = 2
+
+
+@contextmanager
+def dead_mount(folder: Path, size: int, error: int = 0) -> Iterator[Path | None]:
+    """Mount at `folder`, in which then every name is a file of `size` bytes; None where that is not allowed.
+
+    With `error` it does answer: reading a file gives this error.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        device = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        yield None
+        return
+    options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}".encode()
+    if libc.mount(b"dead", os.fsencode(folder), b"fuse", 0, options):
+        os.close(device)
+        yield None
+        return
+    server = threading.Thread(target=_serve, args=(device, size, error), daemon=True)
+    server.start()
+    try:
+        yield folder
+    finally:
+        # From here on everything that waited gets an error.
+        libc.umount2(os.fsencode(folder), 1)
+        libc.umount2(os.fsencode(folder), _DETACH)
+        server.join(5)
+        os.close(device)
+
+
+def _serve(device: int, size: int, read_error: int) -> None:
+    def answer(request: int, data: bytes = b"", error: int = 0) -> None:
+        with suppress(OSError):
+            os.write(device, struct.pack("<IiQ", 16 + len(data), -error, request) + data)
+
+    while True:
+        try:
+            message = os.read(device, 1 << 20)
+        except OSError as error:
+            if error.errno in (errno.EINTR, errno.EAGAIN, errno.ENOENT):
+                continue
+            return
+        _, opcode, request, node = struct.unpack_from("<IIQQ", message)
+        if opcode == _INIT:
+            answer(request, struct.pack("<IIIIHHIIHHI28x", 7, 31, 1 << 16, 0, 12, 8, 1 << 16, 1, 1, 0, 0))
+        elif opcode == _LOOKUP:
+            answer(request, struct.pack("<QQQQII", _FILE, 0, 100, 100, 0, 0) + _attributes(_FILE, size))
+        elif opcode == _GETATTR:
+            answer(request, struct.pack("<QII", 100, 0, 0) + _attributes(node, size))
+        elif opcode in (_OPEN, _OPENDIR):
+            answer(request, struct.pack("<QII", 0, 0, 0))
+        elif opcode == _READ and read_error:
+            answer(request, error=read_error)
+        elif opcode in (_RELEASE, _RELEASEDIR, _FLUSH):
+            answer(request)
+        elif opcode not in (_READ, _READDIR, _READDIRPLUS, _FORGET, _INTERRUPT, _BATCH_FORGET):
+            answer(request, error=errno.ENOSYS)
+
+
+def _attributes(node: int, size: int) -> bytes:
+    mode = 0o40755 if node == _ROOT else 0o100644
+    return struct.pack("<QQQQQQIIIIIIIIII", node, size, 1, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)

@@ -1,0 +1,26 @@
+"""Processes that tests started, and what those started in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def descendants(pid: int) -> Iterator[tuple[int, str]]:
+    """(pid, command line) of all processes below one, as /proc has them."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    waiting = children.get(pid, [])
+    while waiting:
+        child = waiting.pop()
+        try:
+            yield child, Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        waiting += children.get(child, [])

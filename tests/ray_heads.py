@@ -1,0 +1,104 @@
+"""Real Ray clusters for tests: `ray start --head` in a home, a folder and on ports of its own, ended without fail.
+
+`ray stop` is never called: it ends every Ray on the machine, other people's included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from processes import descendants
+
+BIN = Path(sys.executable).parent
+_PATIENCE_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class Head:
+    """A cluster of one node. `environment` is that of a user on its machine, with the token that the cluster wants, if
+    it wants one, in its home."""
+
+    address: str
+    dashboard: str
+    environment: Mapping[str, str]
+
+    @property
+    def token_file(self) -> Path:
+        return Path(self.environment["HOME"]) / ".ray" / "auth_token"
+
+
+def user_environment(home: Path, **more: str) -> dict[str, str]:
+    """What a user of this machine has in the environment who never set anything of Ray's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    return kept | {"HOME": str(home), "PATH": path, "RAY_USAGE_STATS_ENABLED": "0"} | more
+
+
+@contextlib.contextmanager
+def ray_head(*options: str, token: bool, within: tuple[str, ...] = ()) -> Iterator[Head]:
+    """Start a head as the README says, and end it. `within` is a command that runs another one, such as `unshare`."""
+    # Ray puts sockets there, whose paths have to be shorter than 108 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))
+    home = folder / "home"
+    (home / ".ray").mkdir(parents=True)
+    # A job that is told to end has time to, also on a busy machine.
+    environment = user_environment(home, RAY_TMPDIR=str(folder), RAY_JOB_STOP_WAIT_TIME_S="60")
+    if token:
+        (home / ".ray" / "auth_token").write_text(secrets.token_hex(32))
+    port, client, dashboard, agent = free_ports(4)
+    command = [
+        *within, str(BIN / "ray"), "start", "--head", "--block", f"--port={port}", "--num-cpus=2",
+        "--min-worker-port=0", "--max-worker-port=0", f"--ray-client-server-port={client}",
+        f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}", *options,
+    ]  # fmt: skip
+    log = folder / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=output, stderr=output)
+    try:
+        _wait_for("Ray runtime started.", log, process)
+        address = (folder / "ray" / "ray_current_cluster").read_text().strip()
+        yield Head(address, f"http://127.0.0.1:{dashboard}", environment)
+    finally:
+        _end(process)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _wait_for(text: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while text not in log.read_text():
+        assert process.poll() is None, f"the head did not start:\n{log.read_text()}"
+        assert time.monotonic() < end, f"waited in vain for the head:\n{log.read_text()}"
+        time.sleep(0.05)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    below = [pid for pid, _ in descendants(process.pid)]
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pid in below:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

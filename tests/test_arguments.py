@@ -1,0 +1,77 @@
+"""Numbers as callers give them: one means the same in every type, and what only looks like one is refused."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortgop.manifests.arguments import integer, number
+from shortgop.manifests.errors import UsageError, WrongTypeError
+
+INTEGER_TYPES = [int, np.int8, np.uint64, np.array, torch.tensor, lambda value: torch.tensor([value])]
+BOOLEANS = [True, np.bool_(True), np.array(True), torch.tensor(True), torch.tensor([True])]
+
+
+@pytest.mark.parametrize("kind", INTEGER_TYPES)
+def test_an_integer_of_any_type(kind: Any) -> None:
+    assert integer(kind(7), "it") == 7
+    assert type(integer(kind(7), "it")) is int
+    assert number(kind(7), "it") == 7
+
+
+@pytest.mark.parametrize("value", BOOLEANS, ids=repr)
+def test_a_boolean_is_no_number(value: Any) -> None:
+    for read in (integer, number):
+        with pytest.raises(WrongTypeError, match=r"step is .*True.*; it has to be a"):
+            read(value, "step")
+
+
+@pytest.mark.parametrize("value", [1.0, "1", b"1", None, [1], 1j, Fraction(1), torch.tensor([1, 2])], ids=repr)
+def test_anything_else_is_no_integer(value: Any) -> None:
+    with pytest.raises(WrongTypeError, match="it has to be an integer"):
+        integer(value, "a frame")
+
+
+@pytest.mark.parametrize(
+    "value", ["1", b"1", bytearray(b"1"), None, [1], 1j, torch.tensor([1.0, 2.0]), np.array(["1"])], ids=repr
+)
+def test_anything_else_is_no_number(value: Any) -> None:
+    with pytest.raises(WrongTypeError, match="it has to be a number"):
+        number(value, "a time")
+
+
+def test_a_wrong_type_is_wrong_usage_and_a_type_error() -> None:
+    for kind in (UsageError, ValueError, TypeError):
+        with pytest.raises(kind, match="snapshot"):
+            integer("1", "snapshot", video="a.mp4")
+
+
+@given(st.floats(0, 60_000, width=16))
+def test_a_float_means_the_same_at_any_precision(value: float) -> None:
+    for kind in (np.float16, np.float32, np.float64, np.array):
+        assert number(kind(value), "a time") == float(kind(value))
+    for dtype in (torch.float16, torch.float32, torch.float64, torch.bfloat16):
+        scalar = torch.tensor(value, dtype=dtype, device="cpu")
+        assert type(number(scalar, "a time")) is float
+        assert number(scalar, "a time") == scalar.item()
+
+
+def test_exact_types_stay_exact() -> None:
+    assert number(Fraction(16, 10), "a time") == Fraction(8, 5)
+    assert number(Decimal("1.6"), "a time") == Fraction(8, 5)
+    third = np.longdouble(1) / 3
+    assert number(third, "a time") == Fraction(*third.as_integer_ratio())
+    assert number(np.longdouble("inf"), "a time") == float("inf")
+
+
+def test_a_decimal_beyond_all_floats_takes_no_memory() -> None:
+    assert number(Decimal("1e999999999"), "a time") == float("inf")
+    assert number(Decimal("-1e-999999999"), "a time") == 0
+    assert number(Decimal("inf"), "a time") == float("inf")

@@ -1,0 +1,323 @@
+"""Joining a Ray cluster that somebody started with `ray start --head`, with and without tokens."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import shortgop
+from datasets import make_dataset
+from ray_heads import BIN, Head, ray_head, user_environment
+from shortgop.jobs.prepare import Progress, Where, prepare
+from shortgop.manifests.dataset import create, finished_units
+from shortgop.prep.profile import Profile
+from synthetic import constant_rate_pts, make_video, read_number
+
+# One head of each kind for all of these, also where tests run on several processes.
+pytestmark = pytest.mark.xdist_group("cluster")
+
+_VIDEOS = 3
+_FRAMES = 20
+_LONG_VIDEOS = 5
+_PATIENCE_SECONDS = 120
+# What Ray itself takes to give up on a token is 20 s.
+_SOON_SECONDS = 15
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Head]:
+    with ray_head("--include-dashboard=true", token=True) as head:
+        yield head
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder with sources, `clips`, in which commands are run."""
+    folder = tmp_path_factory.mktemp("folder")
+    (folder / "clips").mkdir()
+    for number in range(_VIDEOS):
+        make_video(
+            folder / "clips" / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), _FRAMES),
+            timebase=Fraction(1, 30), first_number=1000 * number,
+        )  # fmt: skip
+    return folder
+
+
+def prep(
+    folder: Path, environment: dict[str, str], *arguments: str, sources: Sequence[str] = ("clips",)
+) -> subprocess.CompletedProcess[str]:
+    command = [str(BIN / "shortgop"), "prep", *sources, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def assert_whole(dataset: Path) -> None:
+    videos = shortgop.open(dataset)
+    for number, video in enumerate(videos):
+        last = _FRAMES - 1
+        assert [read_number(picture) for picture in video.get_frames_at([0, last]).data] == [
+            1000 * number, 1000 * number + last,
+        ]  # fmt: skip
+    assert len(videos) == _VIDEOS
+    assert not (dataset / ".tmp").exists()
+
+
+def test_the_token_at_hand_and_relative_paths(guarded: Head, folder: Path) -> None:
+    """Nothing but the address is given; the workers have another working directory."""
+    environment = {name: value for name, value in guarded.environment.items() if name != "RAY_AUTH_MODE"}
+    done = prep(folder, environment, "--out", "joined", "--address", guarded.address)
+    assert done.returncode == 0, done.stderr
+    assert_whole(folder / "joined")
+    # Ray's own complaints about what was only asked are not for the user.
+    assert "InvalidAuthToken" not in done.stderr
+
+
+def test_auto_finds_the_cluster_of_this_machine(guarded: Head, folder: Path, tmp_path: Path) -> None:
+    """The token may be anywhere that Ray looks."""
+    environment = user_environment(
+        tmp_path, RAY_TMPDIR=guarded.environment["RAY_TMPDIR"], RAY_AUTH_TOKEN_PATH=str(guarded.token_file)
+    )
+    done = prep(folder, environment, "--out", "found", "--address", "auto")
+    assert done.returncode == 0, done.stderr
+    assert_whole(folder / "found")
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({}, "wants a token, and none is in RAY_AUTH_TOKEN"),
+        # Ray itself would end the process here.
+        ({"RAY_AUTH_MODE": "token"}, "wants a token, and none is in RAY_AUTH_TOKEN"),
+        ({"RAY_AUTH_TOKEN": "outdated"}, "refuses the token in RAY_AUTH_TOKEN"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere"}, "the file '/nowhere'"),
+    ],
+    ids=["missing", "missing-mode-token", "wrong", "path-to-nowhere"],
+)
+def test_a_token_that_is_missing_or_wrong_is_said_at_once(
+    environment: dict[str, str], reason: str, guarded: Head, folder: Path, tmp_path: Path
+) -> None:
+    start = time.monotonic()
+    done = prep(folder, user_environment(tmp_path, **environment), "--out", "refused", "--address", guarded.address)
+    assert time.monotonic() - start < _SOON_SECONDS
+    assert done.returncode == 1
+    assert f"the Ray cluster at {guarded.address} " in done.stderr
+    assert reason in done.stderr
+    assert "`ray get-auth-token` prints the right one" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def job(head: Head, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `ray job`, as a user does; it has to be told to use the token."""
+    argv = ["ray", "job", command, "--address", head.dashboard, *arguments]
+    environment = {**head.environment, "RAY_AUTH_MODE": "token"}
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_submitted_job(guarded: Head, folder: Path) -> None:
+    """It gives neither an address nor a token: Ray's environment says where it runs."""
+    command = ["shortgop", "prep", str(folder / "clips"), "--out", str(folder / "submitted")]
+    done = job(guarded, "submit", "--", *command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"joining the Ray cluster at {guarded.address}" in done.stdout
+    assert_whole(folder / "submitted")
+
+
+def test_a_submitted_job_that_is_stopped_leaves_the_dataset_tidy(guarded: Head, tmp_path: Path) -> None:
+    sources = tmp_path / "long"
+    sources.mkdir()
+    for number in range(_LONG_VIDEOS):
+        # Files of a megabyte, so that no two share a unit.
+        make_video(
+            sources / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 120), timebase=Fraction(1, 30),
+            size=(320, 256), first_number=1000 * number, options={"qp": "1", "preset": "ultrafast"},
+        )  # fmt: skip
+    dataset = tmp_path / "dataset"
+    command = ["shortgop", "prep", str(sources), "--out", str(dataset), "--workers", "1"]
+    assert job(guarded, "submit", "--no-wait", "--submission-id", "stopped", "--", *command).returncode == 0
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while len(finished_units(dataset)) < 2:
+        assert time.monotonic() < end, job(guarded, "logs", "stopped").stdout
+        time.sleep(0.02)
+    assert "was stopped" in job(guarded, "stop", "stopped").stdout
+    logs = job(guarded, "logs", "stopped").stdout
+    assert "interrupted; what is finished is kept" in logs
+    assert "Traceback" not in logs
+    # Neither the driver nor a worker that outlives it goes on writing.
+    before = sorted(dataset.rglob("*"))
+    assert 2 <= len(shortgop.open(dataset)) < _LONG_VIDEOS
+    assert not (dataset / ".tmp").exists()
+    time.sleep(1)
+    assert sorted(dataset.rglob("*")) == before
+
+    make_dataset([sources], dataset)
+    assert len(shortgop.open(dataset)) == _LONG_VIDEOS
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make what workers find at `covered`, as if that were on each machine's own disk: another dataset."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    create(folder / "dataset", Profile().to_json())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def covered(folder: Path) -> Path:
+    """Make a folder that the workers of the open cluster do not see, where tests may hide folders from them."""
+    covered = folder / "covered"
+    covered.mkdir()
+    return covered
+
+
+@pytest.fixture(scope="module")
+def may_hide() -> bool:
+    command = ["unshare", "--mount", "true"]
+    return bool(shutil.which("unshare")) and not subprocess.run(command, capture_output=True, check=False).returncode
+
+
+@pytest.fixture(scope="module")
+def unguarded(covered: Path, elsewhere: Path, may_hide: bool) -> Iterator[Head]:
+    """Start a cluster without authentication. Its workers see `elsewhere` at `covered`, where that is allowed."""
+    script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    within = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(elsewhere), str(covered))
+    with ray_head("--include-dashboard=false", token=False, within=within if may_hide else ()) as head:
+        yield head
+
+
+@pytest.fixture
+def hidden(covered: Path, may_hide: bool) -> Path:
+    if not may_hide:
+        pytest.skip("hiding a folder from processes takes rights that are missing here")
+    return covered
+
+
+def test_a_token_at_hand_does_no_harm_where_none_is_wanted(unguarded: Head, folder: Path, tmp_path: Path) -> None:
+    """With it, workers of such a cluster could not talk to the driver."""
+    environment = user_environment(
+        tmp_path, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="outdated", RAY_TMPDIR=unguarded.environment["RAY_TMPDIR"]
+    )
+    done = prep(folder, environment, "--out", "unguarded", "--address", "auto")
+    assert done.returncode == 0, done.stderr
+    assert_whole(folder / "unguarded")
+
+
+def complaint(unguarded: Head, folder: Path, source: Path, dataset: Path) -> str:
+    """What a job says that the cluster's workers are not fit for."""
+    with pytest.raises((shortgop.OutputError, shortgop.ToolError)) as caught:
+        prepare([str(source)], dataset, Profile(), where=Where(address=unguarded.address))
+    text = str(caught.value)
+    assert f"on the cluster's node {socket.gethostname()} (" in text
+    assert "a cluster's nodes all need the dataset and the sources at the same paths" in text
+    return text
+
+
+def test_a_worker_that_does_not_see_the_dataset_is_named(unguarded: Head, folder: Path, hidden: Path) -> None:
+    text = complaint(unguarded, folder, folder / "clips", hidden / "new")
+    assert f"there is no folder {hidden}/new" in text
+    assert not (hidden / "new" / ".tmp").exists()
+
+
+def test_a_worker_with_another_dataset_of_that_path_is_named(
+    unguarded: Head, folder: Path, hidden: Path, elsewhere: Path
+) -> None:
+    """What it wrote there would be lost without a word."""
+    before = sorted(elsewhere.rglob("*"))
+    text = complaint(unguarded, folder, folder / "clips", hidden / "dataset")
+    assert f"{hidden}/dataset is another folder than the job's" in text
+    assert sorted(elsewhere.rglob("*")) == before
+
+
+def test_sources_that_only_the_driver_sees_are_no_failures(unguarded: Head, folder: Path, hidden: Path) -> None:
+    """One node that lacks a mount would otherwise turn a whole corpus into failures."""
+    source = hidden / "mine.mp4"
+    source.write_bytes((folder / "clips" / "0.mp4").read_bytes())
+    assert f"'{source}' cannot be read" in complaint(unguarded, folder, source, folder / "mine")
+    assert finished_units(folder / "mine") == set()
+
+
+def test_a_machine_that_is_no_node_of_the_cluster_is_told_so(
+    unguarded: Head, folder: Path, tmp_path: Path, may_hide: bool
+) -> None:
+    """Ray would look for a node here for a minute."""
+    if not may_hide:
+        pytest.skip("hiding processes takes rights that are missing here")
+    command = ["unshare", "--pid", "--fork", "--mount-proc", str(BIN / "shortgop"), "prep", "clips", "--out", "lonely"]
+    done = subprocess.run(
+        [*command, "--address", unguarded.address],
+        cwd=folder, env=user_environment(tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"the Ray cluster at {unguarded.address} has no node on this machine" in done.stderr
+    assert f"run `ray start --address {unguarded.address}` here first" in done.stderr
+
+
+def test_a_source_that_goes_away_meanwhile_fails_alone(unguarded: Head, folder: Path, tmp_path: Path) -> None:
+    """The driver cannot read it any more than the worker can; and a process may join one cluster after the other."""
+    going, staying = tmp_path / "going.mp4", tmp_path / "staying.mp4"
+    for file in (going, staying):
+        file.write_bytes((folder / "clips" / "0.mp4").read_bytes())
+
+    def watch(progress: Progress) -> None:
+        if progress.note.startswith("joining"):
+            going.unlink(missing_ok=True)
+
+    where = Where(address=unguarded.address)
+    sources = [str(going), str(staying)]
+    report = prepare(sources, tmp_path / "dataset", Profile(), where=where, on_update=watch)
+    assert report.videos_added == 1
+    (failure,) = report.failures
+    assert failure.id == "going.mp4"
+    assert f"{going} does not exist" in failure.reason
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        # ~/.ray cannot be written, and no token is where one is said to be.
+        {"HOME": "/proc/nobody", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere"},
+        {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "outdated"},
+    ],
+    ids=["nothing-to-read-or-write", "disabled"],
+)
+def test_a_local_ray_starts_whatever_is_said_of_tokens(
+    environment: dict[str, str], folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("outdated")
+    out = tmp_path / "dataset"
+    done = prep(folder, user_environment(tmp_path, **environment), "--out", str(out), "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    assert_whole(out)
+
+
+def test_ray_in_use_in_this_process_is_left_alone(unguarded: Head, folder: Path, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    ray.init(address=unguarded.address, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        with pytest.raises(shortgop.ToolError, match=r"call ray\.shutdown\(\) first"):
+            prepare([str(folder / "clips")], tmp_path / "dataset", Profile())
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()
+
+
+def test_the_environment_is_as_it_was(
+    unguarded: Head, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray switches tokens on for good, in this process and all that it starts."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "mine")
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    before = dict(os.environ)
+    where = Where(address=unguarded.address)
+    prepare([str(folder / "clips" / "0.mp4")], tmp_path / "dataset", Profile(), where=where)
+    assert {name: value for name, value in os.environ.items() if "RAY" in name} == {
+        name: value for name, value in before.items() if "RAY" in name
+    }

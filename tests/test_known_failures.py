@@ -1,0 +1,110 @@
+"""Failures in a dataset: recorded once, and withdrawn when their sources are gone."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+import shortgop
+from datasets import make_dataset
+from example_manifests import failure, rows, video
+from shortgop.jobs import known_failures
+from shortgop.jobs.known_failures import said
+from shortgop.manifests import dataset as files
+from shortgop.manifests.dataset import create, publish, write_part
+from shortgop.manifests.merge import merge
+from synthetic import SyntheticVideo
+
+
+@pytest.fixture
+def folder(constant_video: SyntheticVideo, tmp_path: Path) -> Path:
+    folder = tmp_path / "videos"
+    (folder / "below").mkdir(parents=True)
+    (folder / "good.mp4").write_bytes(constant_video.path.read_bytes())
+    for name in ("bad.mp4", "below/worse.mp4"):
+        (folder / name).write_text("no video")
+    return folder
+
+
+def failed(dataset: Path) -> list[str]:
+    return [each.id for each in shortgop.open(dataset).failures]
+
+
+def test_a_failure_whose_source_is_gone_leaves_with_the_next_job_over_its_folder(folder: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    assert len(make_dataset([folder], dataset).failures) == 2
+    (folder / "below" / "worse.mp4").unlink()
+    assert failed(dataset) == ["bad.mp4", "below/worse.mp4"]
+    make_dataset([folder], dataset)
+    assert failed(dataset) == ["bad.mp4"]
+    # And does not come back.
+    make_dataset([folder], dataset)
+    assert failed(dataset) == ["bad.mp4"]
+
+
+def test_a_failure_that_comes_back_is_listed_again(folder: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    make_dataset([folder], dataset)
+    for _ in range(2):
+        (folder / "bad.mp4").unlink()
+        make_dataset([folder], dataset)
+        assert failed(dataset) == ["below/worse.mp4"]
+        (folder / "bad.mp4").write_text("no video")
+        assert [each.id for each in make_dataset([folder], dataset).failures] == ["bad.mp4", "below/worse.mp4"]
+        assert failed(dataset) == ["bad.mp4", "below/worse.mp4"]
+
+
+def test_failures_elsewhere_are_left_alone(folder: Path, constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    """A job over other sources knows nothing of them: their disk may be at home."""
+    dataset = tmp_path / "dataset"
+    make_dataset([folder], dataset)
+    (folder / "bad.mp4").unlink()
+    (folder / "below" / "worse.mp4").unlink()
+    make_dataset([constant_video.path], dataset)
+    assert failed(dataset) == ["bad.mp4", "below/worse.mp4"]
+
+
+def test_a_missing_file_that_a_list_names_stays_until_it_is_named_no_more(folder: Path, tmp_path: Path) -> None:
+    dataset, listed = tmp_path / "dataset", folder / "list.txt"
+    listed.write_text("good.mp4\nnowhere.mp4\n")
+    for _ in range(2):
+        make_dataset([listed], dataset)
+        assert failed(dataset) == ["nowhere.mp4"]
+    listed.write_text("good.mp4\n")
+    make_dataset([listed], dataset)
+    assert failed(dataset) == []
+
+
+def test_withdrawn_failures_do_not_depend_on_the_order_of_merging() -> None:
+    parts = [failure("a", "cut short", 1), failure("a", "", 2), failure("a", "gone bad", 3), failure("a", "", 4)]
+    merged = [rows(merge([*order, video("b")])) for order in itertools.permutations(parts)]
+    assert all(each == merged[0] for each in merged)
+    assert merged[0]["failures.reason"] == [b""]
+
+
+def test_failures_are_read_once_for_each_snapshot_and_without_the_other_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = tmp_path / "dataset"
+    create(dataset, {})
+    write_part(dataset, "u1", merge([failure("a", "cut short"), video("b")]))
+    publish(dataset)
+    opened: list[str] = []
+    real = files._open
+
+    def noting(folder: Path, key: str) -> BinaryIO:
+        opened.append(key)
+        return real(folder, key)
+
+    monkeypatch.setattr(files, "_open", noting)
+    for _ in range(100):
+        assert said(dataset).failures == {("a", "cut short")}
+    assert len(opened) == len(set(opened))
+    assert {key.split("/")[0] for key in opened} == {"zarr.json", "failures"}
+    write_part(dataset, "u2", failure("c", "cut short"))
+    publish(dataset)
+    assert said(dataset).failures == {("a", "cut short"), ("c", "cut short")}
+    known_failures._said.cache_clear()

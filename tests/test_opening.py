@@ -1,0 +1,202 @@
+"""A source is one file: whatever it is called, and whatever else it names, nothing but that file is read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import imageio_ffmpeg
+import pytest
+
+import shortgop
+from datasets import make_dataset
+from shortgop.prep.ffmpeg import find_ffmpeg, running
+from shortgop.prep.opening import input_argv
+from shortgop.prep.probe import estimate_frames, probe
+from synthetic import SyntheticVideo, burn, constant_rate_pts, make_video, read_number
+
+
+def ffmpeg(*arguments: object) -> None:
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-nostdin", "-y", *map(str, arguments)]
+    subprocess.run(command, check=True)
+
+
+def picture(file: Path) -> Path:
+    """Write a picture in the format that the suffix of `file` names."""
+    ffmpeg("-f", "lavfi", "-i", "testsrc=size=96x64", "-frames:v", 1, "-update", 1, file)
+    return file
+
+
+# Formats that lead to other files
+
+SCRIPTS = {
+    "a concat script": "ffconcat version 1.0\nfile constant.mp4\n",
+    "an HLS playlist": "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\nconstant.mp4\n#EXT-X-ENDLIST\n",
+    "a DASH manifest": '<?xml version="1.0"?>\n<MPD xmlns="urn:mpeg:dash:schema:mpd:2011"><Period/></MPD>',
+    "an IMF composition playlist": (
+        '<?xml version="1.0"?>\n<CompositionPlaylist xmlns="http://www.smpte-ra.org/schemas/2067-3/2013"/>'
+    ),
+    "an SDP description": "v=0\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nm=video 5004 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n",
+    "a VobSub index": "# VobSub index file, v7 (do not modify this line!)\nid: en, index: 0\n",
+    "a Magic Lantern video": "MLVI4\0\0\0v2.0",
+}
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".m3u8"])
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_a_script_is_not_followed_to_other_files_and_called_by_its_name(
+    kind: str, suffix: str, constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    (tmp_path / "constant.mp4").write_bytes(constant_video.path.read_bytes())
+    script = tmp_path / f"script{suffix}"
+    script.write_text(SCRIPTS[kind], newline="")
+    with pytest.raises(shortgop.NotAVideoError, match=f"is {kind}.*a source is one file; name these files") as caught:
+        probe(str(script))
+    assert caught.value.file == str(script)
+    assert estimate_frames(str(script), None) == 0
+
+
+def test_a_job_refuses_a_concat_script_and_takes_the_file_beside_it(
+    constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    (folder / "constant.mp4").write_bytes(constant_video.path.read_bytes())
+    (folder / "script.mp4").write_text(SCRIPTS["a concat script"])
+    report = make_dataset([folder], tmp_path / "dataset")
+    assert (report.videos_added, [failure.id for failure in report.failures]) == (1, ["script.mp4"])
+    assert "is a concat script" in report.failures[0].reason
+
+
+@pytest.mark.parametrize("kind", ["a concat script", "an HLS playlist"])
+@pytest.mark.parametrize("demuxer", ["", "mov", "matroska", "mpegts"])
+def test_ffmpeg_does_not_follow_a_file_that_became_a_script_since_it_was_looked_at(
+    kind: str, demuxer: str, constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    (tmp_path / "constant.mp4").write_bytes(constant_video.path.read_bytes())
+    script = tmp_path / "script.mp4"
+    script.write_text(SCRIPTS[kind])
+    argv = ["-nostdin", "-v", "error", *input_argv(str(script), demuxer), "-f", "null", "-"]
+    with running(find_ffmpeg().path, argv, "<none>") as run:
+        run.stdout.read()
+    assert run.returncode != 0
+
+
+def test_ffmpeg_reads_no_protocol_but_file(tmp_path: Path) -> None:
+    with running(find_ffmpeg().path, ["-v", "error", *input_argv("x", "mov")[:-1], "data:,x"], "<none>") as run:
+        run.stdout.read()
+    assert "not on whitelist" in run.stderr
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["%03d.mp4", "a%d.gif", "%05d.jpg", "b%%3d.png", "x*[1]?{a,b}.mp4", "http:x.mp4", "-i.mp4", "a|b.mp4", "é\n.mp4"],
+)
+def test_a_name_that_ffmpeg_might_take_for_something_else_is_that_one_file(
+    name: str, constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    # Files that a pattern would find.
+    for neighbour in ("000.jpg", "001.jpg", "00000.jpg", "00001.jpg", "a0.gif", "a1.gif"):
+        picture(folder / neighbour)
+    (folder / name).write_bytes(constant_video.path.read_bytes())
+    report = make_dataset([folder / name], tmp_path / "dataset")
+    assert report.failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert [read_number(frame) for frame in video.get_frames_at([0, 50, 99]).data] == [0, 50, 99]
+
+
+# Pictures
+
+
+@pytest.mark.parametrize("suffix", [".mp3", ".flac", ".m4a", ".ogg", ".mka"])
+def test_an_audio_file_with_cover_art_has_no_video(suffix: str, tmp_path: Path) -> None:
+    cover, sound = picture(tmp_path / "cover.jpg"), tmp_path / f"song{suffix}"
+    tone = ("-f", "lavfi", "-i", "sine=duration=1")
+    if suffix == ".mka":
+        ffmpeg(*tone, "-attach", cover, "-metadata:s:t", "mimetype=image/jpeg", sound)
+    elif suffix == ".ogg":
+        block = _flac_picture_block(tmp_path, cover)
+        ffmpeg(*tone, "-c:a", "libvorbis", "-metadata:s:a", f"METADATA_BLOCK_PICTURE={block}", sound)
+    else:
+        ffmpeg(*tone, "-i", cover, "-map", 0, "-map", 1, "-c:v", "copy", "-disposition:v", "attached_pic", sound)
+    with pytest.raises(shortgop.NotAVideoError, match=r"has no video, only a cover picture"):
+        probe(str(sound))
+    assert estimate_frames(str(sound), None) == 0
+
+
+def _flac_picture_block(folder: Path, cover: Path) -> str:
+    import base64
+
+    data = cover.read_bytes()
+    numbers = [(3).to_bytes(4, "big"), (10).to_bytes(4, "big"), b"image/jpeg", bytes(4), bytes(16)]
+    return base64.b64encode(b"".join(numbers) + len(data).to_bytes(4, "big") + data).decode()
+
+
+@pytest.mark.parametrize("disposition", ["attached_pic", "default", "timed_thumbnails+attached_pic"])
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
+def test_cover_art_beside_a_video_is_passed_over(suffix: str, disposition: str, tmp_path: Path) -> None:
+    cover = picture(tmp_path / "cover.jpg")
+    plain = make_video(tmp_path / "plain.mp4", pts=constant_rate_pts(Fraction(30), 10), timebase=Fraction(1, 30))
+    movie = tmp_path / f"movie{suffix}"
+    if suffix == ".mkv":
+        ffmpeg("-i", plain.path, "-c", "copy", "-attach", cover, "-metadata:s:t", "mimetype=image/jpeg", movie)
+    else:
+        # The cover comes first; as the default track it is a thumbnail like that of some cameras.
+        ffmpeg(
+            *("-i", cover, "-i", plain.path, "-map", 0, "-map", 1, "-c", "copy"),
+            *("-disposition:v:0", disposition, "-disposition:v:1", 0, movie),
+        )
+    source = probe(str(movie))
+    assert source.pts is not None
+    assert (source.codec, len(source.pts)) == ("h264", 10)
+    make_dataset([movie], tmp_path / "dataset")
+    assert [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0].get_all_frames().data] == [
+        *range(10)
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".bmp", ".webp", ".tiff"])
+@pytest.mark.parametrize("named", ["", ".mp4"])
+def test_a_still_picture_is_no_video(suffix: str, named: str, tmp_path: Path) -> None:
+    file = picture(tmp_path / f"still{suffix}")
+    file = file.rename(tmp_path / f"still{named or suffix}")
+    with pytest.raises(shortgop.NotAVideoError, match=r"is a still picture, not a video"):
+        probe(str(file))
+
+
+def test_a_gif_is_a_video(tmp_path: Path) -> None:
+    with av.open(tmp_path / "a.gif", "w") as container:
+        stream = container.add_stream("gif", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "rgb8"
+        for number in range(5):
+            frame = av.VideoFrame.from_ndarray(burn(number, 96, 64)).reformat(format="rgb8")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    make_dataset([tmp_path / "a.gif"], tmp_path / "dataset")
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert [read_number(frame) for frame in video.get_all_frames().data] == list(range(5))
+
+
+def test_too_many_open_files_are_not_the_sources_fault(constant_video: SyntheticVideo) -> None:
+    code = (
+        "import os, resource, sys\n"
+        "from shortgop.prep.probe import probe\n"
+        "probe(sys.argv[1])\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "try:\n"
+        "    while True: os.open('/dev/null', os.O_RDONLY)\n"
+        "except OSError: pass\n"
+        "try: probe(sys.argv[1])\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    argv = [sys.executable, "-c", code, str(constant_video.path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"SourceError cannot read {constant_video.path}: Too many open files; mend that")

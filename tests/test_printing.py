@@ -1,0 +1,98 @@
+"""What is printed for people: names as they are, but for what would command the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from shortgop.cli import app
+from shortgop.manifests.summary import VideoSummary
+from shortgop.printing import plain, video_table
+from synthetic import SyntheticVideo
+
+
+@pytest.mark.parametrize("text", ["a.mp4", "a b [red].mp4", "é 日本 🎬.mp4", "a\\b.mp4", ""])
+def test_what_shows_as_itself_is_printed_as_it_is(text: str) -> None:
+    assert plain(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31m", r"\x1b[31m"),
+        ("a\nb\rc\td", r"a\nb\rc\td"),
+        ("\x7f\x9b\u202e\u2028", r"\x7f\x9b\u202e\u2028"),
+        ("\udce9", r"\udce9"),
+    ],
+)
+def test_control_characters_are_written_out(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_file_names_cannot_command_the_terminal(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    """On a terminal these would clear the screen, write a line of their own, and turn the text around."""
+    folder, dataset = tmp_path / "videos", tmp_path / "dataset"
+    folder.mkdir()
+    name = "\x1b[2J\x1b]0;title\x07a\nnot in the dataset: fake\r\u202egood\x9b31m"
+    (folder / f"{name}.mp4").write_bytes(constant_video.path.read_bytes())
+    (folder / f"{name} bad.mp4").write_text("no video")
+    shown = plain(name)
+    for command, status, *arguments in (
+        ("prep", 3, folder, "--out", dataset, "--runner", "inline"),
+        ("info", 0, dataset),
+        ("read", 1, dataset, f"{name}?", "--frames", "0", "--out", tmp_path / "x.png"),
+        ("export", 0, dataset, f"{name}.mp4", tmp_path / f"{name}.mp4"),
+        ("verify", 1, dataset),
+    ):
+        if command == "verify":
+            shard = next((dataset / "shards").iterdir())
+            shard.write_bytes(bytes(shard.stat().st_size))
+        done = CliRunner().invoke(app, [str(command), *map(str, arguments)])
+        text = done.stdout + done.stderr
+        assert done.exit_code == status, text
+        assert shown in text.replace("\\\\", "\\"), command
+        assert not [one for one in text if not one.isprintable() and one != "\n"], command
+        assert not [line for line in text.splitlines() if line.startswith("not in the dataset: fake")], command
+    as_json = CliRunner().invoke(app, ["info", str(dataset), "--json"])
+    assert json.loads(as_json.stdout)["videos"][0]["id"] == f"{name}.mp4"
+
+
+def summary(name: str, *given_up: str, dropped: int | None = 0, salvaged: int = 0) -> VideoSummary:
+    return VideoSummary(
+        name, name, f"/videos/{name}", 300, "30000/1001", 10.01, 1920, 1080, "h264", {}, given_up, dropped, 0, salvaged,
+        lost=False,
+    )  # fmt: skip
+
+
+def printed(videos: list[VideoSummary], width: int = 120) -> list[str]:
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(video_table(videos))
+    return captured.get().splitlines()
+
+
+def test_what_differs_from_the_source_stands_beside_each_video() -> None:
+    lines = printed([
+        summary("a.mp4"),
+        summary("b.mp4", "deinterlaced", "audio dropped", dropped=3, salvaged=2),
+        summary("c.mp4", dropped=None),
+    ], width=160)  # fmt: skip
+    row = {name: next(line for line in lines if name in line) for name in ("a.mp4", "b.mp4", "c.mp4")}
+    assert "deinterlaced, audio dropped, frames: 3 dropped, 2 salvaged" in row["b.mp4"]
+    assert "frames:" not in row["a.mp4"] + row["c.mp4"]
+
+
+def test_twenty_videos_take_a_line_each() -> None:
+    lines = printed([summary(f"folder/video-{number:04}.mp4", "audio dropped", dropped=12) for number in range(20)])
+    assert (
+        len([line for line in lines if "folder/video-" in line and "audio dropped, frames: 12 dropped" in line]) == 20
+    )
+    assert len(lines) == 20 + 4
+
+
+def test_a_column_without_anything_in_it_is_left_out() -> None:
+    assert "differs" not in "".join(printed([summary("a.mp4"), summary("b.mp4")]))
