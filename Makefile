@@ -17,11 +17,12 @@ WITH_FFMPEG = libraries=$$($(PY) scripts/link_ffmpeg.py $(VENV)/ffmpeg) && LD_LI
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check bench bench-encodings clean
+.PHONY: help demo test check fuzz bench bench-encodings clean
 
 help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
 	@echo "make test    lint, check types, run the tests"
+	@echo "make fuzz    break files in thousands of ways and prepare them: FUZZ=\"--first 0 --cases 5000\""
 	@echo "make bench   measure reading against other libraries: minutes, with BENCH= an hour and more"
 	@echo "make check   lint and check types only"
 	@echo "make clean   remove the environment and everything built"
@@ -47,6 +48,13 @@ $(STAMP)-bench: $(STAMP)
 test: check
 	@echo "Running the tests on two processes: a few minutes"
 	@$(WITH_FFMPEG) $(PY) -m pytest -n 2 --dist loadgroup
+
+# What a file that fails is called, the run says: FUZZ="--first NUMBER --cases 1" runs it alone.
+FUZZ := --first 0 --cases 5000
+
+fuzz: $(STAMP)
+	@echo "Breaking files: ten minutes and more on one core"
+	@$(WITH_FFMPEG) $(PY) tests/fuzzing.py $(FUZZ)
 
 check: $(STAMP)
 	@echo "Checking style and types: a few seconds, the first time up to a minute"

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from .damage import Kept
 from .grid import TickRule
 from .opening import input_argv
 from .probe import SourceVideo
@@ -32,6 +33,7 @@ class Encode:
     profile: Profile
     encoder: str
     nvdec: bool = False
+    kept: Kept | None = None
 
     @property
     def fps(self) -> Fraction:
@@ -82,6 +84,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         *(["-hwaccel", "cuda"] if encode.nvdec else []),
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
         "-threads", "1", "-filter_threads", "1",
+        *(["-max_error_rate", "1"] if encode.kept is not None else []),
         # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
         "-copyts", *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
@@ -132,7 +135,7 @@ def time_filters(rule: TickRule) -> list[str]:
 
 def _filters(encode: Encode) -> list[str]:
     source = encode.source
-    filters = time_filters(encode.rule)
+    filters = [*([] if encode.kept is None else [_selection(encode.kept)]), *time_filters(encode.rule)]
     shown = (source.width, source.height) if source.rotation in (0, 180) else (source.height, source.width)
     resized = (encode.width, encode.height) != shown
     fits = encode.width <= shown[0] and encode.height <= shown[1]
@@ -142,6 +145,12 @@ def _filters(encode: Encode) -> list[str]:
     if source.matrix == _RGB_MATRIX:
         scale += ":out_color_matrix=bt709"
     return [*filters, scale, "setsar=1", "format=yuv420p"]
+
+
+def _selection(kept: Kept) -> str:
+    """Frames that are lost never reach the other filters."""
+    runs = "+".join(f"between({kept.variable},{first},{last})" for first, last in kept.runs)
+    return f"select='{runs}'"
 
 
 def _encoder_options(encode: Encode) -> list[str]:

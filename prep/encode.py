@@ -6,11 +6,10 @@ says it showed at each tick is held against the plan. A difference is an error o
 
 from __future__ import annotations
 
-import re
 import signal
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -22,13 +21,15 @@ from ..manifests.structure import check_gop, nal_length_bytes
 from ..manifests.tables import Manifest
 from ..manifests.video import SourceChanges
 from .command import Encode, decode_argv, encode_argv, output_size
+from .damage import Damage, assess, check_salvage, first_complaint, kept_numbers, salvaged_runs
 from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
-from .grid import FrameGrid
+from .grid import FrameGrid, plan_grid
 from .options import Options
 from .probe import SourceVideo, probe, with_pts
 from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
+from .scan import scan
 from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
 from .stalls import REMEDY, StalledError, in_time, stall_limit
@@ -37,12 +38,6 @@ from .timing import plan_times
 _STATS = "<stats>"
 # That ffmpeg was ended by a signal (someone's kill, the kernel short of memory), or hung, says nothing of its source.
 _ATTEMPTS = 3
-# What decoders and demuxers say when data is missing or wrong; other complaints are about matters of taste.
-_DAMAGE = re.compile(
-    r"error while decoding|Invalid data found|corrupt|partial file|truncat|Invalid NAL|missing picture|"
-    r"Error submitting packet|ended prematurely|bytestream|overread|damaged|concealing",
-    re.IGNORECASE,
-)
 
 Count = Callable[[int], None]
 _T = TypeVar("_T")
@@ -75,6 +70,14 @@ class _Watcher:
 
     on_plan: Count
     on_frames: Count
+
+
+class _DamageFoundError(Exception):
+    """Frames of the source are lost."""
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(damage.complaint)
+        self.damage = damage
 
 
 class _KilledError(EncodeError):
@@ -114,6 +117,20 @@ def _prepare(
     path: str, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
     source = _tried_again(path, lambda: in_time(lambda: probe(path), "reading it"))
+    try:
+        return _prepare_whole(source, options, ffmpeg_path, shards, watcher)
+    except _DamageFoundError as found:
+        check_salvage(path, found.damage, source.timebase, options.policy)
+        return _prepare_sound_part(source, found.damage, options, ffmpeg_path, shards, watcher)
+
+
+def _prepare_whole(
+    source: SourceVideo, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
+) -> tuple[Plan, EncodedVideo]:
+    """All frames of a source; _DamageFoundError when something is wrong with some of them."""
+    path = source.path
+    if source.suspicion:
+        _look_closer(source, source.suspicion)
     if source.pts is not None:
         plan = plan_video(source, options, ffmpeg_path)
         watcher.on_plan(len(plan.grid))
@@ -123,9 +140,11 @@ def _prepare(
     # The packets did not tell which frames the decoder shows: timestamps missing or double, two fields in two
     # packets, frames at the start that refer to ones before it. So ask the decoder.
     decoded_pts = _tried_again(path, lambda: decode_pts(source, ffmpeg_path))
-    # A frame that does not come after the one before it is never shown.
-    source = with_pts(source, np.unique(decoded_pts))
-    plan = plan_video(source, options, ffmpeg_path, decoded_pts)
+    if source.pts is not None:
+        lost = np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)
+        if len(lost) and len(np.setdiff1d(decoded_pts, source.pts)) == 0:
+            _look_closer(source, f"{len(lost)} of its frames do not decode")
+    plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
     if video is None:
@@ -137,6 +156,48 @@ def _prepare(
     return plan, video
 
 
+def _look_closer(source: SourceVideo, _why: str) -> None:
+    """_DamageFoundError when a close look at the source finds damage in it, and not only something to complain of."""
+    path, stream_index = source.path, source.stream_index
+    damage = assess(_tried_again(path, lambda: in_time(lambda: scan(path, stream_index), "reading it")))
+    if damage is not None:
+        raise _DamageFoundError(damage)
+
+
+def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
+    source: SourceVideo, damage: Damage, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
+) -> tuple[Plan, EncodedVideo]:
+    """The frames of a source that are not lost, and in place of lost ones between them the frame before."""
+    if damage.has_times:
+        # Rate and ticks are those of the frames that should be there.
+        whole = with_pts(source, damage.due_pts)
+        due = plan_video(whole, options, ffmpeg_path)
+        plan = replace(due, grid=plan_grid(damage.sound_pts, whole.end_pts, due.grid.rule))
+    else:
+        decoded_pts = _tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
+        decoded_pts = decoded_pts[: damage.sound_from_start]
+        due = plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
+    kept = plan.encode.kept or damage.kept
+    plan = replace(plan, encode=replace(plan.encode, kept=kept, nvdec=False))
+    watcher.on_plan(len(plan.grid))
+    video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, tolerant=True)
+    if video is None:
+        raise DamagedSourceError(
+            f"{source.path} is damaged ({damage.complaint}), and ffmpeg does not show what is left of it as planned; "
+            "remux or re-encode it first",
+            file=source.path,
+        )
+    changes = replace(video.changes, salvaged=salvaged_runs(plan.grid.source_pts, due.grid.source_pts))
+    return plan, replace(video, changes=changes)
+
+
+def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array) -> Plan:
+    """The plan for frames as the decoder puts them out. One that does not come after all before it is never shown."""
+    rising = np.concatenate([[True], decoded_pts[1:] > np.maximum.accumulate(decoded_pts)[:-1]])
+    plan = plan_video(with_pts(source, decoded_pts[rising]), options, ffmpeg_path, decoded_pts)
+    return plan if rising.all() else replace(plan, encode=replace(plan.encode, kept=kept_numbers(rising.tolist())))
+
+
 def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:
     """What to encode a source to: rate, number of frames, size, and the source frame at each tick."""
     profile = options.profile
@@ -146,32 +207,33 @@ def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_
     return Plan(Encode(source, grid.rule, len(grid), width, height, profile, encoder, nvdec), grid, decoded_pts)
 
 
-def decode_pts(source: SourceVideo, ffmpeg_path: str) -> Array:
-    """The pts of every frame as ffmpeg's decoder puts them out, in the source's timebase, never falling.
+def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Array:
+    """The pts of every frame as ffmpeg's decoder puts them out, in the source's timebase.
 
-    DamagedSourceError when frames are missing between the first and the last one that decode.
+    Complaints lead to a closer look unless `tolerant`.
     """
     with running(ffmpeg_path, decode_argv(source, _STATS), _STATS) as run:
         while run.stdout.read(1 << 16):
             pass
-    _raise_for_ffmpeg(run, source.path)
     pts = parse_stats(run.stats, source.timebase).pts
+    _raise_if_killed(run, source.path)
+    complaint = first_complaint(run.stderr.splitlines())
+    if complaint and not tolerant:
+        _look_closer(source, complaint)
     if len(pts) == 0:
         raise DamagedSourceError(f"{source.path}: not one frame of it decodes", file=source.path)
-    if source.pts is not None:
-        lost = np.setdiff1d(source.pts[source.pts > pts[0]], pts)
-        if len(lost) and len(np.setdiff1d(pts, source.pts)) == 0:
-            at = float((int(lost[0]) - int(source.pts[0])) * source.timebase)
-            raise DamagedSourceError(
-                f"{source.path} is damaged: {len(lost)} of its {len(source.pts)} frames do not decode, "
-                f"the first of them at {at:.3f} s",
-                file=source.path,
-            )
-    return np.asarray(np.maximum.accumulate(pts))
+    if not tolerant:
+        _raise_if_failed(run, source.path)
+    return pts
 
 
-def _attempt(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count) -> EncodedVideo | None:
-    """Run the encode; None, with nothing left in the shards, when ffmpeg showed other frames than planned."""
+def _attempt(
+    plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count, *, tolerant: bool = False
+) -> EncodedVideo | None:
+    """Run the encode; None, with nothing left in the shards, when ffmpeg showed other frames than planned.
+
+    Complaints lead to a closer look unless `tolerant`: then all that counts is that the planned frames were shown.
+    """
     mark = shards.mark()
 
     def attempt() -> EncodedVideo | None:
@@ -183,7 +245,7 @@ def _attempt(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count
 
         video = None
         try:
-            video = _run_encode(plan, ffmpeg_path, shards, count)
+            video = _run_encode(plan, ffmpeg_path, shards, count, tolerant=tolerant)
         finally:
             if video is None:
                 shards.rollback(mark)
@@ -205,7 +267,9 @@ def _tried_again(path: str, work: Callable[[], _T]) -> _T:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _run_encode(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count) -> EncodedVideo | None:
+def _run_encode(
+    plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count, *, tolerant: bool
+) -> EncodedVideo | None:
     encode, path = plan.encode, plan.encode.source.path
     structure_error = None
     written = _Written()
@@ -219,7 +283,12 @@ def _run_encode(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Co
             structure_error = error
     # ffmpeg's own words come first: an output that breaks off is only the consequence. Unless it was this side that
     # stopped listening.
-    _raise_for_ffmpeg(run, path, hung_up=structure_error is not None)
+    _raise_if_killed(run, path)
+    if not tolerant:
+        complaint = first_complaint(run.stderr.splitlines())
+        if complaint:
+            _look_closer(encode.source, complaint)
+        _raise_if_failed(run, path, hung_up=structure_error is not None)
     shown = parse_stats(run.stats, encode.source.timebase)
     pts = shown.packet_pts if plan.decoded_pts is None else pts_by_number(plan.decoded_pts, shown.numbers)
     planned = plan.grid.source_pts if structure_error is None else plan.grid.source_pts[: len(pts)]
@@ -269,15 +338,14 @@ def _append_gop(
     written.gops.append(EncodedGop(shards.append(data), len(data), zlib.crc32(data), pattern))
 
 
-def _raise_for_ffmpeg(run: Run, path: str, *, hung_up: bool = False) -> None:
-    """An error for a run that failed, or that went on over data it complained about. With `hung_up` it may have
-    failed because nobody read its output any more."""
-    lines = [line for line in run.stderr.splitlines() if line.strip()]
+def _raise_if_killed(run: Run, path: str) -> None:
     if run.returncode < 0:
         name = signal.Signals(-run.returncode).name
         raise _KilledError(f"ffmpeg was ended by {name}", file=path)
-    damage = next((line for line in lines if _DAMAGE.search(line)), None)
-    if damage is not None:
-        raise DamagedSourceError(f"{path} is damaged; ffmpeg says: {first_reason([damage])}", file=path)
+
+
+def _raise_if_failed(run: Run, path: str, *, hung_up: bool = False) -> None:
+    """With `hung_up` it may have failed because nobody read its output any more."""
     if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):
+        lines = [line for line in run.stderr.splitlines() if line.strip()]
         raise EncodeError(f"{path}: ffmpeg failed: {first_reason(lines)}", file=path)

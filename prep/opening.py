@@ -19,6 +19,7 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from ..manifests.errors import NotAVideoError, SourceError
+from .signs import MOOV_IS_MISSING, lacks_moov
 
 # The demuxers of FFmpeg 8.1 and 9.0 that read nothing but the file they are given. Left out are concat, hls, dash,
 # imf, sdp, rtp, rtsp, sap, image2, mlv, vobsub, avisynth, vapoursynth, dvdvideo, webm_dash_manifest, devices, and what
@@ -140,9 +141,8 @@ def _refusal(path: str, error: av.error.FFmpegError) -> SourceError:
     kinds = [kind for kind, start in _LEADS_ELSEWHERE.items() if re.match(start, head)]
     kinds += [kind for suffix, kind in _SCRIPTS.items() if path.lower().endswith(suffix)]
     if not kinds:
-        return NotAVideoError(
-            f"{path} does not open as a video ({error.strerror}): it is none, or its index is cut off", file=path
-        )
+        what = MOOV_IS_MISSING if lacks_moov(path) else "it is none, or its index is cut off"
+        return NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path)
     return NotAVideoError(
         f"{path} is {kinds[0]}, not a video: what it shows lies in other files, and a source is one file; "
         "name these files, or make one of them (`ffmpeg -i ... -c copy one.mkv`) and name that",

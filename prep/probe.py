@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,9 +17,7 @@ from av.video.stream import VideoStream
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
 from .opening import demuxer_of, is_picture_format, open_source, video_stream
-
-# How much earlier than its header says a video may end: a long last frame, or a duration that another track gave it.
-_MISSING_SECONDS = 1
+from .signs import PacketLog, suspicion_of_end
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +27,8 @@ class SourceVideo:
     `width` and `height` are as coded, before `rotation` (degrees, a multiple of 90) and `sample_aspect_ratio`.
     Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation time of every frame, int64 in units of
     `timebase` seconds, strictly rising; None when the container does not give them and only decoding can tell.
-    `end_pts` is where the last frame ends. `demuxer` is FFmpeg's name for the format; "" lets ffmpeg find out.
+    `end_pts` is where the last frame ends. `suspicion` is what the container gives away of damage, "" if nothing.
+    `demuxer` is FFmpeg's name for the format; "" lets ffmpeg find out.
     """
 
     path: str
@@ -47,6 +46,7 @@ class SourceVideo:
     end_pts: int
     rate_hints: tuple[Fraction, ...]
     demuxer: str = ""
+    suspicion: str = ""
 
 
 def probe(path: str) -> SourceVideo:
@@ -74,39 +74,21 @@ def probe(path: str) -> SourceVideo:
 def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> SourceVideo:
     if stream.time_base is None:
         raise NotAVideoError(f"{path} has a video stream without a timebase", file=path)
-    pts: list[int | None] = []
-    durations: list[int] = []
+    packets = PacketLog(stream.codec_context)
     try:
         for packet in container.demux(stream):
-            if packet.size == 0 or packet.is_discard:
-                continue
-            if packet.is_corrupt:
-                raise DamagedSourceError(
-                    f"{path} is cut or damaged: packet {len(pts)} of its video is incomplete", file=path
-                )
-            pts.append(packet.pts)
-            durations.append(packet.duration or 0)
+            if packet.size:
+                packets.see(packet)
+            if packet.size and not packet.is_discard:
+                packets.add(packet)
     except av.error.FFmpegError as error:
-        raise DamagedSourceError(
-            f"{path} is damaged: reading stops at packet {len(pts)} of its video ({error.strerror})", file=path
-        ) from error
+        packets.suspect(f"reading stops at packet {len(packets.pts)} of its video ({error.strerror})")
+    pts, durations = packets.pts, packets.durations
     if not pts:
         raise DamagedSourceError(f"{path} has a video stream, but no data in it", file=path)
-    end = max((entry.pos + entry.size for entry in stream.index_entries), default=0)
-    if end > Path(path).stat().st_size and _index_tells_positions(container):
-        raise DamagedSourceError(
-            f"{path} is cut: its index calls for {end} bytes, the file has {Path(path).stat().st_size}", file=path
-        )
-    promised = _promised_end(stream)
-    reached = max(value or 0 for value in pts) * stream.time_base
-    if promised is not None and promised - reached > _MISSING_SECONDS:
-        raise DamagedSourceError(
-            f"{path} is damaged: its video should last until {float(promised):.2f} s, but what can be read of it ends "
-            f"at {float(reached):.2f} s",
-            file=path,
-        )
     if len(pts) == 1 and is_picture_format(demuxer_of(container)):
         raise NotAVideoError(f"{path} is a still picture, not a video", file=path)
+    packets.suspect(suspicion_of_end(path, container, stream, packets))
     frame = _first_frame(path, stream.index)
     order = _presentation_order(pts)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
@@ -128,6 +110,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
             Fraction(rate) for rate in (stream.average_rate, stream.guessed_rate, stream.base_rate) if rate
         ),
         demuxer=demuxer_of(container),
+        suspicion=packets.suspicion,
     )
     return source if order is None else with_pts(source, order, durations[last])
 
@@ -138,20 +121,6 @@ def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceV
         rate = source.rate_hints[0] if source.rate_hints else Fraction(25)
         last_duration = int(np.median(np.diff(pts))) if len(pts) > 1 else max(1, round(1 / (rate * source.timebase)))
     return replace(source, pts=pts, end_pts=int(pts[-1]) + last_duration)
-
-
-def _index_tells_positions(container: InputContainer) -> bool:
-    # MP4's index lists every sample's bytes; other containers' entries are places to seek to.
-    return "mp4" in container.format.name
-
-
-def _promised_end(stream: VideoStream) -> Fraction | None:
-    """Matroska files say how long each track is, and a reader that meets damage skips the rest without a word."""
-    match = re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", ""))
-    if match is None:
-        return None
-    hours, minutes, seconds = match.groups()
-    return 3600 * int(hours) + 60 * int(minutes) + Fraction(seconds)
 
 
 def _presentation_order(pts: list[int | None]) -> Array | None:
@@ -170,14 +139,13 @@ def _sample_aspect_ratio(stream: VideoStream) -> Fraction:
 
 def _first_frame(path: str, stream_index: int) -> VideoFrame:
     """Size, rotation and colours are what the decoder says, not what the container claims."""
-    try:
-        with open_source(path) as container:
-            frame = next(container.decode(container.streams[stream_index]), None)
-    except av.error.FFmpegError as error:
-        raise DamagedSourceError(f"{path} does not decode: {error.strerror}", file=path) from error
-    if not isinstance(frame, VideoFrame):
-        raise DamagedSourceError(f"{path} has video data, but not one frame of it decodes", file=path)
-    return frame
+    with open_source(path) as container, suppress(av.error.FFmpegError):
+        for packet in container.demux(container.streams[stream_index]):
+            with suppress(av.error.InvalidDataError):
+                for frame in packet.decode():
+                    if isinstance(frame, VideoFrame) and not frame.is_corrupt:
+                        return frame
+    raise DamagedSourceError(f"{path} has video data, but not one frame of it decodes", file=path)
 
 
 def estimate_frames(path: str, fps: Fraction | None) -> int:

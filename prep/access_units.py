@@ -1,0 +1,209 @@
+"""What the headers of a source's packets say without decoding: where a decoder may begin, and whether one is missing.
+
+Formulas and codes: ISO/IEC 14496-10 (H.264) 7.3, 7.4.1 and D.2.8, 23008-2 (HEVC) 7.4.2.2, 13818-2 (MPEG-2) 6.3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_H264_SLICES, _H264_IDR, _H264_SEI, _H264_SPS = (1, 5), 5, 6, 7
+_H264_RECOVERY_POINT = 6
+_HEVC_ENTRIES = range(16, 22)
+_HIGH_PROFILES = {100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135}
+_LOOKED_AT_BYTES = 64
+_START_CODE = b"\0\0\1"
+
+
+@dataclass(frozen=True)
+class AccessUnit:
+    """The headers of one packet. `is_entry`: everything that is shown after it decodes without what came before.
+    `counter` and `next_counter` are what the codec counts in this packet and expects in the next one, or None."""
+
+    is_entry: bool | None = None
+    counter: int | None = None
+    next_counter: int | None = None
+
+
+@dataclass(frozen=True)
+class _Sps:
+    """What a slice header's meaning depends on."""
+
+    frame_num_bits: int
+    separate_planes: bool
+    gaps_allowed: bool
+
+
+class _Bits:
+    """Reads the bits of a NAL unit; IndexError behind its end."""
+
+    def __init__(self, payload: bytes) -> None:
+        data = payload.replace(b"\0\0\3", b"\0\0")
+        self._bits = int.from_bytes(data)
+        self._left = 8 * len(data)
+
+    def take(self, count: int) -> int:
+        self._left -= count
+        if self._left < 0:
+            raise IndexError("a NAL unit ends early")
+        return self._bits >> self._left & ((1 << count) - 1)
+
+    def exp_golomb(self) -> int:
+        zeros = 0
+        while not self.take(1):
+            zeros += 1
+        return (1 << zeros) - 1 + self.take(zeros)
+
+
+class HeaderReader:
+    """Reads one packet after the other, in decode order. Codecs other than H.264 and HEVC say nothing of entries."""
+
+    def __init__(self, codec: str, extradata: bytes | None) -> None:
+        self._codec = codec
+        self._length_bytes = _length_bytes(codec, extradata or b"")
+        self._sps: _Sps | None = None
+        self._expected: int | None = None
+        for nal in _stored_parameter_sets(codec, extradata or b""):
+            self._keep_sps(nal)
+
+    def read(self, data: bytes) -> AccessUnit:
+        """The headers of a packet; an empty AccessUnit where they make no sense."""
+        try:
+            if self._codec == "h264":
+                return self._read_h264(data)
+        except IndexError:
+            return AccessUnit()
+        if self._codec == "hevc":
+            types = [nal[0] >> 1 & 63 for nal in self._nals(data)]
+            slices = [kind for kind in types if kind < 32]
+            return AccessUnit(is_entry=bool(slices) and all(kind in _HEVC_ENTRIES for kind in slices))
+        return AccessUnit()
+
+    def misses_one(self, unit: AccessUnit) -> bool:
+        """Whether a frame that others refer to is missing between this packet and the one read before."""
+        # Behind a reset the codec counts from 0.
+        counts = unit.counter is not None and self._expected is not None and not unit.is_entry
+        misses = counts and unit.counter not in (self._expected, 0)
+        if unit.next_counter is not None:
+            self._expected = unit.next_counter
+        return misses
+
+    def _nals(self, data: bytes) -> Iterator[bytes]:
+        if self._length_bytes == 0:
+            yield from (nal for nal in data.split(_START_CODE)[1:] if len(nal) > 1)
+            return
+        at = 0
+        while at + self._length_bytes < len(data):
+            start = at + self._length_bytes
+            at = start + int.from_bytes(data[at:start])
+            if at > start + 1:
+                yield data[start : min(at, len(data))]
+
+    def _read_h264(self, data: bytes) -> AccessUnit:
+        recovers = False
+        for nal in self._nals(data):
+            kind, ref_idc = nal[0] & 31, nal[0] >> 5 & 3
+            if kind == _H264_SPS:
+                self._keep_sps(nal)
+            elif kind == _H264_SEI:
+                recovers = recovers or _recovers_at_once(nal)
+            elif kind in _H264_SLICES:
+                frame_num = self._frame_num(nal)
+                if frame_num is None or self._sps is None:
+                    return AccessUnit(is_entry=kind == _H264_IDR or recovers)
+                expected = (frame_num + (1 if ref_idc else 0)) % (1 << self._sps.frame_num_bits)
+                return AccessUnit(kind == _H264_IDR or recovers, frame_num, expected)
+        return AccessUnit(is_entry=False)
+
+    def _frame_num(self, nal: bytes) -> int | None:
+        if self._sps is None or self._sps.gaps_allowed:
+            return None
+        bits = _Bits(nal[1:_LOOKED_AT_BYTES])
+        for _ in range(3):  # first_mb_in_slice, slice_type, pic_parameter_set_id
+            bits.exp_golomb()
+        if self._sps.separate_planes:
+            bits.take(2)
+        return bits.take(self._sps.frame_num_bits)
+
+    def _keep_sps(self, nal: bytes) -> None:
+        try:
+            self._sps = _parse_sps(nal)
+        except IndexError:
+            self._sps = None
+
+
+def _length_bytes(codec: str, extradata: bytes) -> int:
+    """How many bytes a NAL unit's length takes; 0 for units behind start codes."""
+    if codec == "h264" and len(extradata) > 6 and extradata[0] == 1:
+        return (extradata[4] & 3) + 1
+    if codec == "hevc" and len(extradata) > 22 and extradata[:3] not in (b"\0\0\1", b"\0\0\0"):
+        return (extradata[21] & 3) + 1
+    return 0
+
+
+def _stored_parameter_sets(codec: str, extradata: bytes) -> list[bytes]:
+    if codec != "h264":
+        return []
+    if _length_bytes(codec, extradata):
+        size = int.from_bytes(extradata[6:8])
+        return [extradata[8 : 8 + size]] if extradata[5] & 31 else []
+    return [nal for nal in extradata.split(_START_CODE)[1:] if nal and nal[0] & 31 == _H264_SPS]
+
+
+def _recovers_at_once(nal: bytes) -> bool:
+    """Whether an SEI holds a recovery point with recovery_frame_cnt 0: all that is shown from here on is right."""
+    at = 1
+    while at + 2 < len(nal):
+        codes = []
+        for _ in ("type", "size"):
+            code = 0
+            while nal[at] == 255:
+                code, at = code + 255, at + 1
+            codes.append(code + nal[at])
+            at += 1
+        if codes[0] == _H264_RECOVERY_POINT:
+            return bool(nal[at] & 0x80)  # recovery_frame_cnt is ue(v): 0 is the single bit 1
+        at += codes[1]
+    return False
+
+
+def _parse_sps(nal: bytes) -> _Sps:
+    bits = _Bits(nal[1:])
+    profile = bits.take(8)
+    bits.take(16)
+    bits.exp_golomb()
+    separate_planes = False
+    if profile in _HIGH_PROFILES:
+        chroma = bits.exp_golomb()
+        separate_planes = chroma == 3 and bool(bits.take(1))
+        bits.exp_golomb()
+        bits.exp_golomb()
+        bits.take(1)
+        if bits.take(1):
+            for number in range(12 if chroma == 3 else 8):
+                if bits.take(1):
+                    _skip_scaling_list(bits, 16 if number < 6 else 64)
+    frame_num_bits = bits.exp_golomb() + 4
+    order_type = bits.exp_golomb()
+    if order_type == 0:
+        bits.exp_golomb()
+    elif order_type == 1:
+        bits.take(1)
+        for _ in range(2):
+            bits.exp_golomb()
+        for _ in range(bits.exp_golomb()):
+            bits.exp_golomb()
+    bits.exp_golomb()
+    if frame_num_bits > 16:
+        raise IndexError("no SPS has so many bits of frame_num")
+    return _Sps(frame_num_bits, separate_planes, gaps_allowed=bool(bits.take(1)))
+
+
+def _skip_scaling_list(bits: _Bits, size: int) -> None:
+    last, following = 8, 8
+    for _ in range(size):
+        if following:
+            code = bits.exp_golomb()
+            following = (last + (code // 2 + 1 if code & 1 else -(code // 2))) % 256
+        last = following or last

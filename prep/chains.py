@@ -1,0 +1,100 @@
+"""How far the chunks of an AVI and the tags of an FLV file follow each other.
+
+Their demuxers look for the next one behind damage and say nothing; and an AVI's timestamps are nothing but the count of
+its chunks.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+_HEADER = struct.Struct("<4sI")
+_KNOWN = re.compile(rb"\d\d(dc|db|wb|tx|pc|iv|__)|ix\d\d|idx1|JUNK|junk|hdrl|INFO|LIST|RIFF")
+_OPENED = (b"movi", b"rec ", b"AVIX", b"AVI ")
+
+
+_TAG_TYPES = (8, 9, 18)  # sound, video, metadata
+_TS_BYTES, _TS_SYNC, _TS_PACKETS_LOOKED_AT = 188, 0x47, 20_000
+_FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES = 9, 11, 4
+
+
+def first_break(path: str, container: str) -> int | None:
+    """The position from which on a file of this container cannot be followed, None where it can; containers other than
+    AVI and FLV are not looked at. A file that only ends too early can be followed."""
+    if container == "avi":
+        return _avi_break(path)
+    return _flv_break(path) if container == "flv" else None
+
+
+def _flv_break(path: str) -> int | None:
+    size = Path(path).stat().st_size
+    with Path(path).open("rb") as file:
+        at = int.from_bytes(file.read(_FLV_HEADER_BYTES)[5:]) + _BACK_LINK_BYTES
+        while at + _TAG_HEADER_BYTES <= size:
+            file.seek(at)
+            header = file.read(_TAG_HEADER_BYTES)
+            end = at + _TAG_HEADER_BYTES + int.from_bytes(header[1:4])
+            if header[0] & 31 not in _TAG_TYPES:
+                return at
+            if end + _BACK_LINK_BYTES > size:
+                return None
+            file.seek(end)
+            if int.from_bytes(file.read(_BACK_LINK_BYTES)) != end - at:
+                return at
+            at = end + _BACK_LINK_BYTES
+    return None
+
+
+def _avi_break(path: str) -> int | None:
+    """The position of the first chunk that is none, or that is cut off, or None where all are whole."""
+    size = Path(path).stat().st_size
+    with Path(path).open("rb") as file:
+        at, in_movi = 0, False
+        while at + _HEADER.size <= size:
+            kind, length = _header(file, at)
+            if not _KNOWN.fullmatch(kind):
+                # Between and behind the lists there may be anything.
+                return at if in_movi else None
+            if kind in (b"LIST", b"RIFF"):
+                file.seek(at + _HEADER.size)
+                name = file.read(4)
+                in_movi = name in (b"movi", b"rec ") or (in_movi and name not in _OPENED)
+                if name in _OPENED:
+                    at += 12
+                    continue
+            elif kind == b"idx1":
+                in_movi = False
+            following = at + _HEADER.size + length + length % 2
+            if in_movi and kind not in (b"LIST", b"RIFF") and following > size + 1:
+                return at
+            at = following
+    return None
+
+
+def ends_in_mid_packet(path: str, pid: int) -> bool:
+    """Whether the last PES packet of a transport stream's PID looks cut off: it fills its last TS packet to the end,
+    as one in 184 that are whole does; the others are followed by stuffing."""
+    size = Path(path).stat().st_size
+    count = min(size // _TS_BYTES, _TS_PACKETS_LOOKED_AT)
+    with Path(path).open("rb") as file:
+        file.seek(size // _TS_BYTES * _TS_BYTES - count * _TS_BYTES)
+        data = file.read(count * _TS_BYTES)
+    for at in range(len(data) - _TS_BYTES, -1, -_TS_BYTES):
+        header = data[at : at + 4]
+        if header[0] == _TS_SYNC and int.from_bytes(header[1:3]) & 0x1FFF == pid and header[3] & 0x10:
+            return not header[3] & 0x20 or data[at + 4] <= _ts_fields_bytes(data[at + 5])
+    return False
+
+
+def _ts_fields_bytes(flags: int) -> int:
+    """Bytes of an adaptation field with these flags and no stuffing; 0 for one that is all stuffing."""
+    return 1 + 6 * bool(flags & 0x10) + 6 * bool(flags & 0x08) + bool(flags & 0x04) if flags else 0
+
+
+def _header(file: BinaryIO, at: int) -> tuple[bytes, int]:
+    file.seek(at)
+    kind, length = _HEADER.unpack(file.read(_HEADER.size))
+    return kind, length

@@ -1,0 +1,404 @@
+"""What of a damaged source can be trusted, as a pure function of what was said of its packets.
+
+The rule is never wrong rather than generous: from a packet that is damaged or missing on, in decode order, no frame
+counts until a decoder could begin anew; and what is shown before that entry, but coded behind it, does not count
+either. docs/design/prep.md says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from ..manifests.errors import DamagedSourceError
+from ..manifests.ragged import Array
+from .options import SourcePolicy
+
+# What is said of sound streams as well: of B-frames behind a keyframe where a stream begins, of encoders' promises, and
+# of what ffmpeg does with its own output.
+_HARMLESS = (
+    "co located POCs unavailable", "number of reference frames (0+", "non monotonically increasing dts to muxer",
+    "deprecated pixel format used", "Last message repeated",
+)  # fmt: skip
+MAY_BE_INCOMPLETE = "it may be incomplete"
+# A hole in the timestamps of a damaged source is filled with lost frames from this many ordinary intervals on.
+_HOLE_INTERVALS = 1.5
+_EVEN_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class ScannedPacket:
+    """One packet of a scan; lists of them are in decode order.
+
+    `is_entry`: a decoder may begin here, say its own headers; `promised_entry`: so says the container.
+    `is_incomplete`: the demuxer had not all of its bytes. `complaint` is why its frame is not trusted, "" if it is;
+    `break_before` why something is missing between it and the packet before, "" if nothing is.
+    `is_hidden`: an edit list leaves its frame out, others may refer to it.
+    """
+
+    pts: int | None
+    dts: int | None
+    is_entry: bool
+    promised_entry: bool = False
+    is_incomplete: bool = False
+    complaint: str = ""
+    break_before: str = ""
+    is_hidden: bool = False
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What came of decoding a stream packet by packet.
+
+    `shown` are the numbers of the packets whose frames the decoder put out, in that order, and `fed` those of the
+    packets that it was given then, one more than the last for what it put out at the end. `stopped` is why reading
+    ended before the file did, "" if it did not, and `unread` how many packets an index lists behind that. `ends_early`:
+    the file was longer once. `sized`: the container says how many bytes a packet has. `timed` is the number of packets,
+    from the first, whose times can be relied on, all if None. `counts_time`: not every packet of the container has a
+    time of its own, others count on from it. `lacks_times`: when a frame is shown is only known from the decoder's
+    output.
+    """
+
+    packets: tuple[ScannedPacket, ...]
+    shown: tuple[int, ...]
+    fed: tuple[int, ...]
+    stopped: str = ""
+    unread: int = 0
+    ends_early: bool = False
+    sized: bool = True
+    timed: int | None = None
+    counts_time: bool = False
+    lacks_times: bool = False
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Which frames of a decoder's output are used: `runs` [first, last] of `variable`, "pts" or, where these say
+    nothing, "n", the number of the frame."""
+
+    variable: str
+    runs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Damage:
+    """What a scan comes to. Pts are int64, rising.
+
+    `sound_pts` are those of the frames that can be shown, `due_pts` the same with those of the frames that are lost
+    between the first and the last of them. `sound_from_start` counts the frames that the decoder puts out before the
+    first that is lost; all that is left of a source without `has_times`, whose packets do not tell when their frames
+    are shown. `kept` selects the frames that are left. `lost` counts lost frames of the whole file, of `total`, and
+    `complaint` is the first that was said. `is_only_cut`: all that is lost lies before the first or behind the last
+    sound frame, where the file was cut.
+    """
+
+    sound_pts: Array
+    due_pts: Array
+    sound_from_start: int
+    has_times: bool
+    kept: Kept
+    total: int
+    lost: int
+    first_lost_pts: int | None
+    complaint: str
+    is_only_cut: bool
+
+
+def _trusted(scan: Scan) -> list[bool]:
+    """For each packet whether its frame, if it has one, is as it was encoded, and its time as well."""
+    packets, sound = scan.packets, []
+    broken = _broken(scan)
+    position = {number: place for place, number in enumerate(scan.shown)}
+    entry: int | None = None
+    for number, packet in enumerate(packets):
+        if packet.break_before or broken[number]:
+            entry = None
+        if entry is None and packet.is_entry and not broken[number]:
+            entry = number
+        sound.append(entry is not None and not _leads(packets, position, number, entry))
+    timed = _timed(scan, broken)
+    return [each and number < timed for number, each in enumerate(sound)]
+
+
+def _timed(scan: Scan, broken: list[bool]) -> int:
+    """How many packets, from the first, have a time that can be relied on."""
+    count = len(broken) if scan.timed is None else scan.timed
+    if not scan.counts_time or True not in broken:
+        return count
+    # Parsers count on from the last timestamp they met, and give the next one to whatever begins then.
+    first = broken.index(True)
+    if first >= _cut_off_from(scan) - 1:
+        return min(count, first)
+    entries = [number for number in range(first) if scan.packets[number].is_entry]
+    return min(count, entries[-1] if entries else 0)
+
+
+def _broken(scan: Scan) -> list[bool]:
+    """Packets that are damaged, or whose neighbour's damage may reach into them."""
+    packets = scan.packets
+    excused = _excused(packets)
+    wrong = [number not in excused and bool(each.complaint or each.break_before) for number, each in enumerate(packets)]
+    broken = [each and bool(packets[number].complaint or not scan.sized) for number, each in enumerate(wrong)]
+    first_entry = next((number for number, packet in enumerate(packets) if packet.is_entry), len(packets))
+    for number in (number for number, is_wrong in enumerate(wrong) if is_wrong):
+        # Decoders finish a picture when the next one begins, and only then say that something was wrong with it.
+        if packets[number].complaint != MAY_BE_INCOMPLETE:
+            broken[max(0, number - 1)] = True
+        # Without sizes, parsers find out where a picture ends, and may give it what belongs to the next. Before the
+        # first entry it is what is missing that decoders complain of.
+        reaches = packets[number].is_incomplete or number >= first_entry
+        if not scan.sized and reaches and number + 1 < len(broken):
+            broken[number + 1] = True
+    return broken
+
+
+def _excused(packets: tuple[ScannedPacket, ...]) -> set[int]:
+    """Packets that lack what they lean on because a decoder began anew at the entry before them, and that are shown
+    before it: nothing behind the entry leans on them."""
+    excused: set[int] = set()
+    entry_pts: int | None = None
+    fresh = True
+    for number, packet in enumerate(packets):
+        if packet.is_entry and not packet.complaint:
+            entry_pts = packet.pts
+        leads = entry_pts is not None and packet.pts is not None and packet.pts < entry_pts
+        if packet.complaint and fresh and leads and not (packet.is_incomplete or packet.break_before):
+            excused.add(number)
+        elif packet.complaint or packet.break_before:
+            fresh = True
+        elif not leads and not packet.is_entry and entry_pts is not None:
+            fresh = False
+    return excused
+
+
+def _disordered(scan: Scan, sound: list[bool]) -> set[int]:
+    """Packets whose pts contradict the order in which the decoder puts their frames out, or another packet's pts."""
+    packets = scan.packets
+    counts = Counter(packet.pts for packet in packets)
+    wrong = {number for number, packet in enumerate(packets) if packet.pts is None or counts[packet.pts] > 1}
+    times = [(packets[number].pts, number) for number in scan.shown if sound[number]]
+    for (pts, number), (next_pts, next_number) in pairwise(times):
+        if pts is not None and next_pts is not None and next_pts <= pts:
+            wrong |= {number, next_number}
+    return wrong
+
+
+def _leads(packets: tuple[ScannedPacket, ...], position: dict[int, int], number: int, entry: int) -> bool:
+    """Whether a packet is shown before the entry that stands before it."""
+    pts, entry_pts = packets[number].pts, packets[entry].pts
+    if pts is not None and entry_pts is not None:
+        return pts < entry_pts
+    return position.get(number, 0) < position.get(entry, 0)
+
+
+def assess(scan: Scan) -> Damage | None:
+    """What is lost and what is left, or None when all packets are as they should be."""
+    packets = scan.packets
+    entries = [packet.is_entry for packet in packets]
+    begins_late = True in entries and not entries[0]
+    behind_hole = _behind_hole(scan)
+    said = any(packet.complaint or packet.break_before for packet in packets)
+    if not (said or begins_late or behind_hole or scan.stopped or (scan.ends_early and scan.lacks_times)):
+        return None
+    trusted = _trusted(scan)
+    shown = set(scan.shown)
+    disordered = _disordered(scan, trusted)
+    has_times = not scan.lacks_times and not disordered & {number for number in shown if trusted[number]}
+    lost_anyhow = disordered | behind_hole
+    sound = [each and number in shown and number not in lost_anyhow for number, each in enumerate(trusted)]
+    is_only_cut = _is_only_cut(scan, sound if has_times else trusted)
+    if is_only_cut:
+        sound = _up_to_the_cut(packets, sound)
+    known = _known(packets)
+    lost = [pts for pts, number in known if not sound[number]]
+    total = scan.unread + sum(not packet.is_hidden for packet in packets)
+    complaints = [text for packet in packets for text in (packet.break_before, packet.complaint) if text]
+    from_start = _sound_from_start(scan, trusted)
+    return Damage(
+        sound_pts=np.array([pts for pts, number in known if sound[number]], dtype=np.int64),
+        due_pts=np.array(_due(known, sound, packets), dtype=np.int64),
+        sound_from_start=from_start,
+        has_times=has_times,
+        kept=Kept("pts", _sound_runs(known, sound)) if has_times else Kept("n", ((0, from_start - 1),)),
+        total=total,
+        lost=total - (sound.count(True) if has_times else from_start),
+        first_lost_pts=lost[0] if lost else None,
+        complaint=next(filter(None, [scan.stopped, *complaints]), "it begins without a keyframe or ends too early"),
+        is_only_cut=is_only_cut,
+    )
+
+
+def _sound_from_start(scan: Scan, trusted: list[bool]) -> int:
+    """How many frames the decoder puts out before it is given a packet that is not sound: their times do not depend on
+    what is lost."""
+    # What it puts out when nothing comes any more may have been meant to wait for a frame that was cut off.
+    end = len(trusted) if scan.ends_early else len(trusted) + 1
+    first = trusted.index(False) if False in trusted else end
+    places = (
+        place
+        for place, (number, fed) in enumerate(zip(scan.shown, scan.fed, strict=True))
+        if not trusted[number] or fed >= first
+    )
+    return next(places, len(scan.shown))
+
+
+def frames_behind_hole(pts: Sequence[int], last_dts: int | None, *, is_cut: bool) -> int:
+    """How many frames at the end of a stream come behind a hole: the stream ends before the B-frames between them and
+    the others.
+
+    Whatever is missing would have been decoded after `last_dts`, and is shown after it. A pause looks the same, so
+    without knowing that the stream was cut the other frames have to be evenly spaced.
+    """
+    times = np.unique(np.array(pts, dtype=np.int64))
+    if last_dts is None or len(times) < 3:
+        return 0
+    intervals = np.diff(times)
+    holes = intervals > _HOLE_INTERVALS * float(np.median(intervals))
+    late = times[1:] > last_dts
+    if not (holes & late).any() or (not is_cut and (holes & ~late).any()):
+        return 0
+    return len(times) - 1 - int(np.flatnonzero(holes & late)[0])
+
+
+def _behind_hole(scan: Scan) -> set[int]:
+    known = _known(scan.packets)
+    if not known or not (scan.ends_early or scan.stopped or not scan.sized):
+        return set()
+    is_cut = scan.ends_early or bool(scan.stopped)
+    count = frames_behind_hole([pts for pts, _ in known], scan.packets[-1].dts, is_cut=is_cut)
+    return {number for _pts, number in known[len(known) - count :]}
+
+
+def _up_to_the_cut(packets: tuple[ScannedPacket, ...], sound: list[bool]) -> list[bool]:
+    """Sound frames without those that come behind one which was cut off."""
+    if True not in sound:
+        return sound
+    last = len(sound) - 1 - sound[::-1].index(True)
+    cut_off = [packet.pts for packet in packets[last + 1 :] if packet.pts is not None]
+    times = sorted(pts for pts, number in _known(packets) if sound[number] and pts < min(cut_off, default=pts + 1))
+    if cut_off:
+        behind = frames_behind_hole(times, packets[last].dts, is_cut=True)
+        times = times[: len(times) - behind]
+    kept = set(times)
+    return [each and packet.pts in kept for each, packet in zip(sound, packets, strict=True)]
+
+
+def _known(packets: Sequence[ScannedPacket]) -> list[tuple[int, int]]:
+    """(pts, number) of the packets that a frame is shown of, in the order of their pts."""
+    return sorted(
+        (packet.pts, number) for number, packet in enumerate(packets) if packet.pts is not None and not packet.is_hidden
+    )
+
+
+def _sound_runs(known: list[tuple[int, int]], sound: list[bool]) -> tuple[tuple[int, int], ...]:
+    runs = []
+    for is_sound, run in groupby(known, key=lambda each: sound[each[1]]):
+        if is_sound:
+            times = [pts for pts, _ in run]
+            runs.append((times[0], times[-1]))
+    return tuple(runs)
+
+
+def _due(known: list[tuple[int, int]], sound: list[bool], packets: tuple[ScannedPacket, ...]) -> list[int]:
+    """The pts of all frames from the first to the last sound one; holes at breaks are filled in ordinary steps."""
+    places = [place for place, (_pts, number) in enumerate(known) if sound[number]]
+    if not places:
+        return []
+    kept = known[places[0] : places[-1] + 1]
+    intervals = [after - before for (before, _), (after, _) in pairwise(known) if after > before]
+    step = int(np.median(intervals)) if intervals else 0
+    # Where all others are evenly spaced, what is missing in a damaged file was lost, and not dropped in recording.
+    even = sum(abs(each - step) <= step / 10 for each in intervals) >= _EVEN_SHARE * len(intervals)
+    due = [kept[0][0]]
+    for (pts, number), (next_pts, next_number) in pairwise(kept):
+        intact = not even and sound[number] and sound[next_number] and not _breaks_between(packets, number, next_number)
+        if not intact and step and next_pts - pts > _HOLE_INTERVALS * step:
+            due.extend(range(pts + step, next_pts - step // 2, step))
+        due.append(next_pts)
+    return sorted(set(due))
+
+
+def _breaks_between(packets: tuple[ScannedPacket, ...], one: int, other: int) -> bool:
+    first, last = sorted((one, other))
+    return any(packet.break_before for packet in packets[first + 1 : last + 1])
+
+
+def _is_only_cut(scan: Scan, sound: list[bool]) -> bool:
+    """Whether nothing is wrong but what a file has that begins late or ends early."""
+    packets = scan.packets
+    if scan.stopped or True not in sound:
+        return False
+    first = sound.index(True)
+    excused = _excused(packets)
+    wrong = [
+        number
+        for number, packet in enumerate(packets)
+        if (packet.complaint or packet.break_before) and number not in excused
+    ]
+    head = [number for number in wrong if number <= first and not (packets[number].complaint and sound[number])]
+    if any(packets[number].promised_entry and packets[number].complaint for number in head):
+        return False
+    end = _cut_off_from(scan)
+    return all(number >= end for number in wrong if number not in head)
+
+
+def _cut_off_from(scan: Scan) -> int:
+    """The number of the first packet of those that a cut at the end leaves incomplete."""
+    packets = scan.packets
+    end = len(packets)
+    if packets and (packets[-1].is_incomplete or not scan.sized):
+        end -= 1
+        # What a parser makes of the last, incomplete piece of a stream may be several packets.
+        while not scan.sized and end and packets[end - 1].is_incomplete:
+            end -= 1
+    return end
+
+
+def kept_numbers(keeps: Sequence[bool]) -> Kept:
+    """A selection by the number of the frame, one bool for each that the decoder puts out."""
+    runs = []
+    for keep, run in groupby(enumerate(keeps), key=lambda each: each[1]):
+        if keep:
+            numbers = [number for number, _ in run]
+            runs.append((numbers[0], numbers[-1]))
+    return Kept("n", tuple(runs))
+
+
+def salvaged_runs(shown: Array, due: Array) -> tuple[tuple[int, int], ...]:
+    """Runs [first, stop) of frames that show another source frame than they should; one pts for each frame."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], shown != due, [False]]).astype(np.int8)))
+    return tuple((int(first), int(stop)) for first, stop in edges.reshape(-1, 2))
+
+
+def check_salvage(path: str, damage: Damage, timebase: Fraction, policy: SourcePolicy) -> None:
+    """DamagedSourceError unless something is left of the source and the policy takes it as it is."""
+    left = len(damage.sound_pts) if damage.has_times else damage.sound_from_start
+    if left == 0:
+        raise DamagedSourceError(
+            f"{path} is damaged ({damage.complaint}): not one frame of it is sure to decode as it was encoded; "
+            "copy or download it again",
+            file=path,
+        )
+    if damage.is_only_cut or policy.salvage:
+        return
+    where = ""
+    if damage.has_times and damage.first_lost_pts is not None:
+        seconds = (damage.first_lost_pts - int(min(damage.sound_pts[0], damage.first_lost_pts))) * timebase
+        where = f", the first of them at {float(seconds):.3f} s"
+    raise DamagedSourceError(
+        f"{path} is damaged: {damage.lost} of its {damage.total} frames are lost or lean on lost ones{where} "
+        f"({damage.complaint}); --salvage prepares the others",
+        file=path,
+    )
+
+
+def first_complaint(lines: Sequence[str]) -> str:
+    """The first line of what FFmpeg said that may be about damage, "" if there is none."""
+    said = (re.sub(r"^(\[[^\]]*\] *)+", "", line.strip()) for line in lines)
+    return next((line.rstrip(".") for line in said if line and not any(harmless in line for harmless in _HARMLESS)), "")

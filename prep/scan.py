@@ -1,0 +1,189 @@
+"""A close look at a source that something is wrong with: every packet decoded, and what was said of each kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+
+import av
+from av.codec.context import Flags, ThreadType
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from .access_units import HeaderReader
+from .chains import first_break
+from .damage import MAY_BE_INCOMPLETE, Scan, ScannedPacket, first_complaint
+from .opening import open_source
+from .signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
+
+# Not every packet of these has a timestamp of its own.
+_COUNTING = ("mpeg", "mpegvideo", "h264", "hevc", "m4v")
+# These have packets whose frame is for reference only.
+_HIDDEN_FRAMES = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "libaom-av1")
+# What demuxers say where the file ends within an element.
+_ENDS_EARLY = ("ended prematurely", "partial file")
+# MPEG-4 in AVI has packets that only say that nothing was coded.
+_EMPTY_BYTES = 16
+
+
+def scan(path: str, stream_index: int) -> Scan:
+    """Decode every packet of a stream on its own. Whatever demuxer and decoder complain of is in the result."""
+    with open_source(path) as container, _complaints_heard():
+        stream = container.streams[stream_index]
+        if not isinstance(stream, VideoStream):
+            raise TypeError(f"stream {stream_index} of {path} is no video")
+        break_at = first_break(path, container.format.name)
+        found = _Scanner(container, stream, break_at).run()
+        promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
+        reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
+        if may_lack_an_end(path, container, stream):
+            found = replace(found, packets=_last_in_doubt(found.packets))
+        cut = cut_index(path, container, stream)
+        return replace(
+            found,
+            stopped=cut or found.stopped,
+            unread=max(0, stream.frames - len(found.packets)) if cut else 0,
+            ends_early=found.ends_early
+            or (promised is not None and promised - reached > 1)
+            or promises_more_chunks(container, stream, len(found.packets)),
+        )
+
+
+def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
+    if not packets or packets[-1].complaint:
+        return packets
+    return (*packets[:-1], replace(packets[-1], is_incomplete=True, complaint=MAY_BE_INCOMPLETE))
+
+
+class _Scanner:
+    """The packets and frames of one scan so far, and what the codec counts."""
+
+    def __init__(self, container: InputContainer, stream: VideoStream, break_at: int | None) -> None:
+        self._demuxed = container.demux(stream)
+        self._sized = container.format.name not in UNSIZED
+        self._is_avi = container.format.name == "avi"
+        self._counts_time = container.format.name in _COUNTING
+        self._decoder = stream.codec_context
+        self._decoder.thread_count, self._decoder.thread_type = 1, ThreadType.NONE
+        self._decoder.flags |= Flags.copy_opaque | Flags.output_corrupt
+        self._headers = HeaderReader(self._decoder.name, self._decoder.extradata)
+        self._break_at = break_at
+        self._timed: int | None = None
+        self._packets: list[ScannedPacket] = []
+        self._shown: list[int] = []
+        self._fed: list[int] = []
+        self._keyframes: set[int] = set()
+        self._corrupt: set[int] = set()
+        self._empty: set[int] = set()
+        self._interlaced = False
+
+    def run(self) -> Scan:
+        broken, stopped = "", ""
+        while True:
+            with av.logging.Capture() as logs:
+                try:
+                    packet = next(self._demuxed, None)
+                except av.error.FFmpegError as error:
+                    packet, stopped = None, error.strerror or str(error)
+            broken = broken or _first_complaint(logs)
+            if packet is None or not packet.size:
+                break
+            self._take(packet, broken)
+            broken = ""
+        self._decode(None)
+        if self._break_at is not None:
+            stopped = stopped or NO_CHAIN
+        is_end = any(words in broken for words in _ENDS_EARLY)
+        ends_early = is_end or bool(self._packets and self._packets[-1].is_incomplete)
+        return Scan(
+            packets=tuple(self._judged()),
+            shown=tuple(self._shown),
+            fed=tuple(self._fed),
+            stopped=stopped or ("" if is_end else broken),
+            ends_early=ends_early,
+            sized=self._sized,
+            timed=self._timed,
+            counts_time=self._counts_time,
+            lacks_times=self._counts_time or (self._is_avi and self._shown != sorted(self._shown)),
+        )
+
+    def _take(self, packet: Packet[VideoStream], broken: str) -> None:
+        unit = self._headers.read(bytes(packet))
+        if self._headers.misses_one(unit):
+            broken = broken or "a frame before it is missing"
+        packet.opaque = len(self._packets)
+        if packet.size <= _EMPTY_BYTES:
+            self._empty.add(len(self._packets))
+        if self._break_at is not None and (packet.pos or 0) >= self._break_at:
+            broken = broken or NO_CHAIN
+            self._timed = len(self._packets) if self._is_avi else None
+            self._break_at = None
+        said = self._decode(packet)
+        self._packets.append(
+            ScannedPacket(
+                pts=packet.pts,
+                dts=packet.dts,
+                is_entry=bool(unit.is_entry),
+                promised_entry=packet.is_keyframe,
+                is_incomplete=packet.is_corrupt,
+                complaint="it is incomplete" if packet.is_corrupt else said,
+                break_before=broken,
+                is_hidden=packet.is_discard,
+            )
+        )
+
+    def _decode(self, packet: Packet[VideoStream] | None) -> str:
+        failure = ""
+        frames: list[VideoFrame] = []
+        with av.logging.Capture() as logs:
+            try:
+                frames = self._decoder.decode(packet)
+            except av.error.EOFError:
+                pass
+            except av.error.FFmpegError as error:
+                failure = error.strerror or str(error)
+        for frame in frames:
+            number = frame.opaque
+            if isinstance(number, int):
+                self._shown.append(number)
+                self._fed.append(len(self._packets))
+                self._interlaced = self._interlaced or frame.interlaced_frame
+                (self._corrupt if frame.is_corrupt else set()).add(number)
+                (self._keyframes if frame.key_frame else set()).add(number)
+        return _first_complaint(logs) or failure
+
+    def _judged(self) -> Iterator[ScannedPacket]:
+        """The packets, with what is only known when their frame is put out."""
+        by_headers = self._decoder.name in ("h264", "hevc")
+        one_to_one = self._decoder.name not in _HIDDEN_FRAMES and not self._interlaced
+        shown, entry_pts = set(self._shown), None
+        for number, packet in enumerate(self._packets):
+            is_entry = packet.is_entry if by_headers else number in self._keyframes
+            complaint = packet.complaint or ("its frame is corrupt" if number in self._corrupt else "")
+            entry_pts = packet.pts if is_entry else entry_pts
+            # Decoders leave out what is shown before the first keyframe, and that is no damage.
+            leads = entry_pts is not None and packet.pts is not None and packet.pts < entry_pts
+            frameless = number not in shown and number not in self._empty and not packet.is_hidden
+            if one_to_one and frameless and not (leads or complaint):
+                complaint = "no frame comes of it"
+            yield replace(packet, complaint=complaint, is_entry=is_entry)
+
+
+def _first_complaint(logs: list[tuple[int, str, str]]) -> str:
+    return first_complaint([message for _level, _name, message in logs])
+
+
+@contextmanager
+def _complaints_heard() -> Iterator[None]:
+    level, skips = av.logging.get_level(), av.logging.get_skip_repeated()
+    av.logging.set_level(av.logging.ERROR)
+    av.logging.set_skip_repeated(False)
+    try:
+        yield
+    finally:
+        av.logging.set_level(level)
+        av.logging.set_skip_repeated(skips)

@@ -1,0 +1,151 @@
+"""Signs of damage in what a demuxer gives, found while the packets of a source are read and nothing is decoded.
+
+A sign is no proof: it makes prep look closer.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+from av.codec.context import CodecContext
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.stream import VideoStream
+
+from .access_units import HeaderReader
+from .chains import ends_in_mid_packet, first_break
+from .damage import frames_behind_hole
+
+# How much earlier than its header says a video may end before it is looked at: headers round, and another track may
+# have given them its own end.
+_MISSING_SECONDS = 1
+# Containers that do not say how long a packet is: their last one may be incomplete without their knowing, and what
+# comes behind it may be missing.
+UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v")
+
+
+NO_CHAIN = "its chunks do not follow each other"
+MOOV_IS_MISSING = (
+    "its index is cut off (an MP4 without its moov box), and without it nothing can be saved, by --salvage neither; "
+    "copy or record it again"
+)
+
+
+class PacketLog:
+    """The packets of a stream as they come, in decode order, and the first sign of damage among them."""
+
+    def __init__(self, decoder: CodecContext) -> None:
+        self.pts: list[int | None] = []
+        self.durations: list[int] = []
+        self.last_dts: int | None = None
+        self.ends_incomplete = False
+        self._seen = 0
+        self.suspicion = ""
+        self._headers = HeaderReader(decoder.name, decoder.extradata)
+        self._counts = decoder.name == "h264"
+
+    def see(self, packet: Packet[VideoStream]) -> None:
+        """Take note of a packet's headers, be its frame shown or only decoded for the sake of others."""
+        if not self._seen and not packet.is_keyframe:
+            self.suspect("its video begins without a keyframe")
+        self._seen += 1
+        if self._counts and self._headers.misses_one(self._headers.read(bytes(packet))):
+            self.suspect(f"a frame is missing before packet {len(self.pts)} of its video")
+
+    def add(self, packet: Packet[VideoStream]) -> None:
+        number = len(self.pts)
+        if packet.is_corrupt:
+            self.suspect(f"packet {number} of its video is incomplete")
+        self.ends_incomplete = packet.is_corrupt
+        self.pts.append(packet.pts)
+        self.durations.append(packet.duration or 0)
+        self.last_dts = packet.dts
+
+    def suspect(self, why: str) -> None:
+        self.suspicion = self.suspicion or why
+
+    @property
+    def known_pts(self) -> list[int]:
+        return [pts for pts in self.pts if pts is not None]
+
+
+def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> str:
+    """Why the video may go on behind what can be read of it, "" if it does not look so."""
+    timebase = stream.time_base or Fraction(1)
+    reached = max((pts + duration for pts, duration in _ends(packets)), default=0) * timebase
+    promised = promised_end(stream) or Fraction(0)
+    is_cut = packets.ends_incomplete
+    may_be_cut = is_cut or container.format.name in UNSIZED
+    signs = [
+        (first_break(path, container.format.name) is not None, NO_CHAIN),
+        (
+            promises_more_chunks(container, stream, len(packets.pts)),
+            f"its header promises {stream.frames} frames, there are {len(packets.pts)}",
+        ),
+        (may_lack_an_end(path, container, stream), "its last packet may be incomplete"),
+        (
+            promised - reached > _MISSING_SECONDS,
+            f"it should last until {float(promised):.2f} s and ends at {float(reached):.2f} s",
+        ),
+        (
+            may_be_cut and frames_behind_hole(packets.known_pts, packets.last_dts, is_cut=is_cut) > 0,
+            "frames are missing before the last one",
+        ),
+    ]
+    return cut_index(path, container, stream) or next((why for is_there, why in signs if is_there), "")
+
+
+def may_lack_an_end(path: str, container: InputContainer, stream: VideoStream) -> bool:
+    """Whether the last packet may be incomplete and its decoder would not say so."""
+    silent = container.format.name == "mpegts" and stream.codec_context.name == "hevc"
+    return silent and ends_in_mid_packet(path, stream.id)
+
+
+def _ends(packets: PacketLog) -> list[tuple[int, int]]:
+    return [(pts, duration) for pts, duration in zip(packets.pts, packets.durations, strict=True) if pts is not None]
+
+
+def cut_index(path: str, container: InputContainer, stream: VideoStream) -> str:
+    """How an MP4's index, which lists every sample, contradicts the length of the file; "" if it does not.
+
+    Fragments say only what is in each of them, so a fragmented file that was cut is just a shorter one.
+    """
+    if "mp4" not in container.format.name or stream.frames == 0:
+        return ""
+    end = max((entry.pos + entry.size for entry in stream.index_entries), default=0)
+    size = Path(path).stat().st_size
+    return f"its index calls for {end} bytes, the file has {size}" if end > size else ""
+
+
+def promises_more_chunks(container: InputContainer, stream: VideoStream, count: int) -> bool:
+    """Whether an AVI's header counts more frames of the stream than there are."""
+    return container.format.name == "avi" and stream.frames > count
+
+
+def promised_end(stream: VideoStream) -> Fraction | None:
+    """When the track ends, in seconds, as a Matroska file says: a reader that meets damage there skips the rest."""
+    match = re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", ""))
+    if match is None:
+        return None
+    hours, minutes, seconds = match.groups()
+    return 3600 * int(hours) + 60 * int(minutes) + Fraction(seconds)
+
+
+def lacks_moov(path: str) -> bool:
+    """Whether a file is an MP4 or MOV whose boxes end before there was a moov, in which all samples are listed."""
+    size, at = Path(path).stat().st_size, 0
+    kinds = []
+    with Path(path).open("rb") as file:
+        while at + 16 <= size:
+            file.seek(at)
+            header = file.read(16)
+            length, kind = int.from_bytes(header[:4]), header[4:8]
+            kinds.append(kind)
+            if length == 1:
+                length = int.from_bytes(header[8:])
+            if length < 8:
+                break
+            at += length
+    return kinds[:1] == [b"ftyp"] and b"moov" not in kinds

@@ -1,0 +1,171 @@
+"""Which frames of a damaged source can be trusted: the rule, on packets that a test makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortgop import DamagedSourceError
+from shortgop.prep.damage import (
+    Damage,
+    Scan,
+    ScannedPacket,
+    assess,
+    check_salvage,
+    first_complaint,
+    frames_behind_hole,
+    salvaged_runs,
+)
+from shortgop.prep.options import SourcePolicy
+
+
+def stream(text: str) -> Scan:
+    """A scan of packets in decode order, shown in that order: I begins anew, P does not, x is damaged, i a damaged
+    keyframe, . is missing from the file."""
+    packets = [
+        ScannedPacket(
+            pts=place, dts=place, is_entry=kind in "Ii", promised_entry=kind in "Ii",
+            complaint="noise" if kind in "xi" else "", break_before="lost" if text[place - 1 : place] == "." else "",
+        )
+        for place, kind in enumerate(text)
+        if kind != "."
+    ]  # fmt: skip
+    return scan_of(packets)
+
+
+def scan_of(packets: Sequence[ScannedPacket], shown: Sequence[int] | None = None) -> Scan:
+    order = list(range(len(packets))) if shown is None else list(shown)
+    return Scan(tuple(packets), tuple(order), fed=tuple(order))
+
+
+def damage_of(scan: Scan) -> Damage:
+    damage = assess(scan)
+    assert damage is not None
+    return damage
+
+
+def sound(scan: Scan) -> list[int]:
+    found: list[int] = damage_of(scan).sound_pts.tolist()
+    return found
+
+
+def test_a_stream_without_complaints_is_not_damaged() -> None:
+    assert assess(stream("IPPPIPPP")) is None
+
+
+def test_nothing_counts_from_a_damaged_frame_to_the_next_keyframe() -> None:
+    # The frame before the damaged one may only be found wrong when that one begins.
+    assert sound(stream("IPPPxPPIPP")) == [0, 1, 2, 7, 8, 9]
+
+
+def test_a_missing_frame_counts_as_a_damaged_one() -> None:
+    assert sound(stream("IPPP.PPIPP")) == [0, 1, 2, 7, 8, 9]
+    assert damage_of(stream("IPPP.PPIPP")).due_pts.tolist() == list(range(10))
+
+
+def test_a_damaged_keyframe_loses_its_whole_gop() -> None:
+    assert sound(stream("IPPiPPIPP")) == [0, 1, 6, 7, 8]
+
+
+def test_what_is_shown_before_a_keyframe_but_coded_behind_it_is_lost_with_what_it_leans_on() -> None:
+    packets = list(stream("IPxPIPPP").packets)
+    # An open GOP: the keyframe is shown at 6, two frames before it are coded behind it.
+    for place, pts in {4: 6, 5: 4, 6: 5, 7: 7}.items():
+        packets[place] = replace(packets[place], pts=pts)
+    assert sound(scan_of(packets, shown=[0, 1, 2, 3, 5, 6, 4, 7])) == [0, 6, 7]
+
+
+def test_frames_with_the_same_time_are_not_trusted_beside_damage() -> None:
+    packets = list(stream("IPPPxPIPP").packets)
+    packets[7] = replace(packets[7], pts=6)
+    assert not damage_of(scan_of(packets)).has_times
+
+
+def test_what_is_missing_without_a_word_is_lost_too_where_frames_are_evenly_spaced() -> None:
+    packets = [packet for packet in stream("I" * 12 + "xxPP" + "I" * 20).packets if packet.pts not in (5, 6)]
+    assert {5, 6} <= set(damage_of(scan_of(packets)).due_pts.tolist())
+
+
+@pytest.mark.parametrize("text", ["PPPIPPP", "xxPIPPP", "Px.PIPPP"])
+def test_a_stream_that_begins_in_mid_gop_is_only_cut(text: str) -> None:
+    damage = damage_of(stream(text))
+    assert damage.is_only_cut
+    assert damage.sound_pts[0] == text.index("I")
+
+
+def test_a_first_keyframe_that_is_damaged_is_more_than_a_cut() -> None:
+    assert not damage_of(stream("iPPIPP")).is_only_cut
+
+
+def test_an_incomplete_last_packet_is_only_cut_and_takes_the_frame_before_with_it() -> None:
+    packets = list(stream("IPPPPx").packets)
+    packets[-1] = replace(packets[-1], is_incomplete=True)
+    damage = damage_of(scan_of(packets))
+    assert damage.is_only_cut
+    assert damage.sound_pts.tolist() == [0, 1, 2, 3]
+
+
+def test_noise_in_the_last_packet_is_no_cut() -> None:
+    assert not damage_of(stream("IPPPPx")).is_only_cut
+
+
+def test_damage_in_the_middle_is_refused_with_the_option_that_takes_it() -> None:
+    damage = damage_of(stream("IPPPxPPIPP"))
+    with pytest.raises(DamagedSourceError, match=r"4 of its 10 frames .* at 0.300 s \(noise\); --salvage prepares"):
+        check_salvage("x.ts", damage, Fraction(1, 10), SourcePolicy())
+    check_salvage("x.ts", damage, Fraction(1, 10), SourcePolicy(salvage=True))
+
+
+def test_a_source_of_which_nothing_is_left_is_refused_without_a_promise() -> None:
+    with pytest.raises(DamagedSourceError, match="not one frame") as caught:
+        check_salvage("x.ts", damage_of(stream("xPPx")), Fraction(1, 10), SourcePolicy(salvage=True))
+    assert "--salvage" not in str(caught.value)
+
+
+@given(st.text("IPPPPPxi.", min_size=1, max_size=60).filter(lambda text: text.strip(".")))
+def test_no_frame_is_trusted_that_leans_on_a_lost_one(text: str) -> None:
+    damage = assess(stream(text))
+    if damage is None:
+        assert not set(text) & set("xi.") or "." in text
+        return
+    trusted = damage.sound_pts.tolist()
+    for pts in trusted:
+        entry = text.rindex("I", 0, pts + 1)
+        assert not set(text[entry : pts + 1]) & set("xi.")
+    due = damage.due_pts.tolist()
+    assert set(trusted) <= set(due)
+    assert due == sorted(set(due))
+    assert not trusted or (due[0], due[-1]) == (trusted[0], trusted[-1])
+
+
+@given(st.lists(st.booleans(), max_size=40))
+def test_salvaged_runs_are_the_frames_that_differ(differs: list[bool]) -> None:
+    due = np.arange(len(differs))
+    runs = salvaged_runs(np.where(differs, -1, due), due)
+    marked = [frame for first, stop in runs for frame in range(first, stop)]
+    assert marked == [frame for frame, each in enumerate(differs) if each]
+    assert all(stop < following for (_, stop), (following, _) in zip(runs, runs[1:], strict=False))
+
+
+def test_a_stream_that_ends_before_its_b_frames_ends_before_the_frame_behind_them() -> None:
+    # Decoded: 0, 3, 1, 2, 6, and the B-frames 4 and 5 are cut off.
+    assert frames_behind_hole([0, 3, 1, 2, 6], 3, is_cut=False) == 1
+    assert frames_behind_hole([0, 3, 1, 2, 6, 4, 5], 5, is_cut=False) == 0
+    assert frames_behind_hole([0, 3, 1, 2, 6, 4], 4, is_cut=False) == 1
+
+
+def test_a_pause_in_a_stream_of_uneven_frames_is_no_hole() -> None:
+    times = [0, 1, 2, 9, 10, 11, 12, 13, 22]
+    assert frames_behind_hole(times, 12, is_cut=False) == 0
+    assert frames_behind_hole(times, 12, is_cut=True) == 1
+
+
+def test_what_ffmpeg_says_of_sound_streams_is_no_complaint() -> None:
+    assert not first_complaint(["[h264 @ 0x55] co located POCs unavailable", "", "  "])
+    assert first_complaint(["[h264 @ 0x55] [x] error while decoding MB 3 4"]) == "error while decoding MB 3 4"
