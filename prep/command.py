@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from .picture_filters import colour_tags, deinterlace_filters, picture_filters, steady_filters
 from .probe import SourceVideo
-from .profile import Profile, Size
+from .profile import Profile
 from .shown import STATS_FORMAT
 
-_BT709 = 1
-_RGB_MATRIX = 0
+# Pictures that change their size or format go on through the same filters, which turn them upright as well.
+_INPUT = ("-copyts", "-reinit_filter", "0", "-noautorotate")
 
 # Ticks per second of the output are a multiple of the rate's numerator, so that a frame is a whole number of ticks;
 # at least this many, as players expect of an MP4.
@@ -45,26 +46,6 @@ class Encode:
         return max(1, round(self.profile.segment_seconds * self.fps / self.profile.gop_frames))
 
 
-def output_size(source: SourceVideo, size: Size) -> tuple[int, int]:
-    """Width and height after rotation, with square pixels, in even numbers."""
-    width, height = Fraction(source.width) * source.sample_aspect_ratio, Fraction(source.height)
-    if source.rotation in (90, 270):
-        width, height = height, width
-    if size.exact:
-        return size.exact
-    if size.short_side:
-        scale = size.short_side / min(width, height)
-        return _nearest_even(width * scale), _nearest_even(height * scale)
-    if source.sample_aspect_ratio == 1:
-        # Cutting a row or column off keeps every other pixel as it was; scaling would blur them all.
-        return max(2, int(width) // 2 * 2), max(2, int(height) // 2 * 2)
-    return _nearest_even(width), _nearest_even(height)
-
-
-def _nearest_even(side: Fraction) -> int:
-    return max(2, round(side / 2) * 2)
-
-
 def encode_argv(encode: Encode, stats_url: str) -> list[str]:
     """Arguments for ffmpeg: reads the source, writes fragmented MP4 to its standard output, one fragment per GOP,
     and a line per frame in STATS_FORMAT to `stats_url`."""
@@ -75,7 +56,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
         "-threads", "1", "-filter_threads", "1",
         # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
-        "-copyts", "-i", f"file:{source.path}",
+        *_INPUT, "-i", f"file:{source.path}",
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
         "-vf", ",".join(_filters(encode)),
         "-fps_mode", "passthrough", "-frames:v", str(encode.num_frames),
@@ -84,7 +65,8 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT,
         "-video_track_timescale", str(encode.timescale), "-fflags", "+bitexact",
         # delay_moov waits for the first fragment, so that the edit list knows how far B-frames push the first pts.
-        "-movflags", "+frag_keyframe+delay_moov+default_base_moof+skip_trailer",
+        # write_colr says what is known of the colours even where primaries, transfer or matrix is not.
+        "-movflags", "+frag_keyframe+delay_moov+default_base_moof+skip_trailer+write_colr",
         "-f", "mp4", "pipe:1",
     ]  # fmt: skip
 
@@ -92,7 +74,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
 def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
     """Arguments for ffmpeg: decodes the source and only reports each frame in STATS_FORMAT."""
     return [
-        "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", "-copyts", "-i", f"file:{source.path}",
+        "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", *_INPUT, "-i", f"file:{source.path}",
         "-map", f"0:{source.stream_index}", "-fps_mode", "passthrough", "-c:v", "wrapped_avframe",
         "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT, "-f", "null", "-",
     ]  # fmt: skip
@@ -101,20 +83,14 @@ def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
 def _filters(encode: Encode) -> list[str]:
     source, fps = encode.source, encode.fps
     filters = [
+        *steady_filters(source),
         "setpts=PTS-STARTPTS",
+        *deinterlace_filters(source, encode.profile),
         f"fps={fps.numerator}/{fps.denominator}:round=near",
         # How long the last frame lasts is the demuxer's guess; -frames:v ends the output where the plan says.
         "tpad=stop=-1:stop_mode=clone",
     ]
-    shown = (source.width, source.height) if source.rotation in (0, 180) else (source.height, source.width)
-    resized = (encode.width, encode.height) != shown
-    fits = encode.width <= shown[0] and encode.height <= shown[1]
-    if resized and fits and source.sample_aspect_ratio == 1 and encode.profile.size == Size():
-        filters.append(f"crop={encode.width}:{encode.height}:0:0")
-    scale = f"scale={encode.width}:{encode.height}:flags=bicubic+accurate_rnd+full_chroma_int:out_range=tv"
-    if source.matrix == _RGB_MATRIX:
-        scale += ":out_color_matrix=bt709"
-    return [*filters, scale, "setsar=1", "format=yuv420p"]
+    return [*filters, *picture_filters(source, encode.profile)]
 
 
 def _encoder_options(encode: Encode) -> list[str]:
@@ -145,9 +121,9 @@ def _encoder_options(encode: Encode) -> list[str]:
 
 
 def _colour_tags(source: SourceVideo) -> list[str]:
-    """The source's tags, so that readers convert its colours as they would have; the range is always limited."""
-    matrix = _BT709 if source.matrix == _RGB_MATRIX else source.matrix
+    """For encoders of older ffmpegs, which do not take them from the frames."""
+    primaries, transfer, matrix = colour_tags(source)
     return [
         "-color_range", "tv", "-colorspace", str(matrix),
-        "-color_primaries", str(source.primaries), "-color_trc", str(source.transfer),
+        "-color_primaries", str(primaries), "-color_trc", str(transfer),
     ]  # fmt: skip

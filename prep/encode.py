@@ -20,17 +20,20 @@ from ..manifests.ragged import Array
 from ..manifests.structure import check_gop, nal_length_bytes
 from ..manifests.tables import Manifest
 from ..manifests.video import SourceChanges
-from .command import Encode, decode_argv, encode_argv, output_size
+from .command import Encode, decode_argv, encode_argv
 from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
+from .given_up import given_up
 from .grid import FrameGrid, constant_rate, nominal_rate, plan_grid
 from .options import Options
+from .picture_check import check_picture
 from .probe import SourceVideo, probe, with_pts
 from .profile import MAX_FPS, Profile
 from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
 from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
+from .sizes import check_taken, picture_layout, takes
 
 _STATS = "<stats>"
 # An ffmpeg that a signal ended (someone's kill, the kernel short of memory) says nothing about its source.
@@ -141,9 +144,13 @@ def plan_video(source: SourceVideo, profile: Profile, ffmpeg_path: str, decoded_
     if fps is None or fps > MAX_FPS:
         fps = nominal_rate(source.pts, source.timebase)
     grid = plan_grid(source.pts, source.end_pts, source.timebase, fps)
-    width, height = output_size(source, profile.size)
-    encoder, nvdec = choose_encoder(ffmpeg_path, profile), choose_nvdec(ffmpeg_path, profile)
-    return Plan(Encode(source, fps, len(grid), width, height, profile, encoder, nvdec), grid, decoded_pts)
+    check_picture(source, ffmpeg_path)
+    layout = picture_layout(source, profile)
+    encoder = choose_encoder(ffmpeg_path, profile, lambda name: takes(name, layout))
+    check_taken(encoder, layout, source, profile)
+    nvdec = choose_nvdec(ffmpeg_path, profile)
+    encode = Encode(source, fps, len(grid), layout.width, layout.height, profile, encoder, nvdec)
+    return Plan(encode, grid, decoded_pts)
 
 
 def decode_pts(source: SourceVideo, ffmpeg_path: str) -> Array:
@@ -224,7 +231,7 @@ def _run_encode(plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Co
         segments=tuple(written.segments),
         gops=tuple(written.gops),
         timeline=pts,
-        changes=SourceChanges(),
+        changes=SourceChanges(given_up=given_up(encode.source, encode.profile, run.changes)),
     )
 
 

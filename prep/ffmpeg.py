@@ -18,6 +18,10 @@ from ..manifests.errors import ToolError
 ENVIRONMENT_VARIABLE = "SHORTGOP_FFMPEG"
 _TRIAL_TIMEOUT_SECONDS = 60
 _STDERR_KEPT_BYTES = 16_384
+# AV_LOG_INFO, at which the source of a filter graph says that it was given a frame unlike the first one.
+_REPORT_LEVEL = 32
+_CHANGE = b"incoming frame - "
+_CHANGES_KEPT = 100
 _TRIAL_PICTURES = ("-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10")
 
 
@@ -41,11 +45,13 @@ class Trial:
 
 @dataclass
 class Run:
-    """A running ffmpeg. `stdout` is to be read to its end; after that the rest is filled in."""
+    """A running ffmpeg. `stdout` is to be read to its end; after that the rest is filled in. `changes` are ffmpeg's
+    reports on frames that are not like the first one, each once."""
 
     stdout: IO[bytes]
     returncode: int = 0
     stats: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
     stderr: str = ""
 
 
@@ -132,6 +138,13 @@ def try_nvdec(path: str) -> Trial:
     return _trial("nvdec", [*decode, "-vf", "hwdownload,format=nv12", "-f", "null", "-"], stdin=encoded)
 
 
+@cache
+def has_filter(path: str, name: str) -> bool:
+    """Whether this ffmpeg was built with the filter."""
+    listed = _capture([path, "-hide_banner", "-filters"]) or ""
+    return any(name in line.split()[1:2] for line in listed.splitlines())
+
+
 def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True, timeout=_TRIAL_TIMEOUT_SECONDS, check=False)
@@ -156,6 +169,7 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
     dies leaves no file behind, and ffmpeg dies soon after its parent.
     """
     stats_read, stats_write = os.pipe()
+    report_read, report_write = os.pipe()
     argv = [f"pipe:{stats_write}" if argument == stats_url_placeholder else argument for argument in argv]
     try:
         process = subprocess.Popen(
@@ -163,19 +177,23 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=(stats_write,),
+            pass_fds=(stats_write, report_write),
+            env={**os.environ, "FFREPORT": f"file=/dev/fd/{report_write}:level={_REPORT_LEVEL}"},
         )
     except OSError as error:
         os.close(stats_read)
+        os.close(report_read)
         raise ToolError(f"cannot start {path}: {error.strerror or error}", file=path) from error
     finally:
         os.close(stats_write)
+        os.close(report_write)
     if process.stdout is None or process.stderr is None:
         raise AssertionError("both were asked for as pipes")
     run = Run(stdout=process.stdout)
     stderr = bytearray()
     readers = [
         threading.Thread(target=_keep_lines, args=(os.fdopen(stats_read, "rb"), run.stats), daemon=True),
+        threading.Thread(target=_keep_changes, args=(os.fdopen(report_read, "rb"), run.changes), daemon=True),
         threading.Thread(target=_keep_start, args=(process.stderr, stderr), daemon=True),
     ]
     for reader in readers:
@@ -196,6 +214,18 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
 def _keep_lines(pipe: IO[bytes], lines: list[str]) -> None:
     with pipe:
         lines.extend(line.decode().rstrip("\n") for line in pipe)
+
+
+def _keep_changes(pipe: IO[bytes], changes: list[str]) -> None:
+    """Of ffmpeg's own log, which is written beside what it complains of, what it says of frames unlike the first."""
+    seen = set()
+    with pipe:
+        for line in pipe:
+            # Every such frame has a line of its own; only its time differs.
+            change = line.partition(_CHANGE)[2].partition(b" pts_time")[0]
+            if change and change not in seen and len(seen) < _CHANGES_KEPT:
+                seen.add(change)
+                changes.append((_CHANGE + change).decode(errors="replace"))
 
 
 def _keep_start(pipe: IO[bytes], kept: bytearray) -> None:

@@ -16,6 +16,7 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
+from .picture import FRAMES_LOOKED_AT, SourcePicture, picture_of
 
 # How much earlier than its header says a video may end: a long last frame, or a duration that another track gave it.
 _MISSING_SECONDS = 1
@@ -45,6 +46,7 @@ class SourceVideo:
     pts: Array | None
     end_pts: int
     rate_hints: tuple[Fraction, ...]
+    picture: SourcePicture = SourcePicture()
 
 
 def probe(path: str) -> SourceVideo:
@@ -111,7 +113,8 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
             f"at {float(reached):.2f} s",
             file=path,
         )
-    frame = _first_frame(path, stream.index)
+    frames = _first_frames(path, stream.index)
+    frame = frames[0]
     order = _presentation_order(pts)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
     source = SourceVideo(
@@ -131,6 +134,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         rate_hints=tuple(
             Fraction(rate) for rate in (stream.average_rate, stream.guessed_rate, stream.base_rate) if rate
         ),
+        picture=picture_of(frames, stream, container),
     )
     return source if order is None else with_pts(source, order, durations[last])
 
@@ -171,16 +175,22 @@ def _sample_aspect_ratio(stream: VideoStream) -> Fraction:
     return Fraction(ratio) if ratio and ratio > 0 else Fraction(1)
 
 
-def _first_frame(path: str, stream_index: int) -> VideoFrame:
-    """Size, rotation and colours are what the decoder says, not what the container claims."""
+def _first_frames(path: str, stream_index: int) -> list[VideoFrame]:
+    """Size, rotation, colours and fields are what the decoder says, not what the container claims."""
+    frames: list[VideoFrame] = []
     try:
         with av.open(f"file:{path}", metadata_errors="replace") as container:
-            frame = next(container.decode(container.streams[stream_index]), None)
+            for frame in container.decode(container.streams[stream_index]):
+                if isinstance(frame, VideoFrame):
+                    frames.append(frame)
+                if len(frames) == FRAMES_LOOKED_AT or (frames and frames[-1].interlaced_frame):
+                    break
     except av.error.FFmpegError as error:
-        raise DamagedSourceError(f"{path} does not decode: {error.strerror}", file=path) from error
-    if not isinstance(frame, VideoFrame):
+        if not frames:
+            raise DamagedSourceError(f"{path} does not decode: {error.strerror}", file=path) from error
+    if not frames:
         raise DamagedSourceError(f"{path} has video data, but not one frame of it decodes", file=path)
-    return frame
+    return frames
 
 
 def estimate_frames(path: str, fps: Fraction | None) -> int:
