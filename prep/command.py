@@ -10,9 +10,6 @@ from .probe import SourceVideo
 from .profile import Profile
 from .shown import STATS_FORMAT
 
-# Pictures that change their size or format go on through the same filters, which turn them upright as well.
-_INPUT = ("-copyts", "-reinit_filter", "0", "-noautorotate")
-
 # Ticks per second of the output are a multiple of the rate's numerator, so that a frame is a whole number of ticks;
 # at least this many, as players expect of an MP4.
 _MIN_TIMESCALE = 10_000
@@ -55,8 +52,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         *(["-hwaccel", "cuda"] if encode.nvdec else []),
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
         "-threads", "1", "-filter_threads", "1",
-        # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
-        *_INPUT, "-i", f"file:{source.path}",
+        *_input_options(source), "-i", f"file:{source.path}",
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
         "-vf", ",".join(_filters(encode)),
         "-fps_mode", "passthrough", "-frames:v", str(encode.num_frames),
@@ -74,9 +70,21 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
 def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
     """Arguments for ffmpeg: decodes the source and only reports each frame in STATS_FORMAT."""
     return [
-        "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", *_INPUT, "-i", f"file:{source.path}",
+        "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", *_input_options(source),
+        "-i", f"file:{source.path}",
         "-map", f"0:{source.stream_index}", "-fps_mode", "passthrough", "-c:v", "wrapped_avframe",
         "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT, "-f", "null", "-",
+    ]  # fmt: skip
+
+
+def _input_options(source: SourceVideo) -> list[str]:
+    decoder = source.picture.decoder
+    return [
+        *([f"-c:{source.stream_index}", decoder] if decoder else []),
+        # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
+        "-copyts",
+        # Pictures that change their size or format go on through the same filters, which turn them upright as well.
+        "-reinit_filter", "0", "-noautorotate",
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import IO
+from typing import IO, Literal
 
 from ..manifests.errors import ToolError
 
@@ -139,9 +139,9 @@ def try_nvdec(path: str) -> Trial:
 
 
 @cache
-def has_filter(path: str, name: str) -> bool:
-    """Whether this ffmpeg was built with the filter."""
-    listed = _capture([path, "-hide_banner", "-filters"]) or ""
+def lists(path: str, kind: Literal["filters", "decoders"], name: str) -> bool:
+    """Whether this ffmpeg was built with the filter or decoder."""
+    listed = _capture([path, "-hide_banner", f"-{kind}"]) or ""
     return any(name in line.split()[1:2] for line in listed.splitlines())
 
 

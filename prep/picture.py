@@ -26,6 +26,8 @@ _FRAMES_TELL = {
 _UNSPECIFIED = 2
 _LINEAR = 8
 _DOLBY_VISION_TAGS = ("dvh1", "dvhe", "dva1", "dvav")
+# FFmpeg's own decoders leave out the alpha that WebM keeps beside the picture.
+_ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 _OTHER_STREAMS = {"audio": "audio", "subtitle": "subtitles", "data": "data", "video": "other video"}
 _SUBSAMPLING = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0", (4, 1): "4:1:1", (1, 2): "4:4:0", (4, 4): "4:1:0"}
 
@@ -47,6 +49,7 @@ class SourcePicture:
     `bits` are those of the deepest component, `chroma` is "4:2:0" and the like, "RGB" or "gray". `mirrored` pictures
     are flipped as well as rotated when they are shown. `linear` ones hold light rather than a signal. `left_behind`
     are the kinds of streams that are not prepared ("audio"), `tags` what the frames are called besides ("stereo 3D").
+    `decoder` is the one that ffmpeg has to be told to use, if any.
     """
 
     pix_fmt: str = "yuv420p"
@@ -62,6 +65,7 @@ class SourcePicture:
     undecodable_colours: bool = False
     left_behind: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    decoder: str | None = None
 
     @property
     def rgb(self) -> bool:
@@ -76,12 +80,13 @@ def picture_of(frames: Sequence[VideoFrame], stream: VideoStream, container: Inp
     unspecified_transfer = int(first.color_trc) == _UNSPECIFIED
     # The fourth byte of a pixel in a BITMAPINFO of 32 bits is not used, and usually 0.
     unused_alpha = codec.name == "rawvideo" and container.format.name == "avi"
+    decoder = _ALPHA_DECODERS.get(codec.name) if stream.metadata.get("alpha_mode") == "1" else None
     return SourcePicture(
         pix_fmt=pixels.name,
         bits=max((component.bits for component in pixels.components), default=8),
         floating=_is_float(pixels.name),
         chroma=_chroma(pixels),
-        alpha=not unused_alpha and _has_alpha(first),
+        alpha=decoder is not None or (not unused_alpha and _has_alpha(first)),
         palette=pixels.has_palette,
         full_range=int(first.color_range) == 2 or pixels.name.startswith("yuvj"),
         linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),
@@ -94,6 +99,7 @@ def picture_of(frames: Sequence[VideoFrame], stream: VideoStream, container: Inp
         tags=tuple(
             text for kind, text in (("STEREO3D", "stereo 3D"), ("SPHERICAL", "360 projection")) if kind in kinds
         ),
+        decoder=decoder,
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ..manifests.errors import EncodeError
-from .ffmpeg import ENVIRONMENT_VARIABLE, has_filter
+from .ffmpeg import ENVIRONMENT_VARIABLE, lists
 from .picture_filters import needs_zscale, tone_maps
 from .probe import SourceVideo
 
@@ -16,11 +18,17 @@ def check_picture(source: SourceVideo, ffmpeg_path: str) -> None:
             "it to HDR10 or BT.709 first",
             file=source.path,
         )
-    missing = [name for name in ("zscale", "tonemap") if not has_filter(ffmpeg_path, name)]
-    if needs_zscale(source) and missing:
-        what = "HDR" if tone_maps(source) else "linear light"
-        raise EncodeError(
-            f"{source.path} is {what}, and {ffmpeg_path} has no filter {missing[0]} to bring it to BT.709: `pip install "
-            f"imageio-ffmpeg` brings an ffmpeg that has, or set {ENVIRONMENT_VARIABLE} to one",
-            file=source.path,
-        )
+    decoder = source.picture.decoder
+    needed: list[tuple[Literal["filters", "decoders"], str, str]] = []
+    if needs_zscale(source):
+        what = "is HDR" if tone_maps(source) else "holds linear light"
+        needed += [("filters", "zscale", what), ("filters", "tonemap", what)]
+    if decoder:
+        needed += [("decoders", decoder, f"is {source.codec} with alpha")]
+    for kind, name, what in needed:
+        if not lists(ffmpeg_path, kind, name):
+            raise EncodeError(
+                f"{source.path} {what}, for which {ffmpeg_path} has no {kind.removesuffix('s')} {name}: `pip install "
+                f"imageio-ffmpeg` brings an ffmpeg that has, or set {ENVIRONMENT_VARIABLE} to one",
+                file=source.path,
+            )

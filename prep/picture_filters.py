@@ -15,12 +15,13 @@ from .sizes import picture_layout
 BT709, BT2020 = 1, 9
 UNSPECIFIED = 2
 PQ, HLG = 16, 18
+LINEAR = 8
 
 _RGB_MATRIX = 0
 _QUALITY = "flags=bicubic+accurate_rnd+full_chroma_int"
 # The names that `scale` has for the matrices that it knows (H.273); without one, libswscale assumes BT.601.
 _MATRICES = {1: "bt709", 4: "fcc", 5: "bt470", 6: "smpte170m", 7: "smpte240m", 9: "bt2020", 10: "bt2020"}
-# What zscale knows; anything else in a picture of wide gamut is taken for BT.2020.
+# What zscale knows; anything else is taken for BT.2020 in HDR, and for BT.709 where light is given as it is.
 _ZSCALE_MATRICES = {1, 4, 5, 6, 7, 9, 10, 14}
 _ZSCALE_PRIMARIES = {1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 22}
 
@@ -120,7 +121,7 @@ def _alpha_filters(source: SourceVideo) -> list[str]:
 def _scale_filters(source: SourceVideo, size: tuple[int, int]) -> list[str]:
     scale = f"scale={size[0]}:{size[1]}:{_QUALITY}"
     if needs_zscale(source):
-        return [scale, *_light_filters(source)]
+        return [f"{scale}:out_range=tv", *_light_filters(source)]
     picture = source.picture
     matrix = ""
     if picture.rgb or source.matrix == _RGB_MATRIX:
@@ -143,13 +144,16 @@ def _light_filters(source: SourceVideo) -> list[str]:
     else:
         matrix = source.matrix if source.matrix in _ZSCALE_MATRICES else BT2020
         samples, signal_range = "yuv444p12le", "tv"
-    primaries = source.primaries if source.primaries in _ZSCALE_PRIMARIES else BT2020
-    if not tone_maps(source):
-        primaries = source.primaries if source.primaries in _ZSCALE_PRIMARIES else BT709
-    transfer = source.transfer if tone_maps(source) else 8
-    to_light = f"zscale=tin={transfer}:pin={primaries}:min={matrix}:rin={signal_range}:t=linear:npl={_WHITE_NITS}"
-    tone_map = f"tonemap=mobius:param=0.5:desat=0:peak={_PEAK_NITS / _WHITE_NITS:.4f}" if tone_maps(source) else "null"
+    if tone_maps(source):
+        transfer, gamut = source.transfer, BT2020
+        tone_map = [f"tonemap=mobius:param=0.5:desat=0:peak={_PEAK_NITS / _WHITE_NITS:.4f}"]
+    else:
+        transfer, gamut, tone_map = LINEAR, BT709, []
+    primaries = source.primaries if source.primaries in _ZSCALE_PRIMARIES else gamut
     return [
-        f"format={samples}", to_light, "format=gbrpf32le", "zscale=p=bt709", tone_map,
+        f"format={samples}",
+        f"setparams=range={signal_range}:color_primaries={primaries}:color_trc={transfer}:colorspace={matrix}",
+        # Not the approximation: HLG would be brightened each colour by itself.
+        f"zscale=t=linear:npl={_WHITE_NITS}:agamma=0", "format=gbrpf32le", "zscale=p=bt709", *tone_map,
         "zscale=t=bt709:m=bt709:r=tv",
     ]  # fmt: skip

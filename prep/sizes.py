@@ -117,8 +117,10 @@ def _cropped(upright: Sides, shape: Shape, box: Sides, *, upscale: bool) -> Pict
 def _most_that_fits(shape: Shape) -> Fraction:
     scale = MAX_SIDE / max(shape)
     pixels = shape[0] * shape[1] * scale**2
-    # The root is rounded down, to a millionth.
-    return scale if pixels <= _MAX_PIXELS else scale * Fraction(isqrt(int(_MAX_PIXELS * 10**12 / pixels)), 10**6)
+    if pixels <= _MAX_PIXELS:
+        return scale
+    # A thousandth less leaves room for rounding both sides up; the root is rounded down, to a millionth.
+    return scale * Fraction(isqrt(int(_MAX_PIXELS * 999 * 10**9 / pixels)), 10**6)
 
 
 def _scaled(shape: Shape, scales: Shape, box: Sides) -> Sides:
