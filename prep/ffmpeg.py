@@ -218,7 +218,7 @@ def _keep_lines(pipe: IO[bytes], lines: list[str]) -> None:
 
 def _keep_changes(pipe: IO[bytes], changes: list[str]) -> None:
     """Of ffmpeg's own log, which is written beside what it complains of, what it says of frames unlike the first."""
-    seen = set()
+    seen: set[bytes] = set()
     with pipe:
         for line in pipe:
             # Every such frame has a line of its own; only its time differs.

@@ -68,4 +68,4 @@ def _is_stretched(source: SourceVideo, layout: PictureLayout) -> bool:
         abs(layout.scaled[0] - width * layout.scaled[1] / height),
         abs(layout.scaled[1] - height * layout.scaled[0] / width),
     )
-    return apart > 2  # noqa: PLR2004  # an even number of pixels
+    return apart > 2  # an even number of pixels

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import cast
 
 import numpy as np
 from av.container import InputContainer
+from av.sidedata.sidedata import SideData
 from av.video.format import VideoFormat
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
@@ -72,11 +75,14 @@ class SourcePicture:
         return self.chroma == "RGB"
 
 
+PLAIN_PICTURE = SourcePicture()
+
+
 def picture_of(frames: Sequence[VideoFrame], stream: VideoStream, container: InputContainer) -> SourcePicture:
     """Read it off the first frames of a stream, one at least."""
     first, codec = frames[0], stream.codec_context
     pixels = first.format
-    kinds = {side_data.type.name for side_data in first.side_data}
+    kinds = {name for name, _ in _side_data(first)}
     unspecified_transfer = int(first.color_trc) == _UNSPECIFIED
     # The fourth byte of a pixel in a BITMAPINFO of 32 bits is not used, and usually 0.
     unused_alpha = codec.name == "rawvideo" and container.format.name == "avi"
@@ -139,17 +145,22 @@ def _fields(flagged: Sequence[bool], codec: str, field_order: int) -> Fields:
 
 def _is_mirrored(frame: VideoFrame) -> bool:
     """A display matrix (ISO/IEC 14496-12, 6.2.2) with a negative determinant turns a picture over."""
-    for side_data in frame.side_data:
-        if side_data.type.name == "DISPLAYMATRIX":
-            a, b, _, c, d, *_ = struct.unpack("=9i", bytes(side_data))
+    for name, data in _side_data(frame):
+        if name == "DISPLAYMATRIX":
+            a, b, _, c, d, *_ = struct.unpack("=9i", data)
             return bool(a * d - b * c < 0)
     return False
 
 
+def _side_data(frame: VideoFrame) -> Iterator[tuple[str, bytes]]:
+    for side_data in cast("Iterable[SideData]", frame.side_data):
+        # PyAV does not name the kinds that its FFmpeg has only lately, such as Exif.
+        with contextlib.suppress(ValueError):
+            yield side_data.type.name, bytes(side_data)
+
+
 def _left_behind(stream: VideoStream, container: InputContainer) -> tuple[str, ...]:
-    kinds = [
-        other.type for other in container.streams if other.index != stream.index and not _is_cover_picture(other)
-    ]
+    kinds = [other.type for other in container.streams if other.index != stream.index and not _is_cover_picture(other)]
     return tuple(name for kind, name in _OTHER_STREAMS.items() if kind in kinds)
 
 

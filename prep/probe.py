@@ -16,7 +16,7 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
-from .picture import FRAMES_LOOKED_AT, SourcePicture, picture_of
+from .picture import FRAMES_LOOKED_AT, PLAIN_PICTURE, SourcePicture, picture_of
 
 # How much earlier than its header says a video may end: a long last frame, or a duration that another track gave it.
 _MISSING_SECONDS = 1
@@ -46,7 +46,7 @@ class SourceVideo:
     pts: Array | None
     end_pts: int
     rate_hints: tuple[Fraction, ...]
-    picture: SourcePicture = SourcePicture()
+    picture: SourcePicture = PLAIN_PICTURE
 
 
 def probe(path: str) -> SourceVideo:

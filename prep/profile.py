@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +29,7 @@ DEINTERLACE = ("auto", "never")
 
 # What prep did before there were these options. Units are named after the profile's key, which leaves out what is as
 # it was then, so that datasets from before go on.
-_BEFORE = {"fastdecode": False, "fit": "stretch", "upscale": True, "deinterlace": "never"}
+_BEFORE: dict[str, Any] = {"fastdecode": False, "fit": "stretch", "upscale": True, "deinterlace": "never"}
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,10 @@ class Profile:
     keeps them whole and gives frames of their shape, "pad" adds black around them, "crop" cuts off what is over, and
     "stretch" changes their shape. Without `upscale` a picture is never made larger, so that only padded frames all get
     the same size. `deinterlace` is "auto", which is where a source is interlaced, or "never". `crf` is the
-    constant-quality level of the encoder in use (NVENC calls it cq). `fastdecode` gives up what costs a
-    decoder most, as x264 and x265 tune for it: the deblocking filter, weighted prediction and, in H.264, arithmetic
-    coding; of this, NVENC has only the last. `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use the fastest that runs.
+    constant-quality level of the encoder in use (NVENC calls it cq). `fastdecode` gives up what costs a decoder most,
+    as x264 and x265 tune for it: the deblocking filter, weighted prediction and, in H.264, arithmetic coding; of this,
+    NVENC has only the last. `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use the
+    fastest that runs.
     """
 
     fps: Fraction | None = None
@@ -135,6 +136,17 @@ def named_profile(name: str) -> dict[str, Any]:
     if name not in PROFILES:
         raise UsageError(f"--profile is {name!r}; it takes {', '.join(PROFILES)}")
     return PROFILES[name]
+
+
+def changed_profile(base: Profile | None, given: dict[str, Any]) -> Profile:
+    """The dataset's profile, or the default where there is none, with the options that were given.
+
+    UsageError for a value that makes no sense, also together with the others.
+    """
+    profile = replace(base or Profile(), **given)
+    if "fit" in given and profile.size.exact is None:
+        raise UsageError(f"--fit {profile.fit} says how to bring pictures into a --size WIDTHxHEIGHT: give one as well")
+    return profile
 
 
 def _fits_timescale(fps: Fraction | None) -> bool:

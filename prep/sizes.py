@@ -92,7 +92,7 @@ def picture_layout(source: SourceVideo, profile: Profile) -> PictureLayout:
         most = Fraction(short or min(shape)) / min(shape)
         within = (MAX_SIDE, short or MAX_SIDE) if shape[0] >= shape[1] else (short or MAX_SIDE, MAX_SIDE)
     scale = min(most if profile.upscale else min(most, Fraction(1)), _most_that_fits(shape))
-    if scale == 1 and shape == upright and min(upright) > 1:
+    if scale == 1 and source.sample_aspect_ratio == 1 and min(upright) > 1:
         # Cutting a row or column off keeps every other pixel as it was; scaling would blur them all.
         cut = sides = (upright[0] // 2 * 2, upright[1] // 2 * 2)
     else:

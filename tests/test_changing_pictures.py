@@ -49,7 +49,7 @@ def test_an_mp4_of_two_sample_entries_loses_no_frame(tmp_path: Path) -> None:
     for folder, part in (("one", (range(20), (96, 64), gop)), ("two", (range(20, 40), (128, 96), gop))):
         (tmp_path / folder).mkdir()
         parts.append(joined_h264(tmp_path / folder, [part]))
-    video, given_up = prepare(two_sample_entries(*parts, tmp_path / "x.mp4"), tmp_path)
+    video, given_up = prepare(two_sample_entries(parts[0], parts[1], tmp_path / "x.mp4"), tmp_path)
     assert numbers(video) == list(range(40))
     assert RESOLUTION in given_up
 

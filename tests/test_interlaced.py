@@ -30,7 +30,9 @@ SOURCES: dict[str, tuple[str, tuple[int, int], Sequence[str]]] = {
     "MPEG-2, top first": ("x.ts", (96, 64), ("-vf", "setfield=tff,format=yuv420p", *MPEG2)),
     "MPEG-2, bottom first": ("x.mpg", (96, 64), ("-vf", "setfield=bff,format=yuv420p", *MPEG2)),
     "DV": ("x.avi", (720, 576), ("-c:v", "dvvideo", "-pix_fmt", "yuv420p", "-r", "25")),
-    "MPEG-4": ("x.avi", (96, 64), ("-vf", "setfield=tff,format=yuv420p", "-c:v", "mpeg4", "-q:v", "2", "-flags", "+ildct")),
+    "MPEG-4": (
+        "x.avi", (96, 64), ("-vf", "setfield=tff,format=yuv420p", "-c:v", "mpeg4", "-q:v", "2", "-flags", "+ildct"),
+    ),
     "ProRes": ("x.mov", (96, 64), ("-vf", "setfield=tff,format=yuv422p10le", "-c:v", "prores_ks", "-flags", "+ildct")),
     "Motion JPEG, as the container says": (
         "x.mov", (96, 64), ("-vf", "setfield=tff,format=yuvj422p", "-c:v", "mjpeg", "-q:v", "2", "-field_order", "tt"),

@@ -78,7 +78,9 @@ def test_sizes_are_even_upright_square_and_at_most_those_asked_for(
     ],
     ids=str,
 )
-def test_each_way_to_bring_a_picture_into_a_width_and_a_height(options: dict[str, Any], expected: tuple[int, int]) -> None:
+def test_each_way_to_bring_a_picture_into_a_width_and_a_height(
+    options: dict[str, Any], expected: tuple[int, int]
+) -> None:
     assert size_of({}, Size(exact=(400, 300)), **options) == expected
     # A smaller picture stays as large as it is, but for the black around it, unless it may be enlarged.
     tiny = {"width": 64, "height": 36}
@@ -120,16 +122,18 @@ def test_any_size_is_even_no_larger_than_asked_for_and_of_its_sources_shape(
     if source.rotation in (90, 270):
         shape.reverse()
     for side in (layout.width, layout.height, *layout.scaled):
-        assert side % 2 == 0 and 2 <= side <= MAX_SIDE
+        assert side in range(2, MAX_SIDE + 1, 2)
     width, height = layout.scaled
     if size.exact is None:
         assert takes("libx264", layout)
     if size.short_side:
         assert min(width, height) <= size.short_side
     if size.exact:
-        assert layout.width <= size.exact[0] and layout.height <= size.exact[1]
+        assert layout.width <= size.exact[0]
+        assert layout.height <= size.exact[1]
     if not upscale:
-        assert width <= max(2, shape[0]) and height <= max(2, shape[1])
+        assert width <= max(Fraction(2), shape[0])
+        assert height <= max(Fraction(2), shape[1])
     if size.exact is None or fit in ("within", "pad"):
         # Both sides are scaled alike, but for a pixel or two of rounding and the least side of two pixels.
         scales = [(width - 2) / shape[0], (height - 2) / shape[1]]
@@ -137,23 +141,22 @@ def test_any_size_is_even_no_larger_than_asked_for_and_of_its_sources_shape(
     assert all(0 < kept <= whole for kept, whole in zip(layout.cut, layout.upright, strict=True))
     assert all(at % 2 == 0 for at in (*layout.cut_at, *layout.pad_at))
     assert all(at + kept <= whole for at, kept, whole in zip(layout.cut_at, layout.cut, layout.upright, strict=True))
-    assert layout.pad_at[0] + width <= layout.width and layout.pad_at[1] + height <= layout.height
+    assert layout.pad_at[0] + width <= layout.width
+    assert layout.pad_at[1] + height <= layout.height
 
 
 @pytest.mark.parametrize("encoder", sorted(ENCODERS))
 def test_a_size_that_an_encoder_does_not_take_is_refused_with_what_to_do(encoder: str) -> None:
     limits = ENCODER_LIMITS[encoder]
     profile = Profile(codec=ENCODERS[encoder], encoder=encoder)
-    too_small = {"width": 64, "height": limits.min_height - 2 or 1}
-    too_large = {"width": 16384, "height": 16384}
-    for sides, options in ((too_small, {}), (too_large, {"size": Size(exact=(16384, 16384)), "fit": "pad"})):
-        source = replace(SOURCE, **sides)
-        wanted = replace(profile, **options)
+    padded = replace(profile, size=Size(exact=(16384, 16384)), fit="pad")
+    for width, height, wanted in ((64, limits.min_height - 2, profile), (16384, 16384, padded)):
+        source = replace(SOURCE, width=width, height=height or 1)
         layout = picture_layout(source, wanted)
         if takes(encoder, layout):
-            assert encoder == "libx264"
+            assert (encoder, height) == ("libx264", 0)
             continue
-        with pytest.raises(EncodeError, match=rf"clip.mp4.*{sides['width']}x{sides['height']}.*{encoder}.*: choose"):
+        with pytest.raises(EncodeError, match=rf"clip.mp4.*{width}x{height}.*{encoder}.*: choose"):
             check_taken(encoder, layout, source, wanted)
 
 
@@ -185,7 +188,7 @@ def test_padding_is_black_and_the_picture_in_the_middle_of_it(tmp_path: Path) ->
     make_dataset([source], tmp_path / "dataset", size=Size(exact=(96, 96)), fit="pad", crf=1)
     frame = shortgop.open(tmp_path / "dataset")[0][0].numpy().astype(int)
     assert frame.shape == (3, 96, 96)
-    assert frame[:, :14].max() <= 4 and frame[:, 82:].max() <= 4
+    assert max(frame[:, :14].max(), frame[:, 82:].max()) <= 4
     assert frame[:, 18:78].min() >= 250
 
 
