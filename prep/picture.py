@@ -26,6 +26,9 @@ _FRAMES_TELL = {
     "mpeg1video", "mpeg2video", "mpeg4", "h264", "hevc", "vvc", "vc1", "wmv3", "dvvideo", "prores", "prores_raw",
     "dnxhd", "cfhd", "cavs", "av1", "vp8", "vp9", "theora",
 }  # fmt: skip
+MIXED_FIELDS = {"mpeg2video", "h264", "vc1", "cavs"}
+"""Codecs of broadcasts and discs, in which film and video follow each other."""
+
 _UNSPECIFIED = 2
 _LINEAR = 8
 _DOLBY_VISION_TAGS = ("dvh1", "dvhe", "dva1", "dvav")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,10 +19,14 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
-from .picture import FRAMES_LOOKED_AT, PLAIN_PICTURE, SourcePicture, picture_of
+from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
 
 # How much earlier than its header says a video may end: a long last frame, or a duration that another track gave it.
 _MISSING_SECONDS = 1
+# Where a source is looked at besides its start, as parts of its duration, and how far a decoder may be behind.
+_LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+_PACKETS_TO_A_FRAME = 64
+_MIXED_FROM_SECONDS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,12 +192,31 @@ def _first_frames(path: str, stream_index: int) -> list[VideoFrame]:
                     frames.append(frame)
                 if len(frames) == FRAMES_LOOKED_AT or (frames and frames[-1].interlaced_frame):
                     break
+            if frames and not frames[-1].interlaced_frame:
+                frames.extend(_later_frames(container, stream_index))
     except av.error.FFmpegError as error:
         if not frames:
             raise DamagedSourceError(f"{path} does not decode: {error.strerror}", file=path) from error
     if not frames:
         raise DamagedSourceError(f"{path} has video data, but not one frame of it decodes", file=path)
     return frames
+
+
+def _later_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
+    """A frame each from further on, where there is a keyframe: broadcasts change between film and video. What does not
+    decode here is found out later, by those who look for damage."""
+    stream = container.streams[stream_index]
+    duration = Fraction(container.duration or 0, av.time_base)
+    if stream.codec_context.name not in MIXED_FIELDS or duration < _MIXED_FROM_SECONDS:
+        return
+    for part in _LATER_PARTS:
+        with contextlib.suppress(av.error.FFmpegError):
+            container.seek(int((container.start_time or 0) + part * duration * av.time_base))
+            for packet in itertools.islice(container.demux(stream), _PACKETS_TO_A_FRAME):
+                found = [frame for frame in packet.decode() if isinstance(frame, VideoFrame)]
+                if found:
+                    yield found[-1]
+                    break
 
 
 def estimate_frames(path: str, fps: Fraction | None) -> int:

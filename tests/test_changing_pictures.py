@@ -11,7 +11,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
-from odd_pictures import X264, encode_pictures, ffmpeg, joined_h264, remuxed, two_sample_entries
+from odd_pictures import X264, encode_pictures, ffmpeg, joined_h264, numbered, remuxed, two_sample_entries
 from shortgop.manifests.dataset import current_manifest
 from shortgop.prep.profile import Size
 from synthetic import read_number
@@ -50,6 +50,31 @@ def test_an_mp4_of_two_sample_entries_loses_no_frame(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         parts.append(joined_h264(tmp_path / folder, [part]))
     video, given_up = prepare(two_sample_entries(parts[0], parts[1], tmp_path / "x.mp4"), tmp_path)
+    assert numbers(video) == list(range(40))
+    assert RESOLUTION in given_up
+
+
+CODECS = {
+    "HEVC": ("ts", ("-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error:pools=none:crf=15")),
+    "Motion JPEG": ("mkv", ("-c:v", "mjpeg", "-q:v", "2", "-pix_fmt", "yuvj420p")),
+    "VP9": ("webm", ("-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-crf", "20")),
+    "AV1": ("mkv", ("-c:v", "libsvtav1", "-preset", "8", "-crf", "15", "-svtav1-params", "lp=1")),
+}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_other_codecs_may_change_their_resolution_as_well(codec: str, tmp_path: Path) -> None:
+    suffix, options = CODECS[codec]
+    names = []
+    for index, (shown, size) in enumerate([(range(20), (96, 64)), (range(20, 40), (128, 96))]):
+        file = tmp_path / f"part{index}.{suffix}"
+        pixels = () if "-pix_fmt" in options else ("-pix_fmt", "yuv420p")
+        encode_pictures(file, numbered(shown, size), *options, *pixels)
+        names.append(f"file {file}\n")
+    (tmp_path / "list").write_text("".join(names))
+    ffmpeg("-f", "concat", "-safe", "0", "-i", tmp_path / "list", "-c", "copy", tmp_path / f"x.{suffix}")
+    video, given_up = prepare(tmp_path / f"x.{suffix}", tmp_path)
+    assert (video.metadata.width, video.metadata.height) == (96, 64)
     assert numbers(video) == list(range(40))
     assert RESOLUTION in given_up
 

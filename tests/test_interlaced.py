@@ -116,6 +116,20 @@ def test_progressive_frames_between_interlaced_ones_stay_as_they_are(tmp_path: P
         assert combing(frame.numpy()) > 150
 
 
+def test_fields_that_begin_later_are_found(tmp_path: Path) -> None:
+    """A broadcast that begins with film and goes on with video."""
+    data = b""
+    for index, options in enumerate([("-pix_fmt", "yuv420p"), ("-vf", "setfield=tff,format=yuv420p", *MPEG2[6:])]):
+        part = tmp_path / f"part{index}.m2v"
+        pictures = numbered(range(40 * index, 40 * (index + 1)))
+        data += encode_pictures(part, pictures, "-c:v", "mpeg2video", "-q:v", "2", "-g", "10", *options).read_bytes()
+    (tmp_path / "x.m2v").write_bytes(data)
+    ffmpeg("-r", "30", "-i", tmp_path / "x.m2v", "-c", "copy", "-bsf:v", "setts=ts=N", tmp_path / "x.mkv")
+    video, given_up = prepare(tmp_path / "x.mkv", tmp_path)
+    assert [read_number(frame) for frame in video] == list(range(80))
+    assert "deinterlaced" in given_up
+
+
 def test_a_progressive_source_is_left_alone(tmp_path: Path) -> None:
     source = encode_pictures(tmp_path / "x.mp4", numbered(range(5)), "-pix_fmt", "yuv420p", *X264)
     assert prepare(source, tmp_path)[1] == ()
