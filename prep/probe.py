@@ -19,6 +19,7 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
+from .clean_aperture import clean_aperture
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
 
 # How much earlier than its header says a video may end: a long last frame, or a duration that another track gave it.
@@ -33,8 +34,9 @@ _MIXED_FROM_SECONDS = 2
 class SourceVideo:
     """The video stream of a source that is going to be prepared.
 
-    `width` and `height` are as coded, before `rotation` (degrees, a multiple of 90) and `sample_aspect_ratio`.
-    Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation time of every frame, int64 in units of
+    `width` and `height` are as coded, after what the container cuts off, and before `rotation` (degrees, a multiple of
+    90) and `sample_aspect_ratio`. Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation time of
+    every frame, int64 in units of
     `timebase` seconds, strictly rising; None when the container does not give them and only decoding can tell.
     `end_pts` is where the last frame ends.
     """
@@ -122,14 +124,15 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         )
     frames = _first_frames(path, stream.index)
     frame = frames[0]
+    shown = clean_aperture(path, stream.id) if _index_tells_positions(container) else None
     order = _presentation_order(pts)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
     source = SourceVideo(
         path=path,
         stream_index=stream.index,
         codec=stream.codec_context.name,
-        width=frame.width,
-        height=frame.height,
+        width=min(frame.width, shown[0]) if shown else frame.width,
+        height=min(frame.height, shown[1]) if shown else frame.height,
         sample_aspect_ratio=_sample_aspect_ratio(stream),
         rotation=round(frame.rotation / 90) * 90 % 360,
         primaries=int(frame.color_primaries),

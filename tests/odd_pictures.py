@@ -119,6 +119,15 @@ def _with_entry(init: bytes, moov: Box, entry: bytes) -> bytes:
     return bytes(out)
 
 
+def with_clean_aperture(data: bytes, width: int, height: int) -> bytes:
+    """Say in an MP4, whose moov is its last box, that only the middle of its pictures is to be shown."""
+    moov = next(box for box in boxes(data) if box.type == b"moov")
+    path = [_find(data, moov, *kinds) for kinds in _STSD_PATH]
+    entry = _sample_entry(data, moov)
+    clap = struct.pack(">I4sIIIIiIiI", 40, b"clap", width, 1, height, 1, 0, 1, 0, 1)
+    return insert_box(data, entry.stop, clap, moov, *path, entry)
+
+
 _STSD_PATH = [(b"trak", b"mdia", b"minf", b"stbl", b"stsd")[:depth] for depth in range(1, 6)]
 
 
