@@ -156,9 +156,9 @@ def _is_mirrored(frame: VideoFrame) -> bool:
 
 
 def _side_data(frame: VideoFrame) -> Iterator[tuple[str, bytes]]:
-    for side_data in cast("Iterable[SideData]", frame.side_data):
-        # PyAV does not name the kinds that its FFmpeg has only lately, such as Exif.
-        with contextlib.suppress(ValueError):
+    # PyAV raises ValueError for all of it where it does not know a kind that its FFmpeg has only lately, such as Exif.
+    with contextlib.suppress(ValueError):
+        for side_data in cast("Iterable[SideData]", frame.side_data):
             yield side_data.type.name, bytes(side_data)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import stat
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from av.sidedata.sidedata import SideData
 from numpy.typing import NDArray
+from PIL import Image
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
@@ -30,6 +32,7 @@ PQ, HLG = 16, 18
 # Linear light of BT.709 primaries to those of BT.2020, ITU-R BT.2087.
 TO_BT2020 = np.array([[0.6274, 0.3293, 0.0433], [0.0691, 0.9195, 0.0114], [0.0164, 0.0880, 0.8956]])
 WHITE_NITS = 203
+_ORIENTATION, _TURN_RIGHT = 0x0112, 6
 
 
 def pq(nits: NDArray[Any]) -> NDArray[Any]:
@@ -310,6 +313,19 @@ def test_pictures_that_are_mirrored_when_shown_are_mirrored(rotation: int, flip:
     export(tmp_path / "dataset", current_manifest(tmp_path / "dataset"), 0, tmp_path / "out.mp4")
     with av.open(tmp_path / "out.mp4") as container:
         assert next(container.decode(video=0)).rotation == 0
+
+
+def test_photographs_that_say_how_the_camera_was_held_are_turned_upright(tmp_path: Path) -> None:
+    """Exif in Motion JPEG, which PyAV has no name for."""
+    exif = Image.Exif()
+    exif[_ORIENTATION] = _TURN_RIGHT
+    data = io.BytesIO()
+    for picture in numbered(range(5), (96, 64)):
+        Image.fromarray(np.rot90(picture)).save(data, "JPEG", exif=exif, quality=90)
+    (tmp_path / "x.mjpeg").write_bytes(data.getvalue())
+    dataset, _ = prepare([tmp_path / "x.mjpeg"], tmp_path)
+    assert dataset[0][0].shape == (3, 64, 96)
+    assert [read_number(frame) for frame in dataset[0]] == list(range(5))
 
 
 def test_streams_that_are_left_behind_are_told(tmp_path: Path) -> None:
