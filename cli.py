@@ -28,7 +28,6 @@ from .reports import print_report
 
 if TYPE_CHECKING:
     from .prep.options import SourcePolicy
-    from .prep.profile import Profile
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -84,7 +83,12 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         str | None, typer.Option("--profile", metavar="NAME", help="balanced, fast (to read) or small.  [balanced]")
     ] = None,
     fps: Annotated[str | None, typer.Option(help="source, or a rate: 30, 29.97, 30000/1001.  [source]")] = None,
-    size: Annotated[str | None, typer.Option(help="source, a short side, or WxH.  [source]")] = None,
+    size: Annotated[str | None, typer.Option(help="At most: source, a short side, or WxH.  [source]")] = None,
+    fit: Annotated[str | None, typer.Option(help="Into WxH: within, pad, crop or stretch.  [within]")] = None,
+    upscale: Annotated[
+        bool | None, typer.Option("--upscale/--no-upscale", help="Enlarge what is smaller than --size.  [no]")
+    ] = None,
+    deinterlace: Annotated[str | None, typer.Option(help="auto: interlaced sources; or never.  [auto]")] = None,
     gop: Annotated[int | None, typer.Option(help="Frames in a GOP.  [16]")] = None,
     b_frames: Annotated[int | None, typer.Option(help="Unreferenced B-frames between others.  [3]")] = None,
     codec: Annotated[str | None, typer.Option(help="h264 or hevc.  [h264]")] = None,
@@ -122,13 +126,16 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     with _errors():
         from .jobs.prepare import Where, existing_profile, prepare
         from .manifests.tidy import parse_duration
-        from .prep.profile import ENCODERS, named_profile, parse_fps, parse_size
+        from .prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
 
         where = Where(runner, address, workers)
         base = existing_profile(out_path)
         given: dict[str, Any] = {
             "fps": fps and parse_fps(fps),
             "size": size and parse_size(size),
+            "fit": fit,
+            "upscale": upscale,
+            "deinterlace": deinterlace,
             "gop_frames": gop,
             "b_frames": b_frames,
             "codec": codec or ENCODERS.get(encoder or "auto"),
@@ -140,7 +147,8 @@ def prep(  # noqa: PLR0917  # typer makes options of them
             "shard_bytes": shard_mb and shard_mb * 1_000_000,
         }
         named = named_profile(profile_name) if profile_name is not None else {}
-        profile = _profile(base, named | {name: value for name, value in given.items() if value is not None}, fps)
+        wanted = named | {name: value for name, value in given.items() if value is not None}
+        profile = changed_profile(base, wanted | ({"fps": None} if fps == "source" else {}))
         policy = _policy(salvage, gaps, max_gap, max_stall)
         keep_seconds = parse_duration(keep_snapshots)
         with job_progress(err) as on_update:
@@ -154,14 +162,6 @@ def prep(  # noqa: PLR0917  # typer makes options of them
             print_report(report, out_path, out, err)
         if report.failures or report.lost:
             raise typer.Exit(EXIT_SOMETHING_MISSING)
-
-
-def _profile(base: Profile | None, given: dict[str, Any], fps: str | None) -> Profile:
-    from .prep.profile import Profile
-
-    if fps == "source":
-        given["fps"] = None
-    return dataclasses.replace(base or Profile(), **given)
 
 
 def _seconds(text: str, option: str) -> Fraction:

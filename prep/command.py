@@ -9,12 +9,10 @@ from fractions import Fraction
 from .damage import Kept
 from .grid import TickRule
 from .opening import input_argv
+from .picture_filters import colour_tags, deinterlace_filters, picture_filters, steady_filters
 from .probe import SourceVideo
-from .profile import Profile, Size
+from .profile import Profile
 from .shown import STATS_FORMAT
-
-_BT709 = 1
-_RGB_MATRIX = 0
 
 # Ticks per second of the output are a multiple of the rate's numerator, so that a frame is a whole number of ticks;
 # at least this many, as players expect of an MP4.
@@ -55,38 +53,17 @@ class Encode:
         return max(1, round(self.profile.segment_seconds * self.fps / self.profile.gop_frames))
 
 
-def output_size(source: SourceVideo, size: Size) -> tuple[int, int]:
-    """Width and height after rotation, with square pixels, in even numbers."""
-    width, height = Fraction(source.width) * source.sample_aspect_ratio, Fraction(source.height)
-    if source.rotation in (90, 270):
-        width, height = height, width
-    if size.exact:
-        return size.exact
-    if size.short_side:
-        scale = size.short_side / min(width, height)
-        return _nearest_even(width * scale), _nearest_even(height * scale)
-    if source.sample_aspect_ratio == 1:
-        # Cutting a row or column off keeps every other pixel as it was; scaling would blur them all.
-        return max(2, int(width) // 2 * 2), max(2, int(height) // 2 * 2)
-    return _nearest_even(width), _nearest_even(height)
-
-
-def _nearest_even(side: Fraction) -> int:
-    return max(2, round(side / 2) * 2)
-
-
 def encode_argv(encode: Encode, stats_url: str) -> list[str]:
     """Arguments for ffmpeg: reads the source, writes fragmented MP4 to its standard output, one fragment per GOP,
     and a line per frame in STATS_FORMAT to `stats_url`."""
     source = encode.source
     return [
-        "-hide_banner", "-nostdin", "-v", "error",
+        "-hide_banner", "-nostdin", "-nostats", "-v", "error",
         *(["-hwaccel", "cuda"] if encode.nvdec else []),
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
         "-threads", "1", "-filter_threads", "1",
         *(["-max_error_rate", "1"] if encode.kept is not None else []),
-        # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
-        "-copyts", *input_argv(source.path, source.demuxer),
+        *_input_options(source), *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
         "-vf", ",".join(_filters(encode)),
         "-fps_mode", "passthrough", "-frames:v", str(encode.num_frames),
@@ -95,7 +72,8 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT,
         "-video_track_timescale", str(encode.timescale), "-fflags", "+bitexact",
         # delay_moov waits for the first fragment, so that the edit list knows how far B-frames push the first pts.
-        "-movflags", "+frag_keyframe+delay_moov+default_base_moof+skip_trailer",
+        # write_colr says what is known of the colours even where primaries, transfer or matrix is not.
+        "-movflags", "+frag_keyframe+delay_moov+default_base_moof+skip_trailer+write_colr",
         "-f", "mp4", "pipe:1",
     ]  # fmt: skip
 
@@ -103,7 +81,8 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
 def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
     """Arguments for ffmpeg: decodes the source and only reports each frame in STATS_FORMAT."""
     return [
-        "-hide_banner", "-nostdin", "-v", "error", "-threads", "1", "-copyts", *input_argv(source.path, source.demuxer),
+        "-hide_banner", "-nostdin", "-nostats", "-v", "error", "-threads", "1",
+        *_input_options(source), *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-fps_mode", "passthrough", "-c:v", "wrapped_avframe",
         # Otherwise what is reported are ticks of the container's idea of a frame rate.
         "-enc_time_base", "demux",
@@ -124,6 +103,7 @@ def time_filters(rule: TickRule) -> list[str]:
     tick = f"if(lte(PTS,{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
     length = 1 / (fps * unit)
     return [
+        # Whatever the filters before it have made of the timebase: bwdif halves it.
         f"settb={unit.numerator}/{unit.denominator}",
         f"setpts='round({tick}*{length.numerator}/{length.denominator})'",
         # What it sees are whole ticks already; `pass` keeps a last frame that is shorter than one.
@@ -133,18 +113,26 @@ def time_filters(rule: TickRule) -> list[str]:
     ]
 
 
+def _input_options(source: SourceVideo) -> list[str]:
+    decoder = source.picture.decoder
+    return [
+        *([f"-c:{source.stream_index}", decoder] if decoder else []),
+        # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
+        "-copyts",
+        # Pictures that change their size or format go on through the same filters, which turn them upright as well.
+        "-reinit_filter", "0", "-noautorotate",
+    ]  # fmt: skip
+
+
 def _filters(encode: Encode) -> list[str]:
     source = encode.source
-    filters = [*([] if encode.kept is None else [_selection(encode.kept)]), *time_filters(encode.rule)]
-    shown = (source.width, source.height) if source.rotation in (0, 180) else (source.height, source.width)
-    resized = (encode.width, encode.height) != shown
-    fits = encode.width <= shown[0] and encode.height <= shown[1]
-    if resized and fits and source.sample_aspect_ratio == 1 and encode.profile.size == Size():
-        filters.append(f"crop={encode.width}:{encode.height}:0:0")
-    scale = f"scale={encode.width}:{encode.height}:flags=bicubic+accurate_rnd+full_chroma_int:out_range=tv"
-    if source.matrix == _RGB_MATRIX:
-        scale += ":out_color_matrix=bt709"
-    return [*filters, scale, "setsar=1", "format=yuv420p"]
+    return [
+        *([] if encode.kept is None else [_selection(encode.kept)]),
+        *steady_filters(source),
+        *deinterlace_filters(source, encode.profile),
+        *time_filters(encode.rule),
+        *picture_filters(source, encode.profile),
+    ]
 
 
 def _selection(kept: Kept) -> str:
@@ -181,9 +169,9 @@ def _encoder_options(encode: Encode) -> list[str]:
 
 
 def _colour_tags(source: SourceVideo) -> list[str]:
-    """The source's tags, so that readers convert its colours as they would have; the range is always limited."""
-    matrix = _BT709 if source.matrix == _RGB_MATRIX else source.matrix
+    """For encoders of older ffmpegs, which do not take them from the frames."""
+    primaries, transfer, matrix = colour_tags(source)
     return [
         "-color_range", "tv", "-colorspace", str(matrix),
-        "-color_primaries", str(source.primaries), "-color_trc", str(source.transfer),
+        "-color_primaries", str(primaries), "-color_trc", str(transfer),
     ]  # fmt: skip

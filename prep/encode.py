@@ -20,18 +20,21 @@ from ..manifests.ragged import Array
 from ..manifests.structure import check_gop, nal_length_bytes
 from ..manifests.tables import Manifest
 from ..manifests.video import SourceChanges
-from .command import Encode, decode_argv, encode_argv, output_size
+from .command import Encode, decode_argv, encode_argv
 from .damage import Damage, assess, check_salvage, first_complaint, kept_numbers, salvaged_runs
 from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
+from .given_up import given_up
 from .grid import FrameGrid, plan_grid
 from .options import Options
+from .picture_check import check_picture
 from .probe import SourceVideo, probe, with_pts
 from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
 from .scan import scan
 from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
+from .sizes import check_taken, picture_layout, takes
 from .stalls import REMEDY, StalledError, in_time, stall_limit
 from .timing import plan_times
 
@@ -202,9 +205,13 @@ def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_
     """What to encode a source to: rate, number of frames, size, and the source frame at each tick."""
     profile = options.profile
     grid = plan_times(source, profile.fps, options.policy)
-    width, height = output_size(source, profile.size)
-    encoder, nvdec = choose_encoder(ffmpeg_path, profile), choose_nvdec(ffmpeg_path, profile)
-    return Plan(Encode(source, grid.rule, len(grid), width, height, profile, encoder, nvdec), grid, decoded_pts)
+    check_picture(source, ffmpeg_path)
+    layout = picture_layout(source, profile)
+    encoder = choose_encoder(ffmpeg_path, profile, lambda name: takes(name, layout))
+    check_taken(encoder, layout, source, profile)
+    nvdec = choose_nvdec(ffmpeg_path, profile)
+    encode = Encode(source, grid.rule, len(grid), layout.width, layout.height, profile, encoder, nvdec)
+    return Plan(encode, grid, decoded_pts)
 
 
 def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Array:
@@ -303,7 +310,11 @@ def _run_encode(
         segments=tuple(written.segments),
         gops=tuple(written.gops),
         timeline=pts,
-        changes=SourceChanges(dropped=plan.grid.dropped, repeated=plan.grid.repeated),
+        changes=SourceChanges(
+            given_up=given_up(encode.source, encode.profile, run.changes),
+            dropped=plan.grid.dropped,
+            repeated=plan.grid.repeated,
+        ),
     )
 
 

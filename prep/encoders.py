@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..manifests.errors import ToolError
 from .ffmpeg import try_encoder, try_nvdec
 from .profile import ENCODERS, Profile
 
 
-def choose_encoder(ffmpeg_path: str, profile: Profile) -> str:
-    """The encoder asked for, or with "auto" NVENC where it runs, else x264 or x265; ToolError when none runs."""
+def choose_encoder(ffmpeg_path: str, profile: Profile, takes: Callable[[str], bool] = lambda _name: True) -> str:
+    """The encoder asked for, or with "auto" NVENC where it runs and `takes` the pictures, else x264 or x265;
+    ToolError when none runs."""
     if profile.encoder != "auto":
         trial = try_encoder(ffmpeg_path, profile.encoder, profile.preset)
         if not trial.works:
@@ -18,7 +21,7 @@ def choose_encoder(ffmpeg_path: str, profile: Profile) -> str:
             )
         return profile.encoder
     fitting = [name for name, codec in ENCODERS.items() if codec == profile.codec]
-    fitting.sort(key=lambda name: "nvenc" not in name)
+    fitting.sort(key=lambda name: (not takes(name), "nvenc" not in name))
     for name in fitting:
         if try_encoder(ffmpeg_path, name, profile.preset).works:
             return name

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from ..manifests.errors import ToolError
 from .stalls import Watch, activity_of_group
@@ -24,6 +24,10 @@ _STDERR_KEPT_BYTES = 16_384
 # What waits for a dead mount or a driver does not even end when it is killed; nobody waits for it longer than this.
 _GRACE_SECONDS = 5
 _READ_BYTES = 1 << 16
+# AV_LOG_INFO, at which the source of a filter graph says that it was given a frame unlike the first one.
+_REPORT_LEVEL = 32
+_CHANGE = b"incoming frame - "
+_CHANGES_KEPT = 100
 _TRIAL_PICTURES = ("-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10")
 
 
@@ -47,11 +51,13 @@ class Trial:
 
 @dataclass
 class Run:
-    """A running ffmpeg. `stdout` is to be read to its end; after that the rest is filled in."""
+    """A running ffmpeg. `stdout` is to be read to its end; after that the rest is filled in. `changes` are ffmpeg's
+    reports on frames that are not like the first one, each once."""
 
     stdout: IO[bytes]
     returncode: int = 0
     stats: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
     stderr: str = ""
 
 
@@ -151,6 +157,13 @@ def try_nvdec(path: str) -> Trial:
     return _trial("nvdec", [*decode, "-vf", "hwdownload,format=nv12", "-f", "null", "-"], stdin=done.stdout)
 
 
+@cache
+def lists(path: str, kind: Literal["filters", "decoders"], name: str) -> bool:
+    """Whether this ffmpeg was built with the filter or decoder."""
+    listed = _capture([path, "-hide_banner", f"-{kind}"]) or ""
+    return any(name in line.split()[1:2] for line in listed.splitlines())
+
+
 def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:
     try:
         done = _finished(argv, stdin)
@@ -176,6 +189,7 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
     block, when it makes no progress: it is killed, and left behind should it not die.
     """
     stats_read, stats_write = os.pipe()
+    report_read, report_write = os.pipe()
     argv = [f"pipe:{stats_write}" if argument == stats_url_placeholder else argument for argument in argv]
     try:
         process = subprocess.Popen(
@@ -184,18 +198,22 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=(stats_write,),
+            pass_fds=(stats_write, report_write),
+            env={**os.environ, "FFREPORT": f"file=/dev/fd/{report_write}:level={_REPORT_LEVEL}"},
             # A group of its own: `path` may be a script that starts the real one.
             process_group=0,
         )
     except OSError as error:
         os.close(stats_read)
+        os.close(report_read)
         raise ToolError(f"cannot start {path}: {error.strerror or error}", file=path) from error
     finally:
         os.close(stats_write)
+        os.close(report_write)
     if process.stdout is None or process.stderr is None:
         raise AssertionError("both were asked for as pipes")
-    output = _Output(process, (process.stdout, process.stderr, os.fdopen(stats_read, "rb", buffering=0)))
+    stats, report = (os.fdopen(read, "rb", buffering=0) for read in (stats_read, report_read))
+    output = _Output(process, (process.stdout, process.stderr, stats, report))
     run = Run(stdout=io.BufferedReader(output, _READ_BYTES))
     try:
         yield run
@@ -208,14 +226,15 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
         run.returncode = process.returncode or 0
         run.stderr = output.stderr.decode(errors="replace").strip()
         run.stats.extend(output.stats.decode().splitlines())
+        run.changes.extend(output.changes.seen)
 
 
 class _Output(io.RawIOBase):
-    """What ffmpeg writes. While its standard output is waited for, the other two pipes are emptied, so that it never
-    waits for its reader, and a watch is kept on it."""
+    """What ffmpeg writes: standard output, standard error, statistics, log. While its standard output is waited for,
+    the other pipes are emptied, so that it never waits for its reader, and a watch is kept on it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], pipes: tuple[IO[bytes], IO[bytes], IO[bytes]]) -> None:
-        self.stderr, self.stats = bytearray(), bytearray()
+    def __init__(self, process: subprocess.Popen[bytes], pipes: tuple[IO[bytes], ...]) -> None:
+        self.stderr, self.stats, self.changes = bytearray(), bytearray(), _Changes()
         self._process = process
         self._pipes = pipes
         self._watch = Watch("ffmpeg", lambda: activity_of_group(process.pid))
@@ -266,16 +285,40 @@ class _Output(io.RawIOBase):
             self._watch.progress()
         else:
             self._watch.look(self._watch.look_seconds)
-        stdout, stderr, stats = self._pipes
-        for pipe, kept in ((stderr, self.stderr), (stats, self.stats)):
+        stdout, *others = self._pipes
+        for pipe in others:
             if pipe in ready:
                 data = os.read(pipe.fileno(), _READ_BYTES)
                 if not data:
                     self._selector.unregister(pipe)
-                # What comes after the first complaints are their consequences, and a damaged file can cause megabytes
-                # of them.
-                kept.extend(data[: max(0, _STDERR_KEPT_BYTES - len(kept))] if pipe is stderr else data)
+                self._keep(pipe, data)
         return stdout in ready
+
+    def _keep(self, pipe: IO[bytes], data: bytes) -> None:
+        _, stderr, stats, _ = self._pipes
+        if pipe is stderr:
+            # What comes after the first complaints are their consequences, and a damaged file can cause megabytes.
+            self.stderr.extend(data[: max(0, _STDERR_KEPT_BYTES - len(self.stderr))])
+        elif pipe is stats:
+            self.stats.extend(data)
+        else:
+            self.changes.take(data)
+
+
+class _Changes:
+    """Of ffmpeg's own log, which is written beside what it complains of, what it says of frames unlike the first."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, None] = {}
+        self._rest = b""
+
+    def take(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            # Every such frame has a line of its own; only its time differs.
+            change = line.partition(_CHANGE)[2].partition(b" pts_time")[0]
+            if change and len(self.seen) < _CHANGES_KEPT:
+                self.seen[(_CHANGE + change).decode(errors="replace")] = None
 
 
 _left_behind: list[subprocess.Popen[bytes]] = []

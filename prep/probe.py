@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,16 +18,24 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
+from .clean_aperture import clean_aperture
 from .opening import demuxer_of, is_picture_format, open_source, video_stream
+from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
 from .signs import PacketLog, suspicion_of_end
+
+# Where a source is looked at besides its start, as parts of its duration, and how far a decoder may be behind.
+_LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+_PACKETS_TO_A_FRAME = 64
+_MIXED_FROM_SECONDS = 2
 
 
 @dataclass(frozen=True, eq=False)
 class SourceVideo:
     """The video stream of a source that is going to be prepared.
 
-    `width` and `height` are as coded, before `rotation` (degrees, a multiple of 90) and `sample_aspect_ratio`.
-    Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation time of every frame, int64 in units of
+    `width` and `height` are as coded, after what the container cuts off, and before `rotation` (degrees, a multiple of
+    90) and `sample_aspect_ratio`. Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation time of
+    every frame, int64 in units of
     `timebase` seconds, strictly rising; None when the container does not give them and only decoding can tell.
     `end_pts` is where the last frame ends. `suspicion` is what the container gives away of damage, "" if nothing.
     `demuxer` is FFmpeg's name for the format; "" lets ffmpeg find out.
@@ -47,6 +57,7 @@ class SourceVideo:
     rate_hints: tuple[Fraction, ...]
     demuxer: str = ""
     suspicion: str = ""
+    picture: SourcePicture = PLAIN_PICTURE
 
 
 def probe(path: str) -> SourceVideo:
@@ -89,15 +100,17 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
     if len(pts) == 1 and is_picture_format(demuxer_of(container)):
         raise NotAVideoError(f"{path} is a still picture, not a video", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
-    frame = _first_frame(path, stream.index)
+    frames = _first_frames(path, stream.index)
+    frame = frames[0]
+    shown = clean_aperture(path, stream.id) if "mp4" in container.format.name else None
     order = _presentation_order(pts)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
     source = SourceVideo(
         path=path,
         stream_index=stream.index,
         codec=stream.codec_context.name,
-        width=frame.width,
-        height=frame.height,
+        width=min(frame.width, shown[0]) if shown else frame.width,
+        height=min(frame.height, shown[1]) if shown else frame.height,
         sample_aspect_ratio=_sample_aspect_ratio(stream),
         rotation=round(frame.rotation / 90) * 90 % 360,
         primaries=int(frame.color_primaries),
@@ -111,6 +124,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         ),
         demuxer=demuxer_of(container),
         suspicion=packets.suspicion,
+        picture=picture_of(frames, stream, container),
     )
     return source if order is None else with_pts(source, order, durations[last])
 
@@ -137,15 +151,44 @@ def _sample_aspect_ratio(stream: VideoStream) -> Fraction:
     return Fraction(ratio) if ratio and ratio > 0 else Fraction(1)
 
 
-def _first_frame(path: str, stream_index: int) -> VideoFrame:
-    """Size, rotation and colours are what the decoder says, not what the container claims."""
-    with open_source(path) as container, suppress(av.error.FFmpegError):
-        for packet in container.demux(container.streams[stream_index]):
-            with suppress(av.error.InvalidDataError):
-                for frame in packet.decode():
-                    if isinstance(frame, VideoFrame) and not frame.is_corrupt:
-                        return frame
-    raise DamagedSourceError(f"{path} has video data, but not one frame of it decodes", file=path)
+def _first_frames(path: str, stream_index: int) -> list[VideoFrame]:
+    """Size, rotation, colours and fields are what the decoder says, not what the container claims."""
+    frames: list[VideoFrame] = []
+    with open_source(path) as container, contextlib.suppress(av.error.FFmpegError):
+        for frame in _sound_frames(container, stream_index):
+            frames.append(frame)
+            if len(frames) == FRAMES_LOOKED_AT or frame.interlaced_frame:
+                break
+        if frames and not frames[-1].interlaced_frame:
+            frames.extend(_later_frames(container, stream_index))
+    if not frames:
+        raise DamagedSourceError(f"{path} has video data, but not one frame of it decodes", file=path)
+    return frames
+
+
+def _sound_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
+    for packet in container.demux(container.streams[stream_index]):
+        found: Sequence[object] = ()
+        with contextlib.suppress(av.error.InvalidDataError):
+            found = packet.decode()
+        yield from (frame for frame in found if isinstance(frame, VideoFrame) and not frame.is_corrupt)
+
+
+def _later_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
+    """A frame each from further on, where there is a keyframe: broadcasts change between film and video. What does not
+    decode here is found out later, by those who look for damage."""
+    stream = container.streams[stream_index]
+    duration = Fraction(container.duration or 0, av.time_base)
+    if stream.codec_context.name not in MIXED_FIELDS or duration < _MIXED_FROM_SECONDS:
+        return
+    for part in _LATER_PARTS:
+        with contextlib.suppress(av.error.FFmpegError):
+            container.seek(int((container.start_time or 0) + part * duration * av.time_base))
+            for packet in itertools.islice(container.demux(stream), _PACKETS_TO_A_FRAME):
+                found = [frame for frame in packet.decode() if isinstance(frame, VideoFrame)]
+                if found:
+                    yield found[-1]
+                    break
 
 
 def estimate_frames(path: str, fps: Fraction | None) -> int:

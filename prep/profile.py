@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -23,14 +23,19 @@ _NTSC = {
     "119.88": Fraction(120000, 1001),
 }
 MAX_FPS = 1000
-_MAX_SIDE = 16384
+MAX_SIDE = 16384
+FITS = ("within", "pad", "crop", "stretch")
+DEINTERLACE = ("auto", "never")
+
+# What prep did before there were these options. Units are named after the profile's key, which leaves out what is as
+# it was then, so that datasets from before go on.
+_BEFORE: dict[str, Any] = {"fastdecode": False, "fit": "stretch", "upscale": True, "deinterlace": "never"}
 
 
 @dataclass(frozen=True)
 class Size:
-    """What size frames get: the source's own (both None), a short side, or an exact width and height.
-
-    With a short side the aspect ratio is kept; an exact size stretches. Sides are rounded to even numbers.
+    """What size frames get at most: the source's own (both None), a short side, or a width and a height, into which
+    `Profile.fit` says how they are brought. Sides are rounded to even numbers.
     """
 
     short_side: int | None = None
@@ -46,14 +51,21 @@ class Size:
 class Profile:
     """Everything that decides what bytes a source becomes.
 
-    `fps` None keeps each source's own rate. `crf` is the constant-quality level of the encoder in use (NVENC calls it
-    cq). `fastdecode` gives up what costs a decoder most, as x264 and x265 tune for it: the deblocking filter, weighted
-    prediction and, in H.264, arithmetic coding; of this, NVENC has only the last. `segment_seconds` is rounded to whole
-    GOPs. `encoder` "auto" lets each machine use the fastest that runs.
+    `fps` None keeps each source's own rate. `fit` says how pictures are brought into a width and a height: "within"
+    keeps them whole and gives frames of their shape, "pad" adds black around them, "crop" cuts off what is over, and
+    "stretch" changes their shape. Without `upscale` a picture is never made larger, so that only padded frames all get
+    the same size. `deinterlace` is "auto", which is where a source is interlaced, or "never". `crf` is the
+    constant-quality level of the encoder in use (NVENC calls it cq). `fastdecode` gives up what costs a decoder most,
+    as x264 and x265 tune for it: the deblocking filter, weighted prediction and, in H.264, arithmetic coding; of this,
+    NVENC has only the last. `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use the
+    fastest that runs.
     """
 
     fps: Fraction | None = None
     size: Size = Size()
+    fit: str = "within"
+    upscale: bool = False
+    deinterlace: str = "auto"
     gop_frames: int = 16
     b_frames: int = 3
     codec: str = "h264"
@@ -74,6 +86,9 @@ class Profile:
             (0 < self.segment_seconds <= 3600, "--segment-seconds", self.segment_seconds, "more than 0, up to 3600"),
             (self.shard_bytes >= 1_000_000, "--shard-mb", self.shard_bytes / 1_000_000, "at least 1"),
             (_fits_timescale(self.fps), "--fps", self.fps, f"from 1/1000 to {MAX_FPS}, in terms below a million"),
+            (self.fit in FITS, "--fit", self.fit, ", ".join(FITS)),
+            (isinstance(self.upscale, bool), "--upscale", self.upscale, "yes or no"),
+            (self.deinterlace in DEINTERLACE, "--deinterlace", self.deinterlace, " or ".join(DEINTERLACE)),
             (isinstance(self.fastdecode, bool), "--fastdecode", self.fastdecode, "yes or no"),
             (self.preset is None or self.preset.isalnum(), "--preset", self.preset, "a name such as medium or p4"),
         )
@@ -88,6 +103,9 @@ class Profile:
         return {
             "fps": "source" if self.fps is None else str(self.fps),
             "size": str(self.size),
+            "fit": self.fit,
+            "upscale": self.upscale,
+            "deinterlace": self.deinterlace,
             "gop_frames": self.gop_frames,
             "b_frames": self.b_frames,
             "codec": self.codec,
@@ -101,10 +119,7 @@ class Profile:
 
     def key(self) -> str:
         """The profile as one line of text, equal for equal profiles."""
-        values = self.to_json()
-        if not self.fastdecode:
-            # Units are named after the key: those from before there was the option are as they would be made today.
-            del values["fastdecode"]
+        values = {name: value for name, value in self.to_json().items() if (name, value) not in _BEFORE.items()}
         return json.dumps(values, sort_keys=True)
 
 
@@ -123,6 +138,17 @@ def named_profile(name: str) -> dict[str, Any]:
     return PROFILES[name]
 
 
+def changed_profile(base: Profile | None, given: dict[str, Any]) -> Profile:
+    """The dataset's profile, or the default where there is none, with the options that were given.
+
+    UsageError for a value that makes no sense, also together with the others.
+    """
+    profile = replace(base or Profile(), **given)
+    if "fit" in given and profile.size.exact is None:
+        raise UsageError(f"--fit {profile.fit} says how to bring pictures into a --size WIDTHxHEIGHT: give one as well")
+    return profile
+
+
 def _fits_timescale(fps: Fraction | None) -> bool:
     """Ticks per second and per frame of an MP4 have 32 bits."""
     if fps is None:
@@ -131,18 +157,22 @@ def _fits_timescale(fps: Fraction | None) -> bool:
 
 
 def profile_from_json(values: dict[str, Any]) -> Profile:
-    """The inverse of `Profile.to_json`."""
+    """The inverse of `Profile.to_json`; options that an older dataset's root does not name are as they were then."""
+    values = _BEFORE | values
     try:
         return Profile(
             fps=parse_fps(values["fps"]),
             size=parse_size(values["size"]),
+            fit=values["fit"],
+            upscale=values["upscale"],
+            deinterlace=values["deinterlace"],
             gop_frames=values["gop_frames"],
             b_frames=values["b_frames"],
             codec=values["codec"],
             encoder=values["encoder"],
             crf=values["crf"],
             preset=values["preset"],
-            fastdecode=values.get("fastdecode", False),
+            fastdecode=values["fastdecode"],
             segment_seconds=Fraction(values["segment_seconds"]),
             shard_bytes=values["shard_bytes"],
         )
@@ -170,7 +200,7 @@ def parse_size(text: str) -> Size:
     match = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
     if match:
         sides = [int(side) for side in match.groups() if side is not None]
-        if all(2 <= side <= _MAX_SIDE and side % 2 == 0 for side in sides):
+        if all(2 <= side <= MAX_SIDE and side % 2 == 0 for side in sides):
             return Size(short_side=sides[0]) if len(sides) == 1 else Size(exact=(sides[0], sides[1]))
     raise UsageError(
         f"--size is {text!r}; it takes 'source', a short side such as 256, or WIDTHxHEIGHT, in even numbers of pixels"

@@ -51,12 +51,14 @@ def test_options_left_out_are_those_of_the_dataset(
 ) -> None:
     out = ("--out", tmp_path / "dataset", "--runner", "inline")
     options = ("--fps", "15", "--size", "64", "--gop", "8", "--b-frames", "1", "--crf", "30", "--preset", "veryfast")
-    run_json("prep", constant_video.path, *out, *options, "--segment-seconds", "1", "--shard-mb", "1")
+    more = ("--upscale", "--deinterlace", "never", "--segment-seconds", "1", "--shard-mb", "1")
+    run_json("prep", constant_video.path, *out, *options, *more)
     run_json("prep", variable_video.path, *out)
     info = run_json("info", tmp_path / "dataset")
     assert info["profile"] == {
-        "fps": "15", "size": "64", "gop_frames": 8, "b_frames": 1, "codec": "h264", "encoder": "auto", "crf": 30,
-        "preset": "veryfast", "fastdecode": False, "segment_seconds": "1", "shard_bytes": 1_000_000,
+        "fps": "15", "size": "64", "fit": "within", "upscale": True, "deinterlace": "never", "gop_frames": 8,
+        "b_frames": 1, "codec": "h264", "encoder": "auto", "crf": 30, "preset": "veryfast", "fastdecode": False,
+        "segment_seconds": "1", "shard_bytes": 1_000_000,
     }  # fmt: skip
     assert [video["fps"] for video in info["videos"]] == ["15", "15"]
     assert {(video["width"], video["height"]) for video in info["videos"]} == {(96, 64)}
@@ -100,6 +102,9 @@ def test_some_sources_missing_is_exit_status_3(constant_video: SyntheticVideo, t
         (("prep", "nowhere.mp4", "--out", "OUT"), "nowhere.mp4"),
         (("prep", "VIDEO", "--out", "OUT", "--fps", "fast"), "--fps is 'fast'"),
         (("prep", "VIDEO", "--out", "OUT", "--size", "3x3"), "--size is '3x3'"),
+        (("prep", "VIDEO", "--out", "OUT", "--size", "64x64", "--fit", "fill"), "--fit is fill"),
+        (("prep", "VIDEO", "--out", "OUT", "--size", "64", "--fit", "pad"), "--fit pad says how"),
+        (("prep", "VIDEO", "--out", "OUT", "--deinterlace", "yes"), "--deinterlace is yes"),
         (("prep", "VIDEO", "--out", "OUT", "--profile", "tiny"), "--profile is 'tiny'"),
         (("prep", "VIDEO", "--out", "OUT", "--gop", "0"), "--gop is 0"),
         (("prep", "VIDEO", "--out", "OUT", "--runner", "slurm"), "--runner is 'slurm'"),

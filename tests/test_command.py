@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from shortgop.prep.command import Encode, encode_argv, output_size
+from shortgop.prep.command import Encode, encode_argv
 from shortgop.prep.grid import TickRule
 from shortgop.prep.probe import SourceVideo
-from shortgop.prep.profile import ENCODERS, Profile, Size
+from shortgop.prep.profile import ENCODERS, Profile
 
 SOURCE = SourceVideo(
     path="clip.mp4", stream_index=1, codec="h264", width=1280, height=720, sample_aspect_ratio=Fraction(1),
@@ -27,28 +27,9 @@ def value_of(option: str, encode: Encode = ENCODE) -> str:
     return argv[argv.index(option) + 1]
 
 
-@pytest.mark.parametrize(
-    ("source", "size", "expected"),
-    [
-        ({}, Size(), (1280, 720)),
-        ({}, Size(short_side=256), (456, 256)),
-        ({"rotation": 90}, Size(), (720, 1280)),
-        ({"rotation": 270}, Size(short_side=256), (256, 456)),
-        ({"rotation": 180}, Size(), (1280, 720)),
-        ({"width": 1279, "height": 719}, Size(), (1278, 718)),
-        ({"width": 720, "height": 576, "sample_aspect_ratio": Fraction(16, 15)}, Size(), (768, 576)),
-        ({"width": 720, "height": 576, "sample_aspect_ratio": Fraction(16, 15)}, Size(short_side=288), (384, 288)),
-        ({}, Size(exact=(320, 320)), (320, 320)),
-        ({"width": 1, "height": 1}, Size(), (2, 2)),
-    ],
-)
-def test_sizes_are_even_upright_and_square(source: dict[str, object], size: Size, expected: tuple[int, int]) -> None:
-    assert output_size(replace(SOURCE, **source), size) == expected  # type: ignore[arg-type]
-
-
 def test_a_pixel_too_many_is_cut_off_rather_than_scaled_away() -> None:
     odd = replace(ENCODE, source=replace(SOURCE, width=1281), width=1280)
-    assert "crop=1280:720:0:0" in value_of("-vf", odd)
+    assert "crop=1280:720:0:0:exact=1" in value_of("-vf", odd)
     assert "crop" not in value_of("-vf")
 
 

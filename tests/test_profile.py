@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,9 @@ from hypothesis import strategies as st
 
 from shortgop import FormatVersionError, UsageError
 from shortgop.prep.profile import (
+    DEINTERLACE,
     ENCODERS,
+    FITS,
     PROFILES,
     Profile,
     Size,
@@ -32,6 +37,9 @@ profiles = st.builds(
     encoder=st.sampled_from(sorted(ENCODERS)),
     fps=st.none() | st.fractions(min_value=Fraction(1, 100), max_value=1000, max_denominator=999),
     size=sizes,
+    fit=st.sampled_from(FITS),
+    upscale=st.booleans(),
+    deinterlace=st.sampled_from(DEINTERLACE),
     gop_frames=st.integers(1, 1000),
     b_frames=st.integers(0, 16),
     crf=st.integers(0, 51),
@@ -91,7 +99,8 @@ def test_sizes_that_are_none(text: str) -> None:
         ("--encoder", {"encoder": "x264"}), ("--encoder", {"encoder": "libx265"}), ("--crf", {"crf": 52}),
         ("--segment-seconds", {"segment_seconds": Fraction(0)}), ("--shard-mb", {"shard_bytes": 1}),
         ("--fps", {"fps": Fraction(-1)}), ("--fps", {"fps": Fraction(10_000)}), ("--preset", {"preset": "-y"}),
-        ("--fastdecode", {"fastdecode": "yes"}),
+        ("--fastdecode", {"fastdecode": "yes"}), ("--fit", {"fit": "fill"}), ("--upscale", {"upscale": 1}),
+        ("--deinterlace", {"deinterlace": "yes"}),
     ],
 )  # fmt: skip
 def test_values_that_make_no_sense_name_their_option(option: str, values: dict[str, Any]) -> None:
@@ -104,11 +113,28 @@ def test_a_profile_of_another_version_says_so() -> None:
         profile_from_json({"gop": 16})
 
 
-def test_a_dataset_from_before_fastdecode_goes_on_as_one_without() -> None:
-    values = Profile().to_json()
-    del values["fastdecode"]
-    assert profile_from_json(values) == Profile()
-    assert "fastdecode" not in Profile().key()
+BEFORE = (
+    '{"b_frames": 3, "codec": "h264", "crf": 23, "encoder": "auto", "fps": "source", "gop_frames": 16, '
+    '"preset": null, "segment_seconds": "10", "shard_bytes": 256000000, "size": "320x240"}'
+)
+"""The profile and key of a dataset from before there were --fastdecode, --fit, --upscale and --deinterlace."""
+
+
+def test_a_dataset_from_before_an_option_goes_on_as_it_was_made() -> None:
+    profile = profile_from_json(json.loads(BEFORE))
+    done_then: dict[str, Any] = {"fastdecode": False, "fit": "stretch", "upscale": True, "deinterlace": "never"}
+    assert profile == Profile(size=Size(exact=(320, 240)), **done_then)
+    # Units are named after the key: with another one everything would be prepared again.
+    assert profile.key() == BEFORE
+    now: dict[str, Any] = {"fastdecode": True, "fit": "within", "upscale": False, "deinterlace": "auto"}
+    for name, value in now.items():
+        assert name in json.loads(replace(profile, **{name: value}).key())
+
+
+def test_the_root_in_the_format_page_is_the_default() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "format.md").read_text()
+    root = json.loads(page.partition("```json")[2].partition("```")[0])
+    assert root["attributes"]["shortgop"]["profile"] == Profile().to_json()
 
 
 def test_the_first_named_profile_is_the_default_and_all_of_them_are_valid_and_different() -> None:

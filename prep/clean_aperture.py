@@ -1,0 +1,72 @@
+"""The clean aperture of an MP4 or QuickTime track: the part of its pictures that is to be shown.
+
+ffmpeg (7.1 and later) cuts pictures to it; PyAV, which sources are probed with, does not tell of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..manifests.errors import CorruptDataError
+from ..manifests.mp4 import Box, boxes, read_box_header
+
+# ISO/IEC 14496-12: 8.5.2 (sample entries), 12.1.3 (visual ones), 12.1.4 (clap).
+_ENTRY_FIELDS_BYTES = 78
+_STSD_FIELDS_BYTES = 8
+_MAX_MOOV_BYTES = 1 << 28
+_LARGEST_HEADER_BYTES = 16
+
+
+def clean_aperture(path: str, track_id: int) -> tuple[int, int] | None:
+    """Width and height in pixels that the track's first sample entry says, or None where it says nothing."""
+    try:
+        moov = _read_moov(Path(path))
+        for trak in _children(moov, boxes(moov), b"trak"):
+            if _track_id(moov, trak) == track_id:
+                return _aperture(moov, trak)
+    except (CorruptDataError, struct.error, OSError):
+        # Whether the file can be read at all is for others to find out.
+        return None
+    return None
+
+
+def _read_moov(file: Path) -> bytes:
+    """The payload of the box moov; empty without one."""
+    with file.open("rb") as source:
+        while header := source.read(_LARGEST_HEADER_BYTES):
+            size, kind, body = read_box_header(header.ljust(_LARGEST_HEADER_BYTES, b"\0"), 0, _LARGEST_HEADER_BYTES)
+            if kind == b"moov" and size <= _MAX_MOOV_BYTES:
+                source.seek(body - len(header), 1)
+                return source.read(size - body)
+            source.seek(size - len(header), 1)
+    return b""
+
+
+def _children(data: bytes, found: Iterator[Box], *kinds: bytes) -> Iterator[Box]:
+    kind, *below = kinds
+    for box in found:
+        if box.type == kind:
+            yield from _children(data, boxes(data, box.body, box.stop), *below) if below else [box]
+
+
+def _track_id(moov: bytes, trak: Box) -> int | None:
+    for tkhd in _children(moov, boxes(moov, trak.body, trak.stop), b"tkhd"):
+        (track_id,) = struct.unpack_from(">I", moov, tkhd.body + (20 if moov[tkhd.body] == 1 else 12))
+        return int(track_id)
+    return None
+
+
+def _aperture(moov: bytes, trak: Box) -> tuple[int, int] | None:
+    inside = boxes(moov, trak.body, trak.stop)
+    for stsd in _children(moov, inside, b"mdia", b"minf", b"stbl", b"stsd"):
+        entry = next(boxes(moov, stsd.body + _STSD_FIELDS_BYTES, stsd.stop), None)
+        if entry is None:
+            return None
+        for box in boxes(moov, entry.body + _ENTRY_FIELDS_BYTES, entry.stop):
+            if box.type == b"clap":
+                width, width_unit, height, height_unit = struct.unpack_from(">IIII", moov, box.body)
+                sides = (width // max(1, width_unit), height // max(1, height_unit))
+                return sides if all(sides) else None
+    return None

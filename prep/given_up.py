@@ -1,0 +1,71 @@
+"""What a source has and its video in the dataset has not, in a few words each: `given_up` in the manifest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .picture_filters import deinterlaces, needs_zscale, tone_maps
+from .probe import SourceVideo
+from .profile import Profile
+from .sizes import PictureLayout, picture_layout
+
+_BYTE_BITS = 8
+_SUBSAMPLED = ("4:2:0", "4:1:0", "gray")
+
+
+class FrameKind(NamedTuple):
+    """Size and pixel format of frames; `pixels` is libavutil's number of the format."""
+
+    width: int
+    height: int
+    pixels: int
+
+
+def frame_kinds(reports: Iterable[str]) -> list[FrameKind]:
+    """The kinds of frames that follow others of another kind, by what ffmpeg reports of them."""
+    found = re.findall(r"incoming frame - w: (\d+) h: (\d+) fmt: (-?\d+)", "\n".join(reports))
+    return [FrameKind(int(width), int(height), int(pixels)) for width, height, pixels in dict.fromkeys(found)]
+
+
+def given_up(source: SourceVideo, profile: Profile, reports: Iterable[str] = ()) -> tuple[str, ...]:
+    """Short texts that mean the same in every dataset, in a fixed order. `reports` are ffmpeg's lines on frames that
+    are not like the first one (`Run.changes`)."""
+    picture, layout = source.picture, picture_layout(source, profile)
+    other = frame_kinds(reports)
+    resized = any((kind.width, kind.height) != (source.width, source.height) for kind in other)
+    texts = {
+        "resolution changes: scaled to the first frame's": resized,
+        "pixels change: converted to the first frame's": bool(other) and not resized,
+        "deinterlaced": deinterlaces(source, profile),
+        "alpha over black": picture.alpha,
+        "tone-mapped": tone_maps(source),
+        "linear light to BT.709": needs_zscale(source) and not tone_maps(source),
+        "cropped": layout.is_cropped,
+        "stretched": _is_stretched(source, layout),
+        "scaled": layout.scaled != layout.cut,
+        _depth(source): picture.floating or picture.bits > _BYTE_BITS,
+        "RGB to 4:2:0": picture.rgb,
+        f"chroma {picture.chroma} to 4:2:0": not picture.rgb and picture.chroma not in _SUBSAMPLED,
+        "full range to limited": picture.full_range and not picture.rgb,
+        **{f"{tag} tag dropped": True for tag in picture.tags},
+        **{f"{kind} dropped": True for kind in picture.left_behind},
+    }
+    return tuple(text for text, applies in texts.items() if applies)
+
+
+def _depth(source: SourceVideo) -> str:
+    return "floating point to 8 bits" if source.picture.floating else f"{source.picture.bits} bits to 8"
+
+
+def _is_stretched(source: SourceVideo, layout: PictureLayout) -> bool:
+    """Whether the shape changes by more than what even numbers of pixels call for."""
+    aspect = source.sample_aspect_ratio if source.rotation in (0, 180) else 1 / source.sample_aspect_ratio
+    width, height = layout.cut[0] * aspect, layout.cut[1]
+    # How far apart the sides are, in pixels of the scaled picture, if both are scaled as one of them is.
+    apart = min(
+        abs(layout.scaled[0] - width * layout.scaled[1] / height),
+        abs(layout.scaled[1] - height * layout.scaled[0] / width),
+    )
+    return apart > 2  # an even number of pixels

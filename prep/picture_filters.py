@@ -1,0 +1,159 @@
+"""What ffmpeg's filters do to each picture of a source, as pure functions of what is planned.
+
+A filter graph is built once, for the first frame: `-reinit_filter 0` keeps ffmpeg from building another, with other
+timestamps, when the pictures change. Of all filters here only `scale` notices that its input has changed, so it comes
+first and gives what follows pictures that are all alike.
+"""
+
+from __future__ import annotations
+
+from .picture import Fields
+from .probe import SourceVideo
+from .profile import Profile
+from .sizes import picture_layout
+
+BT709, BT2020 = 1, 9
+UNSPECIFIED = 2
+PQ, HLG = 16, 18
+LINEAR = 8
+
+_RGB_MATRIX = 0
+_QUALITY = "flags=bicubic+accurate_rnd+full_chroma_int"
+# The names that `scale` has for the matrices that it knows (H.273); without one, libswscale assumes BT.601.
+_MATRICES = {1: "bt709", 4: "fcc", 5: "bt470", 6: "smpte170m", 7: "smpte240m", 9: "bt2020", 10: "bt2020"}
+# What zscale knows; anything else is taken for BT.2020 in HDR, and for BT.709 where light is given as it is.
+_ZSCALE_MATRICES = {1, 4, 5, 6, 7, 9, 10, 14}
+_ZSCALE_PRIMARIES = {1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 22}
+
+# The light of white in a graded HDR picture, and of its brightest highlights, in cd/m2 (ITU-R BT.2408).
+_WHITE_NITS, _PEAK_NITS = 203, 1000
+
+# By degrees counterclockwise, and whether mirrored: libavutil's display matrices, as ffmpeg itself undoes them.
+_TURNS = {
+    (0, False): [], (0, True): ["vflip"],
+    (90, False): ["transpose=cclock"], (90, True): ["transpose=clock_flip"],
+    (180, False): ["hflip", "vflip"], (180, True): ["hflip"],
+    (270, False): ["transpose=clock"], (270, True): ["transpose=cclock_flip"],
+}  # fmt: skip
+
+_BYTE_BITS = 8
+
+# bwdif looks at this many pixels around each.
+_MIN_DEINTERLACED_SIDE = 4
+
+
+def tone_maps(source: SourceVideo) -> bool:
+    """Whether the source is HDR, by what it says itself: it has the transfer function of PQ or HLG."""
+    return source.transfer in (PQ, HLG)
+
+
+def deinterlaces(source: SourceVideo, profile: Profile) -> bool:
+    """Whether those of the frames that are two fields become one picture each."""
+    large_enough = min(source.width, source.height) >= _MIN_DEINTERLACED_SIDE
+    return profile.deinterlace == "auto" and source.picture.fields != Fields.NO and large_enough
+
+
+def needs_zscale(source: SourceVideo) -> bool:
+    """Whether light has to be computed with, which only the filter zscale does."""
+    return tone_maps(source) or source.picture.linear
+
+
+def colour_tags(source: SourceVideo) -> tuple[int, int, int]:
+    """Primaries, transfer and matrix (H.273) of the encoded video: the source's own, so that readers convert its
+    colours as they would have, unless they were converted."""
+    if needs_zscale(source):
+        return BT709, BT709, BT709
+    converted = source.picture.rgb or source.matrix == _RGB_MATRIX
+    return source.primaries, source.transfer, BT709 if converted else source.matrix
+
+
+def steady_filters(source: SourceVideo) -> list[str]:
+    """Every frame gets the size, format and matrix of the first one; a frame that has them passes as it is.
+
+    Primaries and transfer are taken off, so that nothing is converted by them on the way.
+    """
+    return [
+        "setparams=color_primaries=unknown:color_trc=unknown",
+        f"scale={source.width}:{source.height}:{_QUALITY}:interl=-1",
+    ]
+
+
+def deinterlace_filters(source: SourceVideo, profile: Profile) -> list[str]:
+    """One picture for each frame of two fields, at its own time; before any frame is left out, since it takes the
+    missing lines from the neighbours."""
+    if not deinterlaces(source, profile):
+        return []
+    fields = source.picture.fields
+    told = [] if fields == Fields.FLAGGED else [f"setfield={fields.value}"]
+    return [*told, "bwdif=mode=send_frame:parity=auto:deint=interlaced"]
+
+
+def picture_filters(source: SourceVideo, profile: Profile) -> list[str]:
+    """From the source's pictures to those of the encoded video: upright, of the planned size, 8 bits, 4:2:0, limited
+    range."""
+    layout = picture_layout(source, profile)
+    turns = [*_TURNS[source.rotation, source.picture.mirrored]]
+    cut, at = layout.cut, layout.cut_at
+    crop = [f"crop={cut[0]}:{cut[1]}:{at[0]}:{at[1]}:exact=1"] if cut != layout.upright else []
+    pad_at = layout.pad_at
+    pad = [f"pad={layout.width}:{layout.height}:{pad_at[0]}:{pad_at[1]}:black"] if layout.is_padded else []
+    primaries, transfer, matrix = colour_tags(source)
+    return [
+        *_alpha_filters(source), *turns, *crop, *_scale_filters(source, layout.scaled), "format=yuv420p", *pad,
+        "setsar=1",
+        f"setparams=range=tv:color_primaries={primaries}:color_trc={transfer}:colorspace={matrix}:field_mode=prog",
+        # What it says has been done: players must not turn the picture again, nor take it for HDR.
+        f"sidedata=mode=delete{'' if needs_zscale(source) else ':type=DISPLAYMATRIX'}",
+    ]  # fmt: skip
+
+
+def _alpha_filters(source: SourceVideo) -> list[str]:
+    """Over black, in RGB: its zero is black, whatever the range. Formats with alpha say that it is straight, but for
+    OpenEXR, where it is multiplied in."""
+    picture = source.picture
+    if not picture.alpha or picture.linear:
+        return []
+    with_alpha, without = ("gbrap", "gbrp") if picture.bits <= _BYTE_BITS else ("gbrap16le", "gbrp16le")
+    to_rgb = [] if picture.rgb else [f"scale=in_color_matrix={_matrix(source)}:{_QUALITY}"]
+    return [*to_rgb, f"format={with_alpha}", "premultiply=inplace=1", f"format={without}"]
+
+
+def _scale_filters(source: SourceVideo, size: tuple[int, int]) -> list[str]:
+    scale = f"scale={size[0]}:{size[1]}:{_QUALITY}"
+    if needs_zscale(source):
+        return [f"{scale}:out_range=tv", *_light_filters(source)]
+    picture = source.picture
+    matrix = ""
+    if picture.rgb or source.matrix == _RGB_MATRIX:
+        matrix = ":out_color_matrix=bt709"
+    elif picture.alpha:
+        matrix = f":out_color_matrix={_matrix(source)}"
+    return [f"{scale}:out_range=tv{matrix}"]
+
+
+def _matrix(source: SourceVideo) -> str:
+    return _MATRICES.get(source.matrix, "bt601")
+
+
+def _light_filters(source: SourceVideo) -> list[str]:
+    """To the light of BT.709. All videos get the same curve, whatever their mastering metadata say, so that equal
+    pixels stay equal; docs/design/prep.md has what chose it."""
+    picture = source.picture
+    if picture.rgb or picture.alpha:
+        samples, matrix, signal_range = "gbrpf32le" if picture.floating else "gbrp16le", _RGB_MATRIX, "pc"
+    else:
+        matrix = source.matrix if source.matrix in _ZSCALE_MATRICES else BT2020
+        samples, signal_range = "yuv444p12le", "tv"
+    if tone_maps(source):
+        transfer, gamut = source.transfer, BT2020
+        tone_map = [f"tonemap=mobius:param=0.5:desat=0:peak={_PEAK_NITS / _WHITE_NITS:.4f}"]
+    else:
+        transfer, gamut, tone_map = LINEAR, BT709, []
+    primaries = source.primaries if source.primaries in _ZSCALE_PRIMARIES else gamut
+    return [
+        f"format={samples}",
+        f"setparams=range={signal_range}:color_primaries={primaries}:color_trc={transfer}:colorspace={matrix}",
+        # Not the approximation: HLG would be brightened each colour by itself.
+        f"zscale=t=linear:npl={_WHITE_NITS}:agamma=0", "format=gbrpf32le", "zscale=p=bt709", *tone_map,
+        "zscale=t=bt709:m=bt709:r=tv",
+    ]  # fmt: skip

@@ -1,0 +1,153 @@
+"""Interlaced sources: one picture for each frame of two fields, at its own time, and without combs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import shortgop
+from datasets import make_dataset
+from odd_pictures import X264, encode_pictures, ffmpeg, numbered
+from shortgop.manifests.dataset import current_manifest
+from synthetic import read_number
+
+# What a real interlaced camera gives: the rows of the first field show one time, those of the second a later one.
+TOP_FIRST, BOTTOM_FIRST = "interlace=scan=tff:lowpass=off", "interlace=scan=bff:lowpass=off"
+X264_FIELDS = {"tff": (*X264, "-x264-params", "tff=1"), "bff": (*X264, "-x264-params", "bff=1")}
+MPEG2 = ("-c:v", "mpeg2video", "-q:v", "2", "-bf", "2", "-flags", "+ildct+ilme")
+
+SOURCES: dict[str, tuple[str, tuple[int, int], Sequence[str]]] = {
+    "H.264, top first": ("x.mp4", (96, 64), ("-vf", "setfield=tff,format=yuv420p", *X264_FIELDS["tff"])),
+    "H.264, bottom first": ("x.mkv", (96, 64), ("-vf", "setfield=bff,format=yuv420p", *X264_FIELDS["bff"])),
+    "H.264 in TS, B-frames": (
+        "x.ts", (96, 64), ("-vf", "setfield=tff,format=yuv420p", *X264_FIELDS["tff"], "-bf", "3"),
+    ),
+    "MPEG-2, top first": ("x.ts", (96, 64), ("-vf", "setfield=tff,format=yuv420p", *MPEG2)),
+    "MPEG-2, bottom first": ("x.mpg", (96, 64), ("-vf", "setfield=bff,format=yuv420p", *MPEG2)),
+    "DV": ("x.avi", (720, 576), ("-c:v", "dvvideo", "-pix_fmt", "yuv420p", "-r", "25")),
+    "MPEG-4": (
+        "x.avi", (96, 64), ("-vf", "setfield=tff,format=yuv420p", "-c:v", "mpeg4", "-q:v", "2", "-flags", "+ildct"),
+    ),
+    "ProRes": ("x.mov", (96, 64), ("-vf", "setfield=tff,format=yuv422p10le", "-c:v", "prores_ks", "-flags", "+ildct")),
+    "Motion JPEG, as the container says": (
+        "x.mov", (96, 64), ("-vf", "setfield=tff,format=yuvj422p", "-c:v", "mjpeg", "-q:v", "2", "-field_order", "tt"),
+    ),
+    "HuffYUV, as the container says": (
+        "x.mkv", (96, 64), ("-vf", "setfield=bff,format=yuv422p", "-c:v", "huffyuv", "-field_order", "bb"),
+    ),
+}  # fmt: skip
+
+
+def prepare(source: Path, tmp_path: Path, **options: Any) -> tuple[shortgop.Video, tuple[str, ...]]:
+    dataset = tmp_path / f"dataset-{len(list(tmp_path.iterdir()))}"
+    assert make_dataset([source], dataset, **options).failures == ()
+    return shortgop.open(dataset)[0], current_manifest(dataset).changes(0).given_up
+
+
+def bar(time: float, size: tuple[int, int] = (96, 64)) -> NDArray[np.uint8]:
+    """A white bar that moves by four pixels in each unit of time; nothing in it changes from row to row."""
+    picture = np.full((size[1], size[0], 3), 64, np.uint8)
+    left = int(8 + 4 * time)
+    picture[:, left : left + 12] = 224
+    return picture
+
+
+def combing(frame: NDArray[Any]) -> float:
+    """How much rows differ from the mean of those above and below."""
+    rows = frame.mean(axis=0, dtype=float)
+    return float(np.abs(rows[1:-1] - (rows[:-2] + rows[2:]) / 2).mean())
+
+
+def bar_left(frame: NDArray[Any]) -> float:
+    """Where the bar begins, from how much of the width is bright; it is 12 pixels wide."""
+    columns = frame.mean(axis=(0, 1), dtype=float)
+    weights = np.clip((columns - 64) / 160, 0, 1)
+    return float((weights * np.arange(len(weights))).sum() / weights.sum() - 5.5)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_interlaced_frame_becomes_one_frame_at_its_own_time(kind: str, tmp_path: Path) -> None:
+    name, size, options = SOURCES[kind]
+    rate = 25 if kind == "DV" else 30
+    source = encode_pictures(tmp_path / name, numbered(range(20), size), *options, rate=rate)
+    video, given_up = prepare(source, tmp_path)
+    assert [read_number(frame) for frame in video] == list(range(20))
+    assert "deinterlaced" in given_up
+
+
+@pytest.mark.parametrize("first", ["tff", "bff"])
+@pytest.mark.parametrize("codec", ["h264", "mpeg2video"])
+def test_combs_of_moving_things_are_gone_and_nothing_is_late(first: str, codec: str, tmp_path: Path) -> None:
+    fields = {"tff": TOP_FIRST, "bff": BOTTOM_FIRST}[first]
+    encoder = MPEG2 if codec == "mpeg2video" else X264_FIELDS[first]
+    # Sixty pictures a second, of which each frame takes a half of two.
+    source = encode_pictures(
+        tmp_path / "x.mkv", [bar(half / 2) for half in range(32)], "-vf", f"{fields},format=yuv420p", *encoder, rate=60
+    )
+    woven, nothing = prepare(source, tmp_path, deinterlace="never", crf=10)
+    video, given_up = prepare(source, tmp_path, crf=10)
+    assert (len(woven), len(video)) == (16, 16)
+    assert ("deinterlaced" in given_up, "deinterlaced" in nothing) == (True, False)
+    before, after = ([combing(frame.numpy()) for frame in v] for v in (woven, video))
+    # The first and the last frame have a neighbour on one side only.
+    assert min(before[1:-1]) > 3
+    assert max(after[1:-1]) < 0.25 * min(before[1:-1])
+    for number, frame in enumerate(video):
+        assert abs(bar_left(frame.numpy()) - bar_left(bar(number).transpose(2, 0, 1))) < 1
+
+
+def test_progressive_frames_between_interlaced_ones_stay_as_they_are(tmp_path: Path) -> None:
+    """Rows that alternate are what deinterlacing blurs first, and what a progressive frame may well have."""
+    stripes = np.zeros((64, 96, 3), np.uint8)
+    stripes[::2] = 200
+    moving = [np.roll(stripes, number, axis=0) for number in range(12)]
+    fields = encode_pictures(tmp_path / "a.h264", numbered(range(12)), "-pix_fmt", "yuv420p", *X264_FIELDS["tff"])
+    frames = encode_pictures(tmp_path / "b.h264", moving, "-pix_fmt", "yuv420p", *X264)
+    (tmp_path / "x.h264").write_bytes(fields.read_bytes() + frames.read_bytes())
+    video, given_up = prepare(tmp_path / "x.h264", tmp_path, crf=10)
+    assert "deinterlaced" in given_up
+    assert [read_number(frame) for frame in list(video)[:12]] == list(range(12))
+    for frame in list(video)[12:]:
+        assert combing(frame.numpy()) > 150
+
+
+def test_fields_that_begin_later_are_found(tmp_path: Path) -> None:
+    """A broadcast that begins with film and goes on with video."""
+    data = b""
+    for index, options in enumerate([("-pix_fmt", "yuv420p"), ("-vf", "setfield=tff,format=yuv420p", *MPEG2[6:])]):
+        part = tmp_path / f"part{index}.m2v"
+        pictures = numbered(range(40 * index, 40 * (index + 1)))
+        data += encode_pictures(part, pictures, "-c:v", "mpeg2video", "-q:v", "2", "-g", "10", *options).read_bytes()
+    (tmp_path / "x.m2v").write_bytes(data)
+    ffmpeg("-r", "30", "-i", tmp_path / "x.m2v", "-c", "copy", "-bsf:v", "setts=ts=N", tmp_path / "x.mkv")
+    video, given_up = prepare(tmp_path / "x.mkv", tmp_path)
+    assert [read_number(frame) for frame in video] == list(range(80))
+    assert "deinterlaced" in given_up
+
+
+def test_a_progressive_source_is_left_alone(tmp_path: Path) -> None:
+    source = encode_pictures(tmp_path / "x.mp4", numbered(range(5)), "-pix_fmt", "yuv420p", *X264)
+    assert prepare(source, tmp_path)[1] == ()
+
+
+def test_film_on_video_keeps_its_frames(tmp_path: Path) -> None:
+    """Soft telecine: 24 progressive frames a second, of which every other one is shown for three fields."""
+    source = encode_pictures(tmp_path / "f.mpg", numbered(range(24)), "-c:v", "mpeg2video", "-q:v", "2", rate=24)
+    ffmpeg("-i", source, "-c", "copy", "-bsf:v", "setts=pts=PTS:dts=DTS", tmp_path / "x.ts")
+    video, given_up = prepare(tmp_path / "x.ts", tmp_path)
+    assert [read_number(frame) for frame in video] == list(range(24))
+    assert "deinterlaced" not in given_up
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_the_shortest_interlaced_sources(frames: int, tmp_path: Path) -> None:
+    _, size, options = SOURCES["MPEG-2, top first"]
+    source = encode_pictures(tmp_path / "x.ts", numbered(range(frames), size), *options)
+    video, _ = prepare(source, tmp_path)
+    # How long the last frame lasts is the container's guess.
+    assert sorted({read_number(frame) for frame in video}) == list(range(frames))
