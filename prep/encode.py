@@ -36,7 +36,7 @@ from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
 from .sizes import check_taken, picture_layout, takes
 from .stalls import REMEDY, StalledError, in_time, stall_limit
-from .timing import plan_times
+from .timing import check_order, plan_times
 
 _STATS = "<stats>"
 # That ffmpeg was ended by a signal (someone's kill, the kernel short of memory), or hung, says nothing of its source.
@@ -190,15 +190,24 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
             "remux or re-encode it first",
             file=source.path,
         )
-    changes = replace(video.changes, salvaged=salvaged_runs(plan.grid.source_pts, due.grid.source_pts))
+    changes = replace(
+        video.changes,
+        dropped=plan.grid.dropped + damage.lost,
+        salvaged=salvaged_runs(plan.grid.source_pts, due.grid.source_pts),
+    )
     return plan, replace(video, changes=changes)
 
 
 def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array) -> Plan:
     """The plan for frames as the decoder puts them out. One that does not come after all before it is never shown."""
     rising = np.concatenate([[True], decoded_pts[1:] > np.maximum.accumulate(decoded_pts)[:-1]])
+    if not options.policy.salvage:
+        check_order(source, decoded_pts)
     plan = plan_video(with_pts(source, decoded_pts[rising]), options, ffmpeg_path, decoded_pts)
-    return plan if rising.all() else replace(plan, encode=replace(plan.encode, kept=kept_numbers(rising.tolist())))
+    if rising.all():
+        return plan
+    grid = replace(plan.grid, dropped=plan.grid.dropped + int(np.count_nonzero(~rising)))
+    return replace(plan, grid=grid, encode=replace(plan.encode, kept=kept_numbers(rising.tolist())))
 
 
 def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:

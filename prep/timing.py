@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from ..manifests.errors import DamagedSourceError, EncodeError
+from ..manifests.ragged import Array
 from .grid import FrameGrid, TickRule, find_gaps, ordinary_interval, plan_grid
 from .options import SourcePolicy
 from .probe import SourceVideo
@@ -14,6 +15,8 @@ from .rates import constant_rate, variable_rate
 
 # The rate is chosen as if longer pauses were not there, be they closed or kept.
 _PAUSE_SECONDS = Fraction(10)
+# Decoders put out a frame or two in the wrong order; recordings that were joined start anew.
+_MAX_JUMP_BACK_SECONDS = 1
 # Each is a term of an expression that ffmpeg works out for every frame.
 _MAX_CLOSED_GAPS = 1000
 
@@ -53,3 +56,22 @@ def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) 
         return plan_grid(pts, source.end_pts, TickRule.of(pts, timebase, rate, interval, closed))
     except EncodeError as error:
         raise EncodeError(f"{source.path}: {error.message}", file=source.path) from None
+
+
+def check_order(source: SourceVideo, decoded_pts: Array) -> None:
+    """DamagedSourceError for frames that come, one after the other, much earlier than one before them: recordings that
+    were joined, of which all but the first would be left out."""
+    latest = np.maximum.accumulate(decoded_pts)
+    back = np.flatnonzero((latest - decoded_pts) * float(source.timebase) > _MAX_JUMP_BACK_SECONDS)
+    if len(back):
+        first = int(back[0])
+        seconds, at = (
+            float(int(span) * source.timebase)
+            for span in (latest[first] - decoded_pts[first], latest[first] - decoded_pts[0])
+        )
+        raise DamagedSourceError(
+            f"{source.path}: its timestamps jump back by {seconds:.3f} s, {at:.3f} s after the first frame, at frame "
+            f"{first}: cut or remux it so that they rise; --salvage leaves out the {len(back)} frames that come too "
+            "late",
+            file=source.path,
+        )
