@@ -7,6 +7,7 @@ positional reads; zipfile reads the directory only, once for each file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import shutil
@@ -93,7 +94,11 @@ def _directory(file: Path, _identity: tuple[int, ...]) -> dict[str, _Member]:
     except OSError:
         raise
     except Exception as error:
-        # zipfile has half a dozen ways to say that a file is damaged.
+        # zipfile says so of a disk that fails, too; and a file that is too short it asks for what is before its start.
+        cause = error.__context__
+        if isinstance(cause, OSError) and cause.errno != errno.EINVAL:
+            raise cause from None
+        # It has half a dozen ways to say that a file is damaged.
         raise CorruptDataError(f"not a whole zip file: {type(error).__name__}: {error}") from error
 
 

@@ -194,7 +194,7 @@ def test_a_stale_worker_that_ends_after_its_retry_changes_nothing(unit: Unit, tm
         dataset = tmp_path / name
         create(dataset, {})
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-            attempts = [pool.submit(run_unit, dataset, unit, Profile(crf=crf), str) for crf in order]  # type: ignore[arg-type]
+            attempts = [pool.submit(run_unit, dataset, unit, Options(Profile(crf=crf)), str) for crf in order]  # type: ignore[arg-type]
             assert [attempt.result().videos for attempt in attempts] == [1, 1]
         publish(dataset)
         before = rows_of(dataset)

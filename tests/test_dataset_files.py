@@ -30,6 +30,7 @@ from shortgop.manifests.dataset import (
     read_part,
     read_root,
     shard_path,
+    snapshot_path,
     write_part,
 )
 from shortgop.manifests.errors import (
@@ -323,10 +324,18 @@ def test_a_path_that_the_system_refuses_is_an_error_of_the_dataset(tmp_path: Pat
             look(too_long)
 
 
+def _replace_member(file: Path, name: str, data: bytes) -> None:
+    with zipfile.ZipFile(file) as archive:
+        members = {member: archive.read(member) for member in archive.namelist()}
+    with zipfile.ZipFile(file, "w") as archive:
+        for member, content in members.items():
+            archive.writestr(member, data if member == name else content)
+
+
 @pytest.mark.parametrize("key", ["zarr.json", "videos/zarr.json", "videos/id/zarr.json"])
 def test_a_malformed_document_of_a_snapshot_is_damaged_and_not_missing(published: Path, key: str) -> None:
-    file = published / "manifest" / "000001" / key
-    file.write_text("{}")
+    file = snapshot_path(published, "000001")
+    _replace_member(file, key, b"{}")
     with pytest.raises(
         CorruptDataError, match=f"{key} does not read: KeyError.*copy it to the dataset again"
     ) as caught:
@@ -335,12 +344,7 @@ def test_a_malformed_document_of_a_snapshot_is_damaged_and_not_missing(published
 
 
 def test_a_part_with_a_malformed_document_is_damaged(published: Path) -> None:
-    file = part_path(published, "u1")
-    with zipfile.ZipFile(file) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(name, b"{}" if name == "videos/id/zarr.json" else data)
+    _replace_member(part_path(published, "u1"), "videos/id/zarr.json", b"{}")
     with pytest.raises(CorruptDataError, match="videos/id/zarr.json does not read: KeyError"):
         read_part(published, "u1")
 
@@ -360,8 +364,8 @@ def test_a_disk_that_fails_is_not_called_damage(published: Path, tmp_path: Path)
         assert {problem.what for problem in problems if problem.frames} == {"cannot be read: Input/output error"}
         with shard_path(published, "u1-0.shard").open("rb") as shard, pytest.raises(UnreadableDataError):
             read_gop(shard.fileno(), manifest, 0)
-        number = published / "manifest" / str(root.snapshot) / "videos" / "num_frames" / "c" / "0"
-        number.unlink()
-        number.symlink_to(mounted / "0")
+        snapshot = snapshot_path(published, str(root.snapshot))
+        snapshot.unlink()
+        snapshot.symlink_to(mounted / "0")
         with pytest.raises(UnreadableDataError, match="its disk or server fails: mend that and try again "):
             open_current(published)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -13,7 +13,7 @@ from datasets import make_dataset
 from example_manifests import failure, rows, video
 from shortgop.jobs import known_failures
 from shortgop.jobs.known_failures import said
-from shortgop.manifests import dataset as files
+from shortgop.manifests import zips
 from shortgop.manifests.dataset import create, write_part
 from shortgop.manifests.merge import merge
 from shortgop.manifests.publish import publish
@@ -94,13 +94,13 @@ def test_failures_are_read_once_for_each_snapshot_and_without_the_other_tables(
     write_part(dataset, "u1", merge([failure("a", "cut short"), video("b")]))
     publish(dataset)
     opened: list[str] = []
-    real = files._open
+    real = zips._open_member
 
-    def noting(folder: Path, key: str) -> BinaryIO:
+    def noting(descriptor: int, directory: Any, key: str) -> BinaryIO:
         opened.append(key)
-        return real(folder, key)
+        return real(descriptor, directory, key)
 
-    monkeypatch.setattr(files, "_open", noting)
+    monkeypatch.setattr(zips, "_open_member", noting)
     for _ in range(100):
         assert said(dataset).failures == {("a", "cut short")}
     assert len(opened) == len(set(opened))

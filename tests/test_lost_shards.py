@@ -147,10 +147,10 @@ def test_export_of_a_lost_video_names_it_and_the_remedy(dataset: Path, tmp_path:
 
 def test_read_of_a_video_beside_a_lost_one_says_nothing_of_it(dataset: Path, tmp_path: Path) -> None:
     shard_of(dataset, "b.mp4").unlink()
-    arguments = ["--frames", "0", "--out", str(tmp_path / "sheet.png")]
-    result = CliRunner().invoke(app, ["read", str(dataset), "a.mp4", *arguments])
+    arguments = ["--frames", "0", "--out"]
+    result = CliRunner().invoke(app, ["read", str(dataset), "a.mp4", *arguments, str(tmp_path / "a.png")])
     assert (result.exit_code, result.stderr) == (0, "")
-    lost = CliRunner().invoke(app, ["read", str(dataset), "b.mp4", *arguments])
+    lost = CliRunner().invoke(app, ["read", str(dataset), "b.mp4", *arguments, str(tmp_path / "b.png")])
     assert lost.exit_code == 1
     assert "b.mp4" in lost.stderr
 
