@@ -21,7 +21,7 @@ from ..manifests.structure import check_gop, nal_length_bytes
 from ..manifests.tables import Manifest
 from ..manifests.video import SourceChanges
 from .command import Encode, decode_argv, encode_argv
-from .damage import Damage, assess, check_salvage, first_complaint, kept_numbers, salvaged_runs
+from .damage import Damage, assess, first_complaint, kept_numbers
 from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
@@ -31,6 +31,7 @@ from .options import Options
 from .picture_check import check_picture
 from .probe import SourceVideo, probe, with_pts
 from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
+from .salvage import check_salvage, salvaged_runs
 from .scan import scan
 from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number

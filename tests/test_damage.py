@@ -17,12 +17,11 @@ from shortgop.prep.damage import (
     Scan,
     ScannedPacket,
     assess,
-    check_salvage,
     first_complaint,
     frames_behind_hole,
-    salvaged_runs,
 )
 from shortgop.prep.options import SourcePolicy
+from shortgop.prep.salvage import check_salvage, salvaged_runs
 
 
 def stream(text: str) -> Scan:

@@ -1,0 +1,40 @@
+"""What becomes of a damaged source: whether it is taken, and which frames of the video are marked."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from ..manifests.errors import DamagedSourceError
+from ..manifests.ragged import Array
+from .damage import Damage
+from .options import SourcePolicy
+
+
+def salvaged_runs(shown: Array, due: Array) -> tuple[tuple[int, int], ...]:
+    """Runs [first, stop) of frames that show another source frame than they should; one pts for each frame."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], shown != due, [False]]).astype(np.int8)))
+    return tuple((int(first), int(stop)) for first, stop in edges.reshape(-1, 2))
+
+
+def check_salvage(path: str, damage: Damage, timebase: Fraction, policy: SourcePolicy) -> None:
+    """DamagedSourceError unless something is left of the source and the policy takes it as it is."""
+    left = len(damage.sound_pts) if damage.has_times else damage.sound_from_start
+    if left == 0:
+        raise DamagedSourceError(
+            f"{path} is damaged ({damage.complaint}): not one frame of it is sure to decode as it was encoded; "
+            "copy or download it again",
+            file=path,
+        )
+    if damage.is_only_cut or policy.salvage:
+        return
+    where = ""
+    if damage.has_times and damage.first_lost_pts is not None:
+        seconds = (damage.first_lost_pts - int(min(damage.sound_pts[0], damage.first_lost_pts))) * timebase
+        where = f", the first of them at {float(seconds):.3f} s"
+    raise DamagedSourceError(
+        f"{path} is damaged: {damage.lost} of its {damage.total} frames are lost or lean on lost ones{where} "
+        f"({damage.complaint}); --salvage prepares the others",
+        file=path,
+    )
