@@ -46,7 +46,7 @@ $(STAMP)-bench: $(STAMP)
 
 test: check
 	@echo "Running the tests on two processes: a few minutes"
-	@$(WITH_FFMPEG) $(PY) -m pytest -n 2 --dist loadgroup
+	@$(WITH_FFMPEG) $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP)
 	@echo "Checking style and types: a few seconds, the first time up to a minute"

@@ -70,6 +70,7 @@ def ray_head(*options: str, token: bool, within: tuple[str, ...] = ()) -> Iterat
         _wait_for("Ray runtime started.", log, process)
         address = (folder / "ray" / "ray_current_cluster").read_text().strip()
         yield Head(address, f"http://127.0.0.1:{dashboard}", environment)
+        assert process.poll() is None, f"the head ended by itself:\n{log.read_text()}"
     finally:
         _end(process)
         shutil.rmtree(folder, ignore_errors=True)
