@@ -47,7 +47,7 @@ $(STAMP)-bench: $(STAMP)
 
 test: check
 	@echo "Running the tests on two processes: a few minutes"
-	@$(WITH_FFMPEG) $(PY) -m pytest -n 2 --dist loadgroup
+	@$(WITH_FFMPEG) $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # What a file that fails is called, the run says: FUZZ="--first NUMBER --cases 1" runs it alone.
 FUZZ := --first 0 --cases 5000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,3 +25,12 @@ def descendants(pid: int) -> Iterator[tuple[int, str]]:
         except OSError:
             continue
         waiting += children.get(child, [])
+
+
+def naming(text: str) -> Iterator[int]:
+    """The pids of all processes that have `text` in their command lines."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if text.encode() in (entry / "cmdline").read_bytes():
+                    yield int(entry.name)

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import descendants
+from processes import descendants, naming
 
 BIN = Path(sys.executable).parent
 _PATIENCE_SECONDS = 90
@@ -67,11 +67,11 @@ def ray_head(*options: str, token: bool, within: tuple[str, ...] = ()) -> Iterat
     with log.open("w") as output:
         process = subprocess.Popen(command, env=environment, cwd=folder, stdout=output, stderr=output)
     try:
-        _wait_for("Ray runtime started.", log, process)
-        address = (folder / "ray" / "ray_current_cluster").read_text().strip()
+        address = _address(folder / "ray" / "ray_current_cluster", log, process)
         yield Head(address, f"http://127.0.0.1:{dashboard}", environment)
+        assert process.poll() is None, f"the head ended by itself:\n{log.read_text()}"
     finally:
-        _end(process)
+        _end(process, folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -83,22 +83,30 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def _wait_for(text: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+def _address(file: Path, log: Path, process: subprocess.Popen[bytes]) -> str:
+    """What `ray start` writes into a file for `auto`, when all else is done."""
     end = time.monotonic() + _PATIENCE_SECONDS
-    while text not in log.read_text():
+    while not (file.exists() and (address := file.read_text().strip())):
         assert process.poll() is None, f"the head did not start:\n{log.read_text()}"
         assert time.monotonic() < end, f"waited in vain for the head:\n{log.read_text()}"
         time.sleep(0.05)
+    return address
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    below = [pid for pid, _ in descendants(process.pid)]
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    for pid in below:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        # Handles rather than numbers: a number may be another process's by then.
+        below = []
+        for pid in {*(pid for pid, _ in descendants(process.pid)), *naming(f"{folder}/")}:
+            with contextlib.suppress(ProcessLookupError):
+                below.append(os.pidfd_open(pid))
+                stack.callback(os.close, below[-1])
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for handle in below:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)

@@ -23,9 +23,6 @@ from shortgop.manifests.dataset import create, finished_units
 from shortgop.prep.profile import Profile
 from synthetic import constant_rate_pts, make_video, read_number
 
-# One head of each kind for all of these, also where tests run on several processes.
-pytestmark = pytest.mark.xdist_group("cluster")
-
 _VIDEOS = 3
 _FRAMES = 20
 _LONG_VIDEOS = 5
