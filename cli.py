@@ -165,9 +165,11 @@ def prep(  # noqa: PLR0917  # typer makes options of them
 
 
 def _seconds(text: str, option: str) -> Fraction:
+    from .manifests.arguments import exact
+
     try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
+        return exact(text)
+    except ValueError:
         raise UsageError(f"{option} is {text!r}; it takes a number of seconds") from None
 
 

@@ -7,6 +7,7 @@ that holds a number is no number either.
 from __future__ import annotations
 
 import operator
+import re
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
@@ -43,6 +44,18 @@ def number(value: Any, what: str, *, video: str | None = None) -> float | Fracti
         return _number(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise WrongTypeError(f"{what} is {_shown(value)}; it has to be a number", video=video) from None
+
+
+def exact(text: str) -> Fraction:
+    """The number that a text stands for: 29.97, 30000/1001, 1e-3. ValueError where it stands for none, or for one so
+    large or small that working it out would take all memory."""
+    power = re.search(r"[eE]([+-]?\d[\d_]*)\s*$", text)
+    if len(text) > _MAX_DECIMAL_EXPONENT or (power and abs(int(power[1])) > _MAX_DECIMAL_EXPONENT):
+        raise ValueError("a number beyond any use")
+    try:
+        return Fraction(text)
+    except ZeroDivisionError as error:
+        raise ValueError("a division by zero") from error
 
 
 def _number(value: Any) -> float | Fraction:

@@ -294,6 +294,11 @@ def lost_remedy(dataset: Path) -> str:
     )
 
 
+def damage_remedy(dataset: Path) -> str:
+    """What to do about a shard of the right length whose bytes are others than were written."""
+    return f"run `shortgop verify {dataset} --repair SOURCES`, or copy the shard to the dataset again"
+
+
 def write_part(
     dataset: Path,
     unit: str,

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from .arguments import integer, number
-from .dataset import lost_remedy, shard_path
+from .dataset import damage_remedy, lost_remedy, shard_path
 from .errors import CorruptDataError, FrameIndexError, UnreadableDataError, UsageError, VideoNotFoundError
 from .mp4 import Init, parse_init, restamp_fragment
 from .output_files import check_output, new_file, sources_of
@@ -113,20 +113,20 @@ def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> 
 @contextmanager
 def _concerning(shard: Path, video: VideoRow, segment: int) -> Iterator[None]:
     """Completes errors about a shard."""
-    remedy = lost_remedy(shard.parents[1])
+    dataset = shard.parents[1]
     try:
         yield
     except (CorruptDataError, UnreadableDataError) as error:
         what = f"{shard}: {error.message}"
         raise type(error)(
-            what if isinstance(error, UnreadableDataError) else f"{what}; {remedy}",
+            what if isinstance(error, UnreadableDataError) else f"{what}; {damage_remedy(dataset)}",
             video=video.id,
             segment=segment,
             file=str(shard),
             byte_range=error.byte_range,
         ) from error
     except OSError as error:
-        known = not_read(str(shard), error, remedy=remedy)
+        known = not_read(str(shard), error, remedy=lost_remedy(dataset))
         raise type(known)(
             f"video {video.id!r}: {known.message}", video=video.id, segment=segment, file=str(shard)
         ) from error

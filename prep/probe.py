@@ -35,10 +35,9 @@ class SourceVideo:
 
     `width` and `height` are as coded, after what the container cuts off, and before `rotation` (degrees, a multiple of
     90) and `sample_aspect_ratio`. Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation time of
-    every frame, int64 in units of
-    `timebase` seconds, strictly rising; None when the container does not give them and only decoding can tell.
-    `end_pts` is where the last frame ends. `suspicion` is what the container gives away of damage, "" if nothing.
-    `demuxer` is FFmpeg's name for the format; "" lets ffmpeg find out.
+    every frame, int64 in units of `timebase` seconds, strictly rising; None when the container does not give them and
+    only decoding can tell. `end_pts` is where the last frame ends. `suspicion` is what the container gives away of
+    damage, "" if nothing. `demuxer` is FFmpeg's name for the format; "" lets ffmpeg find out.
     """
 
     path: str

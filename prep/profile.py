@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from ..manifests.arguments import exact
 from ..manifests.errors import FormatVersionError, UsageError
 
 CODECS = ("h264", "hevc")
@@ -187,8 +188,8 @@ def parse_fps(text: str) -> Fraction | None:
     if text == "source":
         return None
     try:
-        fps = _NTSC.get(text) or Fraction(text)
-    except (ValueError, ZeroDivisionError):
+        fps = _NTSC.get(text) or exact(text)
+    except ValueError:
         raise UsageError(f"--fps is {text!r}; it takes 'source', a number such as 30, or 30000/1001") from None
     return fps
 

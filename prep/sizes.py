@@ -27,7 +27,7 @@ class EncoderLimits:
     max_side: int
 
 
-# x264 and x265: tried. NVENC: NVIDIA's capability tables; the least sides are those that every generation takes.
+# x264 and x265: tried. NVENC: from memory, and never met hardware; a source it refuses all the same is named.
 ENCODER_LIMITS = {
     "libx264": EncoderLimits(2, 2, MAX_SIDE),
     "libx265": EncoderLimits(16, 16, MAX_SIDE),

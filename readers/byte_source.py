@@ -11,12 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..manifests.errors import MissingDataError
-
-_REMEDIES = {
-    errno.ENOENT: "it is missing: copy it back to the dataset",
-    errno.EMFILE: "this process has too many files open: raise its limit (`ulimit -n`)",
-    errno.ENFILE: "this machine has too many files open",
-}
+from ..manifests.unread import not_read
 
 
 class _OpenFile:
@@ -61,7 +56,8 @@ class ByteSource:
     thread could hold during a fork, so a forked process goes on reading with what it inherited.
     """
 
-    def __init__(self, *, max_open_files: int) -> None:
+    def __init__(self, *, max_open_files: int, remedy: str = "copy it to the dataset again") -> None:
+        self._remedy = remedy
         self._places = lru_cache(maxsize=max_open_files)(_Place)
         # One entry each; appending is atomic, adding to a number is not.
         self._reopened: list[None] = []
@@ -73,7 +69,8 @@ class ByteSource:
         return info.hits - reopened, info.misses + reopened
 
     def read(self, path: Path, start: int, stop: int, *, reopen: bool = False) -> bytes:
-        """Bytes [start, stop) of a file; MissingDataError when they are not all there.
+        """Bytes [start, stop) of a file; MissingDataError, with the remedy, when they are not all there, and
+        UnreadableDataError when the system does not let them be read.
 
         `reopen` is for bytes that turned out to be wrong: network file systems may take a while to notice that a
         file was replaced, but not when it is opened.
@@ -85,11 +82,10 @@ class ByteSource:
         except OSError as error:
             if error.errno == errno.ESTALE and not reopen:
                 return self.read(path, start, stop, reopen=True)
-            remedy = _REMEDIES.get(error.errno or 0, error.strerror or str(error))
-            raise MissingDataError(f"cannot read {path}: {remedy}", file=str(path), byte_range=(start, stop)) from error
+            raise not_read(str(path), error, remedy=self._remedy) from error
         if data is None:
             raise MissingDataError(
-                f"{path} ends before byte {stop}: it was cut; copy it to the dataset again",
+                f"{path} ends before byte {stop}, it was cut; {self._remedy}",
                 file=str(path),
                 byte_range=(start, stop),
             )

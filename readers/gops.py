@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ..manifests.dataset import shard_path
+from ..manifests.dataset import damage_remedy, lost_remedy, shard_path
 from ..manifests.errors import CorruptDataError, DatasetError, DecodeError
 from ..manifests.tables import Manifest
 from .byte_source import ByteSource
@@ -43,8 +43,9 @@ class GopStore:
 
     def __init__(self, dataset: Path, manifest: Manifest) -> None:
         self._manifest = manifest
+        self._damage_remedy = damage_remedy(dataset)
         self._paths = [shard_path(dataset, name) for name in manifest.shards.name.texts()]
-        self._source = source = ByteSource(max_open_files=_MAX_OPEN_FILES)
+        self._source = source = ByteSource(max_open_files=_MAX_OPEN_FILES, remedy=lost_remedy(dataset))
         self.tally = Tally(lambda: source.hits_and_misses)
 
     def reads(self, gops: Sequence[GopPlan], *, max_parts: int) -> list[GopRead]:
@@ -112,7 +113,7 @@ class GopStore:
         self.tally.add(reads=1, bytes_read=len(again))
         if zlib.crc32(again) != crc32:
             raise CorruptDataError(
-                "the bytes are not those that were written, their CRC-32 differs: copy the shard to the dataset again"
+                f"the bytes are not those that were written, their CRC-32 differs; {self._damage_remedy}"
             )
         return again
 

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.manifests.arguments import integer, number
+from shortgop.manifests.arguments import exact, integer, number
 from shortgop.manifests.errors import UsageError, WrongTypeError
 
 INTEGER_TYPES = [int, np.int8, np.uint64, np.array, torch.tensor, lambda value: torch.tensor([value])]
@@ -75,3 +75,15 @@ def test_a_decimal_beyond_all_floats_takes_no_memory() -> None:
     assert number(Decimal("1e999999999"), "a time") == float("inf")
     assert number(Decimal("-1e-999999999"), "a time") == 0
     assert number(Decimal("inf"), "a time") == float("inf")
+
+
+def test_a_text_stands_for_an_exact_number() -> None:
+    assert exact("29.97") == Fraction(2997, 100)
+    assert exact(" 30000/1001 ") == Fraction(30000, 1001)
+    assert exact("1e-3") == Fraction(1, 1000)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1/0", "inf", "nan", "1e999999999", "1e-999999999", "1E+9_9_9_9", "9" * 500])
+def test_a_text_that_no_arithmetic_can_hold_is_no_number(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # each of them has other words for it
+        exact(text)

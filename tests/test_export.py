@@ -177,7 +177,7 @@ def test_a_damaged_gop_is_not_exported(dataset: Path, manifest: Manifest, tmp_pa
     try:
         shard.write_bytes(damaged)
         with pytest.raises(
-            CorruptDataError, match="their CRC-32 differs; run `shortgop prep` .* or copy the shard to the dataset"
+            CorruptDataError, match="their CRC-32 differs; run `shortgop verify .* --repair SOURCES`, or copy the shard"
         ) as caught:
             export(dataset, manifest, 0, out, overwrite=True)
         error = caught.value

@@ -85,7 +85,7 @@ def test_a_shard_that_went_away_is_missing_even_while_it_is_open(copy: Path, sha
     video = shortgop.open(copy)["ntsc.mp4"]
     assert read_number(video[10]) == 10
     shard.unlink()
-    with pytest.raises(shortgop.MissingDataError, match="it is missing"):
+    with pytest.raises(shortgop.MissingDataError, match="is missing; run"):
         video[10]
     shard.write_bytes(good)
     assert read_number(video[10]) == 10
