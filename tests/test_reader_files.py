@@ -33,7 +33,7 @@ def test_a_file_that_ends_too_early(tmp_path: Path, start: int, stop: int) -> No
 
 def test_a_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
     source = ByteSource(max_open_files=2)
-    with pytest.raises(MissingDataError, match="it is missing") as caught:
+    with pytest.raises(MissingDataError, match="is missing; copy it") as caught:
         source.read(tmp_path / "a", 0, 1)
     assert caught.value.byte_range == (0, 1)
     with pytest.raises(MissingDataError, match="Is a directory"):
