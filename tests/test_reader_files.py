@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from shortgop.manifests.errors import MissingDataError, OutputError, UsageError
+from shortgop.manifests.errors import MissingDataError, OutputError, UnreadableDataError, UsageError
 from shortgop.readers.byte_source import ByteSource, _OpenFile
 from shortgop.readers.sheet import write_sheet
 
@@ -25,7 +25,7 @@ def test_ranges_of_files(tmp_path: Path) -> None:
 def test_a_file_that_ends_too_early(tmp_path: Path, start: int, stop: int) -> None:
     file = tmp_path / "a"
     file.write_bytes(bytes(100))
-    with pytest.raises(MissingDataError, match=f"ends before byte {stop}: it was cut") as caught:
+    with pytest.raises(MissingDataError, match=f"ends before byte {stop}, it was cut; copy it") as caught:
         ByteSource(max_open_files=2).read(file, start, stop)
     assert caught.value.file == str(file)
     assert caught.value.byte_range == (start, stop)
@@ -36,7 +36,7 @@ def test_a_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="is missing; copy it") as caught:
         source.read(tmp_path / "a", 0, 1)
     assert caught.value.byte_range == (0, 1)
-    with pytest.raises(MissingDataError, match="Is a directory"):
+    with pytest.raises(UnreadableDataError, match="Is a directory"):
         source.read(tmp_path, 0, 1)
     # A failure is not remembered.
     (tmp_path / "a").write_bytes(b"x")
