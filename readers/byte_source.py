@@ -82,7 +82,9 @@ class ByteSource:
         except OSError as error:
             if error.errno == errno.ESTALE and not reopen:
                 return self.read(path, start, stop, reopen=True)
-            raise not_read(str(path), error, remedy=self._remedy) from error
+            refused = not_read(str(path), error, remedy=self._remedy)
+            refused.byte_range = (start, stop)
+            raise refused from error
         if data is None:
             raise MissingDataError(
                 f"{path} ends before byte {stop}, it was cut; {self._remedy}",
