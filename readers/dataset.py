@@ -79,7 +79,8 @@ def open(  # noqa: A001
         # Not any path that leads somewhere.
         if not snapshot.isdecimal() or not snapshot_path(folder, snapshot).exists():
             raise UsageError(
-                f"{folder} has no snapshot {snapshot!r}, or has it no more; its current one is {root.snapshot!r}",
+                f"{folder} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}, and jobs remove those "
+                "before it after some time",
                 file=str(folder),
             )
         manifest = open_manifest(folder, snapshot)

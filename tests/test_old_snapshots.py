@@ -99,7 +99,7 @@ def test_a_job_removes_old_snapshots_and_their_readers_are_told(sources: Path, t
         reader["a.mp4"].source_pts([0])
     with pytest.raises(shortgop.MissingDataError, match=gone):
         pickle.loads(copy)
-    with pytest.raises(UsageError, match="has no snapshot '000001', or has it no more; its current one is '000003'"):
+    with pytest.raises(UsageError, match="has no snapshot '000001'; its current one is '000003', and jobs remove"):
         shortgop.open(dataset, snapshot="000001")
 
 
