@@ -16,7 +16,7 @@ from av.video.stream import VideoStream
 
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
-from .opening import demuxer_of, is_picture_format, open_source, video_stream
+from .opening import demuxer_of, is_picture_format, open_source, packets_of, video_stream
 from .signs import PacketLog, suspicion_of_end
 
 
@@ -76,7 +76,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         raise NotAVideoError(f"{path} has a video stream without a timebase", file=path)
     packets = PacketLog(stream.codec_context)
     try:
-        for packet in container.demux(stream):
+        for packet in packets_of(container, stream):
             if packet.size:
                 packets.see(packet)
             if packet.size and not packet.is_discard:
@@ -137,10 +137,17 @@ def _sample_aspect_ratio(stream: VideoStream) -> Fraction:
     return Fraction(ratio) if ratio and ratio > 0 else Fraction(1)
 
 
+def _video(container: InputContainer, stream_index: int) -> VideoStream:
+    stream = container.streams[stream_index]
+    if not isinstance(stream, VideoStream):
+        raise TypeError(f"stream {stream_index} is no video")
+    return stream
+
+
 def _first_frame(path: str, stream_index: int) -> VideoFrame:
     """Size, rotation and colours are what the decoder says, not what the container claims."""
     with open_source(path) as container, suppress(av.error.FFmpegError):
-        for packet in container.demux(container.streams[stream_index]):
+        for packet in packets_of(container, _video(container, stream_index)):
             with suppress(av.error.InvalidDataError):
                 for frame in packet.decode():
                     if isinstance(frame, VideoFrame) and not frame.is_corrupt:
