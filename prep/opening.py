@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import av
 from av.container import InputContainer
+from av.packet import Packet
 from av.stream import Disposition
 from av.video.stream import VideoStream
 
@@ -102,6 +104,16 @@ def video_stream(path: str, container: InputContainer) -> VideoStream:
     # A thumbnail may be an ordinary track of one frame, and even the default one.
     moving = [stream for stream in streams if stream.frames != 1] or streams
     return next((stream for stream in moving if stream.index == best.index), moving[0])
+
+
+def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
+    """The packets of a stream, in decode order, as a rule with an empty one at the end.
+
+    PyAV raises IndexError instead of that one where a stream turned up after the file was opened, as in transport
+    streams whose programme changes.
+    """
+    with suppress(IndexError):
+        yield from container.demux(stream)
 
 
 def is_picture_format(demuxer: str) -> bool:

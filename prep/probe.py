@@ -19,7 +19,7 @@ from av.video.stream import VideoStream
 from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
 from .clean_aperture import clean_aperture
-from .opening import demuxer_of, is_picture_format, open_source, video_stream
+from .opening import demuxer_of, is_picture_format, open_source, packets_of, video_stream
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
 from .signs import PacketLog, suspicion_of_end
 
@@ -86,7 +86,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         raise NotAVideoError(f"{path} has a video stream without a timebase", file=path)
     packets = PacketLog(stream.codec_context)
     try:
-        for packet in container.demux(stream):
+        for packet in packets_of(container, stream):
             if packet.size:
                 packets.see(packet)
             if packet.size and not packet.is_discard:
@@ -150,6 +150,13 @@ def _sample_aspect_ratio(stream: VideoStream) -> Fraction:
     return Fraction(ratio) if ratio and ratio > 0 else Fraction(1)
 
 
+def _video(container: InputContainer, stream_index: int) -> VideoStream:
+    stream = container.streams[stream_index]
+    if not isinstance(stream, VideoStream):
+        raise TypeError(f"stream {stream_index} is no video")
+    return stream
+
+
 def _first_frames(path: str, stream_index: int) -> list[VideoFrame]:
     """Size, rotation, colours and fields are what the decoder says, not what the container claims."""
     frames: list[VideoFrame] = []
@@ -166,7 +173,7 @@ def _first_frames(path: str, stream_index: int) -> list[VideoFrame]:
 
 
 def _sound_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
-    for packet in container.demux(container.streams[stream_index]):
+    for packet in packets_of(container, _video(container, stream_index)):
         found: Sequence[object] = ()
         with contextlib.suppress(av.error.InvalidDataError):
             found = packet.decode()
@@ -176,14 +183,14 @@ def _sound_frames(container: InputContainer, stream_index: int) -> Iterator[Vide
 def _later_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
     """A frame each from further on, where there is a keyframe: broadcasts change between film and video. What does not
     decode here is found out later, by those who look for damage."""
-    stream = container.streams[stream_index]
+    stream = _video(container, stream_index)
     duration = Fraction(container.duration or 0, av.time_base)
     if stream.codec_context.name not in MIXED_FIELDS or duration < _MIXED_FROM_SECONDS:
         return
     for part in _LATER_PARTS:
         with contextlib.suppress(av.error.FFmpegError):
             container.seek(int((container.start_time or 0) + part * duration * av.time_base))
-            for packet in itertools.islice(container.demux(stream), _PACKETS_TO_A_FRAME):
+            for packet in itertools.islice(packets_of(container, stream), _PACKETS_TO_A_FRAME):
                 found = [frame for frame in packet.decode() if isinstance(frame, VideoFrame)]
                 if found:
                     yield found[-1]

@@ -17,7 +17,7 @@ from av.video.stream import VideoStream
 from .access_units import HeaderReader
 from .chains import first_break
 from .damage import MAY_BE_INCOMPLETE, Scan, ScannedPacket, first_complaint
-from .opening import open_source
+from .opening import open_source, packets_of
 from .signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 
 # Not every packet of these has a timestamp of its own.
@@ -63,7 +63,7 @@ class _Scanner:
     """The packets and frames of one scan so far, and what the codec counts."""
 
     def __init__(self, container: InputContainer, stream: VideoStream, break_at: int | None) -> None:
-        self._demuxed = container.demux(stream)
+        self._demuxed = packets_of(container, stream)
         self._sized = container.format.name not in UNSIZED
         self._is_avi = container.format.name == "avi"
         self._counts_time = container.format.name in _COUNTING

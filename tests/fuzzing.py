@@ -34,6 +34,7 @@ from shortgop.manifests.errors import SourceError
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg
+from shortgop.prep.opening import packets_of, video_stream
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.rows import Identity
@@ -298,7 +299,7 @@ def _prepare(name: str, kind: str, whole: Whole, broken: Path, work: Path, *, sa
     finally:
         left = [path.name for path in dataset.rglob("*") if path.is_file() and path.parent.name == ".tmp"]
         assert not left, f"{name}: left {left}"
-    return check_rows(name, kind, whole, broken, rows, (dataset / "shards" / "unit-0.shard").read_bytes())
+    return check_rows(name, kind, whole, broken, rows, next((dataset / "shards").iterdir()).read_bytes())
 
 
 def prepare(source: Path, dataset: Path, policy: SourcePolicy) -> Manifest:
@@ -323,6 +324,8 @@ def check_rows(name: str, kind: str, whole: Whole, broken: Path, rows: Manifest,
     assert len(pictures) == len(pts), f"{name}: {len(pictures)} pictures, {len(pts)} rows of the timeline"
     outcome = Outcome(name, kind, "dataset", frames=len(pts), salvaged=rows.changes(0).num_salvaged)
     said, suspect = _what_the_file_says(whole, broken)
+    # Without its head a file may open as something else, such as a raw stream, with times of its own.
+    numbers = whole.numbers if _format_of(broken) == _format_of(whole.path) else {}
     for frame, (time_, picture) in enumerate(zip(pts, pictures, strict=True)):
         try:
             number = read_number(picture)
@@ -330,7 +333,7 @@ def check_rows(name: str, kind: str, whole: Whole, broken: Path, rows: Manifest,
             # Noise that decodes; every decoder shows it.
             outcome.unreadable += 1
             continue
-        right = {each for each in (whole.numbers.get(time_), said.get(time_)) if each is not None}
+        right = {each for each in (numbers.get(time_), said.get(time_)) if each is not None}
         if time_ in suspect and right and min(abs(number - each) for each in right) <= GOP:
             # Noise in a packet may decode without a complaint, to the picture it leans on.
             outcome.stale += number not in right
@@ -367,7 +370,7 @@ def _what_the_file_says(whole: Whole, broken: Path) -> tuple[dict[int, int], set
     harmed = True
     try:
         with av.open(broken, metadata_errors="replace") as container:
-            for place, packet in enumerate(container.demux(container.streams.best("video"))):
+            for place, packet in enumerate(packets_of(container, video_stream(str(broken), container))):
                 number = whole.payloads.get(bytes(packet))
                 if packet.is_keyframe:
                     harmed = False
@@ -383,6 +386,11 @@ def _what_the_file_says(whole: Whole, broken: Path) -> tuple[dict[int, int], set
     except (av.error.FFmpegError, UnicodeDecodeError):
         pass
     return said, suspect
+
+
+def _format_of(path: Path) -> str:
+    with av.open(path, metadata_errors="replace") as container:
+        return container.format.name
 
 
 def _decode(rows: Manifest, shard: bytes) -> list[Any]:
