@@ -78,6 +78,8 @@ class Profile:
     shard_bytes: int = 256_000_000
 
     def __post_init__(self) -> None:
+        if self.fps is not None:
+            object.__setattr__(self, "fps", Fraction(self.fps))
         checks = (
             (1 <= self.gop_frames <= 1000, "--gop", self.gop_frames, "from 1 to 1000 frames"),
             (0 <= self.b_frames <= 16, "--b-frames", self.b_frames, "from 0 to 16"),
