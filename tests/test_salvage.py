@@ -251,17 +251,3 @@ def test_a_matroska_header_that_promises_more_does_not_refuse_the_file(tmp_path:
     longer.parent.mkdir()
     longer.write_bytes(data[:at] + data[at:].replace(b"00:00:0", b"00:01:0"))
     assert prepared(longer, whole, salvage=False).numbers == list(range(FRAMES))
-
-
-def test_a_stream_that_turns_up_later_is_passed_over(tmp_path: Path) -> None:
-    silent = video(tmp_path / "whole", "x.ts", frames=24)
-    pts = constant_rate_pts(Fraction(25), 24, start=24)
-    loud = make_video(
-        tmp_path / "y.ts", pts=pts, timebase=Fraction(1, 25), audio_start=Fraction(24, 25), first_number=24
-    )
-    source = tmp_path / "bad" / "x.ts"
-    source.parent.mkdir()
-    source.write_bytes(silent.path.read_bytes() + loud.path.read_bytes())
-    report = job(source, tmp_path / "dataset", salvage=True)
-    assert [failure.reason for failure in report.failures] == []
-    assert report.videos_added == 1
