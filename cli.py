@@ -56,7 +56,9 @@ SalvageOption = Annotated[
     bool, typer.Option("--salvage", help="Prepare damaged sources too, from the frames that decode.")
 ]
 GapsOption = Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")]
-MaxGapOption = Annotated[str, typer.Option(help="Seconds.")]
+MaxGapOption = Annotated[
+    str, typer.Option(help="Seconds between two frames, or that the last one is shown; a time-lapse may have more.")
+]
 MaxStallOption = Annotated[str, typer.Option(help="Seconds without progress after which reading a source is given up.")]
 RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -110,6 +112,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")] = None,
     runner: RunnerOption = "ray",
+    check: Annotated[
+        bool, typer.Option("--check", help="Read every GOP that is there first, and make again what is damaged.")
+    ] = False,
     keep_snapshots: Annotated[
         str, typer.Option(help="How long a state of the dataset stays open to readers after the next: 0, 30m, 7d.")
     ] = "1d",
@@ -119,7 +124,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
 
     Options left out are those of the dataset, or the default in brackets. Exit status: 0 every source is in the
     dataset, 1 the job could not go on (disk full, no encoder: what is finished is kept), 2 wrong usage, 3 the dataset
-    is complete and usable but some sources are not in it.
+    is complete and usable but some sources are not in it, or some of its videos are lost.
     """
     # A job manager ends a job with SIGTERM; it deserves the same tidy end as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -154,7 +159,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         with job_progress(err) as on_update:
             report = prepare(
                 sources, out_path, profile, policy=policy, where=where, keep_snapshots_seconds=keep_seconds,
-                on_update=on_update,
+                check=check,                on_update=on_update,
             )  # fmt: skip
         if as_json:
             _print_json({**dataclasses.asdict(report), "dataset": str(out_path)})
@@ -245,6 +250,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         with loop_bar(err, "GOPs", len(manifest.gops)) as advance:
             problems = list(check(dataset, manifest, snapshot=root.snapshot, on_gop=advance))
         lines, damaged = [str(problem) for problem in problems], damaged_videos(manifest, problems)
+        strays = stray_files(dataset, manifest)
         if decode and not problems:
             from .readers.check import undecodable
 
@@ -269,7 +275,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         else:
             for line in lines:
                 err.print(line, style="red", markup=False, soft_wrap=True)
-            for file in stray_files(dataset, manifest):
+            for file in strays:
                 err.print(f"note: {file} is not of the current snapshot", markup=False, soft_wrap=True)
             verdict = (
                 f"{len(lines)} problems" if lines else "all as written" + (", every frame decodes" if decode else "")

@@ -46,7 +46,11 @@ def video_table(videos: list[VideoSummary]) -> Table:
 
 
 def _differences(video: VideoSummary) -> str:
-    counts = (("dropped", video.dropped), ("repeated", video.repeated), ("salvaged", video.salvaged))
+    counts = (
+        ("dropped", video.dropped),
+        ("shown more than once", video.repeated),
+        ("in place of lost ones", video.salvaged),
+    )
     frames = [f"{count} {what}" for what, count in counts if count]
     lost = ["cannot be read"] if video.lost else []
     return ", ".join([*lost, *video.given_up, *([f"frames: {', '.join(frames)}"] if frames else [])])

@@ -17,6 +17,7 @@ from ..manifests.lost import where_it_is, why_lost
 from ..manifests.publish import latest_root, publish, unpublished
 from ..manifests.tables import Manifest, empty
 from ..manifests.tidy import KEEP_SECONDS, remove_old_snapshots, tidy
+from ..manifests.verify import damaged_videos, verify
 from ..prep.encoders import choose_encoder
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
@@ -102,11 +103,13 @@ def prepare(
     policy: SourcePolicy = DEFAULT_POLICY,
     where: Where | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
+    check: bool = False,
     on_update: OnUpdate = ignore,
 ) -> Report:
     """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, making it where there is none.
 
-    What is there already is left alone, but for videos in shards that are missing or were cut: those are made again.
+    What is there already is left alone, but for videos in shards that are missing or were cut: those are made again,
+    with `check` also those of which other bytes are there than were written, which takes reading them all.
     `policy` is about sources that are damaged or have gaps; `where` says where the units run, by default on a local
     Ray. Snapshots that others took the place of longer ago than `keep_snapshots_seconds` are removed.
 
@@ -115,7 +118,8 @@ def prepare(
     writes to the dataset. Sources that cannot be prepared are in the report, and in the dataset.
     """
     how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, on_update)
-    return _job(_find(sources, policy), absolute(out), how, _lost_by_length, folders=sources)
+    find_lost = _lost_by_bytes if check else _lost_by_length
+    return _job(_find(sources, policy), absolute(out), how, find_lost, folders=sources)
 
 
 def repair(
@@ -160,6 +164,10 @@ _FindLost = Callable[[Path, Manifest], Mapping[str, str]]
 
 def _lost_by_length(out: Path, manifest: Manifest) -> dict[str, str]:
     return why_lost(out, manifest, files.lost_shards(out, manifest))
+
+
+def _lost_by_bytes(out: Path, manifest: Manifest) -> dict[str, str]:
+    return damaged_videos(manifest, verify(out, manifest)) | _lost_by_length(out, manifest)
 
 
 @dataclass(frozen=True)

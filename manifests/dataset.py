@@ -53,6 +53,7 @@ class Root:
 
     profile: dict[str, Any]
     snapshot: str | None
+    format_version: int = FORMAT_VERSION
 
 
 def shard_path(dataset: Path, name: str) -> Path:
@@ -165,7 +166,7 @@ def read_root(dataset: Path) -> Root:
     named = snapshot is None or (isinstance(snapshot, str) and snapshot.isdecimal())
     if not isinstance(profile, dict) or not named:
         raise CorruptDataError(f"{file} is damaged; copy it to the dataset again", file=str(file))
-    return Root(profile=profile, snapshot=snapshot)
+    return Root(profile=profile, snapshot=snapshot, format_version=version)
 
 
 def open_manifest(dataset: Path, snapshot: str, *, timeline: bool = False) -> Manifest:
@@ -257,12 +258,6 @@ def _gone(dataset: Path, snapshot: str, path: Path) -> MissingDataError:
                 file=str(path),
             )
     return MissingDataError(f"the manifest {path} is missing; {_COPY_AGAIN}", file=str(path))
-
-
-def check_shard_lengths(dataset: Path, manifest: Manifest) -> None:
-    """Every shard must be there and as long as its row says; only file metadata is read."""
-    for error in lost_shards(dataset, manifest).values():
-        raise error
 
 
 def lost_shards(dataset: Path, manifest: Manifest) -> dict[int, DatasetError]:

@@ -24,7 +24,14 @@ def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:
 
 def lost_text(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError]) -> str:
     """What to tell the user of lost shards, in a sentence or two."""
-    videos, first = len(lost_videos(manifest, lost)), next(iter(lost.values()))
+    videos = len(lost_videos(manifest, lost))
+    refused = [error for error in lost.values() if isinstance(error, UnreadableDataError)]
+    if len(refused) == len(lost):
+        return (
+            f"{videos} of {len(manifest.videos)} videos of {dataset} cannot be read now, or not all of them: "
+            f"{len(lost)} of {len(manifest.shards)} shards are refused, the first: {refused[0].message}"
+        )
+    first = next(error for error in lost.values() if not isinstance(error, UnreadableDataError))
     return (
         f"{videos} of {len(manifest.videos)} videos of {dataset} cannot be read, or not all of them: "
         f"{len(lost)} of {len(manifest.shards)} shards are not as they were written, the first: "

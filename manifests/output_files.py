@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -52,7 +53,7 @@ def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources
         if not real.exists():
             return
         identity = _identity(real)
-        if any(_identity(Path(source)) == identity for source in sources):
+        if any(_is_source(real, identity, source) for source in sources):
             raise UsageError(
                 f"{out} is the source of a video of the dataset; it is never written over: write somewhere else",
                 file=str(out),
@@ -92,6 +93,19 @@ def sources_of(manifest: Manifest) -> Iterator[str]:
 def sources_in(dataset: Path) -> Iterator[str]:
     """The same of a dataset's current snapshot, which is opened once somebody asks: most files are new ones."""
     yield from sources_of(open_current(dataset)[1])
+
+
+def _is_source(file: Path, identity: tuple[int, int] | None, source: str) -> bool:
+    # Bytes of a name that are not UTF-8 are written out in a manifest.
+    if any(_identity(Path(path)) == identity for path in {source, _written_back(source)}):
+        return True
+    # Given in another folder, and kept as nothing else in datasets of version 1.
+    parts = Path(source).parts
+    return not Path(source).is_absolute() and file.parts[-len(parts) :] == parts
+
+
+def _written_back(text: str) -> str:
+    return re.sub(r"\\udc([89a-f][0-9a-f])", lambda match: chr(0xDC00 + int(match[1], 16)), text)
 
 
 def _publish(temporary: Path, final: Path) -> None:

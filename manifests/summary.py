@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .dataset import FORMAT_VERSION, lost_shards, open_current
+from .dataset import lost_shards, open_current
 from .lost import lost_text, lost_videos
 from .tables import Failures
 
@@ -98,7 +98,7 @@ def summarize(dataset: Path) -> Summary:
             )
         )
     return Summary(
-        format_version=FORMAT_VERSION,
+        format_version=root.format_version,
         snapshot=root.snapshot or "",
         profile=root.profile,
         num_videos=len(videos),

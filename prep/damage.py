@@ -194,8 +194,12 @@ def _leads(packets: tuple[ScannedPacket, ...], position: dict[int, int], number:
     return position.get(number, 0) < position.get(entry, 0)
 
 
-def assess(scan: Scan) -> Damage | None:
-    """What is lost and what is left, or None when all packets are as they should be."""
+def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
+    """What is lost and what is left, or None when all packets are as they should be.
+
+    A hole between two frames of more than `max_hole_units` of the timebase, and more than two ordinary intervals, is a
+    gap in the timestamps rather than frames that are lost.
+    """
     packets = scan.packets
     entries = [packet.is_entry for packet in packets]
     begins_late = True in entries and not entries[0]
@@ -219,7 +223,7 @@ def assess(scan: Scan) -> Damage | None:
     from_start = _sound_from_start(scan, trusted)
     return Damage(
         sound_pts=np.array([pts for pts, number in known if sound[number]], dtype=np.int64),
-        due_pts=np.array(_due(known, sound, packets), dtype=np.int64),
+        due_pts=np.array(_due(known, sound, packets, max_hole_units), dtype=np.int64),
         sound_from_start=from_start,
         has_times=has_times,
         kept=Kept("pts", _sound_runs(known, sound)) if has_times else Kept("n", ((0, from_start - 1),)),
@@ -302,7 +306,9 @@ def _sound_runs(known: list[tuple[int, int]], sound: list[bool]) -> tuple[tuple[
     return tuple(runs)
 
 
-def _due(known: list[tuple[int, int]], sound: list[bool], packets: tuple[ScannedPacket, ...]) -> list[int]:
+def _due(
+    known: list[tuple[int, int]], sound: list[bool], packets: tuple[ScannedPacket, ...], max_hole_units: int
+) -> list[int]:
     """The pts of all frames from the first to the last sound one; holes at breaks are filled in ordinary steps."""
     places = [place for place, (_pts, number) in enumerate(known) if sound[number]]
     if not places:
@@ -315,7 +321,7 @@ def _due(known: list[tuple[int, int]], sound: list[bool], packets: tuple[Scanned
     due = [kept[0][0]]
     for (pts, number), (next_pts, next_number) in pairwise(kept):
         intact = not even and sound[number] and sound[next_number] and not _breaks_between(packets, number, next_number)
-        if not intact and step and next_pts - pts > _HOLE_INTERVALS * step:
+        if not intact and step and _HOLE_INTERVALS * step < next_pts - pts <= max(max_hole_units, 2 * step):
             due.extend(range(pts + step, next_pts - step // 2, step))
         due.append(next_pts)
     return sorted(set(due))

@@ -26,7 +26,7 @@ from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
 from .given_up import given_up
-from .grid import FrameGrid, plan_grid
+from .grid import FrameGrid
 from .options import Options
 from .picture_check import check_picture
 from .probe import SourceVideo, probe, with_pts
@@ -37,11 +37,13 @@ from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
 from .sizes import check_taken, picture_layout, takes
 from .stalls import REMEDY, StalledError, in_time, stall_limit
-from .timing import check_order, plan_times
+from .timing import check_order, grid_of, plan_times
 
 _STATS = "<stats>"
 # That ffmpeg was ended by a signal (someone's kill, the kernel short of memory), or hung, says nothing of its source.
 _ATTEMPTS = 3
+# A hole beside damage that is no longer than this was made by it; a longer one is a gap, of which the policy decides.
+_MAX_HOLE_SECONDS = 10
 
 Count = Callable[[int], None]
 _T = TypeVar("_T")
@@ -134,7 +136,7 @@ def _prepare_whole(
     """All frames of a source; _DamageFoundError when something is wrong with some of them."""
     path = source.path
     if source.suspicion:
-        _look_closer(source, source.suspicion)
+        _look_closer(source)
     if source.pts is not None:
         plan = plan_video(source, options, ffmpeg_path)
         watcher.on_plan(len(plan.grid))
@@ -147,7 +149,7 @@ def _prepare_whole(
     if source.pts is not None:
         lost = np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)
         if len(lost) and len(np.setdiff1d(decoded_pts, source.pts)) == 0:
-            _look_closer(source, f"{len(lost)} of its frames do not decode")
+            _look_closer(source)
     plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
@@ -160,10 +162,11 @@ def _prepare_whole(
     return plan, video
 
 
-def _look_closer(source: SourceVideo, _why: str) -> None:
+def _look_closer(source: SourceVideo) -> None:
     """_DamageFoundError when a close look at the source finds damage in it, and not only something to complain of."""
     path, stream_index = source.path, source.stream_index
-    damage = assess(_tried_again(path, lambda: in_time(lambda: scan(path, stream_index), "reading it")))
+    found = _tried_again(path, lambda: in_time(lambda: scan(path, stream_index), "reading it"))
+    damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
     if damage is not None:
         raise _DamageFoundError(damage)
 
@@ -176,7 +179,7 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
         # Rate and ticks are those of the frames that should be there.
         whole = with_pts(source, damage.due_pts)
         due = plan_video(whole, options, ffmpeg_path)
-        plan = replace(due, grid=plan_grid(damage.sound_pts, whole.end_pts, due.grid.rule))
+        plan = replace(due, grid=grid_of(whole, damage.sound_pts, due.grid.rule))
     else:
         decoded_pts = _tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
         decoded_pts = decoded_pts[: damage.sound_from_start]
@@ -236,7 +239,7 @@ def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False)
     _raise_if_killed(run, source.path)
     complaint = first_complaint(run.stderr.splitlines())
     if complaint and not tolerant:
-        _look_closer(source, complaint)
+        _look_closer(source)
     if len(pts) == 0:
         raise DamagedSourceError(f"{source.path}: not one frame of it decodes", file=source.path)
     if not tolerant:
@@ -304,7 +307,7 @@ def _run_encode(
     if not tolerant:
         complaint = first_complaint(run.stderr.splitlines())
         if complaint:
-            _look_closer(encode.source, complaint)
+            _look_closer(encode.source)
         _raise_if_failed(run, path, hung_up=structure_error is not None)
     shown = parse_stats(run.stats, encode.source.timebase)
     pts = shown.packet_pts if plan.decoded_pts is None else pts_by_number(plan.decoded_pts, shown.numbers)

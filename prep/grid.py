@@ -26,6 +26,8 @@ from ..manifests.ragged import Array
 # A file with more repeats than this has a gap of hours in it, or a rate that was meant for another one.
 _MAX_REPEATS = 1000
 _ALWAYS_ALLOWED_FRAMES = 100_000
+# Two or three long intervals may be anything.
+_FEWEST_FOR_A_RHYTHM = 4
 # Timebases blur intervals.
 _NEARLY_ONE = Fraction(19, 20)
 
@@ -118,12 +120,16 @@ def find_gaps(pts: Array, end_pts: int, timebase: Fraction, max_gap_seconds: Fra
     """Intervals longer than `max_gap_seconds`, each of which would shrink to the ordinary interval. The time that the
     last frame is shown until `end_pts` is one of them.
 
-    A time-lapse is all long intervals, and none of them is a gap: that is also more than twice the ordinary one.
+    In a time-lapse all intervals are long, and none of them is a gap: with four frames or more, a gap is also more than
+    twice the ordinary interval.
     """
     ordinary = int((ordinary_interval(pts, timebase) or 0) / timebase)
     ends = np.append(pts[1:], end_pts)
     intervals = ends - pts
-    longest = max(int(max_gap_seconds / timebase), 2 * ordinary)
+    allowed = int(max_gap_seconds / timebase)
+    longest = max(allowed, 2 * ordinary)
+    if len(pts) < _FEWEST_FOR_A_RHYTHM:
+        longest, ordinary = allowed, min(ordinary, allowed)
     return tuple(
         Gap(int(ends[number]), int(intervals[number]) - ordinary)
         for number in np.flatnonzero(intervals > longest).tolist()

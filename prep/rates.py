@@ -1,12 +1,13 @@
 """Which constant rate a source gets when none was asked for.
 
-A source whose frames are evenly spaced keeps its exact rate. For one whose are not, a rate is chosen by what it costs:
+A source whose frames are evenly spaced keeps its exact rate (`constant_rate`). For one whose are not, a rate is chosen
+by what it costs (`variable_rate`):
 
 1. Candidates are the rate of the ordinary intervals, the container's claims, the standard rates, and the rates at which
-   some interval of the source lasts one tick; among these only such that the video does not have more than 30 times as
-   many frames as the source, and 10,000, and that a tick is not longer than five quarters of the median interval.
-2. The lowest of them that leaves out at most one source frame in a hundred is found. Two frames that stand closer
-   together than all others must not multiply the whole video.
+   some interval of the source lasts one tick; among these only such that the video has at most 10,000 frames more than
+   30 times as many as the source, and that a tick is not longer than five quarters of the median interval.
+2. The lowest of them that leaves out at most one source frame in a hundred, or one, is found. Two frames that stand
+   closer together than all others must not multiply the whole video.
 3. From there up to five quarters of it, the rate that leaves out the fewest is taken: of several that leave out as few
    the first in the order of (1), so that a 30 fps recording with frames missing becomes 30 and not 29.97.
 
@@ -85,11 +86,11 @@ def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fra
     seconds = (end_pts - int(pts[0])) * timebase
     most_frames = _MAX_INFLATION * len(pts) + _ALWAYS_ALLOWED_FRAMES
     interval = ordinary_interval(pts, timebase)
-    # Always some are left: that of the mean interval makes about as many frames as the source has.
+    # The rate of the mean interval makes about as many frames as the source has; only years have too many at any rate.
     affordable = [rate for rate in candidates if seconds * rate <= most_frames] or [min(candidates)]
     affordable = [rate for rate in affordable if rate * (interval or 0) * _NEAR >= 1] or affordable
     dropped = {rate: count_dropped(TickRule.of(pts, timebase, rate, interval), pts, end_pts) for rate in affordable}
-    good = [rate for rate in affordable if dropped[rate] <= len(pts) // 100]
+    good = [rate for rate in affordable if dropped[rate] <= max(1, len(pts) // 100)]
     if not good:
         return min(affordable, key=lambda rate: (dropped[rate], rate))
     lowest = min(good)

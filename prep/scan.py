@@ -130,7 +130,7 @@ class _Scanner:
                 is_entry=bool(unit.is_entry),
                 promised_entry=packet.is_keyframe,
                 is_incomplete=packet.is_corrupt,
-                complaint="it is incomplete" if packet.is_corrupt else said,
+                complaint="a packet is incomplete" if packet.is_corrupt else said,
                 break_before=broken,
                 is_hidden=packet.is_discard,
             )

@@ -34,9 +34,10 @@ def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) 
         before = int(pts[pts < gaps[0].pts][-1])
         gap, at = float((gaps[0].pts - before) * timebase), float((before - int(pts[0])) * timebase)
         raise DamagedSourceError(
-            f"{source.path} has {len(gaps)} gaps in its timestamps of more than {float(policy.max_gap_seconds):g} s; "
-            f"the first is one of {gap:.3f} s, {at:.3f} s after the first frame: --gaps close moves up what is behind "
-            "a gap, --gaps keep shows the frame before it for as long, --max-gap allows longer ones",
+            f"{source.path} has {len(gaps)} gap{'s' * (len(gaps) > 1)} of more than "
+            f"{float(policy.max_gap_seconds):g} s in its timestamps, the first one of {gap:.3f} s, {at:.3f} s after "
+            "the first frame: --gaps close moves up what is behind a gap, --gaps keep shows the frame before it for as "
+            "long, --max-gap allows longer ones",
             file=source.path,
         )
     closed = gaps if policy.gaps == "close" else ()
@@ -52,8 +53,13 @@ def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) 
     constant = constant_rate(spans, timebase, source.rate_hints)
     rate = fps or constant or variable_rate(spans, end, timebase, source.rate_hints)
     interval = 1 / constant if constant else ordinary_interval(spans, timebase)
+    return grid_of(source, pts, TickRule.of(pts, timebase, rate, interval, closed))
+
+
+def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:
+    """The grid of those of a source's frames that are at `pts`. EncodeError for what would be nearly all repeats."""
     try:
-        return plan_grid(pts, source.end_pts, TickRule.of(pts, timebase, rate, interval, closed))
+        return plan_grid(pts, source.end_pts, rule)
     except EncodeError as error:
         raise EncodeError(f"{source.path}: {error.message}", file=source.path) from None
 

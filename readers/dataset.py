@@ -89,7 +89,7 @@ def open(  # noqa: A001
         raise next(iter(lost.values()))
     if lost:
         warnings.warn(lost_text(folder, manifest, lost), DatasetWarning, stacklevel=2)
-    return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile, tuple(lost))
+    return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile, tuple(lost), root.format_version)
 
 
 def _folder(path: Any) -> Path:
@@ -107,13 +107,20 @@ class Dataset:
     opens the same snapshot.
     """
 
-    def __init__(self, reader: SnapshotReader, profile: dict[str, Any], lost_shards: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        reader: SnapshotReader,
+        profile: dict[str, Any],
+        lost_shards: tuple[int, ...] = (),
+        format_version: int = FORMAT_VERSION,
+    ) -> None:
         self._reader = reader
         self._profile = profile
         self._lost_shards = lost_shards
+        self._format_version = format_version
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (self._reader, self._profile, self._lost_shards)
+        return Dataset, (self._reader, self._profile, self._lost_shards, self._format_version)
 
     @property
     def ids(self) -> Sequence[str]:
@@ -137,7 +144,7 @@ class Dataset:
         manifest = self._reader.manifest
         videos = manifest.videos
         return DatasetMetadata(
-            format_version=FORMAT_VERSION,
+            format_version=self._format_version,
             snapshot=self._reader.snapshot,
             profile=self._profile,
             num_videos=len(videos),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -63,8 +64,11 @@ def _taken(items: Iterator[Item], check: Callable[[int], object]) -> list[Item]:
 
 
 def memory_limit_bytes() -> int:
-    """What this process can have at most: the machine's memory, or less where its cgroup says so."""
+    """What this process can have at most: the machine's memory, or less where its cgroup or its own limit says so."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    own_limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if own_limit != resource.RLIM_INFINITY:
+        limits.append(own_limit)
     return min(limits + list(_cgroup_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))))
 
 

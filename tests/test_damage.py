@@ -44,7 +44,7 @@ def scan_of(packets: Sequence[ScannedPacket], shown: Sequence[int] | None = None
 
 
 def damage_of(scan: Scan) -> Damage:
-    damage = assess(scan)
+    damage = assess(scan, max_hole_units=10**6)
     assert damage is not None
     return damage
 
@@ -55,7 +55,7 @@ def sound(scan: Scan) -> list[int]:
 
 
 def test_a_stream_without_complaints_is_not_damaged() -> None:
-    assert assess(stream("IPPPIPPP")) is None
+    assert assess(stream("IPPPIPPP"), max_hole_units=10**6) is None
 
 
 def test_nothing_counts_from_a_damaged_frame_to_the_next_keyframe() -> None:
@@ -129,7 +129,7 @@ def test_a_source_of_which_nothing_is_left_is_refused_without_a_promise() -> Non
 
 @given(st.text("IPPPPPxi.", min_size=1, max_size=60).filter(lambda text: text.strip(".")))
 def test_no_frame_is_trusted_that_leans_on_a_lost_one(text: str) -> None:
-    damage = assess(stream(text))
+    damage = assess(stream(text), max_hole_units=10**6)
     if damage is None:
         assert not set(text) & set("xi.") or "." in text
         return
@@ -168,3 +168,14 @@ def test_a_pause_in_a_stream_of_uneven_frames_is_no_hole() -> None:
 def test_what_ffmpeg_says_of_sound_streams_is_no_complaint() -> None:
     assert not first_complaint(["[h264 @ 0x55] co located POCs unavailable", "", "  "])
     assert first_complaint(["[h264 @ 0x55] [x] error while decoding MB 3 4"]) == "error while decoding MB 3 4"
+
+
+def test_a_hole_of_hours_beside_damage_is_a_gap_and_no_frames_are_made_up_for_it() -> None:
+    text = "IPPPIxPPIPPP"
+    packets = [
+        replace(packet, pts=number + (10**12 if number >= 8 else 0), dts=number)
+        for number, packet in enumerate(stream(text).packets)
+    ]
+    damage = assess(scan_of(packets), max_hole_units=1000)
+    assert damage is not None
+    assert damage.due_pts.tolist() == [*range(8), *range(10**12 + 8, 10**12 + 12)]

@@ -66,10 +66,11 @@ def test_a_dataset_of_version_1_is_read_and_what_it_did_not_know_is_unknown(vers
 
 
 def test_a_dataset_of_version_1_grows_into_one_of_version_2(version_1: Path, tmp_path: Path) -> None:
+    before = shortgop.open(version_1).metadata.format_version
     make_video(tmp_path / "b.mp4", pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=100)
     make_dataset([tmp_path / "b.mp4"], version_1)
     dataset = shortgop.open(version_1)
-    assert dataset.metadata.format_version == 2
+    assert (before, dataset.metadata.format_version) == (1, 2)
     assert [read_number(dataset[name][0]) for name in ("a.mp4", "b.mp4")] == [0, 100]
     assert [Path(video.source_path).name for video in dataset] == ["", "b.mp4"]
     assert len(open_current(version_1)[1].videos) == 2

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import imageio_ffmpeg
 import numpy as np
@@ -125,7 +126,8 @@ def with_a_gap(folder: Path) -> SyntheticVideo:
 def test_a_gap_is_an_error_that_says_where(tmp_path: Path) -> None:
     source = with_a_gap(tmp_path)
     with pytest.raises(
-        DamagedSourceError, match=r"gap\.mkv has 1 gaps? .* one of 3598\.840 s, 1\.160 s after .* --gaps close"
+        DamagedSourceError,
+        match=r"gap\.mkv has 1 gap of more than 10 s .* one of 3598\.840 s, 1\.160 s after .* --gaps close",
     ):
         plan_times(probe(str(source.path)), None, SourcePolicy())
     report = prepare([str(source.path)], tmp_path / "dataset", Profile(), where=Where("inline"))
@@ -206,3 +208,24 @@ def test_timestamps_that_jump_back_are_an_error_that_says_where(tmp_path: Path) 
     check_order(source, np.array([0, 40, 120, 80, 160]))
     with pytest.raises(DamagedSourceError, match=r"x\.mkv: .* jump back by 1\.960 s, 2\.000 s after .*, at frame 3"):
         check_order(source, np.array([0, 40, 2000, 40, 80]))
+
+
+@pytest.mark.parametrize(("gaps", "frames"), [("fail", 0), ("close", 60)])
+def test_a_gap_in_a_damaged_source_is_a_gap_all_the_same(gaps: Any, frames: int, tmp_path: Path) -> None:
+    pts = [40 * number if number < 30 else 3_600_000 + 40 * (number - 30) for number in range(60)]
+    source = make_video(tmp_path / "x.ts", pts=pts, timebase=MS, gop=10, b_frames=0)
+    data = source.path.read_bytes()
+    # Four packets of 188 bytes are missing, a fifth into it.
+    lost = len(data) // 188 // 5 * 188
+    source.path.write_bytes(data[:lost] + data[lost + 4 * 188 :])
+    only_closed = SourcePolicy(gaps="close")
+    damaged = prepare([str(source.path)], tmp_path / "strict", Profile(), where=Where("inline"), policy=only_closed)
+    assert "--salvage" in damaged.failures[0].reason
+    report = prepare(
+        [str(source.path)], tmp_path / "dataset", Profile(), where=Where("inline"),
+        policy=SourcePolicy(salvage=True, gaps=gaps),
+    )  # fmt: skip
+    if gaps == "fail":
+        assert "1 gap of more than 10 s" in report.failures[0].reason
+    else:
+        assert report.frames_added == frames

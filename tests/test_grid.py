@@ -116,6 +116,12 @@ def test_a_gap_is_longer_than_allowed_and_than_what_is_ordinary() -> None:
     assert find_gaps(array(0, 30_000, 60_000, 3_660_000), 3_690_000, ms, limit) == (Gap(3_660_000, 3_570_000),)
 
 
+def test_two_or_three_frames_far_apart_have_a_gap() -> None:
+    ms, limit = Fraction(1, 1000), Fraction(10)
+    assert find_gaps(array(0, 3_600_000), 3_600_040, ms, limit) == (Gap(3_600_000, 3_590_000),)
+    assert find_gaps(array(0, 20_000, 40_000), 50_000, ms, limit) == (Gap(20_000, 10_000), Gap(40_000, 10_000))
+
+
 def test_a_last_frame_that_lasts_an_hour_is_a_gap_too() -> None:
     ms, limit = Fraction(1, 1000), Fraction(10)
     assert find_gaps(array(0, 40, 80), 3_600_000, ms, limit) == (Gap(3_600_000, 3_600_000 - 80 - 40),)

@@ -21,6 +21,7 @@ from shortgop.bench.chart import Bar, Group, write_chart
 from shortgop.bench.timing import Spread
 from shortgop.cli import app
 from shortgop.manifests.dataset import open_current
+from shortgop.manifests.errors import UsageError
 from shortgop.manifests.export import export
 from shortgop.manifests.output_files import check_output, new_file
 from shortgop.readers.pictures import FORMATS, write_picture
@@ -287,3 +288,25 @@ def test_pictures_of_odd_sizes_come_back_as_they_were(tmp_path: Path) -> None:
         write_picture(picture, tmp_path / f"odd{suffix}")
         with av.open(str(tmp_path / f"odd{suffix}")) as container:
             assert np.array_equal(frame_to_rgb(next(container.decode(video=0))), picture)
+
+
+def test_a_source_whose_name_is_not_utf8_is_one_as_well(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    source = tmp_path / "sources" / os.fsdecode(b"caf\xe9.mp4")
+    source.parent.mkdir()
+    shutil.copy(constant_video.path, source)
+    make_dataset([source], tmp_path / "dataset")
+    with pytest.raises(UsageError, match="is the source of a video"):
+        write_export(tmp_path / "dataset", source, overwrite=True)
+
+
+def test_a_source_that_was_given_in_another_folder_is_one_as_well(
+    constant_video: SyntheticVideo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In datasets of version 1, which kept it as it was given."""
+    (tmp_path / "videos").mkdir()
+    shutil.copy(constant_video.path, tmp_path / "videos" / "a.mp4")
+    out = tmp_path / "videos" / "a.mp4"
+    monkeypatch.chdir(tmp_path / "videos")
+    with pytest.raises(UsageError, match="is the source of a video"):
+        check_output(out, suffixes=[".mp4"], overwrite=True, sources=["videos/a.mp4"])
+    check_output(out, suffixes=[".mp4"], overwrite=True, sources=["others/a.mp4"])

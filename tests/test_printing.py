@@ -82,7 +82,7 @@ def test_what_differs_from_the_source_stands_beside_each_video() -> None:
         summary("c.mp4", dropped=None),
     ], width=160)  # fmt: skip
     row = {name: next(line for line in lines if name in line) for name in ("a.mp4", "b.mp4", "c.mp4")}
-    assert "deinterlaced, audio dropped, frames: 3 dropped, 2 salvaged" in row["b.mp4"]
+    assert "deinterlaced, audio dropped, frames: 3 dropped, 2 in place of lost ones" in row["b.mp4"]
     assert "frames:" not in row["a.mp4"] + row["c.mp4"]
 
 

@@ -180,6 +180,17 @@ def test_verify_repair_makes_what_it_found_again_and_nothing_else(root: Path) ->
     assert place(after, "b.mp4") != place(before, "b.mp4")
 
 
+def test_prep_makes_damaged_videos_again_when_it_is_to_look_at_every_byte(root: Path) -> None:
+    damage(root / "dataset", "a.mp4")
+    command = ["prep", *map(str, sources(root)), "--out", str(root / "dataset"), "--runner", "inline"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    with pytest.raises(shortgop.CorruptDataError, match="shortgop verify .* --repair"):
+        shortgop.open(root / "dataset")["a.mp4"].get_all_frames()
+    result = CliRunner().invoke(app, [*command, "--check"])
+    assert (result.exit_code, "made again" in result.stdout) == (0, True)
+    assert_whole(root / "dataset")
+
+
 def place(manifest: Manifest, video_id: str) -> tuple[str, int]:
     segment = int(manifest.first_segments[manifest.row_of(video_id)])
     return manifest.shards.name.text(int(manifest.segments.shard[segment])), int(manifest.segments.offset[segment])
