@@ -7,7 +7,7 @@
     .tmp/                    what is being written; never read, removed when a job ends or the next one starts
     .lock                    whom the lock of writers belongs to
 
-The one file that is ever replaced is zarr.json.
+The one file that is ever replaced is zarr.json; .lock is written over in place, and nothing depends on what it says.
 """
 
 from __future__ import annotations
