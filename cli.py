@@ -14,20 +14,30 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
+from .cli_options import (
+    DatasetArgument,
+    GapsOption,
+    JsonOption,
+    MaxGapOption,
+    MaxStallOption,
+    OverwriteOption,
+    RunnerOption,
+    SalvageOption,
+    policy_of,
+    seconds_of,
+)
 from .manifests.errors import DatasetWarning, ShortGopError, UsageError
-from .printing import PlainConsole, cell, video_table
+from .printing import PlainConsole, video_table
 from .progress import job_progress, loop_bar
-from .reports import print_report
+from .reports import print_diagnosis, print_report
 
 if TYPE_CHECKING:
-    from .prep.options import SourcePolicy
+    pass
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -47,21 +57,6 @@ app = typer.Typer(
 _WIDTH = None if sys.stdout.isatty() else 120
 out = PlainConsole(highlight=False, width=_WIDTH)
 err = PlainConsole(stderr=True, highlight=False, width=_WIDTH)
-
-DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
-OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace the file if it exists; never a source, nor within a dataset.")
-]
-SalvageOption = Annotated[
-    bool, typer.Option("--salvage", help="Prepare damaged sources too, from the frames that decode.")
-]
-GapsOption = Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")]
-MaxGapOption = Annotated[
-    str, typer.Option(help="Seconds between two frames, or that the last one is shown; a time-lapse may have more.")
-]
-MaxStallOption = Annotated[str, typer.Option(help="Seconds without progress after which reading a source is given up.")]
-RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @contextmanager
@@ -148,13 +143,13 @@ def prep(  # noqa: PLR0917  # typer makes options of them
             "crf": crf,
             "preset": preset,
             "fastdecode": fastdecode,
-            "segment_seconds": segment_seconds and _seconds(segment_seconds, "--segment-seconds"),
+            "segment_seconds": segment_seconds and seconds_of(segment_seconds, "--segment-seconds"),
             "shard_bytes": shard_mb and shard_mb * 1_000_000,
         }
         named = named_profile(profile_name) if profile_name is not None else {}
         wanted = named | {name: value for name, value in given.items() if value is not None}
         profile = changed_profile(base, wanted | ({"fps": None} if fps == "source" else {}))
-        policy = _policy(salvage, gaps, max_gap, max_stall)
+        policy = policy_of(salvage, gaps, max_gap, max_stall)
         keep_seconds = parse_duration(keep_snapshots)
         with job_progress(err) as on_update:
             report = prepare(
@@ -167,21 +162,6 @@ def prep(  # noqa: PLR0917  # typer makes options of them
             print_report(report, out_path, out, err)
         if report.failures or report.lost:
             raise typer.Exit(EXIT_SOMETHING_MISSING)
-
-
-def _seconds(text: str, option: str) -> Fraction:
-    from .manifests.arguments import exact
-
-    try:
-        return exact(text)
-    except ValueError:
-        raise UsageError(f"{option} is {text!r}; it takes a number of seconds") from None
-
-
-def _policy(salvage: bool, gaps: str, max_gap: str, max_stall: str) -> SourcePolicy:
-    from .prep.options import SourcePolicy
-
-    return SourcePolicy(salvage, cast("Any", gaps), _seconds(max_gap, "--max-gap"), _seconds(max_stall, "--max-stall"))
 
 
 def _check_runner(runner: str) -> None:
@@ -258,7 +238,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
                 for video_id, line in undecodable(dataset, root.snapshot, on_video=advance):
                     lines.append(line)
                     damaged.setdefault(video_id, line)
-        policy = _policy(salvage, gaps, max_gap, max_stall)
+        policy = policy_of(salvage, gaps, max_gap, max_stall)
         report = None
         if repair and damaged:
             from .jobs.prepare import Where
@@ -346,7 +326,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
         _, manifest = open_current(dataset)
         by_number = video.isdecimal() and video not in manifest.ids and int(video) < len(manifest.ids)
         row = int(video) if by_number else manifest.row_of(video)
-        seconds = (_seconds(start, "--start"), None if end is None else _seconds(end, "--end"))
+        seconds = (seconds_of(start, "--start"), None if end is None else seconds_of(end, "--end"))
         first, stop = frame_range(manifest.video(row), *seconds)
         first, stop = write(dataset, manifest, row, out_path, start_frame=first, stop_frame=stop, overwrite=overwrite)
         if as_json:
@@ -413,29 +393,9 @@ def doctor(as_json: JsonOption = False) -> None:
             tried = [dataclasses.asdict(decoder) for decoder in decoders]
             _print_json({**dataclasses.asdict(diagnosis), "decoders": tried, "versions": found})
             return
-        table = Table("what", "runs", "detail")
-        for ffmpeg in diagnosis.ffmpegs:
-            chosen = "used" if ffmpeg.path == diagnosis.chosen else "not needed"
-            detail = ffmpeg.problem or f"{chosen}, version {ffmpeg.version}"
-            table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), cell(detail))
-        trials = [(trial.name, trial.works, trial.detail) for trial in diagnosis.trials]
-        for name, works, detail in [*trials, *((d.name, d.works, d.detail) for d in decoders)]:
-            table.add_row(name, _yes(works), cell(detail))
-        for library, loads in diagnosis.nvidia_libraries.items():
-            table.add_row(library, _yes(loads), "loads" if loads else "not on this machine")
-        out.print(table)
-        out.print("GPU: " + (", ".join(diagnosis.gpus) or "the NVIDIA driver lists none"))
-        for ffmpeg in diagnosis.ffmpegs:
-            out.print(f"ffmpeg of {ffmpeg.origin}: {ffmpeg.path}", markup=False, soft_wrap=True)
-        for codec, choice in diagnosis.choices.items():
-            out.print(f"{codec} is encoded with {choice}", markup=False, soft_wrap=True)
-        out.print(", ".join(f"{name} {version}" for name, version in found.items()), markup=False, soft_wrap=True)
+        print_diagnosis(diagnosis, decoders, found, out)
         if diagnosis.chosen is None:
             raise typer.Exit(EXIT_FAILED)
-
-
-def _yes(works: bool) -> str:
-    return "yes" if works else "no"
 
 
 def _megabytes(count: int) -> str:

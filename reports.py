@@ -1,14 +1,20 @@
-"""What a job came to, in lines for people: `prep`, and `verify --repair`."""
+"""What a job came to, and what a machine has, in lines for people: `prep`, `verify --repair`, `doctor`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.table import Table
+
+from .printing import cell
 
 if TYPE_CHECKING:
     from .jobs import prepare as job
+    from .prep.doctor import Diagnosis
+    from .readers.check import DecoderTrial
 
 _IDS_SHOWN = 10
 
@@ -56,3 +62,30 @@ def _results(report: job.Report, dataset: Path) -> list[str]:
 
 def _some(ids: list[str] | tuple[str, ...]) -> str:
     return ", ".join(ids[:_IDS_SHOWN]) + (f" and {len(ids) - _IDS_SHOWN} more" if len(ids) > _IDS_SHOWN else "")
+
+
+def print_diagnosis(
+    diagnosis: Diagnosis, decoders: Sequence[DecoderTrial], versions: Mapping[str, str], out: Console
+) -> None:
+    """What of this machine really runs, and what would be used."""
+    table = Table("what", "runs", "detail")
+    for ffmpeg in diagnosis.ffmpegs:
+        chosen = "used" if ffmpeg.path == diagnosis.chosen else "not needed"
+        detail = ffmpeg.problem or f"{chosen}, version {ffmpeg.version}"
+        table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), cell(detail))
+    trials = [(trial.name, trial.works, trial.detail) for trial in diagnosis.trials]
+    for name, works, detail in [*trials, *((d.name, d.works, d.detail) for d in decoders)]:
+        table.add_row(name, _yes(works), cell(detail))
+    for library, loads in diagnosis.nvidia_libraries.items():
+        table.add_row(library, _yes(loads), "loads" if loads else "not on this machine")
+    out.print(table)
+    out.print("GPU: " + (", ".join(diagnosis.gpus) or "the NVIDIA driver lists none"))
+    for ffmpeg in diagnosis.ffmpegs:
+        out.print(f"ffmpeg of {ffmpeg.origin}: {ffmpeg.path}", markup=False, soft_wrap=True)
+    for codec, choice in diagnosis.choices.items():
+        out.print(f"{codec} is encoded with {choice}", markup=False, soft_wrap=True)
+    out.print(", ".join(f"{name} {version}" for name, version in versions.items()), markup=False, soft_wrap=True)
+
+
+def _yes(works: bool) -> str:
+    return "yes" if works else "no"

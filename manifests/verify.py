@@ -116,7 +116,8 @@ class _Checker:
     def shard(self, file: Path, length: int, segments: list[int]) -> Iterator[Problem]:
         """Problems of a shard and of its segments, which are given in the order of their offsets."""
         try:
-            descriptor = os.open(file, os.O_RDONLY)
+            # A pipe in its place would wait for a writer.
+            descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             yield Problem(f"cannot be read: {error.strerror}", str(file))
             for segment in segments:

@@ -19,7 +19,8 @@ class _OpenFile:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
-        self._descriptor = os.open(path, os.O_RDONLY)
+        # A pipe in its place would wait for a writer.
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self.identity = _identity(os.fstat(self._descriptor))
 
     def __del__(self) -> None:

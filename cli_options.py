@@ -1,0 +1,46 @@
+"""Arguments and options that several commands have, and what their texts stand for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from .manifests.errors import UsageError
+
+if TYPE_CHECKING:
+    from .prep.options import SourcePolicy
+
+DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the file if it exists; never a source, nor within a dataset.")
+]
+SalvageOption = Annotated[
+    bool, typer.Option("--salvage", help="Prepare damaged sources too, from the frames that decode.")
+]
+GapsOption = Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")]
+MaxGapOption = Annotated[
+    str, typer.Option(help="Seconds between two frames, or that the last one is shown; a time-lapse may have more.")
+]
+MaxStallOption = Annotated[str, typer.Option(help="Seconds without progress after which reading a source is given up.")]
+RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def seconds_of(text: str, option: str) -> Fraction:
+    from .manifests.arguments import exact
+
+    try:
+        return exact(text)
+    except ValueError:
+        raise UsageError(f"{option} is {text!r}; it takes a number of seconds") from None
+
+
+def policy_of(salvage: bool, gaps: str, max_gap: str, max_stall: str) -> SourcePolicy:
+    from .prep.options import SourcePolicy
+
+    return SourcePolicy(
+        salvage, cast("Any", gaps), seconds_of(max_gap, "--max-gap"), seconds_of(max_stall, "--max-stall")
+    )
