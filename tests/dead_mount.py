@@ -1,6 +1,8 @@
-"""A mount that does not answer, or only with errors: a file system in this process that never gives a byte.
+"""A mount that does not answer, or only with errors: a file system that never gives a byte.
 
-Whoever reads from it waits, and cannot even be killed, as with a network mount whose server is gone.
+Whoever reads from it waits, and cannot even be killed, as with a network mount whose server is gone. It is served by a
+process of its own: a child that is being started closes what it inherited, which waits for the server, while its
+parent holds Python's lock.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ import ctypes
 import errno
 import os
 import struct
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,16 +41,17 @@ def dead_mount(folder: Path, size: int, error: int = 0) -> Iterator[Path | None]
         os.close(device)
         yield None
         return
-    server = threading.Thread(target=_serve, args=(device, size, error), daemon=True)
-    server.start()
+    arguments = [str(device), str(size), str(error)]
+    server = subprocess.Popen([sys.executable, "-S", __file__, *arguments], pass_fds=(device,))
+    os.close(device)
     try:
         yield folder
     finally:
         # From here on everything that waited gets an error.
+        server.kill()
+        server.wait(10)
         libc.umount2(os.fsencode(folder), 1)
         libc.umount2(os.fsencode(folder), _DETACH)
-        server.join(5)
-        os.close(device)
 
 
 def _serve(device: int, size: int, read_error: int) -> None:
@@ -82,3 +86,7 @@ def _serve(device: int, size: int, read_error: int) -> None:
 def _attributes(node: int, size: int) -> bytes:
     mode = 0o40755 if node == _ROOT else 0o100644
     return struct.pack("<QQQQQQIIIIIIIIII", node, size, 1, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+
+
+if __name__ == "__main__":
+    _serve(*map(int, sys.argv[1:]))
