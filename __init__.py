@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .manifests.errors import (
+from .errors import (
     CorruptDataError,
     DamagedSourceError,
     DatasetBusyError,

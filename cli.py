@@ -31,7 +31,7 @@ from .cli_options import (
     policy_of,
     seconds_of,
 )
-from .manifests.errors import DatasetWarning, ShortGopError, UsageError
+from .errors import DatasetWarning, ShortGopError, UsageError
 from .printing import PlainConsole, video_table
 from .progress import job_progress, loop_bar
 from .reports import print_diagnosis, print_report

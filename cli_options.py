@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from .manifests.errors import UsageError
+from .errors import UsageError
 
 if TYPE_CHECKING:
     from .prep.options import SourcePolicy
@@ -30,7 +30,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 
 
 def seconds_of(text: str, option: str) -> Fraction:
-    from .manifests.arguments import exact
+    from .arguments import exact
 
     try:
         return exact(text)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..manifests.arguments import integer
-from ..manifests.errors import UsageError
+from ..arguments import integer
+from ..errors import UsageError
 
 Clip = tuple[int, tuple[int, ...]]
 """The number of a video and frames of it, ascending."""

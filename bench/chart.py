@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..manifests.errors import UsageError
+from ..errors import UsageError
 from ..readers.pictures import check_picture, write_picture
 from .timing import Spread
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import av
 import numpy as np
 
-from ..manifests.errors import SourceError
+from ..errors import SourceError
 from ..manifests.ragged import Array
 
 

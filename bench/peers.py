@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..manifests.errors import UsageError
+from ..errors import UsageError
 from .files import VideoFile, runs
 from .timing import explained
 

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from ..manifests.arguments import integer
+from ..arguments import integer
+from ..errors import ShortGopError, UsageError
 from ..manifests.dataset import open_manifest
-from ..manifests.errors import ShortGopError, UsageError
 from ..manifests.export import export
 from ..manifests.ragged import Array
 from ..readers.dataset import Dataset

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import shortgop
 from shortgop.bench.files import scan
+from shortgop.errors import ShortGopError
 from shortgop.manifests.dataset import open_current
-from shortgop.manifests.errors import ShortGopError
 from shortgop.manifests.export import export
 from shortgop.prep.ffmpeg import find_ffmpeg
 

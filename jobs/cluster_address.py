@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..manifests.errors import UsageError
+from ..errors import UsageError
 
 AUTO = "auto"
 _LOCAL = "local"

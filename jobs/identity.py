@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from ..manifests.errors import SourceError, SourceNotFoundError
+from ..errors import SourceError, SourceNotFoundError
 
 SAMPLE_BYTES = 64 * 1024
 

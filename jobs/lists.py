@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..manifests.errors import ToolError, UsageError
+from ..errors import ToolError, UsageError
 
 # Types of Parquet columns that JSON has no type for, and whose text says all there is to say.
 _WRITTEN_AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)

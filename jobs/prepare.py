@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import DatasetBusyError, OutputError, SourceError, UsageError
 from ..manifests import dataset as files
-from ..manifests.errors import DatasetBusyError, OutputError, SourceError, UsageError
 from ..manifests.locks import writer_lock
 from ..manifests.lost import where_it_is, why_lost
 from ..manifests.publish import latest_root, publish, unpublished

@@ -17,7 +17,7 @@ from typing import Any
 from ray import _raylet, exceptions
 from ray._private import services
 
-from ..manifests.errors import ToolError
+from ..errors import ToolError
 from .cluster_address import host_and_port
 
 # Ray's native code, without types.

@@ -24,7 +24,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from ..manifests.errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
+from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check

@@ -8,8 +8,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from ..manifests.commits import temporary_path, writing
-from ..manifests.errors import OutputError, SourceNotFoundError
+from ..errors import OutputError, SourceNotFoundError
+from ..whole_files import temporary_path, writing
 from .units import Unit
 
 # A file system that is shared by network may show a new file some seconds late.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ..manifests.errors import UsageError
+from ..errors import UsageError
 from .lists import can_be_a_path, is_list, read_list, valid_text
 from .places import from_home
 

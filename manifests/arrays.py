@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
-from .errors import CorruptDataError, DatasetError, MissingDataError
+from ..errors import CorruptDataError, DatasetError, MissingDataError
 from .ragged import Array
 from .unread import not_read
 

@@ -23,10 +23,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from . import zips
-from .arrays import OpenFile
-from .commits import commit_bytes, replace_bytes, writing
-from .errors import (
+from ..errors import (
     CorruptDataError,
     DatasetError,
     FormatVersionError,
@@ -35,6 +32,9 @@ from .errors import (
     OutputError,
     UnreadableDataError,
 )
+from ..whole_files import commit_bytes, replace_bytes, writing
+from . import zips
+from .arrays import OpenFile
 from .locks import LOCK_FILE
 from .parts import pack, unpack
 from .ragged import Array

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
-from .arguments import integer, number
+from ..arguments import integer, number
+from ..errors import CorruptDataError, FrameIndexError, UnreadableDataError, UsageError, VideoNotFoundError
 from .dataset import damage_remedy, lost_remedy, shard_path
-from .errors import CorruptDataError, FrameIndexError, UnreadableDataError, UsageError, VideoNotFoundError
 from .mp4 import Init, parse_init, restamp_fragment
 from .output_files import check_output, new_file, sources_of
 from .ranges import read_gop, read_init

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .commits import discard, writing
-from .errors import DatasetBusyError
+from ..errors import DatasetBusyError
+from ..whole_files import discard, writing
 
 LOCK_FILE = ".lock"
 # What a job on another host may still be writing: a lock that was granted proves nothing where locks do not work.

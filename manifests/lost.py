@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..errors import DatasetError, UnreadableDataError, VideoNotFoundError
 from .dataset import lost_remedy
-from .errors import DatasetError, UnreadableDataError, VideoNotFoundError
 from .ragged import Array
 from .tables import Manifest
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import CorruptDataError
+from ..errors import CorruptDataError
 from .ragged import Array
 from .video import CodecConfig
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
-from .commits import discarding, flush, writing
+from ..errors import OutputError, UsageError
+from ..whole_files import discarding, flush, writing
 from .dataset import open_current
-from .errors import OutputError, UsageError
 from .tables import Manifest
 
 _ROOT_FILE, _ROOT_MARK = "zarr.json", b'"shortgop"'

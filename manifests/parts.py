@@ -9,8 +9,8 @@ import io
 import zipfile
 from typing import Any, BinaryIO, cast
 
+from ..errors import CorruptDataError, DatasetError
 from . import zips
-from .errors import CorruptDataError, DatasetError
 from .snapshots import read_attributes, read_manifest
 from .tables import Manifest
 from .unread import not_read

@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .commits import commit, discard, discarding, temporary_path, writing
+from ..errors import DatasetBusyError, DatasetError
+from ..whole_files import commit, discard, discarding, temporary_path, writing
 from .dataset import (
     FORMAT_VERSION,
     Root,
@@ -28,7 +29,6 @@ from .dataset import (
     snapshot_path,
     write_root,
 )
-from .errors import DatasetBusyError, DatasetError
 from .locks import this_writer
 from .merge import merge_tables
 from .ragged import Array

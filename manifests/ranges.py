@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 
-from .errors import CorruptDataError, UnreadableDataError
+from ..errors import CorruptDataError, UnreadableDataError
 from .tables import Manifest
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import CorruptDataError
 from .arrays import OpenFile, opening, read_rows
-from .errors import CorruptDataError
 from .ragged import Array, Ragged, from_rows
 from .tables import OFFSETS, SCHEMA, TABLE_TYPES, Column, Failures, Manifest
 

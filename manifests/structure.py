@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from .errors import CorruptDataError
+from ..errors import CorruptDataError
 from .mp4 import Buffer, Fragment, parse_fragment
 from .video import Pattern
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
-from .commits import commit, discard, temporary_path, writing
+from ..errors import DatasetError, UsageError
+from ..whole_files import commit, discard, temporary_path, writing
 from .dataset import (
     finished_parts,
     open_manifest,
@@ -23,7 +24,6 @@ from .dataset import (
     snapshot_attributes,
     snapshot_path,
 )
-from .errors import DatasetError, UsageError
 from .publish import snapshots
 
 KEEP_SECONDS = 24 * 3600.0

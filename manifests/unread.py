@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from .errors import DatasetError, MissingDataError, UnreadableDataError
+from ..errors import DatasetError, MissingDataError, UnreadableDataError
 
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _MEND = {

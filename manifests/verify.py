@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..errors import CorruptDataError, DatasetError, UnreadableDataError
 from .dataset import open_timeline, parts_of_unit, shard_path, snapshot_path
-from .errors import CorruptDataError, DatasetError, UnreadableDataError
 from .lost import lost_videos, where_it_is
 from .mp4 import Init, parse_init
 from .ragged import Array

@@ -20,8 +20,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from ..errors import CorruptDataError
 from .arrays import OpenFile
-from .errors import CorruptDataError
 
 _FILE_MODE = 0o644 << 16
 _COPY_BYTES = 1 << 20

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..manifests.errors import CorruptDataError
+from ..errors import CorruptDataError
 from ..manifests.mp4 import Box, boxes, read_box_header
 
 # ISO/IEC 14496-12: 8.5.2 (sample entries), 12.1.3 (visual ones), 12.1.4 (clap).

@@ -6,7 +6,7 @@ import ctypes
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..manifests.errors import ToolError
+from ..errors import ToolError
 from .encoders import choose_encoder
 from .ffmpeg import Trial, candidates, find_ffmpeg, try_encoder, try_nvdec, unfit, version_of
 from .profile import CODECS, ENCODERS, Profile

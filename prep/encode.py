@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..manifests.errors import CorruptDataError, DamagedSourceError, EncodeError
+from ..errors import CorruptDataError, DamagedSourceError, EncodeError
 from ..manifests.mp4 import Init, restamp_fragment
 from ..manifests.ragged import Array
 from ..manifests.structure import check_gop, nal_length_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..manifests.errors import ToolError
+from ..errors import ToolError
 from .ffmpeg import try_encoder, try_nvdec
 from .profile import ENCODERS, Profile
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import IO, Any, Literal
 
-from ..manifests.errors import ToolError
+from ..errors import ToolError
 from .stalls import Watch, activity_of_group
 
 ENVIRONMENT_VARIABLE = "SHORTGOP_FFMPEG"

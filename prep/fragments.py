@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import IO
 
-from ..manifests.errors import CorruptDataError
+from ..errors import CorruptDataError
 from ..manifests.mp4 import Init, parse_init
 
 

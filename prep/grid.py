@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..manifests.errors import EncodeError
+from ..errors import EncodeError
 from ..manifests.ragged import Array
 
 # A file with more repeats than this has a gap of hours in it, or a rate that was meant for another one.

@@ -20,7 +20,7 @@ from av.packet import Packet
 from av.stream import Disposition
 from av.video.stream import VideoStream
 
-from ..manifests.errors import NotAVideoError, SourceError
+from ..errors import NotAVideoError, SourceError
 from .signs import MOOV_IS_MISSING, lacks_moov
 
 # The demuxers of FFmpeg 8.1 and 9.0 that read nothing but the file they are given. Left out are concat, hls, dash,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from ..manifests.errors import UsageError
+from ..errors import UsageError
 from .profile import Profile
 from .stalls import DEFAULT_LIMIT_SECONDS
 

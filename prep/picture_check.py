@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..manifests.errors import EncodeError
+from ..errors import EncodeError
 from .ffmpeg import ENVIRONMENT_VARIABLE, lists
 from .picture_filters import needs_zscale, tone_maps
 from .probe import SourceVideo

@@ -16,7 +16,7 @@ from av.container import InputContainer
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from ..manifests.errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
+from ..errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
 from .clean_aperture import clean_aperture
 from .opening import demuxer_of, is_picture_format, open_source, packets_of, video_stream

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ..manifests.arguments import exact
-from ..manifests.errors import FormatVersionError, UsageError
+from ..arguments import exact
+from ..errors import FormatVersionError, UsageError
 
 CODECS = ("h264", "hevc")
 ENCODERS = {"libx264": "h264", "h264_nvenc": "h264", "libx265": "hevc", "hevc_nvenc": "hevc"}

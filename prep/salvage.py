@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..manifests.errors import DamagedSourceError
+from ..errors import DamagedSourceError
 from ..manifests.ragged import Array
 from .damage import Damage
 from .options import SourcePolicy

@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..manifests.commits import commit, discard, temporary_path, writing
 from ..manifests.dataset import shard_path
+from ..whole_files import commit, discard, temporary_path, writing
 
 
 def _new_digest() -> Any:

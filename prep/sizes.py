@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
-from ..manifests.errors import EncodeError
+from ..errors import EncodeError
 from .probe import SourceVideo
 from .profile import MAX_SIDE, Profile
 

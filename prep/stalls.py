@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ..manifests.errors import EncodeError
+from ..errors import EncodeError
 
 DEFAULT_LIMIT_SECONDS = 120
 REMEDY = (

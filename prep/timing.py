@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..manifests.errors import DamagedSourceError, EncodeError
+from ..errors import DamagedSourceError, EncodeError
 from ..manifests.ragged import Array
 from .grid import FrameGrid, TickRule, find_gaps, ordinary_interval, plan_grid
 from .options import SourcePolicy

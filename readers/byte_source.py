@@ -10,7 +10,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from ..manifests.errors import MissingDataError
+from ..errors import MissingDataError
 from ..manifests.unread import not_read
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import av
 import torch
 
-from ..manifests.errors import ShortGopError
+from ..errors import ShortGopError
 from ..manifests.mp4 import parse_init
 from ..manifests.video import Pattern
 from .dataset import open as open_dataset

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
 from ..manifests.dataset import (
     FORMAT_VERSION,
     lost_shards,
@@ -19,7 +20,6 @@ from ..manifests.dataset import (
     read_root,
     snapshot_path,
 )
-from ..manifests.errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
 from ..manifests.lost import lost_text, lost_videos
 from ..manifests.summary import FailureSummary, failure_summaries
 from .frames import ClipBatch

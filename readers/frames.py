@@ -10,8 +10,8 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 import torch
 
-from ..manifests.arguments import integer
-from ..manifests.errors import WrongTypeError
+from ..arguments import integer
+from ..errors import WrongTypeError
 from ..manifests.ragged import Array
 
 # A picture is always three: channels or planes first, or channels last.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from ..errors import CorruptDataError, DatasetError, DecodeError
 from ..manifests.dataset import damage_remedy, lost_remedy, shard_path
-from ..manifests.errors import CorruptDataError, DatasetError, DecodeError
 from ..manifests.tables import Manifest
 from .byte_source import ByteSource
 from .decoders.base import Buffer

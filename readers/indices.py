@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..manifests.arguments import integer
-from ..manifests.errors import FrameIndexError, UsageError, WrongTypeError
+from ..arguments import integer
+from ..errors import FrameIndexError, UsageError, WrongTypeError
 from ..manifests.video import VideoRow
 from .memory import listed
 

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..manifests.errors import UsageError
+from ..errors import UsageError
 
 Item = TypeVar("Item")
 

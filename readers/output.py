@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from ..manifests.arguments import integer, number
-from ..manifests.errors import UsageError
+from ..arguments import integer, number
+from ..errors import UsageError
 
 DimensionOrder = Literal["NCHW", "NHWC"]
 Color = Literal["rgb", "yuv420"]

@@ -12,7 +12,7 @@ import av
 from av.codec.context import CodecContext
 from av.video.reformatter import ColorRange
 
-from ..manifests.errors import OutputError, UsageError
+from ..errors import OutputError, UsageError
 from ..manifests.output_files import check_output, new_file
 from ..manifests.ragged import Array
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..manifests.errors import FrameIndexError
+from ..errors import FrameIndexError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from ..manifests.video import Pattern

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from ..manifests.arguments import integer
+from ..arguments import integer
+from ..errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundError, WrongTypeError
 from ..manifests.dataset import open_manifest, open_timeline
-from ..manifests.errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundError, WrongTypeError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from ..manifests.video import VideoRow

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from ..manifests.errors import UsageError, WrongTypeError
+from ..errors import UsageError, WrongTypeError
 from .indices import frame_numbers, integers
 from .reader import SnapshotReader
 

@@ -7,7 +7,7 @@ import torch
 from av.video.frame import VideoFrame
 from av.video.reformatter import Interpolation, VideoReformatter
 
-from ..manifests.errors import DecodeError
+from ..errors import DecodeError
 from ..manifests.ragged import Array
 from ..manifests.video import CodecConfig
 from . import swscale

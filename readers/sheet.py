@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from ..manifests.arguments import integer
-from ..manifests.errors import UsageError
+from ..arguments import integer
+from ..errors import UsageError
 from .pictures import check_picture, write_picture
 
 _GAP_PIXELS = 2

@@ -13,7 +13,7 @@ from typing import Any
 
 import av.video.reformatter
 
-from ..manifests.errors import DecodeError
+from ..errors import DecodeError
 
 # Names of libavutil's pixel formats. The planes of the last are green, blue and red.
 YUV420P, RGB24, GBRP = "yuv420p", "rgb24", "gbrp"

@@ -21,7 +21,7 @@ from ..manifests.ragged import Array
 Seconds = float | Fraction | Decimal | Array | torch.Tensor
 """A time as callers give it: Python's, numpy's or torch's scalars."""
 Time = float | Fraction
-"""The same as `manifests.arguments.number` makes it."""
+"""The same as `arguments.number` makes it."""
 
 
 def seconds_of(frame: int, fps: Fraction) -> float:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..manifests.arguments import number
-from ..manifests.errors import FrameIndexError, UsageError, WrongTypeError
+from ..arguments import number
+from ..errors import FrameIndexError, UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from ..manifests.video import SourceChanges
 from .copies import cloned

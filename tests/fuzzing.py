@@ -29,8 +29,8 @@ from typing import Any
 import av
 import numpy as np
 
+from shortgop.errors import SourceError
 from shortgop.manifests.dataset import create
-from shortgop.manifests.errors import SourceError
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg

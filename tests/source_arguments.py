@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from shortgop.errors import UsageError
 from shortgop.jobs.sources import find_sources
-from shortgop.manifests.errors import UsageError
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9.mp4")
 

@@ -12,8 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.manifests.arguments import exact, integer, number
-from shortgop.manifests.errors import UsageError, WrongTypeError
+from shortgop.arguments import exact, integer, number
+from shortgop.errors import UsageError, WrongTypeError
 
 INTEGER_TYPES = [int, np.int8, np.uint64, np.array, torch.tensor, lambda value: torch.tensor([value])]
 BOOLEANS = [True, np.bool_(True), np.array(True), torch.tensor(True), torch.tensor([True])]

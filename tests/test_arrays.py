@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
+from shortgop.errors import CorruptDataError, MissingDataError, UnreadableDataError
 from shortgop.manifests import writer
 from shortgop.manifests.arrays import _content_size, read_rows
-from shortgop.manifests.errors import CorruptDataError, MissingDataError, UnreadableDataError
 from shortgop.manifests.ragged import Array
 from shortgop.manifests.tables import Column
 

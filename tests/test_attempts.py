@@ -22,7 +22,6 @@ from shortgop.jobs.identity import identity_of
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.commits import commit, commit_bytes, temporary_path
 from shortgop.manifests.dataset import (
     create,
     current_manifest,
@@ -39,6 +38,7 @@ from shortgop.manifests.tidy import remove_stray_shards, tidy
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.prep.shards import ShardWriter
+from shortgop.whole_files import commit, commit_bytes, temporary_path
 from synthetic import SyntheticVideo
 
 UNIT = "0123456789abcdef"

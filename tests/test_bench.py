@@ -35,8 +35,8 @@ from shortgop.bench.machine import this_machine
 from shortgop.bench.peers import PEERS, load
 from shortgop.bench.timing import Spread, alternate, spread
 from shortgop.cli import app
+from shortgop.errors import SourceError, UsageError
 from shortgop.manifests.dataset import open_current
-from shortgop.manifests.errors import SourceError, UsageError
 from synthetic import SyntheticVideo
 
 

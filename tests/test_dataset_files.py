@@ -18,6 +18,15 @@ from hypothesis import strategies as st
 
 from dead_mount import dead_mount
 from example_manifests import failure, rows, video
+from shortgop.errors import (
+    CorruptDataError,
+    DatasetBusyError,
+    FormatVersionError,
+    MissingDataError,
+    NotADatasetError,
+    OutputError,
+    UnreadableDataError,
+)
 from shortgop.manifests import parts
 from shortgop.manifests.dataset import (
     create,
@@ -33,15 +42,6 @@ from shortgop.manifests.dataset import (
     shard_path,
     snapshot_path,
     write_part,
-)
-from shortgop.manifests.errors import (
-    CorruptDataError,
-    DatasetBusyError,
-    FormatVersionError,
-    MissingDataError,
-    NotADatasetError,
-    OutputError,
-    UnreadableDataError,
 )
 from shortgop.manifests.locks import writer_lock
 from shortgop.manifests.merge import merge

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.manifests.errors import FrameIndexError
+from shortgop.errors import FrameIndexError
 from shortgop.manifests.ragged import offsets_of
 from shortgop.manifests.video import Pattern
 from shortgop.readers.plan import GopPlan, VideoGops, needed_samples, plan_frames, reorder_depth

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
-from shortgop.manifests.errors import CorruptDataError, DecodeError, ToolError, UsageError
+from shortgop.errors import CorruptDataError, DecodeError, ToolError, UsageError
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
 from shortgop.manifests.structure import access_unit_kind, nal_length_bytes
 from shortgop.manifests.video import CodecConfig, Pattern

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from shortgop.manifests import errors
-from shortgop.manifests.errors import (
+from shortgop import errors
+from shortgop.errors import (
     CorruptDataError,
     DatasetError,
     FrameIndexError,

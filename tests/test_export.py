@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import make_dataset
-from shortgop.manifests.dataset import open_current
-from shortgop.manifests.errors import (
+from shortgop.errors import (
     CorruptDataError,
     FrameIndexError,
     MissingDataError,
@@ -22,6 +21,7 @@ from shortgop.manifests.errors import (
     UsageError,
     VideoNotFoundError,
 )
+from shortgop.manifests.dataset import open_current
 from shortgop.manifests.export import export, frame_range
 from shortgop.manifests.mp4 import boxes, parse_fragment
 from shortgop.manifests.tables import Manifest

@@ -21,6 +21,8 @@ FORBIDDEN = {
     "jobs": {"shortgop.bench"},
     "bench": {"imageio_ffmpeg", "ray", "shortgop.prep", "shortgop.jobs"},
 }
+# What every room uses: these know none of the rooms.
+BELOW_ALL = ("arguments.py", "errors.py", "whole_files.py")
 # The command line stands on top. Modules name each other relatively: `import manifests` works in no install.
 FORBIDDEN_EVERYWHERE = {"shortgop.cli", "shortgop.__main__", "cli", *PACKAGES}
 MAY_START_PROCESSES = {"prep/ffmpeg.py"}
@@ -70,6 +72,12 @@ def test_layers(path: Path) -> None:
     if name(path) not in MAY_START_PROCESSES:
         forbidden |= {"subprocess"}
     assert breaches(path, forbidden) == []
+
+
+@pytest.mark.parametrize("module", BELOW_ALL)
+def test_what_every_room_uses_knows_no_room(module: str) -> None:
+    rooms = {f"shortgop.{package}" for package in PACKAGES} | FORBIDDEN["manifests"] | {"subprocess"}
+    assert breaches(ROOT / module, rooms | FORBIDDEN_EVERYWHERE) == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name)

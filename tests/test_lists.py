@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shortgop.errors import ToolError
 from shortgop.jobs.sources import Source, find_sources
-from shortgop.manifests.errors import ToolError
 from source_arguments import NOT_UTF8, complaint, ids, make
 
 pytestmark = pytest.mark.usefixtures("own_folder")

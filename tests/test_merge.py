@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_manifests import failure, rows, video
-from shortgop.manifests.errors import CorruptDataError
+from shortgop.errors import CorruptDataError
 from shortgop.manifests.merge import merge, merge_tables
 from shortgop.manifests.tables import Manifest, Videos, empty
 from shortgop.manifests.timelines import FrameRuns, timeline_blocks

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from encodes import TIMESCALE, encode
 from mp4_writer import Writer, box
-from shortgop.manifests.errors import CorruptDataError
+from shortgop.errors import CorruptDataError
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init, restamp_fragment
 from shortgop.manifests.structure import access_unit_kind, check_gop
 

@@ -14,9 +14,9 @@ import pytest
 import shortgop
 from datasets import as_folder, make_dataset
 from example_manifests import failure
+from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.dataset import open_current, open_timeline, snapshot_path, write_part
-from shortgop.manifests.errors import UsageError
 from shortgop.manifests.publish import publish, snapshots
 from shortgop.manifests.tidy import parse_duration, remove_old_snapshots
 from shortgop.prep.profile import Profile

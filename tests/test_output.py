@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.manifests.errors import UsageError
+from shortgop.errors import UsageError
 from shortgop.readers.output import Output
 
 MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))

@@ -20,8 +20,8 @@ from datasets import make_dataset
 from shortgop.bench.chart import Bar, Group, write_chart
 from shortgop.bench.timing import Spread
 from shortgop.cli import app
+from shortgop.errors import UsageError
 from shortgop.manifests.dataset import open_current
-from shortgop.manifests.errors import UsageError
 from shortgop.manifests.export import export
 from shortgop.manifests.output_files import check_output, new_file
 from shortgop.readers.pictures import FORMATS, write_picture

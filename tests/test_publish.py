@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from datasets import as_folder
 from example_manifests import failure, rows, video
-from shortgop.manifests import commits, writer, zips
+from shortgop import whole_files as commits
+from shortgop.errors import CorruptDataError, MissingDataError, OutputError
 from shortgop.manifests import publish as publish_module
+from shortgop.manifests import writer, zips
 from shortgop.manifests.dataset import (
     create,
     current_manifest,
@@ -28,11 +30,6 @@ from shortgop.manifests.dataset import (
     snapshot_attributes,
     snapshot_path,
     write_part,
-)
-from shortgop.manifests.errors import (
-    CorruptDataError,
-    MissingDataError,
-    OutputError,
 )
 from shortgop.manifests.locks import writer_lock
 from shortgop.manifests.merge import merge

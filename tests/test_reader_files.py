@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from shortgop.manifests.errors import MissingDataError, OutputError, UnreadableDataError, UsageError
+from shortgop.errors import MissingDataError, OutputError, UnreadableDataError, UsageError
 from shortgop.readers.byte_source import ByteSource, _OpenFile
 from shortgop.readers.sheet import write_sheet
 

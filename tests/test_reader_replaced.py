@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import shortgop
-from shortgop.manifests.errors import MissingDataError
+from shortgop.errors import MissingDataError
 from shortgop.readers.byte_source import ByteSource, _Place
 from synthetic import read_number
 

@@ -12,7 +12,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shortgop.manifests.arguments import number
+from shortgop.arguments import number
 from shortgop.readers.times import first_frame_from, frame_played_at, is_range, resampled, resampled_count, seconds_of
 
 NTSC = Fraction(30000, 1001)

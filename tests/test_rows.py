@@ -11,7 +11,7 @@ import torch
 from av.video.reformatter import VideoReformatter
 from torch.nn.functional import interpolate
 
-from shortgop.manifests.errors import DecodeError
+from shortgop.errors import DecodeError
 from shortgop.manifests.ragged import Array
 from shortgop.manifests.video import CodecConfig
 from shortgop.readers import swscale

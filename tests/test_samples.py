@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from encodes import encode
 from mp4_writer import Writer
-from shortgop.manifests.errors import CorruptDataError
+from shortgop.errors import CorruptDataError
 from shortgop.manifests.mp4 import parse_fragment
 from shortgop.manifests.samples import _usual_bounds, sample_bounds
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortgop.errors import SourceError, SourceNotFoundError
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.sources import Source
 from shortgop.jobs.units import Item, Unit, changed_sources, plan_units, split_unit
-from shortgop.manifests.errors import SourceError, SourceNotFoundError
 
 MB = 1_000_000
 SHARD_BYTES = 256 * MB

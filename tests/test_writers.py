@@ -14,6 +14,7 @@ import pytest
 
 from datasets import make_dataset
 from example_manifests import failure, video
+from shortgop.errors import DatasetBusyError, UsageError
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.prepare import existing_profile
 from shortgop.jobs.sources import find_sources
@@ -31,7 +32,6 @@ from shortgop.manifests.dataset import (
     write_part,
     write_root,
 )
-from shortgop.manifests.errors import DatasetBusyError, UsageError
 from shortgop.manifests.locks import LOCK_FILE, writer_lock
 from shortgop.manifests.publish import catch_up, publish, snapshots
 from shortgop.prep.options import Options
@@ -131,7 +131,7 @@ import sys, time
 from pathlib import Path
 from example_manifests import failure
 from shortgop.manifests.dataset import write_part
-from shortgop.manifests.errors import DatasetBusyError
+from shortgop.errors import DatasetBusyError
 from shortgop.manifests.publish import publish
 dataset, me, lost = Path(sys.argv[1]), sys.argv[2], 0
 print("ready", flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...manifests.errors import UsageError
+from ...errors import UsageError
 from ..output import Output
 from .base import DecodeCost, Decoder, GopRequest
 

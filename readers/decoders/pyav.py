@@ -15,7 +15,7 @@ from av.video.codeccontext import VideoCodecContext
 from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange
 
-from ...manifests.errors import CorruptDataError, DecodeError
+from ...errors import CorruptDataError, DecodeError
 from ...manifests.ragged import Array
 from ...manifests.samples import sample_bounds
 from ...manifests.video import CodecConfig

@@ -10,7 +10,7 @@ import time
 
 import torch
 
-from ...manifests.errors import DecodeError, ToolError, UsageError
+from ...errors import DecodeError, ToolError, UsageError
 from ..copies import copy_frame
 from ..output import Output
 from .base import DecodeCost, GopRequest
