@@ -23,11 +23,10 @@ from ..manifests.dataset import (
 from ..manifests.lost import lost_text, lost_videos
 from ..manifests.summary import FailureSummary, failure_summaries
 from .frames import ClipBatch
-from .indices import Indices
+from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
 from .output import Color, Crop, DimensionOrder, Normalize, Output, Size
 from .reader import ReadOptions, SnapshotReader
-from .requests import resolved_requests
 from .stats import Stats
 from .times import seconds_of, seconds_tensor
 from .video import Video

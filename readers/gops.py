@@ -14,8 +14,7 @@ from ..manifests.dataset import damage_remedy, lost_remedy, shard_path
 from ..manifests.tables import Manifest
 from .byte_source import ByteSource
 from .decoders.base import Buffer
-from .plan import GopPlan
-from .ranges import ByteRange, coalesce
+from .plan import ByteRange, GopPlan, coalesce
 from .stats import Tally
 
 # A hole this long costs about as much to copy as another read costs to ask for.

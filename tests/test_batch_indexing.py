@@ -15,7 +15,7 @@ import shortgop
 from example_manifests import failure
 from shortgop.manifests.dataset import create, write_part
 from shortgop.manifests.publish import publish
-from shortgop.readers.check import try_decoders
+from shortgop.readers.decoder_trial import try_decoders
 from shortgop.readers.decoders import DECODERS
 
 

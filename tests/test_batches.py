@@ -207,9 +207,9 @@ def test_each_gop_is_fed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     gops: list[int] = []
     decode = SnapshotReader._decode
 
-    def counting(self: SnapshotReader, read: GopRead, rows: torch.Tensor) -> None:
+    def counting(self: SnapshotReader, read: GopRead, slots: torch.Tensor) -> None:
         gops.extend(gop.gop for gop, _ in read.gops)
-        decode(self, read, rows)
+        decode(self, read, slots)
 
     monkeypatch.setattr(SnapshotReader, "_decode", counting)
     rng = random.Random(0)

@@ -63,10 +63,10 @@ class Gop:
 
     def request(self, frames: list[int]) -> GopRequest:
         """Ask for these frames, in this order."""
-        rows = {frame: row for row, frame in enumerate(frames)}
-        wanted = tuple(sorted(rows))
+        slots = {frame: slot for slot, frame in enumerate(frames)}
+        wanted = tuple(sorted(slots))
         return GopRequest(
-            self.config, self.pattern, self.data, self.init, wanted, tuple(rows[frame] for frame in wanted)
+            self.config, self.pattern, self.data, self.init, wanted, tuple(slots[frame] for frame in wanted)
         )
 
     def blank(self, rows: int) -> torch.Tensor:
@@ -180,10 +180,10 @@ class TestConformance:
         decoder.decode(gop.request(frames), out)
         assert torch.equal(out, gop.expected[frames])
 
-    def test_only_the_rows_asked_for_are_written(self, decoder: Decoder) -> None:
+    def test_only_the_slots_asked_for_are_written(self, decoder: Decoder) -> None:
         gop = make_gop()
         out = gop.blank(9)
-        decoder.decode(dataclasses.replace(gop.request([3, 10]), rows=(7, 2)), out)
+        decoder.decode(dataclasses.replace(gop.request([3, 10]), slots=(7, 2)), out)
         assert torch.equal(out[[7, 2]], gop.expected[[3, 10]])
         assert (out[[0, 1, 3, 4, 5, 6, 8]] == 77).all()
 
@@ -343,7 +343,7 @@ def test_a_context_is_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_frames_that_do_not_come_out_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never a row of the output that nobody wrote to."""
+    """Never a slot of the output that nobody wrote to."""
     monkeypatch.setattr(pyav, "needed_samples", lambda pattern, frames: needed_samples(pattern, [0]))
     gop = make_gop()
     with pytest.raises(DecodeError, match="no frame 5"):

@@ -20,7 +20,7 @@ import shortgop
 from datasets import make_dataset
 from shortgop.manifests.dataset import create, current_manifest
 from shortgop.manifests.export import export
-from shortgop.readers.check import try_decoders, versions
+from shortgop.readers.decoder_trial import try_decoders, versions
 from shortgop.readers.decoders import DECODERS
 from synthetic import SyntheticVideo, read_number
 

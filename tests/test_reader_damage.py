@@ -12,7 +12,7 @@ import pytest
 
 import shortgop
 from shortgop.manifests.dataset import current_manifest, shard_path
-from shortgop.readers.check import undecodable
+from shortgop.readers.decode_check import undecodable
 from synthetic import read_number
 
 

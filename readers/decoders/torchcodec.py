@@ -11,7 +11,7 @@ import time
 import torch
 
 from ...errors import DecodeError, ToolError, UsageError
-from ..copies import copy_frame
+from ..convert.copies import copy_frame
 from ..output import Output
 from .base import DecodeCost, GopRequest
 
@@ -61,7 +61,7 @@ class TorchcodecDecoder:
         if frames.shape[1:] != out.shape[1:]:
             raise DecodeError(f"frames of shape {tuple(frames.shape[1:])} where {tuple(out.shape[1:])} was expected")
         started = time.perf_counter()
-        for row, frame in zip(request.rows, frames, strict=True):
-            copy_frame(frame, out[row])
+        for slot, frame in zip(request.slots, frames, strict=True):
+            copy_frame(frame, out[slot])
         packets = 1 + max(request.pattern.frames.index(frame) for frame in request.frames)
         return DecodeCost(packets, time.perf_counter() - started, warm=False)

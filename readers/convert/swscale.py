@@ -13,7 +13,7 @@ from typing import Any
 
 import av.video.reformatter
 
-from ..errors import DecodeError
+from ...errors import DecodeError
 
 # Names of libavutil's pixel formats. The planes of the last are green, blue and red.
 YUV420P, RGB24, GBRP = "yuv420p", "rgb24", "gbrp"
@@ -55,7 +55,7 @@ class Scaler:
     """Converts pictures of one size and colour from 8-bit 4:2:0 to `target_format`, and to another size.
 
     Belongs to one thread. Instructions that work on many pixels at once may write past the end of lines, or leave out
-    the last pixels where there is no room for that: see `pieces.py`.
+    the last pixels where there is no room for that: see `tiling.py`.
     """
 
     def __init__(

@@ -1,14 +1,12 @@
-"""Whether decoders run on this machine, and whether all frames of a dataset decode: `doctor` and `verify --decode`."""
+"""Whether decoders run on this machine: `doctor`."""
 
 from __future__ import annotations
 
 import base64
 import platform
 import zlib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import av
 import torch
@@ -16,7 +14,6 @@ import torch
 from ..errors import ShortGopError
 from ..manifests.mp4 import parse_init
 from ..manifests.video import Pattern
-from .dataset import open as open_dataset
 from .decoders import DECODERS, GopRequest, make_decoder
 from .output import Output
 
@@ -78,20 +75,3 @@ def versions() -> dict[str, str]:
             continue
     found["libavcodec"] = ".".join(map(str, av.library_versions["libavcodec"]))
     return found
-
-
-def undecodable(
-    dataset: Path, snapshot: str | None = None, *, on_video: Callable[[], object] = lambda: None
-) -> Iterator[tuple[str, str]]:
-    """Decode every frame; for each GOP that does not decode the video's id, and what is wrong.
-
-    One GOP is in memory at a time. `on_video` is called after each video.
-    """
-    for video in open_dataset(dataset, snapshot=snapshot):
-        gop_frames = video.metadata.gop_frames
-        for start in range(0, len(video), gop_frames):
-            try:
-                video.get_frames_in_range(start, start + gop_frames)
-            except ShortGopError as error:
-                yield video.id, str(error)
-        on_video()
