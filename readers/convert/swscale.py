@@ -1,7 +1,8 @@
 """libswscale itself: from a decoder's planes into memory of the caller's, with a crop and a new size in one pass.
 
-PyAV's own way makes a new frame of each, which is then copied to where it belongs. These are the functions of the very
-library that PyAV converts with, reached through its extension module; where they cannot be reached that way,
+PyAV's own way makes a new frame of each, which is then copied to where it belongs: clips of 456x256 took 1.17 to 1.33
+times as long like that, crops of them that are resized 1.10 times (docs/design/readers.md). These are the functions of
+the very library that PyAV converts with, reached through its extension module; where they cannot be reached that way,
 `library` gives None.
 """
 
