@@ -17,7 +17,8 @@ from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from ..manifests.video import VideoRow
 from .convert.copies import copy_frame
-from .decoders import GopRequest, make_decoder
+from .decoders.base import Decoder, GopRequest
+from .decoders.pyav import PyavDecoder
 from .gops import GopRead, GopStore
 from .memory_limit import fits, too_many
 from .metadata import VideoMetadata, video_metadata
@@ -34,7 +35,6 @@ _PARTS_PER_THREAD = 3
 class ReadOptions:
     """How a dataset was asked to be read."""
 
-    decoder: str
     output: Output
     threads: int
 
@@ -56,7 +56,7 @@ class SnapshotReader:
         self.snapshot = snapshot
         self.manifest = manifest
         self.options = options
-        self._decoder = make_decoder(options.decoder, options.output)
+        self._decoder: Decoder = PyavDecoder(options.output)
         self._store = GopStore(dataset, manifest)
         self._workers = Workers(options.threads)
         self._gops = VideoGops.of(manifest)
@@ -163,15 +163,12 @@ class SnapshotReader:
 
     def _decode(self, read: GopRead, slots: torch.Tensor) -> None:
         """Read some GOPs, and write what is wanted of them."""
-        init, init_segment = None, -1
         for gop, data in self._store.fetch(read):
-            if self._decoder.needs_init and gop.segment != init_segment:
-                init, init_segment = self._store.init(gop), gop.segment
             config = self._configs[self.manifest.videos.config[gop.video]]
             pattern = self._patterns[self.manifest.gops.pattern[gop.gop]]
             started = time.perf_counter()
             try:
-                cost = self._decoder.decode(GopRequest(config, pattern, data, init, gop.frames, gop.slots), slots)
+                cost = self._decoder.decode(GopRequest(config, pattern, data, gop.frames, gop.slots), slots)
             except (CorruptDataError, DecodeError) as error:
                 raise self._store.located(error, gop) from error
             self._store.tally.add(

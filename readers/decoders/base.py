@@ -16,14 +16,13 @@ Buffer = bytes | memoryview
 class GopRequest:
     """Frames wanted of one GOP, and what it takes to decode them.
 
-    `data` is the GOP's moof + mdat, `init` the ftyp + moov of its segment where the decoder's `needs_init` says so.
+    `data` is the GOP's moof + mdat.
     Frame `frames[i]` of the GOP (0 is the first it shows; ascending, each once) goes to slot `slots[i]` of the output.
     """
 
     config: CodecConfig
     pattern: Pattern
     data: Buffer
-    init: bytes | None
     frames: tuple[int, ...]
     slots: tuple[int, ...]
 
@@ -46,8 +45,6 @@ class Decoder(Protocol):
     name: str
     device: torch.device
     """Where the frames come out: the output has to be there."""
-    needs_init: bool
-    """Whether requests have to bring the segment's init."""
 
     def decode(self, request: GopRequest, out: torch.Tensor) -> DecodeCost:
         """Write the frames asked for into `out`, (slots, ...), contiguous, on `device`: each as the `Output` that the

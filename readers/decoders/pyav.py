@@ -36,7 +36,6 @@ class PyavDecoder:
     """Decodes on the calling thread, with contexts of its own for each thread."""
 
     name = "pyav"
-    needs_init = False
 
     def __init__(self, output: Output) -> None:
         self.device = torch.device("cpu")
