@@ -20,6 +20,7 @@ from ..manifests.tidy import KEEP_SECONDS, remove_old_snapshots, tidy
 from ..manifests.verify import damaged_videos, verify
 from ..prep.encoders import choose_encoder
 from ..prep.ffmpeg import find_ffmpeg
+from ..prep.mounts import read_in_time
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
@@ -296,7 +297,7 @@ def _look_at(
         revision = lost[source.id].revision if source.id in lost else 0
         try:
             with stall_limit(float(options.policy.max_stall_seconds)):
-                return in_time(lambda: look_closely(source, revision), "looking at it")
+                return read_in_time(source.path, lambda: look_closely(source, revision), "looking at it")
         except SourceError:
             # One that is in the dataset already may be gone; of another, its unit will record why it failed.
             return Item(source, known.get(source.id, 0), 0, revision), 0
