@@ -232,7 +232,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         lines, damaged = [str(problem) for problem in problems], damaged_videos(manifest, problems)
         strays = stray_files(dataset, manifest)
         if decode and not problems:
-            from .readers.check import undecodable
+            from .readers.decode_check import undecodable
 
             with loop_bar(err, "videos", len(manifest.videos)) as advance:
                 for video_id, line in undecodable(dataset, root.snapshot, on_video=advance):
@@ -386,7 +386,7 @@ def doctor(as_json: JsonOption = False) -> None:
     """What is found on this machine, what of it really runs, and what would be used."""
     with _errors():
         from .prep.doctor import diagnose
-        from .readers.check import try_decoders, versions
+        from .readers.decoder_trial import try_decoders, versions
 
         diagnosis, decoders, found = diagnose(), try_decoders(), versions()
         if as_json:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import UsageError
-from ..readers.pictures import check_picture, write_picture
+from ..readers.picture_files import check_picture, write_picture
 from .timing import Spread
 
 _WIDTH, _LABEL, _TEXT = 1000, 300, 170
@@ -54,7 +54,7 @@ def write_chart(
     sources: Iterable[str] = (),
 ) -> None:
     """Draw groups below each other into a picture, whose format the suffix of `path` decides; a new file unless told
-    to `overwrite`. UsageError where Pillow is missing, and otherwise as `readers.pictures.write_picture` raises it.
+    to `overwrite`. UsageError where Pillow is missing, and otherwise as `write_picture` raises it.
     """
     try:
         from PIL import Image, ImageDraw, ImageFont
