@@ -16,7 +16,7 @@ FIND_PYTHON := for python in $(PYTHONS); do \
 # The Python's own pip, uv and virtualenv do without it.
 MAKE_VENV = "$$python" -m venv --clear $(VENV) \
     || { "$$python" -m venv --clear --without-pip $(VENV) && "$$python" -m pip --python $(PY) install pip; } \
-    || uv venv --clear --seed --python "$$python" $(VENV) \
+    || { rm -rf $(VENV) && uv venv --seed --python "$$python" $(VENV); } \
     || virtualenv --clear --python "$$python" $(VENV)
 
 # TorchCodec, the yardstick in tests and demo, wants FFmpeg's libraries; PyAV brings them.
