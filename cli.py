@@ -350,16 +350,16 @@ def bench(  # noqa: PLR0917  # typer makes options of them
         str | None, typer.Option(help="Libraries to compare with.  [torchcodec,pyav,opencv,decord]")
     ] = None,
     exported: Annotated[bool, typer.Option("--exported", help="Peers read exported MP4s too.")] = False,
-    chart: Annotated[Path | None, typer.Option(help="A chart: a file ending in .png, .jpg, .webp and so on.")] = None,
+    chart: Annotated[Path | None, typer.Option(help="A chart: a file ending in .png, .svg or .pdf.")] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read a dataset at random, and its sources with other libraries, in turn; compare how long that takes."""
     with _errors():
-        from .bench.accesses import Access, parse_clip
-        from .bench.chart import check_chart
-        from .bench.report import report_json, report_lines, report_table, write_report_chart
-        from .bench.run import Options, measure
+        from .comparison.accesses import Access, parse_clip
+        from .comparison.chart import check_chart
+        from .comparison.measure import Options, measure
+        from .comparison.report import report_json, report_lines, report_table, write_report_chart
         from .manifests.output_files import sources_in
 
         accesses = [parse_clip(text, batch) for text in clip or ["16x4"]]

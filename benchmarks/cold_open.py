@@ -18,7 +18,7 @@ import numpy as np
 from results import OURS, Case, Row
 from zarr.storage import LocalStore
 
-from shortgop.bench.timing import alternate
+from shortgop.comparison.timing import alternate
 from shortgop.manifests.dataset import create, open_manifest, read_root, shard_path, snapshot_path
 from shortgop.manifests.ragged import Array, Ragged, from_texts
 from shortgop.manifests.tables import Manifest, Table
@@ -125,8 +125,8 @@ def first_batch(counts: tuple[int, ...], rounds: int, note: Callable[[str], obje
         inside[name].append(took["open"] + took["batch"])
 
     note("5. new processes")
-    jobs = {name: (lambda _, name=name: run(name)) for name in datasets}
-    result = alternate(jobs, rounds=rounds, requests=1)
+    tasks = {name: (lambda _, name=name: run(name)) for name in datasets}
+    result = alternate(tasks, rounds=rounds, requests=1)
     if result.problems:
         raise RuntimeError(f"{result.problems}")
     whole = tuple(Row(OURS, each.name, each.milliseconds, each.ratio) for each in result.figures())

@@ -21,11 +21,11 @@ from rich.console import Console
 from scenarios import measured
 
 import shortgop
-from shortgop.bench.accesses import Access, draw
-from shortgop.bench.jobs import FileSet, our_job, peer_job
-from shortgop.bench.machine import this_machine
-from shortgop.bench.peers import load
-from shortgop.bench.timing import Job, Spread
+from shortgop.comparison.accesses import Access, draw
+from shortgop.comparison.machine import this_machine
+from shortgop.comparison.peers import load
+from shortgop.comparison.tasks import FileSet, our_task, peer_task
+from shortgop.comparison.timing import Spread, Task
 
 ACCESSES = {"clip": Access(16, 4), "frame": Access(1)}
 HEIGHT = 256
@@ -122,16 +122,16 @@ def measure(
     times: dict[tuple[str, str, str], Spread] = {}
     for name, access in ACCESSES.items():
         note(f"6. reading: {name}")
-        jobs: dict[tuple[str, str], Job] = {}
+        tasks: dict[tuple[str, str], Task] = {}
         for encoding, (dataset, paths) in made.items():
             files = FileSet.of_exported("", paths)
             asked = draw([len(file) for file in files.files], access, rounds * requests, seed=6)
             if dataset is not None:
                 opened = shortgop.open(dataset)
-                jobs[OURS, str(encoding)] = our_job(opened, range(len(opened)), asked)
-            jobs["pyav", str(encoding)] = peer_job(read, files, asked)
+                tasks[OURS, str(encoding)] = our_task(opened, range(len(opened)), asked)
+            tasks["pyav", str(encoding)] = peer_task(read, files, asked)
         missing: dict[str, str] = {}
-        rows = measured(jobs, missing, rounds=rounds, requests=requests)
+        rows = measured(tasks, missing, rounds=rounds, requests=requests)
         if missing:
             sys.exit(f"bench: {missing}")
         times |= {(row.reader, name, row.files): row.milliseconds for row in rows}

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shortgop.bench.chart import Bar, Group, write_chart
-from shortgop.bench.machine import Machine
-from shortgop.bench.timing import Spread
+from shortgop.comparison.chart import Bar, Group, write_chart
+from shortgop.comparison.machine import Machine
+from shortgop.comparison.timing import Spread
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

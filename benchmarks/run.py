@@ -28,7 +28,7 @@ from results import (
 )
 from rich.console import Console
 
-from shortgop.bench.machine import Machine, this_machine
+from shortgop.comparison.machine import Machine, this_machine
 
 VIDEO_COUNTS = (10, 10_000, 1_000_000)
 console = Console(highlight=False)

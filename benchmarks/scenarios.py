@@ -11,10 +11,10 @@ import footage
 from results import OURS, Case, Row
 
 import shortgop
-from shortgop.bench.accesses import Access, Request, draw
-from shortgop.bench.jobs import FileSet, our_job, peer_job
-from shortgop.bench.peers import PEERS, load
-from shortgop.bench.timing import Job, Measured, alternate
+from shortgop.comparison.accesses import Access, Request, draw
+from shortgop.comparison.peers import PEERS, load
+from shortgop.comparison.tasks import FileSet, our_task, peer_task
+from shortgop.comparison.timing import Measured, Task, alternate
 
 # Without those that decode a GOP anew for each frame: seconds for a clip, and in scenario 4 they are seen as well.
 CLIP_PEERS = tuple(name for name in PEERS if name not in {"imageio", "opencv-seek"})
@@ -78,7 +78,7 @@ def read_through(material: Material) -> None:
                 pass
 
 
-def jobs_of(
+def tasks_of(
     material: Material,
     peers: Mapping[str, Sequence[str]],
     requests: Sequence[Request],
@@ -86,23 +86,25 @@ def jobs_of(
     *,
     pool: Executor | None = None,
     threads: int = 1,
-) -> dict[tuple[str, str], Job]:
-    """A job for shortgop and one for each peer on each kind of files; what does not load goes to `missing`."""
+) -> dict[tuple[str, str], Task]:
+    """A task for shortgop and one for each peer on each kind of files; what does not load goes to `missing`."""
     dataset = shortgop.open(material.dataset, threads=threads)
-    jobs = {(OURS, DATASET): our_job(dataset, range(len(dataset)), requests)}
+    tasks = {(OURS, DATASET): our_task(dataset, range(len(dataset)), requests)}
     for files, names in peers.items():
         readers, lacking = load(names)
         missing.update(lacking)
-        jobs |= {(name, files): peer_job(read, material.files[files], requests, pool) for name, read in readers.items()}
-    return jobs
+        tasks |= {
+            (name, files): peer_task(read, material.files[files], requests, pool) for name, read in readers.items()
+        }
+    return tasks
 
 
 def measured(
-    jobs: Mapping[tuple[str, str], Job], missing: dict[str, str], *, rounds: int, requests: int
+    tasks: Mapping[tuple[str, str], Task], missing: dict[str, str], *, rounds: int, requests: int
 ) -> tuple[Row, ...]:
     """Do them in turn; the first one is what the others are compared with, and may not fail."""
-    labels = {f"{reader}, {files}": (reader, files) for reader, files in jobs}
-    result: Measured = alternate(dict(zip(labels, jobs.values(), strict=True)), rounds=rounds, requests=requests)
+    labels = {f"{reader}, {files}": (reader, files) for reader, files in tasks}
+    result: Measured = alternate(dict(zip(labels, tasks.values(), strict=True)), rounds=rounds, requests=requests)
     missing.update(result.problems)
     first = next(iter(labels))
     if first in result.problems:
@@ -123,8 +125,8 @@ def case(
     missing: dict[str, str] = {}
     read_through(material)
     drawn = draw(material.lengths(), access, sizes.rounds * sizes.requests, seed=table[0])
-    jobs = jobs_of(material, peers, drawn, missing)
-    return Case(*table, name, measured(jobs, missing, rounds=sizes.rounds, requests=sizes.requests), missing)
+    tasks = tasks_of(material, peers, drawn, missing)
+    return Case(*table, name, measured(tasks, missing, rounds=sizes.rounds, requests=sizes.requests), missing)
 
 
 def clips_group(height: int, size: int) -> str:
@@ -171,14 +173,14 @@ def frames(sizes: Sizes, note: Note) -> list[Case]:
     missing: dict[str, str] = {}
     rounds = sizes.frame_rounds
     peers = {SOURCES: sizes.batch_peers, EXPORTED: ("torchcodec",)}
-    jobs = jobs_of(material, peers, draw(material.lengths(), Access(1, batch=128), rounds, seed=2), missing)
+    tasks = tasks_of(material, peers, draw(material.lengths(), Access(1, batch=128), rounds, seed=2), missing)
     chunked = draw(material.lengths(), Access(16, batch=8), rounds, seed=2)
-    for (reader, files), job in jobs_of(material, {SOURCES: sizes.batch_peers}, chunked, missing).items():
+    for (reader, files), task in tasks_of(material, {SOURCES: sizes.batch_peers}, chunked, missing).items():
         if reader != OURS:
-            jobs[reader, f"{files}, in runs of 16"] = job
+            tasks[reader, f"{files}, in runs of 16"] = task
     read_through(material)
     note(f"2. batches of 128 frames from {sizes.frame_videos} videos")
-    rows = measured(jobs, missing, rounds=rounds, requests=1)
+    rows = measured(tasks, missing, rounds=rounds, requests=1)
     return [Case(2, f"128 random frames from {sizes.frame_videos} videos of 256p", "a batch", rows, missing)]
 
 
@@ -200,8 +202,8 @@ def long_videos(sizes: Sizes, note: Note) -> list[Case]:
         note(f"3. {seconds} s of 720p60")
         missing: dict[str, str] = {}
         read_through(material)
-        jobs = jobs_of(material, peers, only(video, sizes.rounds * sizes.long_clips), missing)
-        rows = measured(jobs, missing, rounds=sizes.rounds, requests=sizes.long_clips)
+        tasks = tasks_of(material, peers, only(video, sizes.rounds * sizes.long_clips), missing)
+        rows = measured(tasks, missing, rounds=sizes.rounds, requests=sizes.long_clips)
         cases.append(Case(3, LONG_AT_256, f"{seconds} s", rows, missing))
     note("3. the shortest, in the dataset at 720")
     same_size = Material.of(footage.make_dataset(paths[:1], "source"))
@@ -211,21 +213,21 @@ def long_videos(sizes: Sizes, note: Note) -> list[Case]:
     rounds, per_round = 8, 16  # 128 clips of each
     # The picture counts seconds, so that later clips take more bits: those of the first minute show length alone.
     for name, of in (("anywhere", range(len(lengths))), ("the same of the first minute", [0] * len(lengths))):
-        alone: dict[tuple[str, str], Job] = {}
+        alone: dict[tuple[str, str], Task] = {}
         for video, seconds in enumerate(sizes.long_seconds):
             clips_of_one: list[Request] = [((video, clip[0][1]),) for clip in only(of[video], rounds * per_round)]
-            alone[OURS, f"{seconds} s"] = job = our_job(dataset, range(len(dataset)), clips_of_one)
+            alone[OURS, f"{seconds} s"] = task = our_task(dataset, range(len(dataset)), clips_of_one)
             for number in range(len(clips_of_one)):
                 # So that no file comes from the disk.
-                job(number)
+                task(number)
         cases.append(Case(3, BY_LENGTH, name, measured(alone, {}, rounds=rounds, requests=per_round)))
     note(f"3. {LONG_WORKERS} workers")
     longest = len(sizes.long_seconds) - 1
     with ThreadPoolExecutor(LONG_WORKERS) as pool:
         missing = {}
         asked = only(longest, 2, batch=8)
-        jobs = jobs_of(material, {SOURCES: ("opencv-seek",)}, asked, missing, pool=pool, threads=LONG_WORKERS)
-        rows = measured(jobs, missing, rounds=2, requests=1)
+        tasks = tasks_of(material, {SOURCES: ("opencv-seek",)}, asked, missing, pool=pool, threads=LONG_WORKERS)
+        rows = measured(tasks, missing, rounds=2, requests=1)
     name = f"{LONG_WORKERS} threads each, {sizes.long_seconds[longest]} s"
     return [*cases, Case(3, "Batches of 8 such clips", name, rows, missing)]
 

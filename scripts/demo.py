@@ -24,9 +24,9 @@ from rich.table import Table
 from torch.nn.functional import interpolate, pad
 
 import shortgop
-from shortgop.bench.accesses import Access, draw
-from shortgop.bench.jobs import FileSet, our_job, peer_job
-from shortgop.bench.timing import Figures, Job, alternate
+from shortgop.comparison.accesses import Access, draw
+from shortgop.comparison.tasks import FileSet, our_task, peer_task
+from shortgop.comparison.timing import Figures, Task, alternate
 from shortgop.manifests.dataset import open_current
 from shortgop.manifests.export import export
 from shortgop.manifests.summary import summarize
@@ -273,9 +273,9 @@ def speed_table(dataset: shortgop.Dataset, yardstick: Yardstick) -> Table:
     columns: list[list[Figures]] = []
     for access, count in ((Access(CLIP_FRAMES, CLIP_STRIDE), CLIPS), (Access(1), SINGLES)):
         requests = draw([len(video) for video in videos], access, count * ROUNDS, seed=0)
-        jobs: dict[str, Job] = {"dataset": our_job(dataset, range(len(videos)), requests)}
-        jobs |= {each.name: peer_job(yardstick.read, each, requests) for each in files}
-        measured = alternate(jobs, rounds=ROUNDS, requests=count)
+        tasks: dict[str, Task] = {"dataset": our_task(dataset, range(len(videos)), requests)}
+        tasks |= {each.name: peer_task(yardstick.read, each, requests) for each in files}
+        measured = alternate(tasks, rounds=ROUNDS, requests=count)
         if measured.problems:
             sys.exit(f"demo: {measured.problems}")
         columns.append(measured.figures())

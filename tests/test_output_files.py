@@ -17,9 +17,9 @@ from typer.testing import CliRunner, Result
 
 import shortgop
 from datasets import make_dataset
-from shortgop.bench.chart import Bar, Group, write_chart
-from shortgop.bench.timing import Spread
 from shortgop.cli import app
+from shortgop.comparison.chart import Bar, Group, write_chart
+from shortgop.comparison.timing import Spread
 from shortgop.errors import UsageError
 from shortgop.manifests.dataset import open_current
 from shortgop.manifests.export import export

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from .chart import Bar, Group, write_chart
-from .run import OURS, Report, Row
+from .measure import OURS, Report, Row
 
 
 def report_json(report: Report) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from .accesses import Access, draw
 from .files import VideoFile, scan
-from .jobs import FileSet, our_job, peer_job, shown, source_of
 from .machine import Machine, this_machine
 from .peers import load
+from .tasks import FileSet, our_task, peer_task, shown, source_of
 from .timing import Figures, alternate
 
 OURS = "shortgop"
@@ -107,13 +107,13 @@ def measure(path: Path, options: Options, on_note: OnNote = lambda _: None) -> R
             on_note(f"reading {access}")
             lengths = [len(dataset[number]) for number in numbers]
             requests = draw(lengths, access, options.rounds * _MOST_REQUESTS, _SEED)
-            jobs = {(OURS, "dataset"): our_job(dataset, numbers, requests)}
+            tasks = {(OURS, "dataset"): our_task(dataset, numbers, requests)}
             for files in of_peers:
-                jobs |= {(name, files.name): peer_job(read, files, requests, pool) for name, read in readers.items()}
+                tasks |= {(name, files.name): peer_task(read, files, requests, pool) for name, read in readers.items()}
             # An error of shortgop's own is not a figure: it is raised.
-            jobs[OURS, "dataset"](0)
+            tasks[OURS, "dataset"](0)
             measured = alternate(
-                {f"{name} ({files})": job for (name, files), job in jobs.items()},
+                {f"{name} ({files})": task for (name, files), task in tasks.items()},
                 rounds=options.rounds,
                 seconds_per_round=options.seconds_per_round,
                 most_requests=_MOST_REQUESTS,
@@ -122,7 +122,7 @@ def measure(path: Path, options: Options, on_note: OnNote = lambda _: None) -> R
             figures = {figure.name: figure for figure in measured.figures()}
             rows = [
                 Row(name, files, _frames_per_second(access, figures[label]), figures[label])
-                for name, files in jobs
+                for name, files in tasks
                 if (label := f"{name} ({files})") in figures
             ]
             results.append(Result(access, tuple(rows)))

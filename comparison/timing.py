@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Job = Callable[[int], object]
+Task = Callable[[int], object]
 """Does the request of this number."""
 
 
@@ -67,7 +67,7 @@ def _short(value: float) -> str:
 
 
 def alternate(
-    jobs: Mapping[str, Job],
+    tasks: Mapping[str, Task],
     *,
     rounds: int,
     requests: int | None = None,
@@ -81,7 +81,7 @@ def alternate(
     numbers go from 0 and are below rounds * most_requests. A reader that raises anything is left out from there on.
     """
     problems: dict[str, str] = {}
-    left = dict(jobs)
+    left = dict(tasks)
 
     def timed(name: str, number: int) -> float:
         start = time.perf_counter()
@@ -96,7 +96,7 @@ def alternate(
         del result
         return seconds
 
-    for name in jobs:
+    for name in tasks:
         timed(name, 0)
     if requests is None:
         cost = sum(timed(name, 0) for name in tuple(left))

@@ -17,7 +17,7 @@ import pytest
 import torch
 from cold_open import repeated
 from encoding_study import Encoding, encodings
-from floor import ACCESSES, floor_job, packets_of
+from floor import ACCESSES, floor_task, packets_of
 from hypothesis import given
 from hypothesis import strategies as st
 from results import Case, Goal, Row, between_markers, goals_table, read_cases, tables, write_json
@@ -28,14 +28,15 @@ from typer.testing import CliRunner, Result
 import shortgop
 from datasets import make_dataset
 from example_manifests import video
-from shortgop.bench.accesses import Access, draw, parse_clip
-from shortgop.bench.files import runs, scan
-from shortgop.bench.jobs import FileSet
-from shortgop.bench.machine import this_machine
-from shortgop.bench.peers import PEERS, load
-from shortgop.bench.timing import Spread, alternate, spread
 from shortgop.cli import app
-from shortgop.errors import SourceError, UsageError
+from shortgop.comparison.accesses import Access, draw, parse_clip
+from shortgop.comparison.chart import Bar, Group, check_chart, write_chart
+from shortgop.comparison.files import runs, scan
+from shortgop.comparison.machine import this_machine
+from shortgop.comparison.peers import PEERS, load
+from shortgop.comparison.tasks import FileSet
+from shortgop.comparison.timing import Spread, alternate, spread
+from shortgop.errors import SourceError, ToolError, UsageError
 from shortgop.manifests.dataset import open_current
 from synthetic import SyntheticVideo
 
@@ -145,6 +146,24 @@ def test_peers_read_the_frames_that_they_are_asked_for(
     assert (found.float() - expected.float()).abs().mean(dim=(1, 2, 3)).max() < 4
 
 
+def test_a_chart_is_a_picture_or_a_drawing_by_its_suffix(tmp_path: Path) -> None:
+    group = Group("clips", (Bar("shortgop", Spread(2.0, 1.0, 3.0), "2.0 ms", ours=True),))
+    for name in ("chart.png", "chart.SVG"):
+        write_chart([group], tmp_path / name, title="Time", note="on this machine")
+    with av.open(str(tmp_path / "chart.png")) as container:
+        picture = next(container.decode(video=0))
+    assert isinstance(picture, av.VideoFrame)
+    assert len(np.unique(picture.to_ndarray(format="gray"))) > 10
+    drawing = (tmp_path / "chart.SVG").read_text()
+    assert all(text in drawing for text in ("clips", "shortgop", "2.0 ms", "Time", "on this machine"))
+
+
+def test_a_chart_without_matplotlib_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ToolError, match=r"pip install 'shortgop\[bench\]'"):
+        check_chart(tmp_path / "chart.png", overwrite=False)
+
+
 def test_tables_show_shortgop_in_milliseconds_and_the_others_as_ratios() -> None:
     ours = Row("shortgop", "dataset", Spread(2.0, 1.0, 3.0), Spread(1.0, 1.0, 1.0))
     other = Row("pyav", "sources", Spread(8.0, 7.0, 9.0), Spread(4.0, 3.0, 7.0))
@@ -246,14 +265,14 @@ def test_the_floor_decodes_just_the_packets_that_are_needed(dataset: Path) -> No
     opened.get_clips(request)
     assert opened.stats().packets_decoded == 7
     # Raises where a frame does not come out.
-    floor_job(dataset, [request, *draw([len(video) for video in opened], Access(4, 3), 3, seed=0)])(3)
+    floor_task(dataset, [request, *draw([len(video) for video in opened], Access(4, 3), 3, seed=0)])(3)
 
 
 QUICKLY = ("--rounds", 2, "--seconds-per-round", 0.1)
 
 
 def test_bench_measures_every_reader(dataset: Path, tmp_path: Path) -> None:
-    chart = tmp_path / "chart.png"
+    chart = tmp_path / "chart.svg"
     patterns = ("--clip", "8x2", "--random-frames", "--batch", 2, "--threads", 2)
     result = run("bench", dataset, *patterns, *QUICKLY, "--peers", "pyav", "--exported", "--chart", chart, "--json")
     assert result.exit_code == 0, result.output
@@ -268,10 +287,8 @@ def test_bench_measures_every_reader(dataset: Path, tmp_path: Path) -> None:
         for row in each["readers"]:
             assert 0 < row["milliseconds"]["lowest"] <= row["milliseconds"]["highest"]
     assert (report["missing"], report["left_out"], report["videos"]) == ({}, {}, 2)
-    with av.open(str(chart)) as container:
-        picture = next(container.decode(video=0))
-    assert isinstance(picture, av.VideoFrame)
-    assert len(np.unique(picture.to_ndarray(format="gray"))) > 10
+    words = chart.read_text()
+    assert all(word in words for word in ("clips of 8 frames", "random frames", "pyav, exported", "shortgop, dataset"))
 
 
 @pytest.mark.parametrize(
