@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ToolError
 from ..manifests.output_files import check_output, new_file
-from .timing import Spread
+from .estimates import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ class Bar:
     """One reader: its value with the ends of its interval, and the text behind it."""
 
     label: str
-    value: Spread
+    value: Estimate
     text: str
     ours: bool = False
 
@@ -86,15 +86,15 @@ def _draw(axes: Axes, group: Group) -> None:
     places = range(len(group.bars))
     values = [bar.value for bar in group.bars]
     errors = (
-        [value.median - value.lowest for value in values],
-        [value.highest - value.median for value in values],
+        [value.value - value.low for value in values],
+        [value.high - value.value for value in values],
     )
     colours = [_OURS if bar.ours else _OTHERS for bar in group.bars]
-    axes.barh(places, [value.median for value in values], xerr=errors, color=colours, height=0.7, capsize=2)
+    axes.barh(places, [value.value for value in values], xerr=errors, color=colours, height=0.7, capsize=2)
     for place, bar in zip(places, group.bars, strict=True):
-        axes.annotate(bar.text, (bar.value.highest, place), (6, 0), textcoords="offset points", va="center")
+        axes.annotate(bar.text, (bar.value.high, place), (6, 0), textcoords="offset points", va="center")
     axes.set_yticks(places, [bar.label for bar in group.bars])
-    axes.set_xlim(0, _ROOM_FOR_TEXT * max((value.highest for value in values), default=1.0))
+    axes.set_xlim(0, _ROOM_FOR_TEXT * max((value.high for value in values), default=1.0))
     axes.invert_yaxis()
     axes.set_title(group.title, loc="left", fontsize="medium")
     axes.spines[["top", "right"]].set_visible(False)

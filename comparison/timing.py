@@ -1,118 +1,116 @@
-"""Readers timed against each other: in turn, several rounds, and what can be said of that."""
+"""Readers timed against each other, request by request: each does the same request in turn."""
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from ..manifests.ragged import Array
+from .estimates import Estimate, median, ratio_of_sums
+
 Task = Callable[[int], object]
 """Does the request of this number."""
 
-
-@dataclass(frozen=True)
-class Spread:
-    """The median of several rounds, and the extremes."""
-
-    median: float
-    lowest: float
-    highest: float
-
-    def __str__(self) -> str:
-        return f"{_short(self.median)} ({_short(self.lowest)}-{_short(self.highest)})"
+_SEED = 0
 
 
 @dataclass(frozen=True)
 class Figures:
-    """How a reader did: milliseconds for a request, and how many times as long as the first reader that is.
+    """How a reader did in `requests` requests, and how many times as long as the first reader it took for the same.
 
-    Each round gives the mean over its requests, which is what throughput depends on.
+    `milliseconds` is the median of a request. `ratio` is the median of the ratios request by request: what a request
+    is likely to take. `total_ratio` is the ratio of the sums, which is what throughput depends on; a few requests that
+    take very long count for more in it. `mean_milliseconds` belongs to it.
     """
 
     name: str
-    milliseconds: Spread
-    ratio: Spread
+    requests: int
+    milliseconds: Estimate
+    mean_milliseconds: float
+    ratio: Estimate
+    total_ratio: Estimate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measured:
-    """`seconds` has for each reader that did every request a list of rounds, each a list of requests; `problems` says
-    what the others raised."""
+    """`seconds` has an array for each reader that raised nothing, (requests,), NaN where the reader sat out;
+    `problems` says what the others raised."""
 
-    seconds: dict[str, list[list[float]]]
+    seconds: dict[str, Array]
     problems: dict[str, str]
 
     def figures(self) -> list[Figures]:
-        """Every reader against the first one."""
-        means = {name: [statistics.fmean(round_) for round_ in rounds] for name, rounds in self.seconds.items()}
-        first = next(iter(means.values()), [])
-        return [
-            Figures(
-                name, spread([1000 * mean for mean in own]), spread([a / b for a, b in zip(own, first, strict=True)])
-            )
-            for name, own in means.items()
-        ]
+        """Every reader against the first one, which did every request."""
+        first = next(iter(self.seconds.values()))
+        return [_figures(name, own, first) for name, own in self.seconds.items()]
 
 
-def spread(values: list[float]) -> Spread:
-    return Spread(statistics.median(values), min(values), max(values))
-
-
-def _short(value: float) -> str:
-    """Two digits at least, and none that nobody can measure."""
-    return f"{value:.2f}" if value < 1.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+def _figures(name: str, own: Array, first: Array) -> Figures:
+    done = ~np.isnan(own)
+    own, first = own[done], first[done]
+    return Figures(
+        name,
+        requests=len(own),
+        milliseconds=median(1000 * own),
+        mean_milliseconds=float(1000 * own.mean()),
+        ratio=median(own / first),
+        total_ratio=ratio_of_sums(own, first),
+    )
 
 
 def alternate(
     tasks: Mapping[str, Task],
     *,
-    rounds: int,
-    requests: int | None = None,
-    seconds_per_round: float = 1.0,
-    most_requests: int = 1000,
-    on_round: Callable[[], object] = lambda: None,
+    requests: int,
+    seconds: float | None = None,
+    least_requests: int = 5,
+    on_request: Callable[[], object] = lambda: None,
 ) -> Measured:
-    """Let the readers do each request in turn, each time another one first.
+    """Let the readers do requests 0 to `requests` - 1, each request by all of them, in an order drawn anew.
 
-    Without `requests`, a round has as many as fit `seconds_per_round`, judged by one that is not counted; request
-    numbers go from 0 and are below rounds * most_requests. A reader that raises anything is left out from there on.
+    `seconds` is the time for all of them: a reader that has used its share sits out from then on, so that a slow one
+    leaves time for more requests of the others, but every reader does `least_requests`. The first reader does every
+    request, as the others are compared with it. What it raises is raised; another reader that raises anything is left
+    out. Before that each does request 0 once, which is not counted.
     """
-    problems: dict[str, str] = {}
-    left = dict(tasks)
+    first = next(iter(tasks))
+    share = float("inf") if seconds is None else seconds / len(tasks)
+    left, problems = dict(tasks), dict[str, str]()
+    took = {name: np.full(requests, np.nan) for name in tasks}
+    spent = dict.fromkeys(tasks, 0.0)
 
     def timed(name: str, number: int) -> float:
         start = time.perf_counter()
         try:
             result = left[name](number)
-        except Exception as error:  # noqa: BLE001  # other people's libraries raise what they like
+        except Exception as error:
+            if name == first:
+                raise
             problems[name] = explained(error)
             del left[name]
             return 0.0
-        seconds = time.perf_counter() - start
+        elapsed = time.perf_counter() - start
         # Giving memory back is not part of reading.
         del result
-        return seconds
+        return elapsed
 
     for name in tasks:
         timed(name, 0)
-    if requests is None:
-        cost = sum(timed(name, 0) for name in tuple(left))
-        requests = int(np.clip(seconds_per_round / max(cost, 1e-6), 1, most_requests))
-    seconds: dict[str, list[list[float]]] = {name: [] for name in left}
-    for round_ in range(rounds):
-        took: dict[str, list[float]] = {name: [] for name in left}
-        for number in range(round_ * requests, (round_ + 1) * requests):
-            names = tuple(left)
-            for place in range(len(names)):
-                name = names[(number + place) % len(names)]
-                took[name].append(timed(name, number))
-        for name, values in took.items():
-            seconds[name].append(values)
-        on_round()
-    return Measured({name: rounds_ for name, rounds_ in seconds.items() if name not in problems}, problems)
+    rng = np.random.default_rng(_SEED)
+    for number in range(requests):
+        taking = [name for name in left if number < least_requests or spent[name] < share]
+        if not taking or (taking == [first] and len(left) > 1):
+            break
+        # In any fixed order a reader would always find the caches as the same other one left them.
+        for name in rng.permutation([first, *(name for name in taking if name != first)]).tolist():
+            elapsed = timed(name, number)
+            took[name][number] = elapsed
+            spent[name] += elapsed
+        on_request()
+    return Measured({name: took[name] for name in left}, problems)
 
 
 def explained(error: BaseException) -> str:
