@@ -222,7 +222,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         _check_runner(runner)
         if repair != bool(sources):
             raise UsageError("--repair takes the sources to make videos again from, and sources are only for --repair")
-        from .manifests.dataset import open_current
+        from .manifests.layout import open_current
         from .manifests.verify import damaged_videos, stray_files
         from .manifests.verify import verify as check
 
@@ -319,9 +319,9 @@ def export(  # noqa: PLR0917  # typer makes options of them
 ) -> None:
     """Write a video, or a part of it, as an ordinary MP4, without re-encoding."""
     with _errors():
-        from .manifests.dataset import open_current
         from .manifests.export import export as write
         from .manifests.export import frame_range
+        from .manifests.layout import open_current
 
         _, manifest = open_current(dataset)
         by_number = video.isdecimal() and video not in manifest.ids and int(video) < len(manifest.ids)

@@ -15,11 +15,11 @@ from typing import TypeVar
 import numpy as np
 
 from ..errors import CorruptDataError, DamagedSourceError, EncodeError
+from ..manifests.gop_check import check_gop, nal_length_bytes
 from ..manifests.mp4 import Init, restamp_fragment
 from ..manifests.ragged import Array
-from ..manifests.structure import check_gop, nal_length_bytes
+from ..manifests.records import SourceChanges
 from ..manifests.tables import Manifest
-from ..manifests.video import SourceChanges
 from .command import Encode, decode_argv, encode_argv
 from .damage import Damage, assess, first_complaint, kept_numbers
 from .encoders import choose_encoder, choose_nvdec

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import shortgop
+from datasets import current_manifest
 from dead_mount import dead_mount
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.dataset import create, current_manifest
+from shortgop.manifests.layout import create
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg, running
