@@ -10,7 +10,14 @@ STAMP := $(VENV)/installed-$(shell pwd | cksum | cut -d ' ' -f 1)
 # A Python on the PATH need not run: pyenv has a shim for every version that anybody ever installed.
 PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
 FIND_PYTHON := for python in $(PYTHONS); do \
-    "$$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; done
+    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; done
+
+# Distributions split Python up: Debian's has `venv` without `ensurepip` until python3-venv is installed.
+# The Python's own pip, uv and virtualenv do without it.
+MAKE_VENV = "$$python" -m venv --clear $(VENV) \
+    || { "$$python" -m venv --clear --without-pip $(VENV) && "$$python" -m pip --python $(PY) install pip; } \
+    || { rm -rf $(VENV) && uv venv --seed --python "$$python" $(VENV); } \
+    || virtualenv --clear --python "$$python" $(VENV)
 
 # TorchCodec, the yardstick in tests and demo, wants FFmpeg's libraries; PyAV brings them.
 WITH_FFMPEG = libraries=$$($(PY) scripts/link_ffmpeg.py $(VENV)/ffmpeg) && LD_LIBRARY_PATH=$$libraries
@@ -70,7 +77,10 @@ $(STAMP): pyproject.toml constraints.txt
 	test -n "$$python" || { echo "No Python 3.11 or newer that runs: tried $(PYTHONS)" >&2; exit 1; }; \
 	echo "Building the environment in $(VENV) with $$python: 1 to 5 minutes, 2 GB of disk"; \
 	echo "(6 GB where pip brings a PyTorch with CUDA). Only once; it says nothing meanwhile."; \
-	test -f $@ || "$$python" scripts/bootstrap.py $(VENV)
+	test -f $@ || said=$$({ $(MAKE_VENV); } 2>&1) || { rm -rf $(VENV); \
+	    echo "$$said"; echo "No virtual environment with pip can be made with $$python. Install one of:"; \
+	    echo "  apt install python3-venv  (Debian, Ubuntu)"; \
+	    echo "  uv, or virtualenv"; exit 1; } >&2
 	@rm -f $@
 	@$(PY) -m pip install --quiet -c constraints.txt setuptools
 	@$(PY) -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[test]'

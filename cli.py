@@ -222,7 +222,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         _check_runner(runner)
         if repair != bool(sources):
             raise UsageError("--repair takes the sources to make videos again from, and sources are only for --repair")
-        from .manifests.dataset import open_current
+        from .manifests.layout import open_current
         from .manifests.verify import damaged_videos, stray_files
         from .manifests.verify import verify as check
 
@@ -319,9 +319,9 @@ def export(  # noqa: PLR0917  # typer makes options of them
 ) -> None:
     """Write a video, or a part of it, as an ordinary MP4, without re-encoding."""
     with _errors():
-        from .manifests.dataset import open_current
         from .manifests.export import export as write
         from .manifests.export import frame_range
+        from .manifests.layout import open_current
 
         _, manifest = open_current(dataset)
         by_number = video.isdecimal() and video not in manifest.ids and int(video) < len(manifest.ids)
@@ -344,30 +344,27 @@ def bench(  # noqa: PLR0917  # typer makes options of them
     random_frames: Annotated[bool, typer.Option("--random-frames", help="Single frames as well.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Clips, or frames, that are read at a time.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads that share a batch.")] = 1,
-    rounds: Annotated[int, typer.Option(min=1)] = 5,
-    seconds_per_round: Annotated[float, typer.Option(help="For each pattern.")] = 3.0,
+    seconds: Annotated[float, typer.Option(help="For each pattern, all readers together.")] = 20.0,
     peers: Annotated[
         str | None, typer.Option(help="Libraries to compare with.  [torchcodec,pyav,opencv,decord]")
     ] = None,
     exported: Annotated[bool, typer.Option("--exported", help="Peers read exported MP4s too.")] = False,
-    chart: Annotated[Path | None, typer.Option(help="A chart: a file ending in .png, .jpg, .webp and so on.")] = None,
+    chart: Annotated[Path | None, typer.Option(help="A chart: a file ending in .png, .svg or .pdf.")] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read a dataset at random, and its sources with other libraries, in turn; compare how long that takes."""
     with _errors():
-        from .bench.accesses import Access, parse_clip
-        from .bench.chart import check_chart
-        from .bench.report import report_json, report_lines, report_table, write_report_chart
-        from .bench.run import Options, measure
+        from .comparison.accesses import Access, parse_clip
+        from .comparison.chart import check_chart
+        from .comparison.measure import Options, measure
+        from .comparison.report import report_json, report_lines, report_table, write_report_chart
         from .manifests.output_files import sources_in
 
         accesses = [parse_clip(text, batch) for text in clip or ["16x4"]]
         accesses += [Access(1, batch=batch)] if random_frames else []
         names = {} if peers is None else {"peers": tuple(name for name in peers.split(",") if name)}
-        options = Options(
-            tuple(accesses), threads, rounds=rounds, seconds_per_round=seconds_per_round, exported=exported, **names
-        )
+        options = Options(tuple(accesses), threads, seconds=seconds, exported=exported, **names)
         if chart is not None:
             check_chart(chart, overwrite=overwrite, sources=sources_in(dataset))
         report = measure(dataset, options, lambda text: err.print(text, markup=False))

@@ -21,11 +21,12 @@ from rich.console import Console
 from scenarios import measured
 
 import shortgop
-from shortgop.bench.accesses import Access, draw
-from shortgop.bench.jobs import FileSet, our_job, peer_job
-from shortgop.bench.machine import this_machine
-from shortgop.bench.peers import load
-from shortgop.bench.timing import Job, Spread
+from shortgop.comparison.accesses import Access, draw
+from shortgop.comparison.estimates import Estimate
+from shortgop.comparison.machine import this_machine
+from shortgop.comparison.peers import load
+from shortgop.comparison.tasks import FileSet, our_task, peer_task
+from shortgop.comparison.timing import Task
 
 ACCESSES = {"clip": Access(16, 4), "frame": Access(1)}
 HEIGHT = 256
@@ -59,10 +60,10 @@ class Outcome:
     encoding: Encoding
     bytes: int
     psnr: float
-    clip: Spread | None
-    frame: Spread | None
-    clip_pyav: Spread
-    frame_pyav: Spread
+    clip: Estimate | None
+    frame: Estimate | None
+    clip_pyav: Estimate
+    frame_pyav: Estimate
 
 
 def encodings(gops: Sequence[int], codecs: Sequence[str], b_frames: Sequence[int]) -> list[Encoding]:
@@ -119,19 +120,19 @@ def measure(
         note(f"6. making {encoding}")
         made[encoding] = make(encoding, sources)
     read = load(["pyav"])[0]["pyav"]
-    times: dict[tuple[str, str, str], Spread] = {}
+    times: dict[tuple[str, str, str], Estimate] = {}
     for name, access in ACCESSES.items():
         note(f"6. reading: {name}")
-        jobs: dict[tuple[str, str], Job] = {}
+        tasks: dict[tuple[str, str], Task] = {}
         for encoding, (dataset, paths) in made.items():
             files = FileSet.of_exported("", paths)
             asked = draw([len(file) for file in files.files], access, rounds * requests, seed=6)
             if dataset is not None:
                 opened = shortgop.open(dataset)
-                jobs[OURS, str(encoding)] = our_job(opened, range(len(opened)), asked)
-            jobs["pyav", str(encoding)] = peer_job(read, files, asked)
+                tasks[OURS, str(encoding)] = our_task(opened, range(len(opened)), asked)
+            tasks["pyav", str(encoding)] = peer_task(read, files, asked)
         missing: dict[str, str] = {}
-        rows = measured(jobs, missing, rounds=rounds, requests=requests)
+        rows = measured(tasks, missing, requests=rounds * requests)
         if missing:
             sys.exit(f"bench: {missing}")
         times |= {(row.reader, name, row.files): row.milliseconds for row in rows}
@@ -187,7 +188,7 @@ def write_chart(outcomes: Sequence[Outcome], path: Path) -> None:
         lines.setdefault((encoding.codec, encoding.b_frames, encoding.fastdecode), []).append(outcome)
     for axis, name in zip(axes, ACCESSES, strict=True):
         for (codec, b_frames, fast), members in lines.items():
-            read = [(getattr(each, name) or getattr(each, f"{name}_pyav")).median for each in members]
+            read = [(getattr(each, name) or getattr(each, f"{name}_pyav")).value for each in members]
             label = "av1, PyAV" if codec == "av1" else f"{codec}, {b_frames} B{', fastdecode' if fast else ''}"
             axis.plot([each.bytes / 1e6 for each in members], read, marker="o", label=label)
             for each, value in zip(members, read, strict=True):

@@ -20,11 +20,11 @@ from results import OURS, Case
 from scenarios import DATASET, measured
 
 import shortgop
-from shortgop.bench.accesses import Access, Request, draw
-from shortgop.bench.jobs import our_job
-from shortgop.bench.timing import Job
-from shortgop.manifests.dataset import open_current
-from shortgop.manifests.samples import sample_bounds
+from shortgop.comparison.accesses import Access, Request, draw
+from shortgop.comparison.tasks import our_task
+from shortgop.comparison.timing import Task
+from shortgop.manifests.layout import open_current
+from shortgop.manifests.mp4 import sample_bounds
 from shortgop.manifests.tables import Manifest
 from shortgop.readers.convert.swscale import BILINEAR
 from shortgop.readers.dataset import Dataset
@@ -35,8 +35,8 @@ from shortgop.readers.plan import VideoGops, needed_samples, plan_frames, reorde
 FLOOR = "libavcodec alone"
 ACCESSES = {"16 frames, stride 4": Access(16, 4), "16 frames, stride 1": Access(16), "single frame": Access(1)}
 BATCH = 32
-# The ratio is close to one, so it takes more of them than elsewhere; single frames take less time.
-_REQUESTS = {16: 8, 1: 64}
+# The ratio is close to one, so that it takes many requests. Plans of all are made beforehand: memory bounds them.
+_REQUESTS = {16: 300, 1: 1000}
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def packets_of(dataset: Path, manifest: Manifest, request: Request) -> Iterator[
             )
 
 
-def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
+def floor_task(dataset: Path, requests: Sequence[Request]) -> Task:
     """Decodes and converts what each request wants."""
     _, manifest = open_current(dataset)
     plans = [tuple(packets_of(dataset, manifest, request)) for request in requests]
@@ -78,7 +78,7 @@ def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
             reformatter.reformat(frame, format="gbrp", interpolation=Interpolation(BILINEAR), threads=1)
         return len(taken)
 
-    def job(number: int) -> None:
+    def task(number: int) -> None:
         for gop in plans[number]:
             codec = codecs[gop.config]
             codec.reorder_depth = gop.reorder_depth
@@ -93,15 +93,15 @@ def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
             if left:
                 raise AssertionError(f"{left} frames did not come out")
 
-    return job
+    return task
 
 
-def _into(dataset: Dataset, requests: Sequence[Request], out: torch.Tensor) -> Job:
+def _into(dataset: Dataset, requests: Sequence[Request], out: torch.Tensor) -> Task:
     """Every request into the same memory, as a loader does that reuses its batches."""
     return lambda number: dataset.get_clips(requests[number], out=out)
 
 
-def against_the_floor(videos: int, seconds: int, rounds: int, note: Callable[[str], object]) -> list[Case]:
+def against_the_floor(videos: int, seconds: int, seconds_per_case: float, note: Callable[[str], object]) -> list[Case]:
     """7. The reader and its floor in turn, one thread each; then clips on one thread and on two."""
     sources = footage.make_sources("clips", videos, 256, seconds)
     dataset = footage.make_dataset(sources, "source")
@@ -109,24 +109,23 @@ def against_the_floor(videos: int, seconds: int, rounds: int, note: Callable[[st
     lengths, numbers = [len(video) for video in opened], range(len(opened))
     for name, access in ACCESSES.items():
         note(f"7. {name}")
-        count = _REQUESTS[access.frames]
-        asked = draw(lengths, access, rounds * count, seed=7)
+        asked = draw(lengths, access, _REQUESTS[access.frames], seed=7)
         out = torch.empty(opened.get_clips(asked[0]).data.shape, dtype=torch.uint8)
-        jobs: dict[tuple[str, str], Job] = {
-            (FLOOR, DATASET): floor_job(dataset, asked),
+        tasks: dict[tuple[str, str], Task] = {
+            (FLOOR, DATASET): floor_task(dataset, asked),
             ("shortgop, out=", DATASET): _into(opened, asked, out),
-            (OURS, DATASET): our_job(opened, numbers, asked),
+            (OURS, DATASET): our_task(opened, numbers, asked),
         }
-        rows = measured(jobs, {}, rounds=rounds, requests=count)
+        rows = measured(tasks, {}, requests=len(asked), seconds=seconds_per_case)
         cases.append(Case(7, "The reader against libavcodec alone, 256p", name, rows))
-    for batch, count in ((1, _REQUESTS[16]), (BATCH, 1)):
+    for batch in (1, BATCH):
         name = "one clip" if batch == 1 else f"a batch of {batch}"
         note(f"7. {name} on threads")
-        asked = draw(lengths, Access(16, 4, batch), rounds * count, seed=7)
-        jobs = {
-            (f"{OURS}, {threads}", DATASET): our_job(shortgop.open(dataset, threads=count_threads), numbers, asked)
+        asked = draw(lengths, Access(16, 4, batch), _REQUESTS[16], seed=7)
+        tasks = {
+            (f"{OURS}, {threads}", DATASET): our_task(shortgop.open(dataset, threads=count_threads), numbers, asked)
             for threads, count_threads in (("2 threads", 2), ("1 thread", 1))
         }
-        rows = measured(jobs, {}, rounds=rounds, requests=count)
+        rows = measured(tasks, {}, requests=len(asked), seconds=seconds_per_case)
         cases.append(Case(7, "Clips of 16 frames, stride 4, 256p, on threads", name, rows))
     return cases

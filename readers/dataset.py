@@ -12,15 +12,8 @@ from typing import Any
 import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.dataset import (
-    FORMAT_VERSION,
-    lost_shards,
-    open_current,
-    open_manifest,
-    read_root,
-    snapshot_path,
-)
-from ..manifests.lost import lost_text, lost_videos
+from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshot_path
+from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.summary import FailureSummary, failure_summaries
 from .frames import ClipBatch
 from .indices import Indices, resolved_requests

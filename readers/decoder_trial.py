@@ -13,7 +13,7 @@ import torch
 
 from ..errors import ShortGopError
 from ..manifests.mp4 import parse_init
-from ..manifests.video import Pattern
+from ..manifests.records import Pattern
 from .decoders.base import Decoder, GopRequest
 from .decoders.pyav import PyavDecoder
 from .output import Output

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import CorruptDataError, DatasetError, DecodeError
-from ..manifests.dataset import damage_remedy, lost_remedy, shard_path
+from ..manifests.layout import shard_path
+from ..manifests.lost import damage_remedy, lost_remedy
 from ..manifests.tables import Manifest
 from .byte_source import ByteSource
 from .decoders.base import Buffer

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..arguments import integer
 from ..errors import FrameIndexError, UsageError, WrongTypeError
-from ..manifests.video import VideoRow
+from ..manifests.records import VideoRow
 from .memory_limit import listed
 from .reader import SnapshotReader
 

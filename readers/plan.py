@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from ..errors import FrameIndexError
 from ..manifests.ragged import Array
+from ..manifests.records import Pattern
 from ..manifests.tables import Manifest
-from ..manifests.video import Pattern
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,10 @@ import torch
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.dataset import open_manifest, open_timeline
+from ..manifests.layout import open_manifest, open_timeline
 from ..manifests.ragged import Array
+from ..manifests.records import VideoRow
 from ..manifests.tables import Manifest
-from ..manifests.video import VideoRow
 from .convert.copies import copy_frame
 from .decoders.base import Decoder, GopRequest
 from .decoders.pyav import PyavDecoder

@@ -13,7 +13,7 @@ import torch
 from ..arguments import number
 from ..errors import FrameIndexError, UsageError, WrongTypeError
 from ..manifests.ragged import Array
-from ..manifests.video import SourceChanges
+from ..manifests.records import SourceChanges
 from .convert.copies import cloned
 from .frames import Frame, FrameBatch
 from .indices import Indices, frame_number, frame_numbers, frames_in_slice

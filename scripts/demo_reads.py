@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 
 import shortgop
-from shortgop.bench.files import VideoFile
-from shortgop.bench.peers import Read, load
+from shortgop.comparison.files import VideoFile
+from shortgop.comparison.peers import Read, load
 
 FRAMES_AT_A_TIME = 64
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import shortgop
 from example_manifests import failure
-from shortgop.manifests.dataset import create, write_part
+from shortgop.manifests.layout import create
+from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.readers.decoder_trial import try_decoders
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shortgop.errors import FrameIndexError
 from shortgop.manifests.ragged import offsets_of
-from shortgop.manifests.video import Pattern
+from shortgop.manifests.records import Pattern
 from shortgop.readers.plan import (
     ByteRange,
     GopPlan,

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 from shortgop.errors import CorruptDataError, DecodeError
+from shortgop.manifests.gop_check import access_unit_kind, nal_length_bytes
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
-from shortgop.manifests.structure import access_unit_kind, nal_length_bytes
-from shortgop.manifests.video import CodecConfig, Pattern
+from shortgop.manifests.records import CodecConfig, Pattern
 from shortgop.readers.decoders import pyav
 from shortgop.readers.decoders.base import Decoder
 from shortgop.readers.decoders.pyav import PyavDecoder

@@ -13,7 +13,7 @@ from torch.nn.functional import interpolate
 
 from shortgop.errors import DecodeError
 from shortgop.manifests.ragged import Array
-from shortgop.manifests.video import CodecConfig
+from shortgop.manifests.records import CodecConfig
 from shortgop.readers.convert import swscale
 from shortgop.readers.convert.frame_writer import FrameWriter
 from shortgop.readers.convert.planes import PlaneLayout

@@ -17,12 +17,12 @@ from typer.testing import CliRunner, Result
 
 import shortgop
 from datasets import make_dataset
-from shortgop.bench.chart import Bar, Group, write_chart
-from shortgop.bench.timing import Spread
 from shortgop.cli import app
+from shortgop.comparison.chart import Bar, Group, write_chart
+from shortgop.comparison.estimates import Estimate
 from shortgop.errors import UsageError
-from shortgop.manifests.dataset import open_current
 from shortgop.manifests.export import export
+from shortgop.manifests.layout import open_current
 from shortgop.manifests.output_files import check_output, new_file
 from shortgop.readers.picture_files import FORMATS, write_picture
 from shortgop.readers.sheet import check_sheet, write_sheet
@@ -56,7 +56,7 @@ def write_a_sheet(dataset: Path, out: Path, **options: Any) -> None:
 
 
 def write_a_chart(dataset: Path, out: Path, **options: Any) -> None:
-    bar = Bar("shortgop", Spread(1.0, 1.0, 1.0), "1 ms", ours=True)
+    bar = Bar("shortgop", Estimate(1.0, 1.0, 1.0), "1 ms", ours=True)
     write_chart([Group("clips", (bar,))], out, title="Time", note="here", **options)
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
-from datasets import make_dataset
-from shortgop.manifests.dataset import create, current_manifest
+from datasets import current_manifest, make_dataset
 from shortgop.manifests.export import export
+from shortgop.manifests.layout import create
 from shortgop.readers.decoder_trial import try_decoders, versions
 from synthetic import SyntheticVideo, read_number
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import shortgop
-from shortgop.manifests.dataset import current_manifest, shard_path
+from datasets import current_manifest
+from shortgop.manifests.layout import shard_path
 from shortgop.readers.decode_check import undecodable
 from synthetic import read_number
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
+from datasets import current_manifest
 from shortgop.errors import DecodeError
-from shortgop.manifests.dataset import current_manifest, shard_path
+from shortgop.manifests.layout import shard_path
 from shortgop.manifests.ranges import read_gop, read_init
 from shortgop.readers.decoders.base import DecodeCost, GopRequest
 

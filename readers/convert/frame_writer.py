@@ -9,7 +9,7 @@ from av.video.reformatter import Interpolation, VideoReformatter
 
 from ...errors import DecodeError
 from ...manifests.ragged import Array
-from ...manifests.video import CodecConfig
+from ...manifests.records import CodecConfig
 from ..output import Geometry, Output
 from . import swscale
 from .planes import PlaneLayout

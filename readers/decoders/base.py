@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from ...manifests.video import CodecConfig, Pattern
+from ...manifests.records import CodecConfig, Pattern
 
 Buffer = bytes | memoryview
 

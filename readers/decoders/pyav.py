@@ -16,9 +16,9 @@ from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange
 
 from ...errors import CorruptDataError, DecodeError
+from ...manifests.mp4 import sample_bounds
 from ...manifests.ragged import Array
-from ...manifests.samples import sample_bounds
-from ...manifests.video import CodecConfig
+from ...manifests.records import CodecConfig
 from ..convert.frame_writer import FrameWriter
 from ..output import Output
 from ..plan import needed_samples, reorder_depth

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ import pytest
 import torch
 from cold_open import repeated
 from encoding_study import Encoding, encodings
-from floor import ACCESSES, floor_job, packets_of
+from floor import ACCESSES, floor_task, packets_of
 from hypothesis import given
 from hypothesis import strategies as st
 from results import Case, Goal, Row, between_markers, goals_table, read_cases, tables, write_json
@@ -28,15 +29,17 @@ from typer.testing import CliRunner, Result
 import shortgop
 from datasets import make_dataset
 from example_manifests import video
-from shortgop.bench.accesses import Access, draw, parse_clip
-from shortgop.bench.files import runs, scan
-from shortgop.bench.jobs import FileSet
-from shortgop.bench.machine import this_machine
-from shortgop.bench.peers import PEERS, load
-from shortgop.bench.timing import Spread, alternate, spread
 from shortgop.cli import app
-from shortgop.errors import SourceError, UsageError
-from shortgop.manifests.dataset import open_current
+from shortgop.comparison.accesses import Access, draw, parse_clip
+from shortgop.comparison.chart import Bar, Group, check_chart, write_chart
+from shortgop.comparison.estimates import Estimate, median, ratio_of_sums
+from shortgop.comparison.files import runs, scan
+from shortgop.comparison.machine import this_machine
+from shortgop.comparison.peers import PEERS, load
+from shortgop.comparison.tasks import FileSet
+from shortgop.comparison.timing import Measured, alternate
+from shortgop.errors import SourceError, ToolError, UsageError
+from shortgop.manifests.layout import open_current
 from synthetic import SyntheticVideo
 
 
@@ -75,18 +78,41 @@ def test_a_clip_is_frames_by_stride() -> None:
             parse_clip(text)
 
 
-def test_readers_take_turns_and_are_compared_round_by_round() -> None:
-    order: list[str] = []
+def test_every_reader_does_every_request_in_an_order_drawn_anew() -> None:
+    order: list[tuple[str, int]] = []
 
     def noting(name: str) -> Callable[[int], object]:
-        return lambda _number: order.append(name)
+        return lambda number: order.append((name, number))
 
-    measured = alternate({name: noting(name) for name in "abc"}, rounds=2, requests=3)
-    assert order == ["a", "b", "c", *"abcbcacab", *"abcbcacab"]
-    assert [len(round_) for rounds in measured.seconds.values() for round_ in rounds] == [3] * 6
-    figures = measured.figures()
-    assert [each.name for each in figures] == ["a", "b", "c"]
-    assert figures[0].ratio == Spread(1.0, 1.0, 1.0)
+    measured = alternate({name: noting(name) for name in "abc"}, requests=50)
+    assert order[:3] == [("a", 0), ("b", 0), ("c", 0)], "one request of each that is not counted"
+    turns = ["".join(name for name, _ in order[place : place + 3]) for place in range(3, len(order), 3)]
+    assert [number for _, number in order[3:]] == [number for number in range(50) for _ in "abc"]
+    assert set(turns) == {"abc", "acb", "bac", "bca", "cab", "cba"}
+    assert [(each.name, each.requests) for each in measured.figures()] == [("a", 50), ("b", 50), ("c", 50)]
+
+
+def test_a_reader_is_compared_with_the_first_one_in_the_same_requests() -> None:
+    first = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    slower = np.array([3.0, 6.0, np.nan, 24.0, np.nan])
+    ours, other = Measured({"ours": first, "other": slower}, {}).figures()
+    assert (ours.requests, ours.milliseconds.value, ours.ratio) == (5, 4000.0, Estimate(1.0, 1.0, 1.0))
+    assert (other.requests, other.milliseconds.value, other.mean_milliseconds) == (3, 6000.0, 11000.0)
+    # The requests differ in what they cost, and the readers do not: the interval is of no width.
+    assert (other.ratio, other.total_ratio) == (Estimate(3.0, 3.0, 3.0), Estimate(3.0, 3.0, 3.0))
+
+
+def test_a_slow_reader_leaves_the_time_to_the_others() -> None:
+    tasks = {"a": lambda _: None, "slow": lambda _: time.sleep(0.02), "b": lambda _: time.sleep(0.001)}
+    counts = {each.name: each.requests for each in alternate(tasks, requests=1000, seconds=0.3).figures()}
+    assert counts["slow"] <= 6
+    assert counts["slow"] < counts["b"] <= counts["a"] < 1000
+
+
+def test_a_reader_has_some_requests_however_slow_it_is() -> None:
+    tasks = {"a": lambda _: None, "slow": lambda _: time.sleep(0.01)}
+    measured = alternate(tasks, requests=100, seconds=0.001, least_requests=4)
+    assert [each.requests for each in measured.figures()] == [4, 4]
 
 
 def test_a_reader_that_raises_is_listed_with_its_reason() -> None:
@@ -94,20 +120,50 @@ def test_a_reader_that_raises_is_listed_with_its_reason() -> None:
         if number == 2:
             raise KeyError("no such frame\nand more")
 
-    measured = alternate({"good": lambda _: None, "broken": broken}, rounds=2, requests=2)
+    measured = alternate({"good": lambda _: None, "broken": broken}, requests=4)
     assert list(measured.seconds) == ["good"]
     assert measured.problems == {"broken": "KeyError: 'no such frame\\nand more'"}
+    with pytest.raises(KeyError, match="no such frame"):
+        alternate({"broken": broken, "good": lambda _: None}, requests=4)
 
 
-def test_a_round_has_as_many_requests_as_fit_its_seconds() -> None:
-    numbers: list[int] = []
-    alternate({"a": numbers.append}, rounds=2, seconds_per_round=1000, most_requests=5)
-    assert numbers == [0, 0, *range(10)]
+@given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=60), st.floats(0.01, 100))
+def test_an_estimate_lies_in_its_interval_and_scales(values: list[float], factor: float) -> None:
+    array = np.array(values)
+    estimate = median(array)
+    assert min(values) <= estimate.low <= estimate.value <= estimate.high <= max(values)
+    assert ratio_of_sums(array * factor, array).value == pytest.approx(factor)
+    scaled = median(array * factor)
+    assert (scaled.low, scaled.high) == pytest.approx((estimate.low * factor, estimate.high * factor))
 
 
-def test_a_spread_is_the_median_and_the_extremes() -> None:
-    assert spread([3.0, 1.0, 12.0]) == Spread(3.0, 1.0, 12.0)
-    assert str(Spread(3.04, 0.994, 12.3)) == "3.0 (0.99-12)"
+@pytest.mark.parametrize("count", [15, 100])
+def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says(count: int) -> None:
+    """Requests of very different cost, on a machine that is slower in some minutes than in others."""
+    rng, held, held_total, runs_ = np.random.default_rng(count), 0, 0, 200
+    true_median = 4.0
+    true_total = 4.0 * np.exp(0.5**2 / 2)  # the mean of a lognormal
+    for _ in range(runs_):
+        cost = rng.lognormal(0, 1, count) * (1 + np.linspace(0, 1, count))
+        ratios = true_median * rng.lognormal(0, 0.5, count)
+        _, other = Measured({"ours": cost, "other": cost * ratios}, {}).figures()
+        held += other.ratio.low <= true_median <= other.ratio.high
+        held_total += other.total_ratio.low <= true_total <= other.total_ratio.high
+    assert held / runs_ > 0.9
+    # What few requests cost most decides, so that this one needs more of them.
+    assert held_total / runs_ > (0.75 if count == 15 else 0.85)
+
+
+def test_noise_that_all_readers_share_does_not_widen_the_ratio() -> None:
+    rng = np.random.default_rng(0)
+    cost = rng.lognormal(0, 1, 100)
+    _, other = Measured({"ours": cost, "other": 2 * cost * rng.lognormal(0, 0.02, 100)}, {}).figures()
+    assert other.milliseconds.high / other.milliseconds.low > 1.3
+    assert other.ratio.high / other.ratio.low < 1.02
+
+
+def test_an_estimate_is_shown_with_its_interval() -> None:
+    assert str(Estimate(3.04, 0.994, 12.3)) == "3.0 (0.99-12)"
 
 
 def test_seeking_pays_only_where_a_keyframe_lies_between(constant_video: SyntheticVideo, tmp_path: Path) -> None:
@@ -145,9 +201,28 @@ def test_peers_read_the_frames_that_they_are_asked_for(
     assert (found.float() - expected.float()).abs().mean(dim=(1, 2, 3)).max() < 4
 
 
+def test_a_chart_is_a_picture_or_a_drawing_by_its_suffix(tmp_path: Path) -> None:
+    group = Group("clips", (Bar("shortgop", Estimate(2.0, 1.0, 3.0), "2.0 ms", ours=True),))
+    for name in ("chart.png", "chart.SVG"):
+        write_chart([group], tmp_path / name, title="Time", note="on this machine")
+    with av.open(str(tmp_path / "chart.png")) as container:
+        picture = next(container.decode(video=0))
+    assert isinstance(picture, av.VideoFrame)
+    assert len(np.unique(picture.to_ndarray(format="gray"))) > 10
+    drawing = (tmp_path / "chart.SVG").read_text()
+    assert all(text in drawing for text in ("clips", "shortgop", "2.0 ms", "Time", "on this machine"))
+
+
+def test_a_chart_without_matplotlib_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ToolError, match=r"pip install 'shortgop\[bench\]'"):
+        check_chart(tmp_path / "chart.png", overwrite=False)
+
+
 def test_tables_show_shortgop_in_milliseconds_and_the_others_as_ratios() -> None:
-    ours = Row("shortgop", "dataset", Spread(2.0, 1.0, 3.0), Spread(1.0, 1.0, 1.0))
-    other = Row("pyav", "sources", Spread(8.0, 7.0, 9.0), Spread(4.0, 3.0, 7.0))
+    one, four = Estimate(1.0, 1.0, 1.0), Estimate(4.0, 3.0, 7.0)
+    ours = Row("shortgop", "dataset", 9, Estimate(2.0, 1.0, 3.0), one, one)
+    other = Row("pyav", "sources", 9, Estimate(8.0, 7.0, 9.0), four, four)
     cases = [
         Case(1, "Clips", "stride 1", (ours, other), taken="one day"),
         Case(1, "Clips", "stride 4", (ours,), {"decord": "ImportError: no"}, "another day"),
@@ -169,7 +244,7 @@ def test_what_was_measured_is_read_again_where_the_machine_is_the_same(
 ) -> None:
     monkeypatch.setattr("results.RESULTS", tmp_path)
     machine = this_machine()
-    row = Row("shortgop", "dataset", Spread(2, 1, 3), Spread(1, 1, 1))
+    row = Row("shortgop", "dataset", 9, Estimate(2, 1, 3), Estimate(1, 1, 1), Estimate(1, 1, 1))
     cases = [Case(3, "a group", "a case", (row,), {"x": "y"}, "then")]
     assert read_cases("here", machine, quick=True) == []
     write_json("here", machine, True, {"cases": cases})
@@ -180,7 +255,7 @@ def test_what_was_measured_is_read_again_where_the_machine_is_the_same(
 
 
 def test_goals_are_reached_from_the_target_on() -> None:
-    goals = [Goal("a", 4, Spread(4.0, 3.0, 5.0)), Goal("b", 1.05, Spread(1.1, 1.0, 1.2), at_most=True)]
+    goals = [Goal("a", 4, Estimate(4.0, 3.0, 5.0)), Goal("b", 1.05, Estimate(1.1, 1.0, 1.2), at_most=True)]
     assert [goal.reached for goal in goals] == [True, False]
     assert goals_table(goals).splitlines()[2:] == [
         "| a | 4 x | 4.0 (3.0-5.0) x | reached |",
@@ -190,7 +265,8 @@ def test_goals_are_reached_from_the_target_on() -> None:
 
 def test_no_goal_goes_missing_where_all_was_measured() -> None:
     peers = [(reader, files) for reader in ("torchcodec", "opencv-seek") for files in (SOURCES, EXPORTED)]
-    rows = tuple(Row(*key, Spread(1, 1, 1), Spread(9, 9, 9)) for key in [("shortgop", DATASET), *peers])
+    nine = Estimate(9, 9, 9)
+    rows = tuple(Row(*key, 9, nine, nine, nine) for key in [("shortgop", DATASET), *peers])
     cases = [
         *(Case(1, clips_group(256, 256), name, rows) for name in ("stride 4", "single frame")),
         *(Case(3, group, "60 s", rows) for group in (LONG_AT_256, LONG_AT_720)),
@@ -246,14 +322,14 @@ def test_the_floor_decodes_just_the_packets_that_are_needed(dataset: Path) -> No
     opened.get_clips(request)
     assert opened.stats().packets_decoded == 7
     # Raises where a frame does not come out.
-    floor_job(dataset, [request, *draw([len(video) for video in opened], Access(4, 3), 3, seed=0)])(3)
+    floor_task(dataset, [request, *draw([len(video) for video in opened], Access(4, 3), 3, seed=0)])(3)
 
 
-QUICKLY = ("--rounds", 2, "--seconds-per-round", 0.1)
+QUICKLY = ("--seconds", 0.2)
 
 
 def test_bench_measures_every_reader(dataset: Path, tmp_path: Path) -> None:
-    chart = tmp_path / "chart.png"
+    chart = tmp_path / "chart.svg"
     patterns = ("--clip", "8x2", "--random-frames", "--batch", 2, "--threads", 2)
     result = run("bench", dataset, *patterns, *QUICKLY, "--peers", "pyav", "--exported", "--chart", chart, "--json")
     assert result.exit_code == 0, result.output
@@ -266,12 +342,11 @@ def test_bench_measures_every_reader(dataset: Path, tmp_path: Path) -> None:
         readers = [(row["reader"], row["files"]) for row in each["readers"]]
         assert readers == [("shortgop", "dataset"), ("pyav", "sources"), ("pyav", "exported")]
         for row in each["readers"]:
-            assert 0 < row["milliseconds"]["lowest"] <= row["milliseconds"]["highest"]
+            assert row["requests"] >= 5
+            assert 0 < row["milliseconds"]["low"] <= row["milliseconds"]["value"] <= row["milliseconds"]["high"]
     assert (report["missing"], report["left_out"], report["videos"]) == ({}, {}, 2)
-    with av.open(str(chart)) as container:
-        picture = next(container.decode(video=0))
-    assert isinstance(picture, av.VideoFrame)
-    assert len(np.unique(picture.to_ndarray(format="gray"))) > 10
+    words = chart.read_text()
+    assert all(word in words for word in ("clips of 8 frames", "random frames", "pyav, exported", "shortgop, dataset"))
 
 
 @pytest.mark.parametrize(
@@ -286,7 +361,7 @@ def test_bench_measures_every_reader(dataset: Path, tmp_path: Path) -> None:
 def test_random_frames_are_measured_beside_the_default_clips(
     patterns: tuple[str, ...], accesses: list[str], dataset: Path
 ) -> None:
-    result = run("bench", dataset, *patterns, "--rounds", 1, "--seconds-per-round", 0.01, "--peers", "", "--json")
+    result = run("bench", dataset, *patterns, "--seconds", 0.01, "--peers", "", "--json")
     assert result.exit_code == 0, result.output
     assert [each["access"] for each in json.loads(result.stdout)["results"]] == accesses
 
@@ -308,11 +383,11 @@ def test_bench_says_what_it_could_not_measure(constant_video: SyntheticVideo, tm
         (("--clip", "16"), "--clip is '16'"),
         (("--peers", "vlc"), "there is no peer 'vlc'"),
         (("--clip", "500x1"), "no video is long enough"),
-        (("--seconds-per-round", "0"), "--seconds-per-round is 0.0"),
+        (("--seconds", "0"), "--seconds is 0.0"),
     ],
 )
 def test_what_cannot_be_measured_is_wrong_usage(arguments: tuple[str, ...], message: str, dataset: Path) -> None:
-    result = run("bench", dataset, *arguments, *(() if "--seconds-per-round" in arguments else QUICKLY))
+    result = run("bench", dataset, *arguments, *(() if "--seconds" in arguments else QUICKLY))
     assert result.exit_code == 2, result.output
     assert message in result.stderr
 

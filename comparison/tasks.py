@@ -16,7 +16,7 @@ from ..readers.video import Video
 from .accesses import Clip, Request
 from .files import VideoFile, scan
 from .peers import Read
-from .timing import Job
+from .timing import Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,20 +51,20 @@ def shown(video: Video, source: VideoFile) -> Array:
     return source.frames_with(video.source_pts(range(len(video))).numpy())
 
 
-def our_job(dataset: Dataset, numbers: Sequence[int], requests: Sequence[Request]) -> Job:
+def our_task(dataset: Dataset, numbers: Sequence[int], requests: Sequence[Request]) -> Task:
     """Requests name videos by their place in `numbers`; what frames of one size a batch has is read together."""
     sizes = [(video.metadata.width, video.metadata.height) for video in (dataset[number] for number in numbers)]
 
-    def job(number: int) -> Any:
+    def task(number: int) -> Any:
         by_size: dict[tuple[int, int], list[tuple[int, tuple[int, ...]]]] = {}
         for video, frames in requests[number]:
             by_size.setdefault(sizes[video], []).append((numbers[video], frames))
         return [dataset.get_clips(clips) for clips in by_size.values()]
 
-    return job
+    return task
 
 
-def peer_job(read: Read, files: FileSet, requests: Sequence[Request], pool: Executor | None = None) -> Job:
+def peer_task(read: Read, files: FileSet, requests: Sequence[Request], pool: Executor | None = None) -> Task:
     """A clip after the other, or as many at a time as the pool has threads."""
 
     def read_clip(clip: Clip) -> Any:

@@ -9,7 +9,9 @@ from typing import Any
 from rich.table import Table
 
 from .chart import Bar, Group, write_chart
-from .run import OURS, Report, Row
+from .estimates import CONFIDENCE
+from .measure import OURS, Report, Row
+from .timing import Figures
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -20,16 +22,18 @@ def report_json(report: Report) -> dict[str, Any]:
         return {
             "reader": row.reader,
             "files": row.files,
+            "requests": figures.requests,
             "frames_per_second": row.frames_per_second,
             "milliseconds": vars(figures.milliseconds),
             "times_as_long": vars(figures.ratio),
+            "times_as_long_in_total": vars(figures.total_ratio),
         }
 
     return {
         "dataset": report.dataset,
         "videos": report.videos,
         "threads": report.threads,
-        "rounds": report.rounds,
+        "seconds": report.seconds,
         "machine": vars(report.machine),
         "results": [
             {"access": str(result.access), **vars(result.access), "readers": [row(each) for each in result.rows]}
@@ -45,7 +49,7 @@ def write_report_chart(report: Report, path: Path, *, overwrite: bool = False, s
 
     def bar(row: Row) -> Bar:
         milliseconds, ours = row.figures.milliseconds, row.reader == OURS
-        text = f"{milliseconds.median:.1f} ms" + ("" if ours else f", {row.figures.ratio.median:.1f} x")
+        text = f"{milliseconds.value:.1f} ms" + ("" if ours else f", {row.figures.ratio.value:.1f} x")
         return Bar(f"{row.reader}, {row.files}", milliseconds, text, ours)
 
     groups = [Group(str(result.access), tuple(map(bar, result.rows))) for result in report.results]
@@ -58,21 +62,28 @@ def write_report_chart(report: Report, path: Path, *, overwrite: bool = False, s
 
 def report_table(report: Report) -> Table:
     """A row for each reader, the access patterns one below the other."""
-    table = Table("", "reader", "reads", "ms", "frames/s", "times as long")
+    table = Table("", "reader", "reads", "requests", "ms", "frames/s", "times as long", "in total")
     for result in report.results:
         for place, row in enumerate(result.rows):
-            compared = "" if place == 0 else str(row.figures.ratio)
-            cells = (row.reader, row.files, str(row.figures.milliseconds), f"{row.frames_per_second:.0f}", compared)
+            figures = row.figures
+            cells = [row.reader, row.files, str(figures.requests), str(figures.milliseconds)]
+            cells += [f"{row.frames_per_second:.0f}", *(("", "") if place == 0 else _compared(figures))]
             table.add_row("" if place else str(result.access), *cells, end_section=place == len(result.rows) - 1)
     return table
+
+
+def _compared(figures: Figures) -> tuple[str, str]:
+    return str(figures.ratio), str(figures.total_ratio)
 
 
 def report_lines(report: Report) -> list[str]:
     """What stands below the table: how it was measured, and what was not, with the reason."""
     machine = report.machine
-    how = f"{report.videos} videos, {report.threads} threads; medians of {report.rounds} rounds (extremes)"
+    where = f"{machine.cpu}, {machine.cores} cores, load {machine.load:.1f}"
     return [
-        f"{how}; {machine.cpu}, {machine.cores} cores, load {machine.load:.1f}",
+        f"{report.videos} videos, {report.threads} threads; {where}",
+        "ms: median of a request; times as long: median over the same requests; in total: all of them together.",
+        f"In brackets the intervals of {CONFIDENCE:.0%} confidence, from a bootstrap.",
         *(f"not measured: {name}: {reason}" for name, reason in report.missing.items()),
         *(f"left out: {name}: {reason}" for name, reason in report.left_out.items()),
     ]

@@ -14,23 +14,24 @@ import torch
 
 from ..arguments import integer
 from ..errors import ShortGopError, UsageError
-from ..manifests.dataset import open_manifest
 from ..manifests.export import export
+from ..manifests.layout import open_manifest
 from ..manifests.ragged import Array
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from .accesses import Access, draw
 from .files import VideoFile, scan
-from .jobs import FileSet, our_job, peer_job, shown, source_of
 from .machine import Machine, this_machine
 from .peers import load
+from .tasks import FileSet, our_task, peer_task, shown, source_of
 from .timing import Figures, alternate
 
 OURS = "shortgop"
 DEFAULT_PEERS = ("torchcodec", "pyav", "opencv", "decord")
 # Enough for random access to be random, and each is scanned before anything is timed.
 _MAX_VIDEOS = 200
-_MOST_REQUESTS = 1000
+_MOST_REQUESTS = 5000
+_MOST_SECONDS = 86_400
 _SEED = 0
 
 OnNote = Callable[[str], object]
@@ -38,26 +39,27 @@ OnNote = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure. With `exported` the peers also read the dataset's own videos, exported as MP4s."""
+    """What to measure, and for how many seconds each pattern of access, all readers together.
+
+    With `exported` the peers also read the dataset's own videos, exported as MP4s.
+    """
 
     accesses: tuple[Access, ...] = (Access(16, 4), Access(1))
     threads: int = 1
-    rounds: int = 5
-    seconds_per_round: float = 3.0
+    seconds: float = 20.0
     peers: tuple[str, ...] = DEFAULT_PEERS
     exported: bool = False
 
     def __post_init__(self) -> None:
-        for option, value in (("--threads", self.threads), ("--rounds", self.rounds)):
-            if integer(value, option) < 1:
-                raise UsageError(f"{option} is {value}; it takes at least 1")
-        if not 0 < self.seconds_per_round < 3600:
-            raise UsageError(f"--seconds-per-round is {self.seconds_per_round}; it takes more than 0, up to 3600")
+        if integer(self.threads, "--threads") < 1:
+            raise UsageError(f"--threads is {self.threads}; it takes at least 1")
+        if not 0 < self.seconds <= _MOST_SECONDS:
+            raise UsageError(f"--seconds is {self.seconds}; it takes more than 0, up to {_MOST_SECONDS}")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One reader of one kind of files. `frames_per_second` is that of the median round."""
+    """One reader of one kind of files. `frames_per_second` is that of all its requests together."""
 
     reader: str
     files: str
@@ -80,7 +82,7 @@ class Report:
     dataset: str
     videos: int
     threads: int
-    rounds: int
+    seconds: float
     results: tuple[Result, ...]
     missing: dict[str, str]
     left_out: dict[str, str]
@@ -106,33 +108,30 @@ def measure(path: Path, options: Options, on_note: OnNote = lambda _: None) -> R
         for access in options.accesses:
             on_note(f"reading {access}")
             lengths = [len(dataset[number]) for number in numbers]
-            requests = draw(lengths, access, options.rounds * _MOST_REQUESTS, _SEED)
-            jobs = {(OURS, "dataset"): our_job(dataset, numbers, requests)}
+            requests = draw(lengths, access, _MOST_REQUESTS, _SEED)
+            tasks = {(OURS, "dataset"): our_task(dataset, numbers, requests)}
             for files in of_peers:
-                jobs |= {(name, files.name): peer_job(read, files, requests, pool) for name, read in readers.items()}
-            # An error of shortgop's own is not a figure: it is raised.
-            jobs[OURS, "dataset"](0)
+                tasks |= {(name, files.name): peer_task(read, files, requests, pool) for name, read in readers.items()}
             measured = alternate(
-                {f"{name} ({files})": job for (name, files), job in jobs.items()},
-                rounds=options.rounds,
-                seconds_per_round=options.seconds_per_round,
-                most_requests=_MOST_REQUESTS,
+                {f"{name} ({files})": task for (name, files), task in tasks.items()},
+                requests=_MOST_REQUESTS,
+                seconds=options.seconds,
             )
             missing.update({f"{name}, {access}": why for name, why in measured.problems.items()})
             figures = {figure.name: figure for figure in measured.figures()}
             rows = [
                 Row(name, files, _frames_per_second(access, figures[label]), figures[label])
-                for name, files in jobs
+                for name, files in tasks
                 if (label := f"{name} ({files})") in figures
             ]
             results.append(Result(access, tuple(rows)))
     return Report(
-        str(path), len(numbers), options.threads, options.rounds, tuple(results), missing, left_out, this_machine()
+        str(path), len(numbers), options.threads, options.seconds, tuple(results), missing, left_out, this_machine()
     )
 
 
 def _frames_per_second(access: Access, figures: Figures) -> float:
-    return 1000 * access.batch * access.frames / figures.milliseconds.median
+    return 1000 * access.batch * access.frames / figures.mean_milliseconds
 
 
 def _sample(dataset: Dataset) -> list[int]:
