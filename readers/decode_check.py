@@ -1,4 +1,4 @@
-"""Whether all frames of a dataset decode: `verify --decode`."""
+"""Decodes all frames of a dataset, for `verify --decode`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .dataset import open as open_dataset
 def undecodable(
     dataset: Path, snapshot: str | None = None, *, on_video: Callable[[], object] = lambda: None
 ) -> Iterator[tuple[str, str]]:
-    """Decode every frame; for each GOP that does not decode the video's id, and what is wrong.
+    """Decode every frame, and yield for each GOP that does not decode the video's id and what is wrong.
 
     One GOP is in memory at a time. `on_video` is called after each video.
     """
