@@ -37,23 +37,24 @@ from shortgop.prep.ffmpeg import find_ffmpeg
 SIZE = "256"
 # Parts of the job, by the functions that do them; cumulative times, so that none may call another.
 PARTS = {
-    "finding ffmpeg": ("find_ffmpeg",),
-    "trying the encoder": ("try_encoder",),
-    "trying NVDEC": ("try_nvdec",),
-    "reading the sources' packets": ("probe",),
-    "looking at a picture": ("check_picture",),
-    "planning": ("plan_times", "picture_layout"),
-    "starting ffmpeg": ("Popen.__init__",),
-    "waiting for ffmpeg": ("select", "wait"),
-    "checking GOPs": ("check_gop",),
-    "restamping": ("restamp_fragment",),
-    "CRC-32": ("crc32",),
-    "reading MP4 boxes": ("fragments",),
-    "writing shards": ("append", "commit"),
-    "rows and parts": ("video_manifest", "merge", "write_part"),
-    "ffmpeg's report of frames": ("parse_stats",),
-    "publishing": ("publish",),
-    "removing old files": ("tidy",),
+    "finding ffmpeg": ("ffmpeg.py:find_ffmpeg",),
+    "trying the encoder": ("ffmpeg.py:try_encoder",),
+    "trying NVDEC": ("ffmpeg.py:try_nvdec",),
+    "reading the sources' packets": ("probe.py:probe",),
+    "looking at a picture": ("picture_check.py:check_picture",),
+    "planning": ("timing.py:plan_times",),
+    "starting ffmpeg": ("subprocess.py:__init__",),
+    "waiting for ffmpeg": ("selectors.py:select", "subprocess.py:wait"),
+    "looking whether ffmpeg hangs": ("stalls.py:look",),
+    "checking GOPs": ("structure.py:check_gop",),
+    "restamping": ("mp4.py:restamp_fragment",),
+    "CRC-32": ("~:<built-in method zlib.crc32>",),
+    "writing shards": ("shards.py:append", "shards.py:commit"),
+    "rows and parts": ("rows.py:video_manifest", "merge.py:merge", "dataset.py:write_part"),
+    "ffmpeg's report of frames": ("shown.py:parse_stats",),
+    "publishing": ("publish.py:publish",),
+    "removing old files": ("tidy.py:tidy",),
+    "looking for sources": ("prepare.py:_find",),
 }
 console = Console(highlight=False)
 
@@ -170,11 +171,11 @@ def parts_table(stats: pstats.Stats, job_seconds: float) -> str:
 
 
 def _cumulative(stats: pstats.Stats, function: str) -> float:
-    """Of functions of this name in shortgop, or built in."""
+    """Of a function, as FILE:NAME."""
     found = 0.0
     for (file, _line, name), (_calls, _primitive, _own, cumulative, _callers) in stats.stats.items():  # type: ignore[attr-defined]
-        if name == function or name.endswith((f".{function}>", f" {function}>", f"'{function}'")):
-            found += cumulative if "shortgop" in file or file == "~" or "subprocess" in file else 0.0
+        if f"{Path(file).name}:{name}" == function:
+            found += cumulative
     return found
 
 
