@@ -222,7 +222,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         _check_runner(runner)
         if repair != bool(sources):
             raise UsageError("--repair takes the sources to make videos again from, and sources are only for --repair")
-        from .manifests.dataset import open_current
+        from .manifests.layout import open_current
         from .manifests.verify import damaged_videos, stray_files
         from .manifests.verify import verify as check
 
@@ -232,7 +232,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         lines, damaged = [str(problem) for problem in problems], damaged_videos(manifest, problems)
         strays = stray_files(dataset, manifest)
         if decode and not problems:
-            from .readers.check import undecodable
+            from .readers.decode_check import undecodable
 
             with loop_bar(err, "videos", len(manifest.videos)) as advance:
                 for video_id, line in undecodable(dataset, root.snapshot, on_video=advance):
@@ -319,9 +319,9 @@ def export(  # noqa: PLR0917  # typer makes options of them
 ) -> None:
     """Write a video, or a part of it, as an ordinary MP4, without re-encoding."""
     with _errors():
-        from .manifests.dataset import open_current
         from .manifests.export import export as write
         from .manifests.export import frame_range
+        from .manifests.layout import open_current
 
         _, manifest = open_current(dataset)
         by_number = video.isdecimal() and video not in manifest.ids and int(video) < len(manifest.ids)
@@ -383,7 +383,7 @@ def doctor(as_json: JsonOption = False) -> None:
     """What is found on this machine, what of it really runs, and what would be used."""
     with _errors():
         from .prep.doctor import diagnose
-        from .readers.check import try_decoders, versions
+        from .readers.decoder_trial import try_decoders, versions
 
         diagnosis, decoders, found = diagnose(), try_decoders(), versions()
         if as_json:

@@ -14,7 +14,7 @@ from .printing import cell
 if TYPE_CHECKING:
     from .jobs import prepare as job
     from .prep.doctor import Diagnosis
-    from .readers.check import DecoderTrial
+    from .readers.decoder_trial import DecoderTrial
 
 _IDS_SHOWN = 10
 

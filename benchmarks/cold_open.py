@@ -20,11 +20,11 @@ from results import OURS, Case, Row
 from zarr.storage import LocalStore
 
 from shortgop.comparison.timing import alternate
-from shortgop.manifests.dataset import create, open_manifest, read_root, shard_path, snapshot_path
+from shortgop.manifests.layout import create, open_manifest, read_root, shard_path, snapshot_path
 from shortgop.manifests.ragged import Array, Ragged, from_texts
 from shortgop.manifests.tables import Manifest, Table
-from shortgop.manifests.writer import BLOCK_ROWS, write_manifest
-from shortgop.manifests.zips import pack_folder
+from shortgop.manifests.zarr_write import BLOCK_ROWS, write_manifest
+from shortgop.manifests.zarr_zip import pack_folder
 
 SECONDS = 3
 BATCH, FRAMES = 8, 16

@@ -23,14 +23,14 @@ import shortgop
 from shortgop.comparison.accesses import Access, Request, draw
 from shortgop.comparison.tasks import our_task
 from shortgop.comparison.timing import Task
-from shortgop.manifests.dataset import open_current
-from shortgop.manifests.samples import sample_bounds
+from shortgop.manifests.layout import open_current
+from shortgop.manifests.mp4 import sample_bounds
 from shortgop.manifests.tables import Manifest
+from shortgop.readers.convert.swscale import BILINEAR
 from shortgop.readers.dataset import Dataset
 from shortgop.readers.decoders.pyav import open_context
 from shortgop.readers.gops import GopStore
 from shortgop.readers.plan import VideoGops, needed_samples, plan_frames, reorder_depth
-from shortgop.readers.swscale import BILINEAR
 
 FLOOR = "libavcodec alone"
 ACCESSES = {"16 frames, stride 4": Access(16, 4), "16 frames, stride 1": Access(16), "single frame": Access(1)}

@@ -21,8 +21,8 @@ from types import MappingProxyType
 import shortgop
 from shortgop.comparison.files import scan
 from shortgop.errors import ShortGopError
-from shortgop.manifests.dataset import open_current
 from shortgop.manifests.export import export
+from shortgop.manifests.layout import open_current
 from shortgop.prep.ffmpeg import find_ffmpeg
 
 WORK = Path(__file__).resolve().parent / "cache"

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from ..manifests.dataset import open_failures, read_root, snapshot_path, write_part
+from ..manifests.layout import open_failures, read_root, snapshot_path
+from ..manifests.parts import write_part
 from ..manifests.tables import Failures, empty, failures_table
 from .sources import Source
 

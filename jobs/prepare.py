@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DatasetBusyError, OutputError, SourceError, UsageError
-from ..manifests import dataset as files
-from ..manifests.locks import writer_lock
-from ..manifests.lost import where_it_is, why_lost
-from ..manifests.publish import latest_root, publish, unpublished
+from ..manifests import layout
+from ..manifests.lost import lost_shards, where_it_is, why_lost
+from ..manifests.publish import latest_root, publish, unpublished, writer_lock
 from ..manifests.tables import Manifest, empty
 from ..manifests.tidy import KEEP_SECONDS, remove_old_snapshots, tidy
 from ..manifests.verify import damaged_videos, verify
 from ..prep.encoders import choose_encoder
 from ..prep.ffmpeg import find_ffmpeg
+from ..prep.mounts import read_in_time
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
@@ -163,7 +163,7 @@ _FindLost = Callable[[Path, Manifest], Mapping[str, str]]
 
 
 def _lost_by_length(out: Path, manifest: Manifest) -> dict[str, str]:
-    return why_lost(out, manifest, files.lost_shards(out, manifest))
+    return why_lost(out, manifest, lost_shards(out, manifest))
 
 
 def _lost_by_bytes(out: Path, manifest: Manifest) -> dict[str, str]:
@@ -187,10 +187,10 @@ def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, fo
     progress = Progress()
     # Before anything is written: what no worker could do is found out at once, not by each of them.
     _try_tools(profile, where)
-    files.make_folder(out)
+    layout.make_folder(out)
     with writer_lock(out):
-        if not files.is_dataset(out):
-            files.create(out, profile.to_json())
+        if not layout.is_dataset(out):
+            layout.create(out, profile.to_json())
         # What a job that died left finished comes first: a video among it says which profile the dataset has.
         publish(out)
         _bind(out, profile)
@@ -212,7 +212,7 @@ def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, fo
         if units:
             results = _run(units, out, how, state)
         tidy(out, how.keep_seconds)
-        snapshot = files.read_root(out).snapshot
+        snapshot = layout.read_root(out).snapshot
         repaired = _made_again(_current(out) if lost else manifest, lost)
     failures = [failure for result in results for failure in result.failures]
     todo = sum(len(unit.items) for unit in units)
@@ -242,8 +242,8 @@ def _find(arguments: Sequence[str], policy: SourcePolicy) -> list[Source]:
 
 
 def _current(out: Path) -> Manifest:
-    snapshot = files.read_root(out).snapshot
-    return empty() if snapshot is None else files.open_manifest(out, snapshot)
+    snapshot = layout.read_root(out).snapshot
+    return empty() if snapshot is None else layout.open_manifest(out, snapshot)
 
 
 def _made_again(manifest: Manifest, lost: Mapping[str, LostVideo]) -> set[str]:
@@ -254,10 +254,10 @@ def _made_again(manifest: Manifest, lost: Mapping[str, LostVideo]) -> set[str]:
 def existing_profile(out: Path) -> Profile | None:
     """The profile of the dataset at `out`, or None where there is none, or no video in it that would bind it."""
     out = absolute(out)
-    if not files.is_dataset(out):
+    if not layout.is_dataset(out):
         return None
     root = latest_root(out)
-    bound = root.snapshot is not None and len(files.open_manifest(out, root.snapshot).videos) > 0
+    bound = root.snapshot is not None and len(layout.open_manifest(out, root.snapshot).videos) > 0
     # Or a job that died left videos that no snapshot has yet.
     bound = bound or any(len(found.videos) for found in unpublished(out, root).values())
     return profile_from_json(root.profile) if bound else None
@@ -275,7 +275,7 @@ def _bind(out: Path, profile: Profile) -> None:
     """Make sure that the dataset's profile is this one; one without videos takes whichever comes."""
     known = existing_profile(out)
     if known is None:
-        files.set_profile(out, profile.to_json())
+        layout.set_profile(out, profile.to_json())
     elif known != profile:
         differences = ", ".join(
             f"{name} {value} there and {profile.to_json()[name]} here"
@@ -296,7 +296,7 @@ def _look_at(
         revision = lost[source.id].revision if source.id in lost else 0
         try:
             with stall_limit(float(options.policy.max_stall_seconds)):
-                return in_time(lambda: look_closely(source, revision), "looking at it")
+                return read_in_time(source.path, lambda: look_closely(source, revision), "looking at it")
         except SourceError:
             # One that is in the dataset already may be gone; of another, its unit will record why it failed.
             return Item(source, known.get(source.id, 0), 0, revision), 0

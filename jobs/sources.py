@@ -55,7 +55,8 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
       (`clips/*.bin`) it takes every such file, else (`clips/*`) those that have a video's extension.
     - A list (.txt .csv .tsv .jsonl .ndjson .parquet) stands for its rows; `read_list` says what they look
       like. Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
-    - Any other file is a source, whatever its name. A file whose name looks like a glob is a file.
+    - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Scripts that lead to
+      other files are sources where they are named so (`*.ffconcat`, `*.m3u8`); folders are not searched for them.
 
     A file that comes up twice under the same id is one source. A UsageError says which argument is at fault,
     and what to do, when it stands for nothing, or an id stands for two files or two sets of attributes.

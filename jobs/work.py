@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import OutputError, ShortGopError, SourceError, ToolError
-from ..manifests.dataset import finished_units, parts_of_unit, write_part
 from ..manifests.merge import merge
+from ..manifests.parts import finished_units, parts_of_unit, write_part
 from ..manifests.publish import has_its_shards
 from ..manifests.ragged import Array
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table

@@ -9,15 +9,15 @@ from fractions import Fraction
 from pathlib import Path
 
 from ..arguments import integer, number
-from ..errors import CorruptDataError, FrameIndexError, UnreadableDataError, UsageError, VideoNotFoundError
-from .dataset import damage_remedy, lost_remedy, shard_path
+from ..errors import CorruptDataError, FrameIndexError, UnreadableDataError, UsageError, VideoNotFoundError, not_read
+from .gop_check import frame_ticks
+from .layout import shard_path
+from .lost import damage_remedy, lost_remedy
 from .mp4 import Init, parse_init, restamp_fragment
 from .output_files import check_output, new_file, sources_of
 from .ranges import read_gop, read_init
-from .structure import frame_ticks
+from .records import VideoRow
 from .tables import Manifest
-from .unread import not_read
-from .video import VideoRow
 
 # Names of the same container. A .mov is QuickTime's, whose first box is another one.
 SUFFIXES = (".m4v", ".mp4")

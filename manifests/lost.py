@@ -1,16 +1,51 @@
-"""Which videos of a dataset are lost with its shards, and where a video lies."""
+"""Which shards of a dataset are lost, which videos with them, what to do about it, and where a video lies."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import DatasetError, UnreadableDataError, VideoNotFoundError
-from .dataset import lost_remedy
+from ..errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError, VideoNotFoundError, not_read
+from .layout import shard_path
 from .ragged import Array
 from .tables import Manifest
+
+
+def lost_shards(dataset: Path, manifest: Manifest) -> dict[int, DatasetError]:
+    """What is wrong with shards, by their rows, as far as file metadata tells."""
+    lost = {}
+    folder = str(shard_path(dataset, ""))
+    lengths = manifest.shards.length.tolist()
+    for row, (name, expected) in enumerate(zip(manifest.shards.name.texts(), lengths, strict=True)):
+        file = f"{folder}/{name}"
+        try:
+            actual = os.stat(file).st_size  # noqa: PTH116  # a Path takes longer to make than this takes
+        except OSError as error:
+            lost[row] = not_read(file, error, remedy=lost_remedy(dataset))
+            continue
+        if actual != expected:
+            lost[row] = (MissingDataError if actual < expected else CorruptDataError)(
+                f"{file} has {actual} bytes, the manifest says {expected}; it was changed after it was written; "
+                f"{lost_remedy(dataset)}",
+                file=file,
+            )
+    return lost
+
+
+def lost_remedy(dataset: Path) -> str:
+    """What to do about a shard that is gone or damaged."""
+    return (
+        f"run `shortgop prep` on the same sources again, or `shortgop verify {dataset} --repair SOURCES`, or copy the "
+        "shard to the dataset again"
+    )
+
+
+def damage_remedy(dataset: Path) -> str:
+    """What to do about a shard of the right length whose bytes are others than were written."""
+    return f"run `shortgop verify {dataset} --repair SOURCES`, or copy the shard to the dataset again"
 
 
 def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:

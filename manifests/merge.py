@@ -2,21 +2,77 @@
 
 The result depends on what went in, not on the order: videos stand by id, and patterns, configurations and shards
 are numbered as the rows first use them. That is why an interrupted job ends with the same rows as an undisturbed
-one.
+one. Timelines are not held in memory while they are merged: at eight bytes a frame they are the largest table by far.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
 
-from .ragged import Array, Ragged, concatenate, from_rows, ragged_indices
+from .ragged import Array, Ragged, concatenate, from_rows, offsets_of, ragged_indices
 from .tables import Failures, Manifest, Patterns, Table, Timeline, empty
-from .timelines import FrameRuns, ReadRows, timeline_blocks
+
+# Reads rows [start, stop) of one timeline.
+ReadRows = Callable[[int, int], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class FrameRuns:
+    """For each video of a merged manifest: which of the merged ones its frames come from, and where they lie
+    there. `len` is the number of frames."""
+
+    manifest: Array
+    start: Array
+    length: Array
+
+    def __len__(self) -> int:
+        return int(self.length.sum())
+
+
+def timeline_blocks(runs: FrameRuns, timelines: Sequence[ReadRows], *, block_rows: int) -> Iterator[Array]:
+    """The merged timeline in blocks of `block_rows` rows; the last one may be shorter.
+
+    For each block every timeline that takes part is read once, from the first to the last row that is needed: for
+    timelines of manifests that stand by id, as merged ones do, that is little more than what is used.
+    """
+    ends = offsets_of(runs.length)
+    total = int(ends[-1])
+    for start in range(0, total, block_rows):
+        stop = min(start + block_rows, total)
+        # The videos that have frames in this block.
+        videos = slice(
+            int(np.searchsorted(ends, start, side="right")) - 1, int(np.searchsorted(ends, stop, side="left"))
+        )
+        first_rows = ends[:-1][videos]
+        targets = np.maximum(first_rows, start)
+        pieces = FrameRuns(
+            manifest=runs.manifest[videos],
+            start=runs.start[videos] + (targets - first_rows),
+            length=np.minimum(first_rows + runs.length[videos], stop) - targets,
+        )
+        yield _block(pieces, targets - start, timelines)
+
+
+def _block(pieces: FrameRuns, targets: Array, timelines: Sequence[ReadRows]) -> Array:
+    """The pieces, each put where `targets` says."""
+    block = np.zeros(len(pieces), dtype="<i8")
+    order = np.argsort(pieces.manifest, kind="stable")
+    numbers, first = np.unique(pieces.manifest[order], return_index=True)
+    for number, members in zip(numbers.tolist(), np.split(order, first[1:]), strict=True):
+        starts, lengths = pieces.start[members], pieces.length[members]
+        origin = int(starts.min())
+        rows = timelines[number](origin, int((starts + lengths).max()))
+        for target, source, length in zip(
+            targets[members].tolist(), (starts - origin).tolist(), lengths.tolist(), strict=True
+        ):
+            block[target : target + length] = rows[source : source + length]
+    return block
+
 
 _T = TypeVar("_T", bound=Table)
 

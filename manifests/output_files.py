@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from ..errors import OutputError, UsageError
 from ..whole_files import discarding, flush, writing
-from .dataset import open_current
+from .layout import open_current
 from .tables import Manifest
 
 _ROOT_FILE, _ROOT_MARK = "zarr.json", b'"shortgop"'

@@ -1,4 +1,4 @@
-"""Making what units found the current state of a dataset: snapshots, and the switch of the root.
+"""Making what units found the current state of a dataset: the lock of writers, snapshots, and the switch of the root.
 
 A snapshot's file name is the claim to its number: it is linked, never replaced, so two writers cannot both make
 snapshot N + 1, whatever became of their locks. What zarr.json says only ever follows the files; a writer that died
@@ -8,20 +8,27 @@ between the two is caught up with by the next one. docs/design/manifests.md says
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import errno
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetBusyError, DatasetError
 from ..whole_files import commit, discard, discarding, temporary_path, writing
-from .dataset import (
+from .layout import (
     FORMAT_VERSION,
+    LOCK_FILE,
     Root,
-    finished_parts,
     open_manifest,
-    open_part,
     open_timeline,
     read_root,
     shard_path,
@@ -29,12 +36,98 @@ from .dataset import (
     snapshot_path,
     write_root,
 )
-from .locks import this_writer
-from .merge import merge_tables
+from .merge import ReadRows, merge_tables, timeline_blocks
+from .parts import finished_parts, open_part
 from .ragged import Array
 from .tables import Manifest, Timeline
-from .timelines import ReadRows, timeline_blocks
-from .zips import pack_folder
+from .zarr_zip import pack_folder
+
+# What a job on another host may still be writing: a lock that was granted proves nothing where locks do not work.
+_STALE_SECONDS = 3600
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who writes to a dataset, for messages: nothing is decided by the time."""
+
+    host: str
+    pid: int
+    since: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+def this_writer() -> Writer:
+    """This process, now."""
+    return Writer(socket.gethostname(), os.getpid(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
+
+
+@contextlib.contextmanager
+def writer_lock(dataset: Path) -> Iterator[None]:
+    """Held by the one job that writes to a dataset; DatasetBusyError when another holds it.
+
+    Nothing has to be cleaned up after a crash. What a dead job left in .tmp is removed on the way in, and the folder
+    on the way out.
+    """
+    with contextlib.ExitStack() as held:
+        with writing(dataset):
+            folder = os.open(dataset, os.O_RDONLY)
+            held.callback(os.close, folder)
+            _lock(folder, dataset)
+            file = os.open(dataset / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
+            held.callback(os.close, file)
+            _lock(file, dataset)
+            before, me = _holder(dataset), this_writer()
+            os.ftruncate(file, 0)
+            # On a full disk the job may still be able to say so.
+            with contextlib.suppress(OSError):
+                os.pwrite(file, json.dumps(asdict(me)).encode(), 0)
+        _sweep(dataset, spare_recent=before is not None and before.host != me.host)
+        try:
+            yield
+        finally:
+            # Where locks do not work, another job may have come in meanwhile.
+            alone = _holder(dataset) in (me, None)
+            _sweep(dataset, spare_recent=not alone)
+            if alone:
+                os.ftruncate(file, 0)
+
+
+def _lock(descriptor: int, dataset: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = _holder(dataset)
+        who = f" (it is {holder})" if holder else ""
+        raise DatasetBusyError(
+            f"another job is writing to {dataset}; wait for it, or stop it and run this again{who}", file=str(dataset)
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def _holder(dataset: Path) -> Writer | None:
+    """Who took the lock last and has not given it back."""
+    try:
+        return Writer(**json.loads((dataset / LOCK_FILE).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _sweep(dataset: Path, *, spare_recent: bool) -> None:
+    """Remove what is in .tmp; with `spare_recent` only what nobody has written to for an hour."""
+    folder = dataset / ".tmp"
+    if not spare_recent:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        for file in folder.iterdir():
+            if time.time() - file.stat().st_mtime > _STALE_SECONDS:
+                discard(file)
+        folder.rmdir()
 
 
 def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | None:
@@ -43,7 +136,7 @@ def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | No
     Nothing is written when all of them are in the current one. `profile` is the caller's. DatasetBusyError when another
     job published at the same time, or gave the dataset another profile: what this one finished stays in its parts.
     """
-    from .writer import BLOCK_ROWS
+    from .zarr_write import BLOCK_ROWS
 
     # Listed before the root is read: whatever comes later takes the number that this one is about to take.
     there = snapshots(dataset)
@@ -116,7 +209,7 @@ def has_its_shards(dataset: Path, manifest: Manifest) -> bool:
 def _write(
     dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
 ) -> None:
-    from .writer import NewFolder, write_manifest
+    from .zarr_write import NewFolder, write_manifest
 
     final = snapshot_path(dataset, snapshot)
     folder, file = temporary_path(dataset, snapshot), temporary_path(dataset, final.name)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .dataset import lost_shards, open_current
-from .lost import lost_text, lost_videos
+from .layout import open_current
+from .lost import lost_shards, lost_text, lost_videos
 from .tables import Failures
 
 

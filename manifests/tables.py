@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import CorruptDataError, VideoNotFoundError
-from .lazy import lazy
-from .ragged import Array, Ragged, from_rows, from_texts, offsets_of
-from .video import CodecConfig, Pattern, SourceChanges, VideoRow
+from .ragged import Array, Ragged, from_rows, from_texts, lazy, offsets_of
+from .records import CodecConfig, Pattern, SourceChanges, VideoRow
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,8 @@ from pathlib import Path
 
 from ..errors import DatasetError, UsageError
 from ..whole_files import commit, discard, temporary_path, writing
-from .dataset import (
-    finished_parts,
-    open_manifest,
-    parts_of_unit,
-    read_part,
-    read_root,
-    shard_path,
-    snapshot_attributes,
-    snapshot_path,
-)
+from .layout import open_manifest, read_root, shard_path, snapshot_attributes, snapshot_path
+from .parts import finished_parts, parts_of_unit, read_part
 from .publish import snapshots
 
 KEEP_SECONDS = 24 * 3600.0

@@ -16,14 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import CorruptDataError, DatasetError, UnreadableDataError
-from .dataset import open_timeline, parts_of_unit, shard_path, snapshot_path
+from .gop_check import check_gop, frame_ticks, nal_length_bytes
+from .layout import open_timeline, shard_path, snapshot_path
 from .lost import lost_videos, where_it_is
 from .mp4 import Init, parse_init
+from .parts import parts_of_unit
 from .ragged import Array
 from .ranges import read_gop, read_init
-from .structure import check_gop, frame_ticks, nal_length_bytes
+from .records import VideoRow
 from .tables import Manifest
-from .video import VideoRow
 
 _TIMELINE_ROWS = 1 << 22
 

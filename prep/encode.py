@@ -15,11 +15,11 @@ from typing import TypeVar
 import numpy as np
 
 from ..errors import CorruptDataError, DamagedSourceError, EncodeError
+from ..manifests.gop_check import check_gop, nal_length_bytes
 from ..manifests.mp4 import Init, restamp_fragment
 from ..manifests.ragged import Array
-from ..manifests.structure import check_gop, nal_length_bytes
+from ..manifests.records import SourceChanges
 from ..manifests.tables import Manifest
-from ..manifests.video import SourceChanges
 from .command import Encode, decode_argv, encode_argv
 from .damage import Damage, assess, first_complaint, kept_numbers
 from .encoders import choose_encoder, choose_nvdec
@@ -27,6 +27,7 @@ from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
 from .given_up import given_up
 from .grid import FrameGrid
+from .mounts import read_in_time
 from .options import Options
 from .picture_check import check_picture
 from .probe import SourceVideo, probe, with_pts
@@ -36,7 +37,7 @@ from .scan import scan
 from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
 from .sizes import check_taken, picture_layout, takes
-from .stalls import REMEDY, StalledError, in_time, stall_limit
+from .stalls import REMEDY, StalledError, stall_limit
 from .timing import check_order, grid_of, plan_times
 
 _STATS = "<stats>"
@@ -122,7 +123,7 @@ def prepare_video(
 def _prepare(
     path: str, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
-    source = _tried_again(path, lambda: in_time(lambda: probe(path), "reading it"))
+    source = _tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it"))
     try:
         return _prepare_whole(source, options, ffmpeg_path, shards, watcher)
     except _DamageFoundError as found:
@@ -165,7 +166,7 @@ def _prepare_whole(
 def _look_closer(source: SourceVideo) -> None:
     """_DamageFoundError when a close look at the source finds damage in it, and not only something to complain of."""
     path, stream_index = source.path, source.stream_index
-    found = _tried_again(path, lambda: in_time(lambda: scan(path, stream_index), "reading it"))
+    found = _tried_again(path, lambda: read_in_time(path, lambda: scan(path, stream_index), "reading it"))
     damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
     if damage is not None:
         raise _DamageFoundError(damage)

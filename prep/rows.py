@@ -10,8 +10,8 @@ import numpy as np
 from ..manifests.merge import patterns_table
 from ..manifests.mp4 import Init
 from ..manifests.ragged import Array, from_rows, from_texts
+from ..manifests.records import Pattern, SourceChanges
 from ..manifests.tables import Configs, Gops, Manifest, Segments, Shards, Timeline, Videos, failures_table
-from ..manifests.video import Pattern, SourceChanges
 from .command import Encode
 
 

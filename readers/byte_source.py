@@ -10,8 +10,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from ..errors import MissingDataError
-from ..manifests.unread import not_read
+from ..errors import MissingDataError, not_read
 
 
 class _OpenFile:

@@ -12,22 +12,14 @@ from typing import Any
 import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.dataset import (
-    FORMAT_VERSION,
-    lost_shards,
-    open_current,
-    open_manifest,
-    read_root,
-    snapshot_path,
-)
-from ..manifests.lost import lost_text, lost_videos
+from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshot_path
+from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.summary import FailureSummary, failure_summaries
 from .frames import ClipBatch
-from .indices import Indices
+from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
 from .output import Color, Crop, DimensionOrder, Normalize, Output, Size
 from .reader import ReadOptions, SnapshotReader
-from .requests import resolved_requests
 from .stats import Stats
 from .times import seconds_of, seconds_tensor
 from .video import Video
@@ -37,7 +29,6 @@ def open(  # noqa: A001
     path: str | os.PathLike[str],
     *,
     snapshot: str | None = None,
-    decoder: str = "auto",
     dimension_order: DimensionOrder = "NCHW",
     size: Size | None = None,
     crop: Crop | None = None,
@@ -49,8 +40,8 @@ def open(  # noqa: A001
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`, as it is now or as it was at an earlier `snapshot`.
 
-    What other jobs add later is not seen. `decoder` is "auto", "pyav" or "torchcodec"; `threads` is how many threads
-    decode the parts of a request. The rest says what frames are turned into, while they are converted:
+    What other jobs add later is not seen. `threads` is how many threads decode the parts of a request. The rest says
+    what frames are turned into, while they are converted:
 
     - `crop`: only this part of each picture, (top, left, height, width) in pixels, the first two even; or "center",
       the largest part from the middle that has the shape of `size`.
@@ -66,7 +57,7 @@ def open(  # noqa: A001
     lie in them (`Dataset.lost_ids`), and an error only when such a video is read; with `strict` an error right away.
     """
     output = Output(size, crop, dtype, normalize, color, dimension_order)
-    options = ReadOptions(decoder, output, threads)
+    options = ReadOptions(output, threads)
     # A copy may be opened in a process with another current folder.
     folder = _folder(path)
     if snapshot is None:

@@ -7,15 +7,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from ..errors import CorruptDataError, DatasetError, DecodeError
-from ..manifests.dataset import damage_remedy, lost_remedy, shard_path
+from ..manifests.layout import shard_path
+from ..manifests.lost import damage_remedy, lost_remedy
 from ..manifests.tables import Manifest
 from .byte_source import ByteSource
 from .decoders.base import Buffer
-from .plan import GopPlan
-from .ranges import ByteRange, coalesce
+from .plan import ByteRange, GopPlan, coalesce
 from .stats import Tally
 
 # A hole this long costs about as much to copy as another read costs to ask for.
@@ -24,8 +23,6 @@ _MAX_GAP_BYTES = 1 << 16
 _MAX_READ_BYTES = 1 << 22
 # Far below the 1024 descriptors that a process usually may have.
 _MAX_OPEN_FILES = 64
-
-_Data = TypeVar("_Data", bytes, memoryview)
 
 
 @dataclass(frozen=True)
@@ -84,28 +81,7 @@ class GopStore:
         except DatasetError as error:
             raise self.located(error, gop) from error
 
-    def init(self, gop: GopPlan) -> bytes:
-        """ftyp + moov of the segment that a GOP lies in."""
-        table = self._manifest.segments
-        start = int(table.offset[gop.segment])
-        stop = start + int(table.init_length[gop.segment])
-        file = self._paths[int(table.shard[gop.segment])]
-        video = self._manifest.videos.id.text(gop.video)
-        try:
-            data = self._source.read(file, start, stop)
-            self.tally.add(reads=1, bytes_read=stop - start)
-            data = self._checked(data, int(table.init_crc32[gop.segment]), (file, start, stop))
-        except DatasetError as error:
-            raise type(error)(
-                f"the init of video {video!r}: {error.message}",
-                video=video,
-                segment=gop.segment,
-                file=str(file),
-                byte_range=(start, stop),
-            ) from error
-        return data
-
-    def _checked(self, data: _Data, crc32: int, place: tuple[Path, int, int]) -> _Data | bytes:
+    def _checked(self, data: memoryview, crc32: int, place: tuple[Path, int, int]) -> Buffer:
         """`data`, or what lies there once the file is opened again: what has this CRC-32. Else CorruptDataError."""
         if zlib.crc32(data) == crc32:
             return data

@@ -1,4 +1,4 @@
-"""Which GOPs a request needs, which samples of each, and where the frames go: pure functions of the manifest's rows."""
+"""Plans as pure functions: which GOPs a request needs, which samples of each, where frames go, what is read at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from ..errors import FrameIndexError
 from ..manifests.ragged import Array
+from ..manifests.records import Pattern
 from ..manifests.tables import Manifest
-from ..manifests.video import Pattern
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class GopPlan:
     """What to decode of one GOP.
 
     `gop`, `segment` and `video` are rows of their tables, and `first_frame` is the number in that video of the GOP's
-    first frame. Frame `frames[i]` of the GOP (0 is the first it shows; ascending, each once) goes to row `rows[i]` of
+    first frame. Frame `frames[i]` of the GOP (0 is the first it shows; ascending, each once) goes to slot `slots[i]` of
     the output.
     """
 
@@ -44,19 +44,19 @@ class GopPlan:
     video: int
     first_frame: int
     frames: tuple[int, ...]
-    rows: tuple[int, ...]
+    slots: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class DecodePlan:
-    """GOPs in ascending order, and frames asked for more than once: (row to fill, row that holds the frame)."""
+    """GOPs in ascending order, and frames asked for more than once: (slot to fill, slot that holds the frame)."""
 
     gops: tuple[GopPlan, ...]
     repeats: tuple[tuple[int, int], ...]
 
 
 def plan_frames(layout: VideoGops, clips: Iterable[tuple[int, Sequence[int]]]) -> DecodePlan:
-    """Plan clips, each a row of the table of videos and frames of that video, into an output with one row for each
+    """Plan clips, each a row of the table of videos and frames of that video, into an output with one slot for each
     frame of the first clip, then of the second, and so on.
 
     FrameIndexError when a video has no such frame: what lies behind its last GOP is another video's.
@@ -66,7 +66,7 @@ def plan_frames(layout: VideoGops, clips: Iterable[tuple[int, Sequence[int]]]) -
     wanted: dict[int, dict[int, int]] = {}
     places: dict[int, tuple[int, int]] = {}
     repeats = []
-    row = 0
+    slot = 0
     for video, frames in clips:
         count = int(layout.num_frames[video])
         if frames and not 0 <= min(frames) <= max(frames) < count:
@@ -76,28 +76,28 @@ def plan_frames(layout: VideoGops, clips: Iterable[tuple[int, Sequence[int]]]) -
         for frame in frames:
             number, in_gop = divmod(frame, gop_frames)
             gop = first_gop + number
-            rows = wanted.get(gop)
-            if rows is None:
-                rows = wanted[gop] = {}
+            slots = wanted.get(gop)
+            if slots is None:
+                slots = wanted[gop] = {}
                 places[gop] = (video, number)
-            holder = rows.setdefault(in_gop, row)
-            if holder != row:
-                repeats.append((row, holder))
-            row += 1
+            holder = slots.setdefault(in_gop, slot)
+            if holder != slot:
+                repeats.append((slot, holder))
+            slot += 1
     return DecodePlan(
         tuple(_gop_plan(layout, gop, *places[gop], wanted[gop]) for gop in sorted(wanted)), tuple(repeats)
     )
 
 
-def _gop_plan(layout: VideoGops, gop: int, video: int, number: int, rows: dict[int, int]) -> GopPlan:
-    frames = tuple(sorted(rows))
+def _gop_plan(layout: VideoGops, gop: int, video: int, number: int, slots: dict[int, int]) -> GopPlan:
+    frames = tuple(sorted(slots))
     return GopPlan(
         gop=gop,
         segment=int(layout.first_segments[video]) + number // int(layout.segment_gops[video]),
         video=video,
         first_frame=number * int(layout.gop_frames[video]),
         frames=frames,
-        rows=tuple(rows[frame] for frame in frames),
+        slots=tuple(slots[frame] for frame in frames),
     )
 
 
@@ -120,3 +120,47 @@ def reorder_depth(pattern: Pattern) -> int:
     """
     shown = pattern.frames
     return max((sum(before > frame for before in shown[:sample]) for sample, frame in enumerate(shown)), default=0)
+
+
+@dataclass(frozen=True)
+class ByteRange:
+    """Bytes [start, stop) of a file, which is a row of the shard table."""
+
+    file: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Read:
+    """One read that covers the ranges with the numbers in `parts`, which are in the order of their first bytes."""
+
+    range: ByteRange
+    parts: tuple[int, ...]
+
+
+def coalesce(
+    ranges: Sequence[ByteRange], *, max_gap_bytes: int, max_read_bytes: int, max_parts: int
+) -> tuple[Read, ...]:
+    """Plan reads that together cover all ranges, in the order of files and of bytes in them.
+
+    Ranges at most `max_gap_bytes` apart are read together, at most `max_parts` of them and as long as the read does
+    not become longer than `max_read_bytes`; a single range may be longer. Ranges may touch, overlap or be the same.
+    """
+    reads: list[Read] = []
+    current: ByteRange | None = None
+    parts: list[int] = []
+    for part in sorted(range(len(ranges)), key=lambda part: (ranges[part].file, ranges[part].start)):
+        one = ranges[part]
+        if current is not None:
+            stop = max(current.stop, one.stop)
+            near = one.file == current.file and one.start - current.stop <= max_gap_bytes
+            if near and len(parts) < max_parts and stop - current.start <= max_read_bytes:
+                current = ByteRange(current.file, current.start, stop)
+                parts.append(part)
+                continue
+            reads.append(Read(current, tuple(parts)))
+        current, parts = one, [part]
+    if current is not None:
+        reads.append(Read(current, tuple(parts)))
+    return tuple(reads)

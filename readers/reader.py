@@ -12,14 +12,15 @@ import torch
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.dataset import open_manifest, open_timeline
+from ..manifests.layout import open_manifest, open_timeline
 from ..manifests.ragged import Array
+from ..manifests.records import VideoRow
 from ..manifests.tables import Manifest
-from ..manifests.video import VideoRow
-from .copies import copy_frame
-from .decoders import GopRequest, make_decoder
+from .convert.copies import copy_frame
+from .decoders.base import Decoder, GopRequest
+from .decoders.pyav import PyavDecoder
 from .gops import GopRead, GopStore
-from .memory import fits, too_many
+from .memory_limit import fits, too_many
 from .metadata import VideoMetadata, video_metadata
 from .output import Output
 from .plan import VideoGops, plan_frames
@@ -34,7 +35,6 @@ _PARTS_PER_THREAD = 3
 class ReadOptions:
     """How a dataset was asked to be read."""
 
-    decoder: str
     output: Output
     threads: int
 
@@ -56,7 +56,7 @@ class SnapshotReader:
         self.snapshot = snapshot
         self.manifest = manifest
         self.options = options
-        self._decoder = make_decoder(options.decoder, options.output)
+        self._decoder: Decoder = PyavDecoder(options.output)
         self._store = GopStore(dataset, manifest)
         self._workers = Workers(options.threads)
         self._gops = VideoGops.of(manifest)
@@ -83,16 +83,16 @@ class SnapshotReader:
             _check_out(out, shape, self.options.output.dtype, self._decoder.device)
         if 0 in shape:
             return out
-        rows = out.view(-1, *shape[2:])
+        slots = out.view(-1, *shape[2:])
         plan = plan_frames(self._gops, zip(videos, frames, strict=True))
         share = len(plan.gops)
         if self.options.threads > 1:
             share = -(-share // (self.options.threads * _PARTS_PER_THREAD))
         reads = self._store.reads(plan.gops, max_parts=share)
-        self._workers.each(lambda read: self._decode(read, rows), reads)
-        for row, original in plan.repeats:
-            copy_frame(rows[original], rows[row])
-        self._store.tally.add(frames_delivered=len(rows))
+        self._workers.each(lambda read: self._decode(read, slots), reads)
+        for slot, original in plan.repeats:
+            copy_frame(slots[original], slots[slot])
+        self._store.tally.add(frames_delivered=len(slots))
         return out
 
     def row_of(self, key: str | int) -> int:
@@ -161,17 +161,14 @@ class SnapshotReader:
     def _id(self, video: int) -> str:
         return self.manifest.videos.id.text(video)
 
-    def _decode(self, read: GopRead, rows: torch.Tensor) -> None:
+    def _decode(self, read: GopRead, slots: torch.Tensor) -> None:
         """Read some GOPs, and write what is wanted of them."""
-        init, init_segment = None, -1
         for gop, data in self._store.fetch(read):
-            if self._decoder.needs_init and gop.segment != init_segment:
-                init, init_segment = self._store.init(gop), gop.segment
             config = self._configs[self.manifest.videos.config[gop.video]]
             pattern = self._patterns[self.manifest.gops.pattern[gop.gop]]
             started = time.perf_counter()
             try:
-                cost = self._decoder.decode(GopRequest(config, pattern, data, init, gop.frames, gop.rows), rows)
+                cost = self._decoder.decode(GopRequest(config, pattern, data, gop.frames, gop.slots), slots)
             except (CorruptDataError, DecodeError) as error:
                 raise self._store.located(error, gop) from error
             self._store.tally.add(

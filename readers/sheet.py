@@ -10,7 +10,7 @@ import torch
 
 from ..arguments import integer
 from ..errors import UsageError
-from .pictures import check_picture, write_picture
+from .picture_files import check_picture, write_picture
 
 _GAP_PIXELS = 2
 _GAP_LEVEL = 255  # white
@@ -24,7 +24,7 @@ def write_sheet(
     overwrite: bool = False,
     sources: Iterable[str] = (),
 ) -> None:
-    """Write frames as one picture, row by row from the top left; the suffix decides its format, as in `pictures`.
+    """Write frames as one picture, row by row from the top left; the suffix decides its format, as in `picture_files`.
 
     `frames` is uint8 RGB, (frames, height, width, 3), with at least one frame; without `columns` there are about as
     many as rows. UsageError when `path` must not be written, OutputError when it cannot be; then it is as it was

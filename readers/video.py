@@ -13,11 +13,11 @@ import torch
 from ..arguments import number
 from ..errors import FrameIndexError, UsageError, WrongTypeError
 from ..manifests.ragged import Array
-from ..manifests.video import SourceChanges
-from .copies import cloned
+from ..manifests.records import SourceChanges
+from .convert.copies import cloned
 from .frames import Frame, FrameBatch
 from .indices import Indices, frame_number, frame_numbers, frames_in_slice
-from .memory import fits, listed, too_many
+from .memory_limit import fits, listed, too_many
 from .metadata import CpuFallbackStatus, VideoMetadata
 from .reader import SnapshotReader
 from .times import (

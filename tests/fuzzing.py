@@ -30,7 +30,7 @@ import av
 import numpy as np
 
 from shortgop.errors import SourceError
-from shortgop.manifests.dataset import create
+from shortgop.manifests.layout import create
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg

@@ -12,10 +12,9 @@ import pytest
 
 import broken
 import shortgop
-from datasets import make_dataset, rows_of
+from datasets import current_manifest, make_dataset, rows_of
 from shortgop.jobs.prepare import Report
-from shortgop.manifests.dataset import current_manifest
-from shortgop.manifests.locks import writer_lock
+from shortgop.manifests.publish import writer_lock
 from shortgop.prep.profile import Size
 from synthetic import SyntheticVideo, constant_rate_pts, make_video
 

@@ -19,7 +19,8 @@ from datasets import make_dataset
 from ray_heads import BIN, Head, ray_head, user_environment
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.tally import Progress
-from shortgop.manifests.dataset import create, finished_units
+from shortgop.manifests.layout import create
+from shortgop.manifests.parts import finished_units
 from shortgop.prep.profile import Profile
 from synthetic import constant_rate_pts, make_video, read_number
 

@@ -20,9 +20,8 @@ from PIL import Image
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
-from datasets import make_dataset
+from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed, with_clean_aperture
-from shortgop.manifests.dataset import current_manifest
 from shortgop.manifests.export import export
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Size

@@ -42,7 +42,7 @@ from shortgop.comparison.peers import PEERS, load
 from shortgop.comparison.tasks import FileSet
 from shortgop.comparison.timing import Measured, alternate
 from shortgop.errors import SourceError, ToolError, UsageError
-from shortgop.manifests.dataset import open_current
+from shortgop.manifests.layout import open_current
 from synthetic import SyntheticVideo
 
 

@@ -16,6 +16,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets import current_manifest
 from dead_mount import dead_mount
 from example_manifests import failure, rows, video
 from shortgop.errors import (
@@ -28,24 +29,11 @@ from shortgop.errors import (
     UnreadableDataError,
 )
 from shortgop.manifests import parts
-from shortgop.manifests.dataset import (
-    create,
-    current_manifest,
-    finished_parts,
-    finished_units,
-    is_dataset,
-    lost_shards,
-    open_current,
-    part_path,
-    read_part,
-    read_root,
-    shard_path,
-    snapshot_path,
-    write_part,
-)
-from shortgop.manifests.locks import writer_lock
+from shortgop.manifests.layout import create, is_dataset, open_current, part_path, read_root, shard_path, snapshot_path
+from shortgop.manifests.lost import lost_shards
 from shortgop.manifests.merge import merge
-from shortgop.manifests.publish import publish
+from shortgop.manifests.parts import finished_parts, finished_units, read_part, write_part
+from shortgop.manifests.publish import publish, writer_lock
 from shortgop.manifests.ranges import read_gop
 from shortgop.manifests.tables import empty
 from shortgop.manifests.verify import verify
@@ -210,7 +198,7 @@ def test_one_job_at_a_time(empty_dataset: Path) -> None:
 
 def test_what_a_dead_job_left_is_removed_and_its_lock_is_gone(empty_dataset: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from shortgop.manifests.locks import writer_lock\n"
+        "import sys, time; from pathlib import Path; from shortgop.manifests.publish import writer_lock\n"
         "with writer_lock(Path(sys.argv[1])):\n"
         "    (Path(sys.argv[1]) / '.tmp').mkdir()\n"
         "    (Path(sys.argv[1]) / '.tmp' / 'half a shard').touch()\n"
@@ -293,7 +281,8 @@ def test_a_process_that_has_too_many_files_open_is_told_so(published: Path, tmp_
     """Nothing in the dataset is called damaged or missing, and nothing is to be removed or copied."""
     code = (
         "import os, resource, sys; from pathlib import Path\n"
-        "from shortgop.manifests.dataset import open_current, read_part, read_root\n"
+        "from shortgop.manifests.layout import open_current, read_root\n"
+        "from shortgop.manifests.parts import read_part\n"
         "dataset = Path(sys.argv[1]); open_current(dataset)\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "held = []\n"
@@ -305,7 +294,7 @@ def test_a_process_that_has_too_many_files_open_is_told_so(published: Path, tmp_
         "    except Exception as error: print(type(error).__name__, error)\n"
         "os.close(held.pop())\n"
         "root = read_root(dataset); held.append(os.open('/dev/null', os.O_RDONLY))\n"
-        "from shortgop.manifests.dataset import open_manifest\n"
+        "from shortgop.manifests.layout import open_manifest\n"
         "try: open_manifest(dataset, root.snapshot)\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )

@@ -21,11 +21,11 @@ from shortgop.errors import (
     UsageError,
     VideoNotFoundError,
 )
-from shortgop.manifests.dataset import open_current
 from shortgop.manifests.export import export, frame_range
+from shortgop.manifests.layout import open_current
 from shortgop.manifests.mp4 import boxes, parse_fragment
+from shortgop.manifests.records import VideoRow
 from shortgop.manifests.tables import Manifest
-from shortgop.manifests.video import VideoRow
 from synthetic import constant_rate_pts, frame_to_rgb, make_video, read_number
 
 

@@ -17,7 +17,8 @@ import pytest
 import shortgop
 from datasets import make_dataset, rows_of
 from processes import descendants
-from shortgop.manifests.dataset import finished_units, open_current
+from shortgop.manifests.layout import open_current
+from shortgop.manifests.parts import finished_units
 from shortgop.manifests.verify import verify
 from synthetic import constant_rate_pts, make_video
 

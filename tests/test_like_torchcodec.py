@@ -22,9 +22,9 @@ from torchcodec import samplers
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
-from datasets import make_dataset
-from shortgop.manifests.dataset import current_manifest, shard_path
+from datasets import current_manifest, make_dataset
 from shortgop.manifests.export import export
+from shortgop.manifests.layout import shard_path
 from shortgop.manifests.mp4 import parse_fragment
 from synthetic import constant_rate_pts, make_video, read_number
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from example_manifests import failure, rows, video
 from shortgop.errors import CorruptDataError
-from shortgop.manifests.merge import merge, merge_tables
+from shortgop.manifests.merge import FrameRuns, merge, merge_tables, timeline_blocks
 from shortgop.manifests.tables import Manifest, Videos, empty
-from shortgop.manifests.timelines import FrameRuns, timeline_blocks
 
 
 @st.composite

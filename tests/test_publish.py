@@ -13,27 +13,24 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets import as_folder
+from datasets import as_folder, current_manifest
 from example_manifests import failure, rows, video
 from shortgop import whole_files as commits
 from shortgop.errors import CorruptDataError, MissingDataError, OutputError
 from shortgop.manifests import publish as publish_module
-from shortgop.manifests import writer, zips
-from shortgop.manifests.dataset import (
+from shortgop.manifests import zarr_write as writer
+from shortgop.manifests import zarr_zip as zips
+from shortgop.manifests.layout import (
     create,
-    current_manifest,
-    finished_parts,
     open_current,
     open_manifest,
     open_timeline,
-    read_part,
     snapshot_attributes,
     snapshot_path,
-    write_part,
 )
-from shortgop.manifests.locks import writer_lock
 from shortgop.manifests.merge import merge
-from shortgop.manifests.publish import publish
+from shortgop.manifests.parts import finished_parts, read_part, write_part
+from shortgop.manifests.publish import publish, writer_lock
 
 
 def test_publishing_makes_a_snapshot_of_what_is_finished(published: Path) -> None:

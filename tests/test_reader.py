@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
-from datasets import make_dataset
-from shortgop.manifests.dataset import create, current_manifest
+from datasets import current_manifest, make_dataset
 from shortgop.manifests.export import export
-from shortgop.readers.check import try_decoders, versions
-from shortgop.readers.decoders import DECODERS
+from shortgop.manifests.layout import create
+from shortgop.readers.decoder_trial import try_decoders, versions
 from synthetic import SyntheticVideo, read_number
 
 NTSC = Fraction(30000, 1001)
@@ -156,9 +155,8 @@ class TestLikeTorchCodec:
 
 
 @pytest.mark.parametrize("order", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_dimension_order_and_decoder(folder: Path, decoder: str, order: Any) -> None:
-    for video in shortgop.open(folder, decoder=decoder, dimension_order=order):
+def test_dimension_order(folder: Path, order: Any) -> None:
+    for video in shortgop.open(folder, dimension_order=order):
         height, width = video.metadata.height, video.metadata.width
         frame = (3, height, width) if order == "NCHW" else (height, width, 3)
         assert video[0].shape == frame
@@ -314,7 +312,6 @@ class TestOpening:
         ("options", "message"),
         [
             ({"snapshot": "999999"}, "has no snapshot '999999'; its current one is '0"),
-            ({"decoder": "fast"}, "decoder is 'fast'; it can be"),
             ({"dimension_order": "CHWN"}, 'dimension_order is \'CHWN\'; it can be "NCHW" or "NHWC"'),
         ],
     )
@@ -356,5 +353,5 @@ class TestOpening:
 
 def test_decoders_and_versions_for_doctor() -> None:
     trials = try_decoders()
-    assert [(trial.name, trial.works) for trial in trials] == [(f"{name} (decoder)", True) for name in DECODERS]
-    assert {"python", "torch", "torchcodec", "av", "libavcodec", "numpy", "zarr"} <= versions().keys()
+    assert [(trial.name, trial.works) for trial in trials] == [("pyav (decoder)", True)]
+    assert {"python", "torch", "av", "libavcodec", "numpy", "zarr"} <= versions().keys()

@@ -15,7 +15,7 @@ import shortgop
 from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.jobs.prepare import Report, Where, prepare, repair
-from shortgop.manifests.dataset import open_current, shard_path
+from shortgop.manifests.layout import open_current, shard_path
 from shortgop.manifests.tables import Manifest
 from shortgop.manifests.verify import damaged_videos, verify
 from shortgop.prep.profile import Profile

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets import make_dataset
-from shortgop.manifests.dataset import open_current, read_part, shard_path, snapshot_path, write_part
+from shortgop.manifests.layout import open_current, shard_path, snapshot_path
 from shortgop.manifests.mp4 import restamp_fragment
+from shortgop.manifests.parts import read_part, write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.tables import Manifest, Timeline
 from shortgop.manifests.verify import Problem, stray_files, verify

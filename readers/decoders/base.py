@@ -1,4 +1,4 @@
-"""What a decoder is to the reader: something that turns the bytes of one GOP into rows of a tensor."""
+"""What a decoder is to the reader: something that turns the bytes of one GOP into slots of a tensor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from ...manifests.video import CodecConfig, Pattern
+from ...manifests.records import CodecConfig, Pattern
 
 Buffer = bytes | memoryview
 
@@ -16,16 +16,15 @@ Buffer = bytes | memoryview
 class GopRequest:
     """Frames wanted of one GOP, and what it takes to decode them.
 
-    `data` is the GOP's moof + mdat, `init` the ftyp + moov of its segment where the decoder's `needs_init` says so.
-    Frame `frames[i]` of the GOP (0 is the first it shows; ascending, each once) goes to row `rows[i]` of the output.
+    `data` is the GOP's moof + mdat.
+    Frame `frames[i]` of the GOP (0 is the first it shows; ascending, each once) goes to slot `slots[i]` of the output.
     """
 
     config: CodecConfig
     pattern: Pattern
     data: Buffer
-    init: bytes | None
     frames: tuple[int, ...]
-    rows: tuple[int, ...]
+    slots: tuple[int, ...]
 
 
 class DecodeCost(NamedTuple):
@@ -46,14 +45,12 @@ class Decoder(Protocol):
     name: str
     device: torch.device
     """Where the frames come out: the output has to be there."""
-    needs_init: bool
-    """Whether requests have to bring the segment's init."""
 
     def decode(self, request: GopRequest, out: torch.Tensor) -> DecodeCost:
-        """Write the frames asked for into `out`, (rows, ...), contiguous, on `device`: each as the `Output` that the
+        """Write the frames asked for into `out`, (slots, ...), contiguous, on `device`: each as the `Output` that the
         decoder was made for says.
 
         DecodeError when a frame does not come out, or not in the size that the manifest says; CorruptDataError when
-        the data is not a GOP that follows the pattern. Rows may then hold anything.
+        the data is not a GOP that follows the pattern. Slots may then hold anything.
         """
         ...

@@ -16,12 +16,12 @@ from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange
 
 from ...errors import CorruptDataError, DecodeError
+from ...manifests.mp4 import sample_bounds
 from ...manifests.ragged import Array
-from ...manifests.samples import sample_bounds
-from ...manifests.video import CodecConfig
+from ...manifests.records import CodecConfig
+from ..convert.frame_writer import FrameWriter
 from ..output import Output
 from ..plan import needed_samples, reorder_depth
-from ..rows import RowWriter
 from .base import DecodeCost, GopRequest
 
 # For each thread. A dataset has a configuration for each size, rate and colour of its videos; opening a context and
@@ -36,7 +36,6 @@ class PyavDecoder:
     """Decodes on the calling thread, with contexts of its own for each thread."""
 
     name = "pyav"
-    needs_init = False
 
     def __init__(self, output: Output) -> None:
         self.device = torch.device("cpu")
@@ -71,7 +70,7 @@ class _WarmContext:
 
     def __init__(self, config: CodecConfig, output: Output) -> None:
         self._codec = open_context(config)
-        self._writer = RowWriter(config, output)
+        self._writer = FrameWriter(config, output)
         self.conversion_seconds = 0.0
         """Of the last GOP."""
 
@@ -87,7 +86,7 @@ class _WarmContext:
         data, shown = memoryview(request.data), request.pattern.frames
         # Where the stream does not say how far frames are out of order, libavcodec guesses, and loses some at first.
         codec.reorder_depth = reorder_depth(request.pattern)
-        missing = dict(zip(request.frames, request.rows, strict=True))
+        missing = dict(zip(request.frames, request.slots, strict=True))
         for sample in samples:
             # Any buffer will do, whatever its types say; libavcodec copies what it is sent.
             packet = Packet(cast("Any", data[bounds[sample] : bounds[sample + 1]]))
@@ -104,11 +103,11 @@ class _WarmContext:
         return len(samples)
 
     def _take(self, frame: VideoFrame, missing: dict[int, int], out: Array) -> None:
-        """Convert the frame into its row if it is a wanted one."""
-        row = missing.pop(frame.pts, None) if frame.pts is not None else None
-        if row is not None:
+        """Convert the frame into its slot if it is a wanted one."""
+        slot = missing.pop(frame.pts, None) if frame.pts is not None else None
+        if slot is not None:
             started = time.perf_counter()
-            self._writer.write(frame, out[row])
+            self._writer.write(frame, out[slot])
             self.conversion_seconds += time.perf_counter() - started
 
 

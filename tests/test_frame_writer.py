@@ -1,4 +1,4 @@
-"""Frames into rows: libswscale called directly, the way round through PyAV, and what both have to come to."""
+"""Frames into slots of a batch: libswscale called directly, the conversion by PyAV, and what both have to give."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch.nn.functional import interpolate
 
 from shortgop.errors import DecodeError
 from shortgop.manifests.ragged import Array
-from shortgop.manifests.video import CodecConfig
-from shortgop.readers import swscale
-from shortgop.readers.layouts import Layout
+from shortgop.manifests.records import CodecConfig
+from shortgop.readers.convert import swscale
+from shortgop.readers.convert.frame_writer import FrameWriter
+from shortgop.readers.convert.planes import PlaneLayout
+from shortgop.readers.convert.tiling import possible_tilings, tiles_for
 from shortgop.readers.output import Output
-from shortgop.readers.pieces import candidates, pieces
-from shortgop.readers.rows import RowWriter
 
 GUARD = 77
 COLOURS = [(2, False), (1, False), (1, True), (5, False), (5, True), (6, False), (7, False), (9, False), (4, False)]
@@ -44,10 +44,10 @@ def make_frame(height: int, width: int, *, matrix: int = 2, full_range: bool = F
 
 
 def written(frame: Any, **options: Any) -> Array:
-    """The frame as a row, which is surrounded by bytes that must not change."""
+    """The frame as a slot, which is surrounded by bytes that must not change."""
     output = Output(**options)
     config = CodecConfig("h264", b"", frame.width, frame.height, 2, 2, 2, False)
-    writer = RowWriter(config, output)
+    writer = FrameWriter(config, output)
     dtype = torch.zeros(0, dtype=output.dtype).numpy().dtype
     count = int(np.prod(writer.shape))
     memory = np.full(count * dtype.itemsize + 512, GUARD, dtype=np.uint8)
@@ -83,8 +83,8 @@ def test_rgb_is_what_pyav_makes_of_it(
         without_the_library(monkeypatch)
     for matrix, full_range in COLOURS:
         frame = make_frame(*size, matrix=matrix, full_range=full_range)
-        row = written(frame, dimension_order=order)
-        assert np.array_equal(row.transpose(1, 2, 0) if order == "NCHW" else row, rgb_of(frame))
+        slot = written(frame, dimension_order=order)
+        assert np.array_equal(slot.transpose(1, 2, 0) if order == "NCHW" else slot, rgb_of(frame))
 
 
 @pytest.mark.parametrize("order", ["NCHW", "NHWC"])
@@ -93,14 +93,14 @@ def test_every_way_to_cut_a_picture_up_that_may_be_taken_is_right(order: Any, mo
         frame = make_frame(34, width, matrix=1)
         output = Output(dimension_order=order)
         geometry = output.geometry(34, width)
-        layout = Layout.of(output, geometry)
-        taken = pieces(geometry, layout)
-        ways = list(candidates(geometry, layout))
+        layout = PlaneLayout.of(output, geometry)
+        taken = tiles_for(geometry, layout)
+        ways = list(possible_tilings(geometry, layout))
         # Which of them come into question depends on the processor; those that copy from padded memory always do.
         for way in (taken, *ways[-1:], *ways[2:]):
-            monkeypatch.setattr("shortgop.readers.rows.pieces", lambda *_, way=way: way)
-            row = written(frame, dimension_order=order)
-            assert np.array_equal(row.transpose(1, 2, 0) if order == "NCHW" else row, rgb_of(frame)), (width, way)
+            monkeypatch.setattr("shortgop.readers.convert.frame_writer.tiles_for", lambda *_, way=way: way)
+            slot = written(frame, dimension_order=order)
+            assert np.array_equal(slot.transpose(1, 2, 0) if order == "NCHW" else slot, rgb_of(frame)), (width, way)
 
 
 @pytest.mark.parametrize("options", [{"size": (50, 62)}, {"size": 33}, {"crop": (10, 20, 40, 64), "size": (96, 64)}])
@@ -129,8 +129,8 @@ def test_a_crop_is_a_part_of_the_whole(
     top, left, height, width = crop
     expected = rgb_of(frame)[top : top + height, left : left + width]
     for order in ("NCHW", "NHWC"):
-        row = written(frame, crop=crop, dimension_order=order)
-        found = row.transpose(1, 2, 0) if order == "NCHW" else row
+        slot = written(frame, crop=crop, dimension_order=order)
+        found = slot.transpose(1, 2, 0) if order == "NCHW" else slot
         assert np.array_equal(found, expected)
 
 
@@ -168,12 +168,12 @@ def test_floats(order: Any, dtype: torch.dtype) -> None:
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     channels = (3, 1, 1) if order == "NCHW" else (3,)
     tolerance = 2e-3 if dtype == torch.float16 else 1e-6
-    row = torch.from_numpy(written(frame, dtype=dtype, dimension_order=order))
-    assert row.dtype == dtype
-    assert (row.float() - levels / 255).abs().max() < tolerance
-    row = torch.from_numpy(written(frame, dtype=dtype, normalize=(mean, std), dimension_order=order))
+    slot = torch.from_numpy(written(frame, dtype=dtype, dimension_order=order))
+    assert slot.dtype == dtype
+    assert (slot.float() - levels / 255).abs().max() < tolerance
+    slot = torch.from_numpy(written(frame, dtype=dtype, normalize=(mean, std), dimension_order=order))
     expected = (levels / 255 - torch.tensor(mean).reshape(channels)) / torch.tensor(std).reshape(channels)
-    assert (row.float() - expected).abs().max() < 2 * tolerance
+    assert (slot.float() - expected).abs().max() < 2 * tolerance
 
 
 @pytest.mark.parametrize("way", ["directly", "through PyAV"])
@@ -192,15 +192,15 @@ def test_planes_come_as_they_are(
         lines = np.frombuffer(plane, dtype=np.uint8).reshape(plane.height, plane.line_size)
         part = lines[top // half : (top + height) // half, left // half : (left + width) // half]
         expected.append(part.reshape(-1))
-    row = written(frame, color="yuv420", crop=crop)
-    assert row.shape == (1, height * 3 // 2, width)
-    assert np.array_equal(row.reshape(-1), np.concatenate(expected))
+    slot = written(frame, color="yuv420", crop=crop)
+    assert slot.shape == (1, height * 3 // 2, width)
+    assert np.array_equal(slot.reshape(-1), np.concatenate(expected))
 
 
 def test_frames_of_another_size_or_kind() -> None:
     config = CodecConfig("h264", b"", 98, 66, 2, 2, 2, False)
     with pytest.raises(DecodeError, match="frames of 96x64, the manifest says 98x66"):
-        RowWriter(config, Output()).write(make_frame(64, 96), np.zeros((3, 66, 98), dtype=np.uint8))
+        FrameWriter(config, Output()).write(make_frame(64, 96), np.zeros((3, 66, 98), dtype=np.uint8))
     deep = av.VideoFrame(98, 66, "yuv420p10le")
     with pytest.raises(DecodeError, match="yuv420p10le, which is not 8-bit 4:2:0"):
-        RowWriter(config, Output(crop=(0, 0, 4, 4), size=8)).write(deep, np.zeros((3, 8, 8), dtype=np.uint8))
+        FrameWriter(config, Output(crop=(0, 0, 4, 4), size=8)).write(deep, np.zeros((3, 8, 8), dtype=np.uint8))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..manifests.ragged import Array
+from ...manifests.ragged import Array
+from ..output import Geometry, Output
 from . import swscale
-from .output import Geometry, Output
 
 # More than libswscale writes behind the end of a line, and a multiple of what it writes at once.
 PADDING_BYTES = 128
@@ -23,7 +23,7 @@ class Plane(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class PlaneLayout:
     """Planes of a frame, or of a part of it, in the order in which they lie in memory.
 
     `order` are their numbers as libswscale counts them, `pixel_bytes` how far it is to the pixel on the right, and
@@ -37,22 +37,22 @@ class Layout:
     left_bytes: int = 0
 
     @staticmethod
-    def of(output: Output, geometry: Geometry) -> Layout:
+    def of(output: Output, geometry: Geometry) -> PlaneLayout:
         """A frame without gaps, as it lies in a batch."""
         height, width = geometry.size
         if output.color == "yuv420":
             sizes = [(height, width)] + [(height // 2, width // 2)] * 2
-            return Layout(swscale.YUV420P, _one_behind_the_other(sizes), (0, 1, 2))
+            return PlaneLayout(swscale.YUV420P, _one_behind_the_other(sizes), (0, 1, 2))
         if output.dimension_order == "NCHW":
-            return Layout(swscale.GBRP, _one_behind_the_other([(height, width)] * 3), (1, 2, 0))
-        return Layout(swscale.RGB24, _one_behind_the_other([(height, 3 * width)]), (0,), pixel_bytes=3)
+            return PlaneLayout(swscale.GBRP, _one_behind_the_other([(height, width)] * 3), (1, 2, 0))
+        return PlaneLayout(swscale.RGB24, _one_behind_the_other([(height, 3 * width)]), (0,), pixel_bytes=3)
 
-    def part(self, left: int, width: int) -> Layout:
+    def part(self, left: int, width: int) -> PlaneLayout:
         """These columns of RGB, where they lie in the whole."""
         planes = tuple(plane._replace(length=width * self.pixel_bytes) for plane in self.planes)
         return replace(self, planes=planes, left_bytes=left * self.pixel_bytes)
 
-    def padded(self) -> Layout:
+    def padded(self) -> PlaneLayout:
         """The same in memory of its own, with room behind each line."""
         planes = _one_behind_the_other([(plane.lines, plane.length) for plane in self.planes], padded=True)
         return replace(self, planes=planes, left_bytes=0)

@@ -1,4 +1,4 @@
-"""Frames that a decoder puts out, into rows of a batch: cropped, resized, converted, and made floats of."""
+"""Frames that a decoder puts out, into slots of a batch: cropped, resized, converted, and made floats of."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import torch
 from av.video.frame import VideoFrame
 from av.video.reformatter import Interpolation, VideoReformatter
 
-from ..errors import DecodeError
-from ..manifests.ragged import Array
-from ..manifests.video import CodecConfig
+from ...errors import DecodeError
+from ...manifests.ragged import Array
+from ...manifests.records import CodecConfig
+from ..output import Geometry, Output
 from . import swscale
-from .layouts import Layout
-from .output import Geometry, Output
-from .pieces import Piece, PieceWriter, pieces
+from .planes import PlaneLayout
+from .tiling import Tile, TileWriter, tiles_for
 
 # libavutil's names of 8-bit 4:2:0, the latter of full range; its number of full range.
 _PLANAR = ("yuv420p", "yuvj420p")
 _FULL_RANGE = 2
 
 
-class RowWriter:
-    """Writes frames of one codec configuration into rows of a batch. Belongs to one thread."""
+class FrameWriter:
+    """Writes frames of one codec configuration into slots of a batch. Belongs to one thread."""
 
     def __init__(self, config: CodecConfig, output: Output) -> None:
         self._size = (config.height, config.width)
@@ -31,18 +31,18 @@ class RowWriter:
         self._reformatter: VideoReformatter | None = None
         # Odd numbers of lines or columns are converted by other instructions, which round otherwise for each format.
         same = self._geometry.scales or not (self._geometry.height % 2 or self._geometry.width % 2)
-        self._pieces: tuple[Piece, ...] = ()
+        self._tiles: tuple[Tile, ...] = ()
         if same and swscale.library() is not None:
-            self._pieces = pieces(self._geometry, Layout.of(output, self._geometry))
-        self._writers: dict[tuple[int, bool], tuple[PieceWriter, ...]] = {}
+            self._tiles = tiles_for(self._geometry, PlaneLayout.of(output, self._geometry))
+        self._writers: dict[tuple[int, bool], tuple[TileWriter, ...]] = {}
         self._bytes = self._floats = np.zeros(0, dtype=np.uint8)
         if output.dtype != torch.uint8:
             self._bytes = np.empty(self.shape, dtype=np.uint8)
             self._floats = np.empty(self.shape, dtype=np.float32)
             self._scale, self._offset = _factors(output)
 
-    def write(self, frame: VideoFrame, row: Array) -> None:
-        """Write a frame into a row, which is contiguous and has `shape`; DecodeError when the frame is unfit."""
+    def write(self, frame: VideoFrame, slot: Array) -> None:
+        """Write a frame into a slot, which is contiguous and has `shape`; DecodeError when the frame is unfit."""
         if (frame.height, frame.width) != self._size:
             raise DecodeError(
                 f"frames of {frame.width}x{frame.height}, the manifest says {self._size[1]}x{self._size[0]}"
@@ -50,39 +50,39 @@ class RowWriter:
         if frame.is_corrupt:
             raise DecodeError("libavcodec says that a frame is damaged")
         if self._output.dtype == torch.uint8:
-            self._write_bytes(frame, row)
+            self._write_bytes(frame, slot)
             return
         self._write_bytes(frame, self._bytes)
-        floats = row if row.dtype == np.float32 else self._floats
+        floats = slot if slot.dtype == np.float32 else self._floats
         np.multiply(self._bytes, self._scale, out=floats)
         if self._output.normalize is not None:
             np.add(floats, self._offset, out=floats)
-        if floats is not row:
-            row[...] = floats
+        if floats is not slot:
+            slot[...] = floats
 
-    def _write_bytes(self, frame: VideoFrame, row: Array) -> None:
+    def _write_bytes(self, frame: VideoFrame, slot: Array) -> None:
         writers = self._writers_for(frame)
         if not writers:
-            self._reformat(frame, row)
+            self._reformat(frame, slot)
             return
         planes = [(plane.buffer_ptr, plane.line_size) for plane in frame.planes]
-        address = row.ctypes.data
+        address = slot.ctypes.data
         for writer in writers:
-            writer.write(planes, row, address)
+            writer.write(planes, slot, address)
 
-    def _writers_for(self, frame: VideoFrame) -> tuple[PieceWriter, ...]:
-        """For each piece of frames of this colour; none where it takes PyAV's converter."""
+    def _writers_for(self, frame: VideoFrame) -> tuple[TileWriter, ...]:
+        """For each tile of frames of this colour; none where it takes PyAV's converter."""
         matrix, name = int(frame.colorspace), frame.format.name
         full_range = frame.color_range == _FULL_RANGE or name == _PLANAR[1]
         if name not in _PLANAR or matrix not in swscale.MATRICES:
             return ()
         writers = self._writers.get((matrix, full_range))
         if writers is None:
-            writers = tuple(PieceWriter(piece, matrix=matrix, full_range=full_range) for piece in self._pieces)
+            writers = tuple(TileWriter(tile, matrix=matrix, full_range=full_range) for tile in self._tiles)
             self._writers[matrix, full_range] = writers
         return writers
 
-    def _reformat(self, frame: VideoFrame, row: Array) -> None:
+    def _reformat(self, frame: VideoFrame, slot: Array) -> None:
         """The same through PyAV alone, at the cost of copies."""
         geometry = self._geometry
         cut = (geometry.height, geometry.width) != self._size
@@ -104,12 +104,12 @@ class RowWriter:
         )
         if planes:
             parts = [_plane(converted, number).reshape(-1) for number in range(3)]
-            row.reshape(-1)[...] = np.concatenate(parts)
+            slot.reshape(-1)[...] = np.concatenate(parts)
             return
         rgb = converted.to_ndarray()
         if cut:
             rgb = rgb[geometry.top : geometry.top + geometry.height, geometry.left : geometry.left + geometry.width]
-        row[...] = rgb.transpose(2, 0, 1) if planar else rgb
+        slot[...] = rgb.transpose(2, 0, 1) if planar else rgb
 
 
 def _cropped(frame: VideoFrame, geometry: Geometry) -> VideoFrame:

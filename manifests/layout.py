@@ -14,14 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import numpy as np
 
 from ..errors import (
     CorruptDataError,
@@ -31,18 +28,16 @@ from ..errors import (
     NotADatasetError,
     OutputError,
     UnreadableDataError,
+    not_read,
 )
 from ..whole_files import commit_bytes, replace_bytes, writing
-from . import zips
-from .arrays import OpenFile
-from .locks import LOCK_FILE
-from .parts import pack, unpack
+from . import zarr_zip as zips
 from .ragged import Array
-from .snapshots import READABLE_VERSIONS, read_attributes, read_failures, read_manifest, read_timeline
-from .tables import TABLE_TYPES, Failures, Manifest, Table, empty
-from .unread import not_read
+from .tables import Failures, Manifest
+from .zarr_read import READABLE_VERSIONS, OpenFile, read_attributes, read_failures, read_manifest, read_timeline
 
 FORMAT_VERSION = 2
+LOCK_FILE = ".lock"
 _ROOT_FILE = "zarr.json"
 _COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
 
@@ -194,12 +189,6 @@ def open_current(dataset: Path) -> tuple[Root, Manifest]:
                 raise
 
 
-def current_manifest(dataset: Path) -> Manifest:
-    """All tables of the current snapshot, timeline included; an empty manifest before the first one."""
-    snapshot = read_root(dataset).snapshot
-    return empty() if snapshot is None else open_manifest(dataset, snapshot, timeline=True)
-
-
 def open_failures(dataset: Path, snapshot: str) -> Failures:
     """The table of failures of one snapshot, alone."""
     with _reading(dataset, snapshot) as open_file:
@@ -258,123 +247,3 @@ def _gone(dataset: Path, snapshot: str, path: Path) -> MissingDataError:
                 file=str(path),
             )
     return MissingDataError(f"the manifest {path} is missing; {_COPY_AGAIN}", file=str(path))
-
-
-def lost_shards(dataset: Path, manifest: Manifest) -> dict[int, DatasetError]:
-    """What is wrong with shards, by their rows, as far as file metadata tells."""
-    lost = {}
-    folder = str(shard_path(dataset, ""))
-    lengths = manifest.shards.length.tolist()
-    for row, (name, expected) in enumerate(zip(manifest.shards.name.texts(), lengths, strict=True)):
-        file = f"{folder}/{name}"
-        try:
-            actual = os.stat(file).st_size  # noqa: PTH116  # a Path takes longer to make than this takes
-        except OSError as error:
-            lost[row] = not_read(file, error, remedy=lost_remedy(dataset))
-            continue
-        if actual != expected:
-            lost[row] = (MissingDataError if actual < expected else CorruptDataError)(
-                f"{file} has {actual} bytes, the manifest says {expected}; it was changed after it was written; "
-                f"{lost_remedy(dataset)}",
-                file=file,
-            )
-    return lost
-
-
-def lost_remedy(dataset: Path) -> str:
-    """What to do about a shard that is gone or damaged."""
-    return (
-        f"run `shortgop prep` on the same sources again, or `shortgop verify {dataset} --repair SOURCES`, or copy the "
-        "shard to the dataset again"
-    )
-
-
-def damage_remedy(dataset: Path) -> str:
-    """What to do about a shard of the right length whose bytes are others than were written."""
-    return f"run `shortgop verify {dataset} --repair SOURCES`, or copy the shard to the dataset again"
-
-
-def write_part(
-    dataset: Path,
-    unit: str,
-    manifest: Manifest,
-    profile: Mapping[str, Any] | None = None,
-    *,
-    again: bool = False,
-) -> None:
-    """Commit what a unit found; from here on the unit is done. Its shards must be in place.
-
-    `profile` is the one that its videos were encoded with: no snapshot takes them in beside videos of another.
-
-    A unit may be done again: one of which every source failed is tried anew by each job, and a worker that is thought
-    dead may end after its successor. The earlier parts stay as they are, and nothing is written when there is nothing
-    new to say, unless it is to be said `again`.
-    """
-    attempts = _attempts(dataset, unit)
-    for part in attempts if len(manifest.videos) else attempts[-1:]:
-        if not again and _same_outcome(read_part(dataset, part), manifest):
-            return
-    attributes: dict[str, Any] = {"format_version": FORMAT_VERSION, "unit": unit}
-    packed = pack(manifest, attributes if profile is None else {**attributes, "profile": dict(profile)})
-    number = len(attempts)
-    # Another attempt at the same unit may take the name first, also one that was not listed yet.
-    while not commit_bytes(dataset, part_path(dataset, f"{unit}.{number}" if number else unit), packed):
-        number += 1
-
-
-def _attempts(dataset: Path, unit: str) -> list[str]:
-    """The parts of a unit, the first one first."""
-    parts = {part for part in finished_parts(dataset) if _unit_of(part) == unit}
-    return sorted(parts, key=lambda part: int(part.partition(".")[2] or 0))
-
-
-def _unit_of(part: str) -> str:
-    return part.partition(".")[0]
-
-
-def _same_outcome(one: Manifest, other: Manifest) -> bool:
-    """Whether both say the same, whenever it was that a source failed."""
-
-    def tables(manifest: Manifest) -> Iterator[Table]:
-        for name in TABLE_TYPES:
-            table = getattr(manifest, name)
-            yield replace(table, attempted_ns=np.zeros_like(table.attempted_ns)) if name == "failures" else table
-
-    return all(a.same_rows(b) for a, b in zip(tables(one), tables(other), strict=True))
-
-
-def read_part(dataset: Path, part: str) -> Manifest:
-    """The tables of one part. MissingDataError or CorruptDataError names it and says what to do."""
-    return open_part(dataset, part)[0]
-
-
-def open_part(dataset: Path, part: str) -> tuple[Manifest, dict[str, Any]]:
-    """The same with the part's attributes: `format_version`, `unit`, and `profile` where it has videos."""
-    file = part_path(dataset, part)
-    remedy = "remove it and run the same `shortgop prep` again to redo its unit"
-    try:
-        return unpack(file.read_bytes())
-    except FileNotFoundError as error:
-        raise MissingDataError(f"{file}: {error.strerror}; {remedy}", file=str(file)) from error
-    except (OSError, MemoryError) as error:
-        raise not_read(str(file), error) from error
-    except UnreadableDataError as error:
-        raise UnreadableDataError(f"{file}: {error.message}", file=str(file)) from error
-    except DatasetError as error:
-        raise CorruptDataError(f"{file}: {error.message}; {remedy}", file=str(file)) from error
-
-
-def finished_parts(dataset: Path) -> set[str]:
-    """Names of the parts that are in place: a unit's id, followed by `.1`, `.2` ... where it was done again."""
-    folder = dataset / "parts"
-    return {file.stem for file in folder.glob("*.zip")} if folder.is_dir() else set()
-
-
-def finished_units(dataset: Path) -> set[str]:
-    """Units that have a part in place."""
-    return {_unit_of(part) for part in finished_parts(dataset)}
-
-
-def parts_of_unit(dataset: Path, unit: str) -> list[Manifest]:
-    """What each attempt at a unit found, the first one first."""
-    return [read_part(dataset, part) for part in _attempts(dataset, unit)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import CorruptDataError
 from .mp4 import Buffer, Fragment, parse_fragment
-from .video import Pattern
+from .records import Pattern
 
 # NAL unit types: ITU-T H.264 table 7-1, ITU-T H.265 table 7-1.
 _H264_SLICE, _H264_IDR = 1, 5

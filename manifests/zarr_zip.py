@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ..errors import CorruptDataError
-from .arrays import OpenFile
+from .zarr_read import OpenFile
 
 _FILE_MODE = 0o644 << 16
 _COPY_BYTES = 1 << 20

@@ -1,23 +1,21 @@
-"""Whether decoders run on this machine, and whether all frames of a dataset decode: `doctor` and `verify --decode`."""
+"""Whether decoders run on this machine: `doctor`."""
 
 from __future__ import annotations
 
 import base64
 import platform
 import zlib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import av
 import torch
 
 from ..errors import ShortGopError
 from ..manifests.mp4 import parse_init
-from ..manifests.video import Pattern
-from .dataset import open as open_dataset
-from .decoders import DECODERS, GopRequest, make_decoder
+from ..manifests.records import Pattern
+from .decoders.base import Decoder, GopRequest
+from .decoders.pyav import PyavDecoder
 from .output import Output
 
 # One brown frame of 64x64, as an init and a GOP: `ffmpeg -f lavfi -i color=0x804020:s=64x64 -frames:v 1 -c:v libx264
@@ -49,18 +47,18 @@ class DecoderTrial:
 
 def try_decoders() -> tuple[DecoderTrial, ...]:
     """Decode a frame with each decoder there is."""
-    return tuple(_try(name) for name in DECODERS)
+    return (_try(PyavDecoder(Output(dimension_order="NHWC"))),)
 
 
-def _try(name: str) -> DecoderTrial:
-    what = f"{name} (decoder)"
+def _try(decoder: Decoder) -> DecoderTrial:
+    what = f"{decoder.name} (decoder)"
     cut = _SAMPLE.index(b"moof") - 4
     init = parse_init(_SAMPLE[:cut])
     # On the CPU whatever torch's default device is.
     out = torch.zeros((1, init.height, init.width, 3), dtype=torch.uint8, device="cpu")
-    request = GopRequest(init.config, Pattern((0,), (True,)), _SAMPLE[cut:], _SAMPLE[:cut], (0,), (0,))
+    request = GopRequest(init.config, Pattern((0,), (True,)), _SAMPLE[cut:], (0,), (0,))
     try:
-        make_decoder(name, Output(dimension_order="NHWC")).decode(request, out)
+        decoder.decode(request, out)
     except ShortGopError as error:
         return DecoderTrial(what, False, error.message)
     if (out.int() - torch.tensor(_SAMPLE_RGB, device="cpu")).abs().max() > _TOLERANCE:
@@ -71,27 +69,10 @@ def _try(name: str) -> DecoderTrial:
 def versions() -> dict[str, str]:
     """Versions of Python and of the libraries that matter here; those that are not installed are left out."""
     found = {"python": platform.python_version()}
-    for library in ("shortgop", "torch", "torchcodec", "av", "numpy", "zarr", "numcodecs", "ray", "imageio-ffmpeg"):
+    for library in ("shortgop", "torch", "av", "numpy", "zarr", "numcodecs", "ray", "imageio-ffmpeg"):
         try:
             found[library] = version(library)
         except PackageNotFoundError:
             continue
     found["libavcodec"] = ".".join(map(str, av.library_versions["libavcodec"]))
     return found
-
-
-def undecodable(
-    dataset: Path, snapshot: str | None = None, *, on_video: Callable[[], object] = lambda: None
-) -> Iterator[tuple[str, str]]:
-    """Decode every frame; for each GOP that does not decode the video's id, and what is wrong.
-
-    One GOP is in memory at a time. `on_video` is called after each video.
-    """
-    for video in open_dataset(dataset, snapshot=snapshot):
-        gop_frames = video.metadata.gop_frames
-        for start in range(0, len(video), gop_frames):
-            try:
-                video.get_frames_in_range(start, start + gop_frames)
-            except ShortGopError as error:
-                yield video.id, str(error)
-        on_video()

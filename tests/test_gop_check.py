@@ -7,9 +7,9 @@ import pytest
 from encodes import FRAME_TICKS, RATE, encode
 from mp4_writer import Writer
 from shortgop.errors import CorruptDataError
+from shortgop.manifests.gop_check import check_gop, frame_ticks, nal_length_bytes
 from shortgop.manifests.mp4 import Fragment, parse_fragment, parse_init
-from shortgop.manifests.structure import check_gop, frame_ticks, nal_length_bytes
-from shortgop.manifests.video import Pattern
+from shortgop.manifests.records import Pattern
 
 GOP = 8
 

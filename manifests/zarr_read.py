@@ -1,8 +1,10 @@
-"""Reading the Zarr arrays of a manifest: one dimension, the chunks and codecs of docs/format.md, nothing else.
+"""Reading a manifest: its Zarr arrays (one dimension, the chunks and codecs of docs/format.md), and its tables.
 
-zarr writes them and can read them. Here it is not asked to: importing it takes longer than all that `shortgop info`
-does, it takes a file that was lost for a run of zeros, and its event loop in a thread is one more thing that does not
+The zarr library wrote them and could read them. This module reads them itself: importing zarr takes longer than all
+else that `shortgop info` does, zarr reads a lost file as zeros, and zarr's event loop runs in a thread, which does not
 survive a fork.
+
+This module does not know where the files are. `file` of an error raised here is a key of the Zarr store.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
-from ..errors import CorruptDataError, DatasetError, MissingDataError
-from .ragged import Array
-from .unread import not_read
+from ..errors import CorruptDataError, DatasetError, MissingDataError, not_read
+from .ragged import Array, Ragged, from_rows
+from .tables import OFFSETS, SCHEMA, TABLE_TYPES, Column, Failures, Manifest
 
 # Opens the file of a Zarr store that has this key; a FileNotFoundError or KeyError when there is none.
 OpenFile = Callable[[str], BinaryIO]
@@ -155,3 +157,75 @@ def _content_size(frame: bytes) -> int | None:
     if not size_bytes or len(frame) < start + size_bytes:
         return None
     return int.from_bytes(frame[start : start + size_bytes], "little") + (256 if size_bytes == 2 else 0)
+
+
+# Versions of the format that can be read. Snapshots and parts say which one theirs is.
+READABLE_VERSIONS = (1, 2)
+
+
+def read_attributes(open_file: OpenFile) -> dict[str, Any]:
+    """The attributes that the manifest was written with."""
+    with opening(open_file, "zarr.json") as file:
+        attributes = json.loads(file.read())["attributes"]["shortgop"]
+        return dict(attributes)
+
+
+def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
+    """Read all tables; the timeline only on request. MissingDataError or CorruptDataError names what is wrong.
+
+    Columns that came after the version that the manifest was written in are filled with what they say of its rows.
+    """
+    version = read_attributes(open_file).get("format_version")
+    if version is True or version not in READABLE_VERSIONS:
+        raise CorruptDataError(f"zarr.json says format version {version!r}", file="zarr.json")
+    for group in ("", *(f"{name}/" for name in SCHEMA)):
+        # They say nothing that is not known, but without them it is no Zarr store.
+        with opening(open_file, f"{group}zarr.json") as file:
+            document = json.loads(file.read())
+            if (document["zarr_format"], document["node_type"]) != (3, "group"):
+                raise ValueError("no Zarr group of version 3")
+    tables: dict[str, Any] = {
+        name: TABLE_TYPES[name](**_read_columns(open_file, name, columns, version))
+        for name, columns in SCHEMA.items()
+        if timeline or name != "timeline"
+    }
+    return Manifest(**{"timeline": None, **tables})
+
+
+def read_failures(open_file: OpenFile) -> Failures:
+    """The table of failures, without reading the others."""
+    version = read_attributes(open_file)["format_version"]
+    return Failures(**_read_columns(open_file, "failures", SCHEMA["failures"], version))
+
+
+def _read_columns(open_file: OpenFile, table: str, columns: dict[str, Column], version: int) -> dict[str, Any]:
+    there = {
+        name: _read_column(open_file, f"{table}/{name}", spec)
+        for name, spec in columns.items()
+        if spec.since <= version
+    }
+    rows = len(next(iter(there.values())))
+    missing = {name: _column_before(spec, rows) for name, spec in columns.items() if name not in there}
+    return {**there, **missing}
+
+
+def _column_before(column: Column, rows: int) -> Array | Ragged:
+    if column.ragged:
+        return from_rows([b""] * rows if column.dtype == "u1" else [()] * rows, column.dtype)
+    return np.full(rows, column.before, dtype=column.dtype)
+
+
+def _read_column(open_file: OpenFile, path: str, column: Column) -> Array | Ragged:
+    values = read_rows(open_file, path, column.dtype)
+    if not column.ragged:
+        return values
+    offsets = read_rows(open_file, f"{path}_offsets", OFFSETS.dtype)
+    try:
+        return Ragged(values, offsets)
+    except ValueError as error:
+        raise CorruptDataError(f"{path}: {error}", file=f"{path}_offsets") from error
+
+
+def read_timeline(open_file: OpenFile, start: int, stop: int) -> Array:
+    """Rows [start, stop) of the timeline: int64 pts of the source frames, in the video's source timebase."""
+    return read_rows(open_file, "timeline/pts", SCHEMA["timeline"]["pts"].dtype, start, stop)

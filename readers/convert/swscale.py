@@ -1,7 +1,8 @@
 """libswscale itself: from a decoder's planes into memory of the caller's, with a crop and a new size in one pass.
 
-PyAV's own way makes a new frame of each, which is then copied to where it belongs. These are the functions of the very
-library that PyAV converts with, reached through its extension module; where they cannot be reached that way,
+PyAV's own way makes a new frame of each, which is then copied to where it belongs: clips of 456x256 took 1.17 to 1.33
+times as long like that, crops of them that are resized 1.10 times (docs/design/readers.md). These are the functions of
+the very library that PyAV converts with, reached through its extension module; where they cannot be reached that way,
 `library` gives None.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 
 import av.video.reformatter
 
-from ..errors import DecodeError
+from ...errors import DecodeError
 
 # Names of libavutil's pixel formats. The planes of the last are green, blue and red.
 YUV420P, RGB24, GBRP = "yuv420p", "rgb24", "gbrp"
@@ -55,7 +56,7 @@ class Scaler:
     """Converts pictures of one size and colour from 8-bit 4:2:0 to `target_format`, and to another size.
 
     Belongs to one thread. Instructions that work on many pixels at once may write past the end of lines, or leave out
-    the last pixels where there is no room for that: see `pieces.py`.
+    the last pixels where there is no room for that: see `tiling.py`.
     """
 
     def __init__(
