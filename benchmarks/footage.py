@@ -7,14 +7,16 @@ take about as many bits as such footage does (at 256p 0.1 to 1.1 Mbit/s, at x264
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 
 import shortgop
 from shortgop.comparison.files import scan
@@ -35,6 +37,8 @@ PICTURES = (
     f"{_LIFE},fps={{rate}},scale={{scale}}:flags=bicubic,setsar=1",
     "testsrc2=s={size}:r={rate}",
 )
+# Where encodings are compared, so that the sources' own encoding does not count.
+_NEARLY_LOSSLESS = 10
 _MIN_REAL_FRAMES, _MIN_REAL_HEIGHT = 200, 400
 
 
@@ -45,6 +49,12 @@ def ffmpeg(*arguments: str) -> str:
     if done.returncode != 0:
         sys.exit(f"bench: {' '.join(argv)}\n{done.stderr}")
     return done.stderr
+
+
+def ffmpeg_output(*arguments: str) -> str:
+    """Run ffmpeg; return what it writes to standard output."""
+    argv = [find_ffmpeg().path, "-hide_banner", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
 def size_of(height: int) -> tuple[int, int]:
@@ -108,6 +118,38 @@ def make_sources(
         return list(pool.map(make, range(count)))
 
 
+def make_samples(seconds: float) -> list[Path]:
+    """All of the sample footage, each frame once, at most `seconds` of each video, nearly lossless.
+
+    The short side has at most 256 pixels. Without SHORTGOP_SAMPLE_VIDEOS it is what `make_sources` draws.
+    """
+    folder = os.environ.get("SHORTGOP_SAMPLE_VIDEOS", "")
+    if not folder:
+        return make_sources("encodings", len(PICTURES), 256, math.ceil(seconds), crf=_NEARLY_LOSSLESS)
+    out = WORK / f"samples-{seconds:g}s"
+    out.mkdir(parents=True, exist_ok=True)
+    # A smaller picture stays as it is.
+    scale = "scale='if(gt(iw,ih),-2,min(256,iw))':'if(gt(iw,ih),min(256,ih),-2)':flags=bicubic:out_range=tv"
+    graph = f"{scale},setsar=1,settb=1/{RATE},setpts=N,format=yuv420p"
+
+    def make(source: Path) -> Path | None:
+        path = out / f"{source.stem}.mp4"
+        if not path.exists():
+            try:
+                scan(source)
+            except ShortGopError:
+                return None
+            part = path.with_suffix(".part.mp4")
+            end = ("-an", "-frames:v", str(round(seconds * RATE)), *_X264, "-crf", str(_NEARLY_LOSSLESS), str(part))
+            ffmpeg("-v", "error", "-i", str(source), "-vf", graph, "-r", str(RATE), *end)
+            part.rename(path)
+        return path
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        made = pool.map(make, sorted(path for path in Path(folder).iterdir() if path.is_file()))
+        return [path for path in made if path is not None]
+
+
 def make_long(lengths_seconds: Sequence[int]) -> list[Path]:
     """720p60 test pictures, as in DALI's issue #5888; the shorter ones are the beginning of the longest."""
     folder = WORK / "long-720p60"
@@ -127,15 +169,21 @@ def make_long(lengths_seconds: Sequence[int]) -> list[Path]:
     return paths
 
 
-def make_dataset(sources: Sequence[Path], size: str, *options: str, name: str = "") -> Path:
-    """Prepare sources as users do; made anew where it is not complete."""
+def make_dataset(
+    sources: Sequence[Path],
+    size: str,
+    *options: str,
+    name: str = "",
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Path:
+    """Prepare sources as users do; made anew where it is not complete. `environment` is added to this one."""
     folder = sources[0].parent
     out = folder.with_name(f"{folder.name}-{len(sources)}-to-{size}{name}")
     if (out / "complete").exists():
         return out
     shutil.rmtree(out, ignore_errors=True)
     argv = [sys.executable, "-m", "shortgop", "prep", *map(str, sources), "--out", str(out), "--size", size, *options]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, env=os.environ | environment)
     if done.returncode != 0:
         sys.exit(f"bench: {' '.join(argv)}\n{done.stderr}")
     (out / "complete").touch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -17,9 +18,11 @@ import numpy as np
 import pytest
 import torch
 from cold_open import repeated
-from encoding_study import Encoding, encodings
+from encoded import Encoding, crf_for_bytes
+from encoding_study import grid, parts, plan
+from ffmpeg_between import changed
 from floor import ACCESSES, floor_task, packets_of
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from results import Case, Goal, Row, between_markers, goals_table, read_cases, tables, write_json
 from run import goals_of
@@ -295,8 +298,40 @@ def test_a_manifest_repeated_has_its_rows_once_for_each_video() -> None:
 
 
 def test_encodings_that_make_no_sense_are_left_out() -> None:
-    assert len(encodings([1, 2, 4], ["h264"], [0, 3])) == 2 + 2 + 4
-    assert encodings([1, 16], ["av1"], [0, 3]) == [Encoding("av1", 1, 0), Encoding("av1", 16, 0)]
+    assert len(grid([1, 2, 4], ["h264"], [0, 3], [False, True])) == 2 + 2 + 4
+    assert grid([1, 16], ["av1"], [0, 3], [True]) == [Encoding("av1", 1, 0), Encoding("av1", 16, 0)]
+
+
+def test_fastdecode_is_taken_apart() -> None:
+    assert [str(each) for each in parts()[:2]] == ["h264, GOP 16, 3 B", "h264, GOP 16, 3 B, no-deblock=1"]
+    assert parts()[5].x264 == "no-cabac=1:weightp=0:weightb=0"
+    everything = {each for table in plan(full=True, codecs=["h264", "hevc", "av1"]).tables.values() for each in table}
+    assert len({each.key for each in everything}) == len(everything), "each has files of its own"
+
+
+@given(st.floats(1e4, 1e9), st.floats(0.05, 0.3), st.floats(5, 45), st.lists(st.floats(1, 50), min_size=2, max_size=5))
+def test_a_crf_of_equal_bytes_is_found_by_interpolation(
+    bytes_at_0: float, fall: float, wanted: float, tried: list[float]
+) -> None:
+    def size(crf: float) -> int:
+        return round(bytes_at_0 * 1e6 * math.exp(-fall * crf))
+
+    tried = sorted({round(crf) for crf in tried})
+    assume(len(tried) > 1)
+    found = crf_for_bytes({crf: size(crf) for crf in tried}, size(wanted))
+    assert found == pytest.approx(wanted, abs=0.1)
+
+
+def test_without_a_second_point_the_crf_goes_the_right_way() -> None:
+    assert crf_for_bytes({23.0: 1250}, 1000) > 23
+    assert crf_for_bytes({23.0: 1000}, 1000) == 23
+    assert 0 <= crf_for_bytes({23.0: 10}, 10**9) <= 51
+
+
+def test_what_stands_between_prep_and_ffmpeg_changes_x264_alone() -> None:
+    argv = ["-crf", "23", "-x264-params", "open-gop=0", "pipe:1"]
+    assert changed(argv, "", "") == argv
+    assert changed(argv, "weightp=0", "23.4") == ["-crf", "23.4", "-x264-params", "open-gop=0:weightp=0", "pipe:1"]
 
 
 def run(*arguments: object) -> Result:
