@@ -18,8 +18,8 @@ from ..manifests.ragged import Array
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
 from ..prep.ffmpeg import find_ffmpeg
+from ..prep.manifest_rows import Identity
 from ..prep.options import Options
-from ..prep.rows import Identity
 from ..prep.shards import ShardWriter
 from .known_failures import Said, said
 from .units import Item, Unit

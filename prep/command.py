@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from .damage import Kept
+from .frame_report import STATS_FORMAT
 from .grid import TickRule
 from .opening import input_argv
 from .picture_filters import colour_tags, deinterlace_filters, picture_filters, steady_filters
 from .probe import SourceVideo
 from .profile import Profile
-from .shown import STATS_FORMAT
 
 # Ticks per second of the output are a multiple of the rate's numerator, so that a frame is a whole number of ticks;
 # at least this many, as players expect of an MP4.

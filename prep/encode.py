@@ -25,20 +25,20 @@ from .damage import Damage, assess, first_complaint, kept_numbers
 from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import Run, first_reason, running
 from .fragments import fragments
+from .frame_report import parse_stats, pts_by_number
 from .given_up import given_up
 from .grid import FrameGrid
+from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
 from .picture_check import check_picture
 from .probe import SourceVideo, probe, with_pts
-from .rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
 from .salvage import check_salvage, salvaged_runs
 from .scan import scan
 from .shards import ShardWriter
-from .shown import parse_stats, pts_by_number
 from .sizes import check_taken, picture_layout, takes
+from .source_times import check_order, grid_of, plan_times
 from .stalls import REMEDY, StalledError, stall_limit
-from .timing import check_order, grid_of, plan_times
 
 _STATS = "<stats>"
 # That ffmpeg was ended by a signal (someone's kill, the kernel short of memory), or hung, says nothing of its source.

@@ -36,12 +36,14 @@ def open(  # noqa: A001
     normalize: Normalize | None = None,
     color: Color = "rgb",
     threads: int = 1,
+    pool_bytes: int = 1 << 30,
     strict: bool = False,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`, as it is now or as it was at an earlier `snapshot`.
 
-    What other jobs add later is not seen. `threads` is how many threads decode the parts of a request. The rest says
-    what frames are turned into, while they are converted:
+    What other jobs add later is not seen. `threads` is how many threads decode the parts of a request. Memory of
+    batches is used again when no tensor or array shares it any more, as long as all of it, in use or not, comes to at
+    most `pool_bytes`; 0 turns that off. The rest says what frames are turned into, while they are converted:
 
     - `crop`: only this part of each picture, (top, left, height, width) in pixels, the first two even; or "center",
       the largest part from the middle that has the shape of `size`.
@@ -57,7 +59,7 @@ def open(  # noqa: A001
     lie in them (`Dataset.lost_ids`), and an error only when such a video is read; with `strict` an error right away.
     """
     output = Output(size, crop, dtype, normalize, color, dimension_order)
-    options = ReadOptions(output, threads)
+    options = ReadOptions(output, threads, pool_bytes)
     # A copy may be opened in a process with another current folder.
     folder = _folder(path)
     if snapshot is None:

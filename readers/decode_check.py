@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from ..errors import ShortGopError
+from ..errors import DatasetWarning, ShortGopError
 from .dataset import open as open_dataset
 
 
 def undecodable(
-    dataset: Path, snapshot: str | None = None, *, on_video: Callable[[], object] = lambda: None
+    dataset: Path,
+    snapshot: str | None = None,
+    *,
+    skip: Collection[str] = (),
+    on_video: Callable[[], object] = lambda: None,
 ) -> Iterator[tuple[str, str]]:
-    """Decode every frame; for each GOP that does not decode the video's id, and what is wrong.
+    """Decode every frame of the videos whose ids are not to be skipped; for each GOP that does not decode the video's
+    id, and what is wrong.
 
     One GOP is in memory at a time. `on_video` is called after each video.
     """
-    for video in open_dataset(dataset, snapshot=snapshot):
+    with warnings.catch_warnings():
+        # `verify` says of each lost video what is wrong with it.
+        warnings.simplefilter("ignore", DatasetWarning)
+        opened = open_dataset(dataset, snapshot=snapshot)
+    for video in (opened[video_id] for video_id in opened.ids if video_id not in skip):
         gop_frames = video.metadata.gop_frames
         for start in range(0, len(video), gop_frames):
             try:

@@ -21,6 +21,7 @@ from .decoders.base import Decoder, GopRequest
 from .decoders.pyav import PyavDecoder
 from .gops import GopRead, GopStore
 from .memory_limit import fits, too_many
+from .memory_pool import MemoryPool
 from .metadata import VideoMetadata, video_metadata
 from .output import Output
 from .plan import VideoGops, plan_frames
@@ -37,6 +38,7 @@ class ReadOptions:
 
     output: Output
     threads: int
+    pool_bytes: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threads", integer(self.threads, "threads"))
@@ -59,6 +61,7 @@ class SnapshotReader:
         self._decoder: Decoder = PyavDecoder(options.output)
         self._store = GopStore(dataset, manifest)
         self._workers = Workers(options.threads)
+        self._pool = MemoryPool(options.pool_bytes)
         self._gops = VideoGops.of(manifest)
         # A handful each.
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
@@ -78,7 +81,7 @@ class SnapshotReader:
         if out is None:
             if frames:
                 self.check_fits(videos[0], shape[0] * shape[1])
-            out = torch.empty(shape, dtype=self.options.output.dtype, device=self._decoder.device)
+            out = self._new_output(shape)
         else:
             _check_out(out, shape, self.options.output.dtype, self._decoder.device)
         if 0 in shape:
@@ -93,6 +96,12 @@ class SnapshotReader:
         for slot, original in plan.repeats:
             copy_frame(slots[original], slots[slot])
         self._store.tally.add(frames_delivered=len(slots))
+        return out
+
+    def _new_output(self, shape: tuple[int, ...]) -> torch.Tensor:
+        out, reused = self._pool.empty(shape, self.options.output.dtype)
+        if reused is not None:
+            self._store.tally.add(pool_hits=int(reused), pool_misses=int(not reused))
         return out
 
     def row_of(self, key: str | int) -> int:

@@ -37,6 +37,10 @@ class Stats:
     decoder_hits: int = 0
     """GOPs decoded by a decoder that was open; `decoder_misses` had to open one."""
     decoder_misses: int = 0
+    pool_hits: int = 0
+    """Outputs of 1 MB and more in memory that held an earlier one; `pool_misses` took new memory. An output that the
+    caller brings is neither."""
+    pool_misses: int = 0
 
     @property
     def waste_ratio(self) -> float:

@@ -34,10 +34,10 @@ from shortgop.manifests.layout import create
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg
+from shortgop.prep.manifest_rows import Identity
 from shortgop.prep.opening import packets_of, video_stream
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
-from shortgop.prep.rows import Identity
 from shortgop.prep.shards import ShardWriter
 from synthetic import constant_rate_pts, frame_to_rgb, make_video, read_number
 

@@ -19,7 +19,7 @@ from shortgop.manifests.summary import summarize
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.probe import probe
 from shortgop.prep.profile import Profile
-from shortgop.prep.timing import check_order, plan_times
+from shortgop.prep.source_times import check_order, plan_times
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
 MS = Fraction(1, 1000)

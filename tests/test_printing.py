@@ -10,8 +10,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from shortgop.cli import app
+from shortgop.cli.printing import plain, video_table
 from shortgop.manifests.summary import VideoSummary
-from shortgop.printing import plain, video_table
 from synthetic import SyntheticVideo
 
 

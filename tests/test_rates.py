@@ -13,7 +13,7 @@ from shortgop.prep.grid import FrameGrid, TickRule, count_dropped, ordinary_inte
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probe import SourceVideo
 from shortgop.prep.rates import MAX_RATE, MIN_RATE, STANDARD_RATES, constant_rate
-from shortgop.prep.timing import plan_times
+from shortgop.prep.source_times import plan_times
 
 MS = Fraction(1, 1000)
 KEEP = SourcePolicy(gaps="keep")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from fractions import Fraction
@@ -16,6 +17,7 @@ from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.jobs.prepare import Report, Where, prepare, repair
 from shortgop.manifests.layout import open_current, shard_path
+from shortgop.manifests.publish import snapshots
 from shortgop.manifests.tables import Manifest
 from shortgop.manifests.verify import damaged_videos, verify
 from shortgop.prep.profile import Profile
@@ -235,3 +237,23 @@ def test_sources_that_are_none_of_the_damaged_videos_are_refused(root: Path) -> 
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert "none of the sources is a damaged video, which are 'b.mp4'" in result.output
+
+
+def test_every_frame_that_can_be_is_decoded_beside_a_lost_shard_too(root: Path) -> None:
+    """`verify --decode` says what is lost and goes on; the options of a job are those of prep."""
+    dataset = root / "dataset"
+    shard_of(dataset, "c.mp4").unlink()
+    done = CliRunner().invoke(app, ["verify", str(dataset), "--decode", "--json"])
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["decoded"], len(found["problems"])) == (1, True, 1)
+    assert found["problems"][0].endswith(".shard: cannot be read: No such file or directory")
+    options = ["--runner", "inline", "--workers", "1", "--keep-snapshots", "0"]
+    done = CliRunner().invoke(app, ["verify", str(dataset), "--repair", *map(str, sources(root)), *options])
+    assert done.exit_code == 0, done.output
+    assert_whole(dataset)
+    assert len(snapshots(dataset)) == 1
+
+
+def test_options_of_a_job_that_make_no_sense_are_told_before_anything_is_read(root: Path) -> None:
+    done = CliRunner().invoke(app, ["verify", str(root / "dataset"), "--runner", "elsewhere"])
+    assert (done.exit_code, "--runner is 'elsewhere'" in done.stderr) == (2, True)

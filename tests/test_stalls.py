@@ -20,10 +20,10 @@ from shortgop.manifests.layout import create
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg, running
+from shortgop.prep.manifest_rows import Identity
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.processes import left_behind
 from shortgop.prep.profile import Profile
-from shortgop.prep.rows import Identity
 from shortgop.prep.shards import ShardWriter
 from shortgop.prep.stalls import Activity, StalledError, Watch, activity_of_group, in_time, stall_limit
 from synthetic import SyntheticVideo

@@ -1,6 +1,6 @@
-"""Copying frames without torch's threads.
+"""Copies of frames that use none of torch's threads.
 
-On the CPU torch copies anything as large as a frame with OpenMP, whose threads do not survive a fork: a forked data
+On the CPU, torch copies tensors of a frame's size with OpenMP. OpenMP's threads do not survive a fork, so a forked data
 loader would wait for them forever.
 """
 
@@ -10,7 +10,7 @@ import torch
 
 
 def copy_frame(source: torch.Tensor, target: torch.Tensor) -> None:
-    """Fill `target` with `source`; same shape, dtype and device."""
+    """Copy `source` into `target`, which has the same shape, dtype and device."""
     if source.device.type == "cpu":
         target.numpy()[...] = source.numpy()
     else:
@@ -18,7 +18,7 @@ def copy_frame(source: torch.Tensor, target: torch.Tensor) -> None:
 
 
 def cloned(frame: torch.Tensor) -> torch.Tensor:
-    """The same in memory of its own, laid out alike."""
+    """A copy in memory of its own, with the same strides."""
     target = torch.empty_like(frame)
     copy_frame(frame, target)
     return target

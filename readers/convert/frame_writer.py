@@ -1,4 +1,4 @@
-"""Frames that a decoder puts out, into slots of a batch: cropped, resized, converted, and made floats of."""
+"""Writes decoded frames into slots of a batch: cropped, resized, converted to RGB, and as floats if asked for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import swscale
 from .planes import PlaneLayout
 from .tiling import Tile, TileWriter, tiles_for
 
-# libavutil's names of 8-bit 4:2:0, the latter of full range; its number of full range.
+# libavutil's names of 8-bit 4:2:0 in limited and in full range, and its number of full range.
 _PLANAR = ("yuv420p", "yuvj420p")
 _FULL_RANGE = 2
 
@@ -29,7 +29,7 @@ class FrameWriter:
         self._geometry = output.geometry(*self._size)
         self.shape = output.frame_shape(*self._size)
         self._reformatter: VideoReformatter | None = None
-        # Odd numbers of lines or columns are converted by other instructions, which round otherwise for each format.
+        # For an odd height or width, libswscale uses other code, whose rounding differs between output formats.
         same = self._geometry.scales or not (self._geometry.height % 2 or self._geometry.width % 2)
         self._tiles: tuple[Tile, ...] = ()
         if same and swscale.library() is not None:
@@ -42,7 +42,10 @@ class FrameWriter:
             self._scale, self._offset = _factors(output)
 
     def write(self, frame: VideoFrame, slot: Array) -> None:
-        """Write a frame into a slot, which is contiguous and has `shape`; DecodeError when the frame is unfit."""
+        """Write a frame into `slot`, a contiguous array of shape `shape`.
+
+        DecodeError when the frame is damaged, or its size is not that of the codec configuration.
+        """
         if (frame.height, frame.width) != self._size:
             raise DecodeError(
                 f"frames of {frame.width}x{frame.height}, the manifest says {self._size[1]}x{self._size[0]}"
@@ -71,7 +74,7 @@ class FrameWriter:
             writer.write(planes, slot, address)
 
     def _writers_for(self, frame: VideoFrame) -> tuple[TileWriter, ...]:
-        """For each tile of frames of this colour; none where it takes PyAV's converter."""
+        """A writer for each tile of frames of this colour; none for frames that PyAV has to convert."""
         matrix, name = int(frame.colorspace), frame.format.name
         full_range = frame.color_range == _FULL_RANGE or name == _PLANAR[1]
         if name not in _PLANAR or matrix not in swscale.MATRICES:
@@ -83,11 +86,11 @@ class FrameWriter:
         return writers
 
     def _reformat(self, frame: VideoFrame, slot: Array) -> None:
-        """The same through PyAV alone, at the cost of copies."""
+        """Convert a frame with PyAV, which makes a new frame, and copy that into the slot."""
         geometry = self._geometry
         cut = (geometry.height, geometry.width) != self._size
         planes, planar = self._output.color == "yuv420", self._output.dimension_order == "NCHW"
-        # A part that is not resized is cut out of the whole, so that it is a part of that to the bit.
+        # A crop that is not resized is cut out of the converted frame, so that its pixels equal the whole frame's.
         if cut and (geometry.scales or planes):
             frame, cut = _cropped(frame, geometry), False
         if self._reformatter is None:
@@ -99,7 +102,7 @@ class FrameWriter:
             height=frame.height if cut else geometry.size[0],
             format=frame.format.name if planes else swscale.GBRP if planar and geometry.scales else swscale.RGB24,
             interpolation=Interpolation(flags),
-            # By default swscale starts as many as there are cores, for each frame.
+            # By default libswscale starts a thread for each core, for each frame.
             threads=1,
         )
         if planes:
@@ -113,9 +116,9 @@ class FrameWriter:
 
 
 def _cropped(frame: VideoFrame, geometry: Geometry) -> VideoFrame:
-    """A part of a frame as a frame."""
+    """The crop of a frame, as a new frame."""
     if frame.format.name not in _PLANAR:
-        raise DecodeError(f"a part of a frame in {frame.format.name}, which is not 8-bit 4:2:0")
+        raise DecodeError(f"a crop of a frame in {frame.format.name}, which is not 8-bit 4:2:0")
     part = VideoFrame(geometry.width, geometry.height, frame.format.name)
     part.colorspace, part.color_range = frame.colorspace, frame.color_range
     for number in range(3):
@@ -127,14 +130,14 @@ def _cropped(frame: VideoFrame, geometry: Geometry) -> VideoFrame:
 
 
 def _plane(frame: VideoFrame, number: int) -> Array:
-    """A plane of 8-bit samples, without a copy."""
+    """A plane of 8-bit samples, (height, width), without a copy."""
     plane = frame.planes[number]
     lines = np.frombuffer(plane, dtype=np.uint8).reshape(plane.height, plane.line_size)  # type: ignore[call-overload]
     return np.asarray(lines[:, : plane.width])
 
 
 def _factors(output: Output) -> tuple[Array, Array]:
-    """What makes floats of bytes, (3, 1, 1) or (3,): to be multiplied with, and to be added."""
+    """Scale and offset that turn bytes into the floats asked for: float32, (3, 1, 1) or (3,)."""
     mean, std = (np.array(values) for values in output.normalize or ((0, 0, 0), (1, 1, 1)))
     shape = (3, 1, 1) if output.dimension_order == "NCHW" else (3,)
     return (1 / (255 * std)).astype(np.float32).reshape(shape), (-mean / std).astype(np.float32).reshape(shape)

@@ -1,9 +1,8 @@
-"""libswscale itself: from a decoder's planes into memory of the caller's, with a crop and a new size in one pass.
+"""Calls libswscale: converts a decoder's planes into memory of the caller, with a crop and a new size in one pass.
 
-PyAV's own way makes a new frame of each, which is then copied to where it belongs: clips of 456x256 took 1.17 to 1.33
-times as long like that, crops of them that are resized 1.10 times (docs/design/readers.md). These are the functions of
-the very library that PyAV converts with, reached through its extension module; where they cannot be reached that way,
-`library` gives None.
+PyAV's converter makes a new frame, which then has to be copied into the batch: clips of 456x256 took 1.17 to 1.33 times
+as long that way, and crops that are resized 1.10 times (docs/design/readers.md). The functions are those of the library
+that PyAV itself uses, found through PyAV's extension module. Where they are not found, `library` returns None.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ import av.video.reformatter
 
 from ...errors import DecodeError
 
-# Names of libavutil's pixel formats. The planes of the last are green, blue and red.
+# libavutil's names of pixel formats. The planes of GBRP are green, blue and red, in this order.
 YUV420P, RGB24, GBRP = "yuv420p", "rgb24", "gbrp"
-# The matrices of ISO/IEC 23091-2 that libswscale knows; 2, unspecified, is taken for BT.601.
+# The matrix coefficients of ISO/IEC 23091-2 that libswscale knows. It treats 2, unspecified, as BT.601.
 MATRICES = frozenset({1, 2, 4, 5, 6, 7, 9})
 
-# libswscale/swscale.h.
+# From libswscale/swscale.h.
 BILINEAR = 2
 FULL_CHROMA, ACCURATE_ROUNDING = 0x2000, 0x40000
 
@@ -32,8 +31,8 @@ _NEUTRAL = (0, 1 << 16, 1 << 16)  # brightness, contrast, saturation
 
 @cache
 def library() -> Any:
-    """The functions of libswscale, with their types; None where they are not to be found."""
-    # The linker looks a name up in a library and in those that it was linked with.
+    """libswscale's functions with their types declared; None where they are not found."""
+    # The dynamic linker finds a name in a library and in the libraries that it was linked with.
     pointer, number = ctypes.c_void_p, ctypes.c_int
     try:
         found = ctypes.CDLL(av.video.reformatter.__file__)
@@ -55,14 +54,14 @@ def library() -> Any:
 class Scaler:
     """Converts pictures of one size and colour from 8-bit 4:2:0 to `target_format`, and to another size.
 
-    Belongs to one thread. Instructions that work on many pixels at once may write past the end of lines, or leave out
-    the last pixels where there is no room for that: see `tiling.py`.
+    Belongs to one thread. libswscale's vector code may write past the end of a line, or leave out its last pixels:
+    `tiling` chooses sizes and memory with which it does neither.
     """
 
     def __init__(
         self, source: tuple[int, int], target: tuple[int, int], *, matrix: int, full_range: bool, target_format: str
     ) -> None:
-        """Sizes are (height, width). DecodeError for what libswscale cannot do."""
+        """Sizes are (height, width). DecodeError when libswscale refuses the conversion."""
         self._library = found = library()
         self._height = source[0]
         formats = [found.av_get_pix_fmt(name.encode()) for name in (YUV420P, target_format)]
@@ -73,7 +72,7 @@ class Scaler:
         if not self._context:
             raise DecodeError(f"libswscale does not convert {source} to {target}")
         table = found.sws_getCoefficients(matrix)
-        # RGB is of full range always; planes keep theirs.
+        # RGB always has full range. Planes that stay planes keep their range.
         ranges = (int(full_range), int(full_range or target_format != YUV420P))
         found.sws_setColorspaceDetails(self._context, table, ranges[0], table, ranges[1], *_NEUTRAL)
         self._from: Any = _Pointers()
@@ -86,7 +85,7 @@ class Scaler:
             self._library.sws_freeContext(self._context)
 
     def convert(self, planes: list[int], strides: list[int], to: list[int], to_strides: list[int]) -> None:
-        """Convert a picture: addresses of its planes and bytes from line to line, and the same of where it goes."""
+        """Convert a frame: `planes` and `to` are addresses of planes, the strides are bytes from line to line."""
         self._from[: len(planes)] = planes
         self._from_strides[: len(planes)] = strides
         self._to[: len(to)] = to
@@ -95,4 +94,4 @@ class Scaler:
             self._context, self._from, self._from_strides, 0, self._height, self._to, self._to_strides
         )
         if lines <= 0:
-            raise DecodeError("libswscale refuses a picture")
+            raise DecodeError("libswscale does not convert a frame")

@@ -1,7 +1,7 @@
-"""Pictures converted into slots of a batch tile by tile, so that every byte of a slot is written, and no other.
+"""Converts frames into slots of a batch tile by tile, so that every byte of the slot is written, and no other byte.
 
-libswscale's instructions work on many pixels at once: they write past the end of a line whose length is no multiple of
-that, or leave its last pixels out. What becomes of a picture is tried out once for each geometry, not assumed.
+libswscale's vector code handles many pixels at once. When the width is no multiple of that, it writes past the end of
+each line or leaves out the last pixels. What it does is tried once for each geometry, not assumed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from ..output import Geometry
 from . import swscale
 from .planes import PADDING_BYTES, PlaneLayout
 
-# Pixels that libswscale writes at once, or a multiple of them: lines of as many are written whole, and not further.
+# A multiple of the pixels that libswscale writes at once: it writes lines of this many pixels exactly.
 _STEP = 16
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Lines and columns of a picture, converted at once to `size`, (height, width).
+    """A part of a frame that one call converts, to `size`, (height, width).
 
-    They are written to where they belong, `layout`, or by way of `padded`, with room behind each line.
+    `layout` is its place in the slot. With `padded`, it is converted into memory of that layout first, which has room
+    after each line, and then copied.
     """
 
     top: int
@@ -38,7 +39,7 @@ class Tile:
 
 
 class TileWriter:
-    """Writes one tile of pictures of one colour. Belongs to one thread."""
+    """Writes one tile of frames of one matrix and range. Belongs to one thread."""
 
     def __init__(self, tile: Tile, *, matrix: int, full_range: bool) -> None:
         source = (tile.height, tile.width)
@@ -55,7 +56,10 @@ class TileWriter:
             self._scratch_lines = tile.padded.lines(self._scratch)
 
     def write(self, planes: Sequence[tuple[int, int]], slot: Array, address: int) -> None:
-        """Write it of a picture, whose planes are (address, bytes from line to line), into `slot` at `address`."""
+        """Write this tile of a frame into `slot`, which begins at `address`.
+
+        `planes` are the frame's planes as (address, bytes from line to line).
+        """
         strides = [stride for _, stride in planes]
         top, left = self._top, self._left
         half = top // 2, left // 2
@@ -72,14 +76,14 @@ class TileWriter:
 
 @lru_cache(maxsize=256)
 def tiles_for(geometry: Geometry, layout: PlaneLayout) -> tuple[Tile, ...]:
-    """How to convert pictures so that their slots hold what converting with room behind each line gives."""
+    """The cheapest tiling that gives the same bytes as the last one, which is always right."""
     *others, last = possible_tilings(geometry, layout)
     right = _noise_through(last, geometry)
     return next((each for each in others if np.array_equal(_noise_through(each, geometry), right)), last)
 
 
 def possible_tilings(geometry: Geometry, layout: PlaneLayout) -> Iterator[tuple[Tile, ...]]:
-    """Ways to cut a picture up, the cheapest first; the last one is right everywhere."""
+    """Tilings of a frame, the cheapest first. The last one is right on every processor."""
     top, left, height, width = geometry.top, geometry.left, geometry.height, geometry.width
     whole = Tile(top, left, height, width, geometry.size, layout)
     yield (whole,)
@@ -101,7 +105,7 @@ def _padded(tile: Tile) -> Tile:
 
 
 def _noise_through(way: Sequence[Tile], geometry: Geometry) -> Array:
-    """What becomes of a slot, and of what lies behind it, when a picture of noise is converted like this."""
+    """The bytes of a slot, and of memory after it, once a frame of noise has been converted with this tiling."""
     stride = geometry.left + geometry.width + PADDING_BYTES
     lines = geometry.top + geometry.height + geometry.height % 2
     noise = np.random.default_rng(0).integers(0, 256, (2 * lines + 1, stride), dtype=np.uint8)

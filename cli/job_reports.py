@@ -12,9 +12,9 @@ from rich.table import Table
 from .printing import cell
 
 if TYPE_CHECKING:
-    from .jobs import prepare as job
-    from .prep.doctor import Diagnosis
-    from .readers.decoder_trial import DecoderTrial
+    from ..jobs import prepare as job
+    from ..prep.doctor import Diagnosis
+    from ..readers.decoder_trial import DecoderTrial
 
 _IDS_SHOWN = 10
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from .jobs import tally as job
+    from ..jobs import tally as job
 
 # Without a terminal a line now and then; often enough for a log that somebody watches.
 _LINE_EVERY_SECONDS = 10.0

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from .errors import UsageError
+from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from .prep.options import SourcePolicy
+    from ..prep.options import SourcePolicy
 
 DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
 OverwriteOption = Annotated[
@@ -26,11 +26,16 @@ MaxGapOption = Annotated[
 ]
 MaxStallOption = Annotated[str, typer.Option(help="Seconds without progress after which reading a source is given up.")]
 RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
+AddressOption = Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")]
+KeepSnapshotsOption = Annotated[
+    str, typer.Option(help="How long a state of the dataset stays open to readers after the next: 0, 30m, 7d.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def seconds_of(text: str, option: str) -> Fraction:
-    from .arguments import exact
+    from ..arguments import exact
 
     try:
         return exact(text)
@@ -39,7 +44,7 @@ def seconds_of(text: str, option: str) -> Fraction:
 
 
 def policy_of(salvage: bool, gaps: str, max_gap: str, max_stall: str) -> SourcePolicy:
-    from .prep.options import SourcePolicy
+    from ..prep.options import SourcePolicy
 
     return SourcePolicy(
         salvage, cast("Any", gaps), seconds_of(max_gap, "--max-gap"), seconds_of(max_stall, "--max-stall")

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from .manifests.summary import VideoSummary
+    from ..manifests.summary import VideoSummary
 
 
 class PlainConsole(Console):
