@@ -32,7 +32,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Video files, folders, globs, lists.")],
     out_path: Annotated[Path, typer.Option("--out", metavar="DATASET", help="The dataset, new or existing.")],
     profile_name: Annotated[
-        str | None, typer.Option("--profile", metavar="NAME", help="balanced, fast (to read) or small.  [balanced]")
+        str | None, typer.Option("--profile", metavar="NAME", help="fast (to read), balanced or small.  [fast]")
     ] = None,
     fps: Annotated[str | None, typer.Option(help="source, or a rate: 30, 29.97, 30000/1001.  [source]")] = None,
     size: Annotated[str | None, typer.Option(help="At most: source, a short side, or WxH.  [source]")] = None,
@@ -51,7 +51,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     preset: Annotated[str | None, typer.Option(help="The encoder's preset.  [the encoder's own]")] = None,
     fastdecode: Annotated[
         bool | None,
-        typer.Option("--fastdecode/--no-fastdecode", help="Faster to decode, and larger; not on hevc_nvenc.  [no]"),
+        typer.Option("--fastdecode/--no-fastdecode", help="Faster to decode, and larger; not on hevc_nvenc.  [yes]"),
     ] = None,
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard is begun.  [256]")] = None,
