@@ -23,7 +23,7 @@ from ..manifests.video import SourceChanges
 from .command import Encode, decode_argv, encode_argv
 from .damage import Damage, assess, first_complaint, kept_numbers
 from .encoders import choose_encoder, choose_nvdec
-from .ffmpeg import Run, first_reason, running
+from .ffmpeg import Run, crops_by_itself, first_reason, running
 from .fragments import fragments
 from .given_up import given_up
 from .grid import FrameGrid
@@ -224,7 +224,10 @@ def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_
     encoder = choose_encoder(ffmpeg_path, profile, lambda name: takes(name, layout))
     check_taken(encoder, layout, source, profile)
     nvdec = choose_nvdec(ffmpeg_path, profile)
-    encode = Encode(source, grid.rule, len(grid), layout.width, layout.height, profile, encoder, nvdec)
+    encode = Encode(
+        source, grid.rule, len(grid), layout.width, layout.height, profile, encoder, nvdec,
+        crops_by_itself=source.crop is not None and crops_by_itself(ffmpeg_path),
+    )  # fmt: skip
     return Plan(encode, grid, decoded_pts)
 
 

@@ -147,6 +147,13 @@ def lists(path: str, kind: Literal["filters", "decoders"], name: str) -> bool:
     return any(name in line.split()[1:2] for line in listed.splitlines())
 
 
+@cache
+def crops_by_itself(path: str) -> bool:
+    """Whether this ffmpeg cuts off what the container says (7.1 and later), unless -apply_cropping tells it not to."""
+    # The decoders' option of that name is listed in all of them, further in.
+    return "\n-apply_cropping" in (_capture([path, "-hide_banner", "-h", "full"]) or "")
+
+
 def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:
     try:
         done = processes.run(argv, stdin=stdin, timeout_seconds=_TRIAL_TIMEOUT_SECONDS)
