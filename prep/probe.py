@@ -36,8 +36,9 @@ class SourceVideo:
     `width` and `height` are as coded, after what the container cuts off (`crop`), and before `rotation` (degrees, a
     multiple of 90) and `sample_aspect_ratio`. Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation
     time of every frame, int64 in units of `timebase` seconds, strictly rising; None when the container does not give
-    them and only decoding can tell. `end_pts` is where the last frame ends. `suspicion` is what the container gives
-    away of damage, "" if nothing. `demuxer` is FFmpeg's name for the format; "" lets ffmpeg find out.
+    them and only decoding can tell. `end_pts` is where the last frame ends. `num_packets` counts the packets whose
+    frames are to be shown. `suspicion` is what the container gives away of damage, "" if nothing. `demuxer` is FFmpeg's
+    name for the format; "" lets ffmpeg find out.
     """
 
     path: str
@@ -54,6 +55,7 @@ class SourceVideo:
     pts: Array | None
     end_pts: int
     rate_hints: tuple[Fraction, ...]
+    num_packets: int = 0
     demuxer: str = ""
     suspicion: str = ""
     picture: SourcePicture = PLAIN_PICTURE
@@ -128,6 +130,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         rate_hints=tuple(
             Fraction(rate) for rate in (stream.average_rate, stream.guessed_rate, stream.base_rate) if rate
         ),
+        num_packets=len(pts),
         demuxer=demuxer_of(container),
         suspicion=packets.suspicion,
         picture=picture_of(frames, stream, container),
