@@ -229,7 +229,7 @@ def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_
     layout = picture_layout(source, profile)
     encoder = choose_encoder(ffmpeg_path, profile, lambda name: takes(name, layout))
     check_taken(encoder, layout, source, profile)
-    nvdec = choose_nvdec(ffmpeg_path, profile)
+    nvdec = choose_nvdec(ffmpeg_path, profile) and not source.picture.alpha_layer
     encode = Encode(
         source, grid.rule, len(grid), layout.width, layout.height, profile, encoder, nvdec,
         crops_by_itself=source.crop is not None and crops_by_itself(ffmpeg_path),

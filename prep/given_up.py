@@ -38,6 +38,7 @@ def given_up(source: SourceVideo, profile: Profile, reports: Iterable[str] = ())
     texts = {
         "resolution changes: scaled to the first frame's": resized,
         "pixels change: converted to the first frame's": bool(other) and not resized,
+        "sample aspect ratio changes: one for all": picture.aspect_changes,
         "deinterlaced": deinterlaces(source, profile),
         "alpha over black": picture.alpha,
         "tone-mapped": tone_maps(source),

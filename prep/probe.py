@@ -133,7 +133,10 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         num_packets=len(pts),
         demuxer=demuxer_of(container),
         suspicion=packets.suspicion,
-        picture=picture_of(frames, stream, container),
+        picture=replace(
+            picture_of(frames, stream, container, has_alpha_layer=packets.has_alpha_layer),
+            aspect_changes=packets.aspect_changes,
+        ),
         crop=crop,
     )
     return source if order is None else with_pts(source, order, durations[last])

@@ -209,6 +209,7 @@ def test_every_combination_of_tags_comes_through(tmp_path: Path) -> None:
         assert (decoder[:1][0] == dataset[row][0]).all()
 
 
+HEVC_WITH_ALPHA = ("-c:v", "libx265", "-x265-params", "alpha=1:crf=5:log-level=none:pools=none")
 OVER_BLACK = {
     "Animation": ("x.mov", "argb", ("-c:v", "qtrle")),
     "PNG": ("x.mov", "rgba", ("-c:v", "png")),
@@ -217,6 +218,8 @@ OVER_BLACK = {
     "FFV1": ("x.mkv", "yuva420p", ("-c:v", "ffv1")),
     "FFV1, gray": ("x.mkv", "ya8", ("-c:v", "ffv1")),
     "UtVideo": ("x.mkv", "gbrap", ("-c:v", "utvideo")),
+    "HEVC in MP4": ("x.mp4", "yuva420p", (*HEVC_WITH_ALPHA, "-tag:v", "hvc1")),
+    "HEVC in Matroska": ("x.mkv", "yuva420p", HEVC_WITH_ALPHA),
     "VP9": ("x.webm", "yuva420p", ("-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-crf", "5")),
     "VP8": ("x.webm", "yuva420p", ("-c:v", "libvpx", "-deadline", "realtime", "-cpu-used", "8", "-auto-alt-ref", "0")),
 }  # fmt: skip

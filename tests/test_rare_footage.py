@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import imageio_ffmpeg
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed
 from shortgop.jobs.prepare import Where
 from shortgop.jobs.prepare import prepare as job
 from shortgop.manifests.dataset import current_manifest
+from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
 from synthetic import read_number
@@ -90,7 +92,8 @@ def test_each_field_of_hevc_stays_a_frame_of_half_the_height(tmp_path: Path) -> 
     )
     source = encode_pictures(tmp_path / "x.mkv", numbered(range(20)), *fields, rate=50)
     video, given_up = prepare(source, tmp_path)
-    assert (video.metadata.height, video.metadata.fps) == (64, 50)
+    assert video.metadata.height == 64
+    assert video.metadata.fps == 50
     assert [read_number(frame) for frame in video] == list(range(20))
     assert given_up == ()
 
@@ -109,8 +112,8 @@ def test_an_access_unit_that_decodes_to_something_else_is_wrong_up_to_the_next_k
     assert [len(each) for each in units] == [40, 40]
     mixed = [*units[0][:13], units[1][13], *units[0][14:]]
     datasets = []
-    for name, stream in (("whole", units[0]), ("mixed", mixed)):
-        (tmp_path / f"{name}.h264").write_bytes(b"".join(b"\0\0\0\1\x09" + unit for unit in stream))
+    for name, chosen in (("whole", units[0]), ("mixed", mixed)):
+        (tmp_path / f"{name}.h264").write_bytes(b"".join(b"\0\0\0\1\x09" + unit for unit in chosen))
         (tmp_path / name).mkdir()
         source = remuxed(tmp_path / f"{name}.h264", tmp_path / f"{name}.mkv")
         datasets.append(prepare(source, tmp_path / name, gop_frames=2)[0])
@@ -121,3 +124,45 @@ def test_an_access_unit_that_decodes_to_something_else_is_wrong_up_to_the_next_k
     assert [read_number(wrong[frame]) for frame in right] == right
     apart = [np.abs(whole[k].numpy().astype(int) - wrong[k].numpy()).mean() for k in range(40)]
     assert min(apart[13:20]) > 4 * max(apart[:13] + apart[20:])
+
+
+SUFFIXES = {"h264": "h264", "mpeg2video": "m2v", "mpeg1video": "m1v"}
+ASPECT = "sample aspect ratio changes: one for all"
+
+
+@pytest.mark.parametrize("codec", SUFFIXES)
+@pytest.mark.parametrize("second", ["4/3", "1"])
+def test_a_change_of_the_sample_aspect_ratio_is_told(codec: str, second: str, tmp_path: Path) -> None:
+    encoder = X264 if codec == "h264" else ("-c:v", codec, "-q:v", "2")
+    data = b""
+    for index, aspect in enumerate(("1", second)):
+        part = tmp_path / f"part{index}.{SUFFIXES[codec]}"
+        shown = numbered(range(20 * index, 20 * index + 20))
+        data += encode_pictures(part, shown, "-vf", f"setsar={aspect},format=yuv420p", *encoder, rate=25).read_bytes()
+    (tmp_path / "x").write_bytes(data)
+    container = "h264" if codec == "h264" else "mpegvideo"
+    source = tmp_path / "x.mkv"
+    ffmpeg("-f", container, "-r", "25", "-i", tmp_path / "x", "-c", "copy", "-bsf:v", "setts=ts=N", source)
+    video, given_up = prepare(source, tmp_path)
+    assert [read_number(frame) for frame in video] == list(range(40))
+    assert given_up == ((ASPECT,) if second == "4/3" else ())
+
+
+def test_an_ffmpeg_that_does_not_decode_the_alpha_of_hevc_is_not_used_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha = ("-c:v", "libx265", "-x265-params", "alpha=1:log-level=none:pools=none", "-pix_fmt", "yuva420p")
+    source = encode_pictures(tmp_path / "x.mp4", numbered(range(3)), *alpha)
+    # One that calls itself version 7, and is the same otherwise.
+    older = tmp_path / "ffmpeg"
+    real = imageio_ffmpeg.get_ffmpeg_exe()
+    older.write_text(f'#!/bin/sh\n[ "$*" = -version ] && echo "ffmpeg version 7.1" && exit\nexec "{real}" "$@"\n')
+    older.chmod(0o755)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(older))
+    find_ffmpeg.cache_clear()
+    try:
+        (failure,) = make_dataset([source], tmp_path / "dataset").failures
+    finally:
+        find_ffmpeg.cache_clear()
+    assert "x.mp4 is HEVC with alpha" in failure.reason
+    assert "imageio-ffmpeg" in failure.reason
