@@ -11,6 +11,7 @@ binary search.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..manifests.lazy import lazy
 from .ends import frames_within
 from .keyed import below, hashes, key, permuted
 from .offsets import Spacing, frame_offsets, nearest_frame
@@ -88,6 +90,10 @@ class Clips(Protocol):
     def pads(self) -> bool:
         """Whether clips may have frames that stand in for missing ones."""
 
+    @property
+    def fingerprint(self) -> str:
+        """Differs where some draw stands for other frames."""
+
     def __len__(self) -> int: ...
 
     def clip_numbers(self, places: Array) -> Array:
@@ -115,6 +121,12 @@ class PlacedIndex:
     @property
     def pads(self) -> bool:
         return self.common.pads
+
+    @lazy
+    def fingerprint(self) -> str:
+        details = [getattr(self.policy, name, None) for name in ("step", "clips_per_video")]
+        kind = "RandomFrames" if self.scattered else type(self.policy).__name__
+        return _fingerprint([kind, self.common, details, self.seed], [*_columns(self.videos), self.firsts])
 
     def clip_numbers(self, places: Array) -> Array:
         return places
@@ -174,6 +186,11 @@ class TableIndex:
     @property
     def pads(self) -> bool:
         return self.common.pads
+
+    @lazy
+    def fingerprint(self) -> str:
+        starts = self.starts if isinstance(self.starts, list) else self.starts.tolist()
+        return _fingerprint(["ClipsAt", self.common, self.seed, starts], [*_columns(self.videos), self.places])
 
     def clip_numbers(self, places: Array) -> Array:
         return self.order[places]
@@ -256,6 +273,18 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
     np.cumsum(counts, out=firsts[1:])
     order = np.argsort(places, kind="stable")
     return TableIndex(common, videos, seed, places, starts, order, firsts, np.array(sorted(beyond), dtype=np.int64))
+
+
+def _columns(videos: VideoTable) -> list[Array]:
+    return [videos.rows, videos.num_frames, videos.fps_num, videos.fps_den]
+
+
+def _fingerprint(values: list[Any], columns: list[Array]) -> str:
+    """Of values that print as what they are, and of columns."""
+    digest = hashlib.blake2b(repr(values).encode(), digest_size=8)
+    for column in columns:
+        digest.update(np.ascontiguousarray(column, dtype="<i8").data)
+    return digest.hexdigest()
 
 
 def _from_place(spaced: Spacing, start: Any, fps: Fraction) -> tuple[int, Array]:

@@ -120,3 +120,15 @@ def _feistel(hash_key: int, count: int, values: Array) -> Array:
 def _round_keys(hash_key: int) -> tuple[np.uint32, ...]:
     digest = hashlib.blake2b(hash_key.to_bytes(8, "little"), digest_size=4 * _ROUNDS, person=b"shortgop-order")
     return tuple(np.frombuffer(digest.digest(), dtype="<u4"))
+
+
+def permuted_blocks(hash_key: int, size: int, positions: Any) -> Array:
+    """The same within each block of `size` positions, each in an order of its own: int64, of the positions' shape.
+
+    Position p is taken to one in the block p // size. A block takes 16 bytes a position while it is sorted.
+    """
+    places = np.asarray(positions, dtype=np.int64)
+    blocks, which = np.unique(places // size, return_inverse=True)
+    orders = np.argsort(hashes(hash_key, blocks[:, None] * size + np.arange(size)), axis=1, kind="stable")
+    taken: Array = places - places % size + orders[which.reshape(places.shape), places % size]
+    return taken
