@@ -213,7 +213,7 @@ class TableIndex:
 def split_draws(draws: Sequence[int], count: int) -> tuple[Array, Array]:
     """Rounds and indices of draws; UsageError for a draw below 0, and where there are no clips."""
     if not count:
-        raise UsageError("the dataset has no clips; see ClipDataset.too_short")
+        raise UsageError("the dataset has no clips; ClipDataset.too_short names videos that are left out")
     rounds, indices = np.divmod(np.asarray(draws, dtype=np.int64), count)
     if len(rounds) and rounds.min() < 0:
         raise UsageError(f"there is no clip {min(draws)}; draws count from 0")

@@ -69,3 +69,8 @@ class MixedIndex:
         counts = np.array([len(part) for part in self.parts])[which]
         own = rounds * counts + indices - self.bounds[which]
         return list(zip(which.tolist(), own.tolist(), strict=True))
+
+    def joined(self, part: int, draw: int) -> int:
+        """The draw that a dataset's own draw is here."""
+        rounds, index = divmod(draw, len(self.parts[part]))
+        return rounds * len(self) + int(self.bounds[part]) + index
