@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     from .readers.video import Video
     from .training.clip_dataset import ClipDataset
     from .training.clip_table import ClipTable
+    from .training.effective import (
+        best_chunk,
+        chunk_correlation,
+        effective_batch_size,
+        gops_per_sample,
+        measured_chunk_correlation,
+    )
     from .training.mixed import MixedClips
     from .training.offsets import MultiRate, Offsets
     from .training.orders import (
@@ -106,6 +113,11 @@ __all__ = [
     "Weighted",
     "WrongTypeError",
     "__version__",
+    "best_chunk",
+    "chunk_correlation",
+    "effective_batch_size",
+    "gops_per_sample",
+    "measured_chunk_correlation",
     "open",
 ]
 
@@ -117,6 +129,9 @@ _MODULES = {
     "readers.video": ("Video",),
     "training.clip_dataset": ("ClipDataset",),
     "training.clip_table": ("ClipTable",),
+    "training.effective": (
+        *("best_chunk", "chunk_correlation", "effective_batch_size", "gops_per_sample", "measured_chunk_correlation"),
+    ),
     "training.mixed": ("MixedClips",),
     "training.offsets": ("MultiRate", "Offsets"),
     "training.orders": (

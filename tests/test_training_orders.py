@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -98,8 +99,24 @@ def test_chunks_are_runs_on_a_circle(lengths: list[int], chunk: int, epoch: int)
     whole = count // chunk
     chunks = [circle[first : first + chunk] for first in range(0, whole * chunk, chunk)]
     shuffled = permuted(key(0, "chunks", epoch), whole, np.arange(whole)).tolist()
-    expected = [clip for number in shuffled for clip in chunks[number]] + circle[whole * chunk :]
-    assert indices(Chunked(chunk), clips, epoch) == expected
+    expected = [*(chunks[number] for number in shuffled), circle[whole * chunk :]]
+    found = indices(Chunked(chunk), clips, epoch)
+    assert [sorted(found[first : first + chunk]) for first in range(0, whole * chunk + 1, chunk)] == [
+        sorted(each) for each in expected
+    ]
+
+
+def test_within_a_chunk_every_order_is_as_likely() -> None:
+    clips = clips_of(AllClips(1), [12])
+    found = []
+    for epoch in range(2000):
+        first = indices(Chunked(3), clips, epoch)[:3]
+        found.append(tuple(np.argsort(np.argsort([(clip - first[0] + 6) % 12 for clip in first])).tolist()))
+    assert chi_square_is_ordinary(np.bincount([hash_of(order) for order in found], minlength=6))
+
+
+def hash_of(order: tuple[int, ...]) -> int:
+    return sorted(permutations(range(3))).index(order)
 
 
 @given(LENGTHS, st.integers(1, 5), st.integers(1, 9))

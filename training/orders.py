@@ -6,7 +6,7 @@ number of ranks can each work out their own part.
 
     Sequential      0 1 2 3 4 5 6 7
     Shuffled        5 0 3 7 1 6 4 2      every clip once
-    Chunked(2)      3 4 7 0 1 2 5 6      every clip once, two neighbours at a time
+    Chunked(2)      3 4 0 7 2 1 5 6      every clip once, two neighbours at a time
     OneClipPerVideo                      every video once, with one of its clips
     Weighted        5 1 5 5 3 0 1 5      drawn with replacement: independent of each other
     Systematic      1 5 3 5 0 1 5 5      each as often as its weight says, to within one
@@ -85,10 +85,11 @@ class Chunked:
 
         clips         0 1 2 3 4 5 6 7 8 9      a circle: 0 follows 9
         phase 4               |0    |1    |2    chunks of 3 from there on, and what is left at the end
-        order         7 8 9 | 1 2 3 | 4 5 6 | 0
+        order         9 7 8 | 1 3 2 | 4 6 5 | 0
 
-    The phase is drawn for each epoch, uniform over the whole circle, so each clip is as likely at each position. Chunks
-    may lie across the end of a video and the start of the next. What chunks do to the variance of a batch, and how to
+    The phase is drawn for each epoch, uniform over the whole circle, so each clip is as likely at each position. Within
+    a chunk the clips are shuffled, so that where a batch ends within it, each has a random part. Chunks may lie across
+    the end of a video and the start of the next. What chunks do to the variance of a batch, and how to
     choose them, is in docs/sampling.md.
 
     `window` shuffles the positions within each run of so many, in which chunks lose their neighbourhood and, unless the
@@ -111,6 +112,7 @@ class Chunked:
             if self.window is not None:
                 positions = _within_windows(key(seed, "window", epoch), self.window, count, positions)
             phase = int(below(hashes(key(seed, "phase"), epoch), count))
+            positions = _within_windows(key(seed, "within chunks", epoch), self.chunk, count, positions)
             chunks, within = np.divmod(positions, self.chunk)
             # What is left stays last: chunks are all of one size, and so is every position's chance of a clip.
             inside = chunks < whole
