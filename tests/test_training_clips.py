@@ -223,6 +223,10 @@ def test_a_table_that_leaves_its_video_is_refused_by_its_line() -> None:
         table_index(ClipsAt([0, 0], frames=[0, 30]), videos, np.array([0, 0]), 0)
     with pytest.raises(UsageError, match="clip 0 of the table calls for frames 28 to 32 of video 'v0'"):
         table_index(ClipsAt([0], frames=[28], num_frames=5), videos, np.array([0]), 0)
+    with pytest.raises(UsageError, match="clip 1 of the table calls for frames 3 to 33 of video 'v0'"):
+        table_index(ClipsAt([0, 0], seconds=[0, 0.1], num_frames=2, fps=1), video_table([31]), np.array([0, 0]), 0)
+    with pytest.raises(UsageError, match="a frame of the table is 1.5"):
+        table_index(ClipsAt([0], frames=cast(Any, [1.5])), videos, np.array([0]), 0)
 
 
 @st.composite

@@ -152,6 +152,16 @@ def test_some_of_the_videos(folder: Path) -> None:
         shortgop.ClipDataset(folder, shortgop.AllClips(9), videos=["d.mp4"])
 
 
+def test_columns_make_labels_and_weights(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=5))
+    order = shortgop.ClassBalanced(dataset.column("kind"), num_samples=60)
+    sampler = shortgop.ElasticSampler(dataset, 60, order=order)
+    videos = Counter(clip.video for clip in dataset.clip_index.clips(list(sampler)))
+    assert (videos[0], videos[1] + videos[2]) == (30, 30)
+    chosen = shortgop.ClipDataset(folder, shortgop.RandomClips(4), videos=["c.mp4", "a.mp4"])
+    assert chosen.column("weight") == [2.0, 0.5]
+
+
 def read_by(loader: Any, dataset: shortgop.ClipDataset) -> list[int]:
     """Check every item of every batch; returns the draws in the order in which they came."""
     draws = []

@@ -144,6 +144,12 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         table = self._opened.table(self._rows)
         return tuple(table.name(place) for place in self.clip_index.too_short.tolist())
 
+    def column(self, name: str) -> list[Any]:
+        """What the source list said of each video in a column, such as labels for ClassBalanced or weights: in the
+        order of `videos`, or of their numbers."""
+        rows = range(len(self.source)) if self._rows is None else self._rows.tolist()
+        return [self._opened.values(row, [name])[name] for row in rows]
+
     @property
     def skipped(self) -> int:
         """How many clips could not be read and were replaced by others, in all workers."""

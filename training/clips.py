@@ -21,11 +21,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import integer
 from ..errors import UsageError
 from ..manifests.lazy import lazy
 from .ends import frames_within
 from .keyed import below, hashes, key, permuted
-from .offsets import Spacing, frame_offsets, nearest_frame
+from .offsets import Spacing, exact_seconds, frame_offsets, nearest_frame
 from .policies import (
     AllClips,
     ClipsAt,
@@ -247,32 +248,54 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
     UsageError for a clip that starts outside its video, or reaches beyond it and the rule is "error".
     """
     common = placed_clips(policy)
-    starts: Array | list[Fraction]
-    if policy.frames is not None:
-        starts = np.asarray(policy.frames, dtype=np.int64)
-    else:
-        starts = [Fraction(each) for each in policy.seconds or ()]
-    beyond = set()
-    for index, video in enumerate(places.tolist()):
-        num_frames, fps = int(videos.num_frames[video]), videos.fps(video)
-        start, wanted = _from_place(common.spaced, starts[index], fps)
-        if not 0 <= start < num_frames:
-            raise UsageError(
-                f"clip {index} of the table starts at frame {start} of video {videos.name(video)!r}, which has "
-                f"{num_frames} frames"
-            )
-        if wanted.min() < 0 or wanted.max() + _jitter_frames(common, fps) >= num_frames:
-            beyond.add(video)
-            if common.ends == "error":
-                raise UsageError(
-                    f"clip {index} of the table calls for frames {int(wanted.min())} to {int(wanted.max())} of video "
-                    f"{videos.name(video)!r}, which has {num_frames}; give ends= a rule that pads, or correct the table"
-                )
+    starts = _places_of(policy)
+    first, low, high = _reach(common, videos, places, starts)
+    num_frames = videos.num_frames[places]
+    outside = np.flatnonzero((first < 0) | (first >= num_frames))
+    if len(outside):
+        clip = int(outside[0])
+        raise UsageError(
+            f"clip {clip} of the table starts at frame {int(first[clip])} of video {videos.name(int(places[clip]))!r}, "
+            f"which has {int(num_frames[clip])} frames"
+        )
+    beyond = np.flatnonzero((low < 0) | (high >= num_frames))
+    if len(beyond) and common.ends == "error":
+        clip = int(beyond[0])
+        raise UsageError(
+            f"clip {clip} of the table calls for frames {int(low[clip])} to {int(high[clip])} of video "
+            f"{videos.name(int(places[clip]))!r}, which has {int(num_frames[clip])}; give ends= a rule that pads, or "
+            "correct the table"
+        )
     counts = np.bincount(places, minlength=len(videos))
     firsts = np.zeros(len(videos) + 1, dtype=np.int64)
     np.cumsum(counts, out=firsts[1:])
     order = np.argsort(places, kind="stable")
-    return TableIndex(common, videos, seed, places, starts, order, firsts, np.array(sorted(beyond), dtype=np.int64))
+    return TableIndex(common, videos, seed, places, starts, order, firsts, np.unique(places[beyond]))
+
+
+def _places_of(policy: ClipsAt) -> Array | list[Fraction]:
+    """Where the clips of a table start: frame numbers, or times in seconds."""
+    if policy.frames is None:
+        return [exact_seconds(each, "a time of the table") for each in policy.seconds or ()]
+    frames = np.asarray(policy.frames)
+    if frames.dtype.kind in "iu" or not len(frames):
+        return frames.astype(np.int64)
+    return np.array([integer(each, "a frame of the table") for each in policy.frames], dtype=np.int64)
+
+
+def _reach(
+    common: PlacedClips, videos: VideoTable, places: Array, starts: Array | list[Fraction]
+) -> tuple[Array, Array, Array]:
+    """The first frame, and the least and the greatest one, jitter included, of each clip of a table."""
+    if not isinstance(starts, list):
+        low, high = (np.broadcast_to(each, len(videos))[places] for each in _extents(common, videos))
+        return starts, starts + low, starts + high
+    reach = np.zeros((3, len(starts)), dtype=np.int64)
+    for clip, (video, start) in enumerate(zip(places.tolist(), starts, strict=True)):
+        fps = videos.fps(video)
+        frame, wanted = _from_place(common.spaced, start, fps)
+        reach[:, clip] = frame, wanted.min(), wanted.max() + _jitter_frames(common, fps)
+    return reach[0], reach[1], reach[2]
 
 
 def _columns(videos: VideoTable) -> list[Array]:

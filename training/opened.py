@@ -68,10 +68,10 @@ class OpenedDataset:
             references=lambda: self.references,
         )
 
-    def columns(self, row: int, names: Sequence[str]) -> dict[str, Any]:
+    def values(self, row: int, names: Sequence[str]) -> dict[str, Any]:
         """What the source list said of a video, by the names of its columns, and its "id".
 
-        Numbers are tensors, of int64, float64 or bool. UsageError for a column that the video does not have.
+        UsageError for a column that the video does not have.
         """
         if not names:
             return {}
@@ -84,7 +84,11 @@ class OpenedDataset:
                 f"video {attributes['id']!r} has no column {missing[0]!r}; it has {', '.join(sorted(attributes))}",
                 video=videos.id.text(row),
             )
-        return {name: _tensor_of(attributes[name]) for name in names}
+        return {name: attributes[name] for name in names}
+
+    def columns(self, row: int, names: Sequence[str]) -> dict[str, Any]:
+        """The same with tensors for numbers: int64, float64 or bool."""
+        return {name: _tensor_of(value) for name, value in self.values(row, names).items()}
 
     def paint_black(self, clip: torch.Tensor, row: int, mask: Array) -> None:
         """Make black the frames of a clip, (frames, ...), where `mask` is False."""
