@@ -158,6 +158,9 @@ def test_the_best_chunk_is_where_an_independent_sample_costs_least(rho: float, s
     assert best >= 1
     for other in (max(1.0, 0.9 * best), 1.1 * best):
         assert cost(best) <= cost(other) * (1 + 1e-9)
+    for chunk in (2, 4, 16):
+        bound = shared / (shared + each * chunk)
+        assert (cost(chunk) < cost(1)) == (rho < bound) or math.isclose(rho, bound)
 
 
 def test_rho_is_estimated_from_vectors() -> None:
