@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shortgop
-from datasets import make_dataset
+from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed, with_clean_aperture, with_pixel_crop
-from shortgop.manifests.dataset import current_manifest
 from shortgop.prep.pixel_crop import pixel_crop
 from synthetic import Picture, read_number
 

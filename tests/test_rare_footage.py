@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import shortgop
-from datasets import make_dataset
+from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed
 from shortgop.jobs.prepare import Where
 from shortgop.jobs.prepare import prepare as job
-from shortgop.manifests.dataset import current_manifest
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
