@@ -93,19 +93,16 @@ class OpenedDataset:
     def paint_black(self, clip: torch.Tensor, row: int, mask: Array) -> None:
         """Make black the frames of a clip, (frames, ...), where `mask` is False."""
         missing = torch.from_numpy(np.flatnonzero(~mask))
-        output = self.dataset._reader.options.output  # noqa: SLF001  # which tells what black is
-        if output.color == "yuv420":
-            manifest = self.manifest
-            full_range = bool(manifest.configs.full_range[manifest.videos.config[row]])
+        chosen = self.dataset._reader.options.format  # noqa: SLF001  # which tells what black is
+        manifest = self.manifest
+        full_range = bool(manifest.configs.full_range[manifest.videos.config[row]])
+        black = torch.tensor(chosen.pixels.black(full_range=full_range), dtype=torch.float64).to(clip.dtype)
+        if chosen.color == "yuv420":
             luma_lines = clip.shape[-2] * 2 // 3
-            clip[missing, :, :luma_lines] = 0 if full_range else 16
+            clip[missing, :, :luma_lines] = black
             clip[missing, :, luma_lines:] = 128
-        elif output.normalize is None:
-            clip[missing] = 0
         else:
-            mean, std = (torch.tensor(values, dtype=torch.float64) for values in output.normalize)
-            black = (-mean / std).to(clip.dtype)
-            clip[missing] = black.view(3, 1, 1) if output.dimension_order == "NCHW" else black
+            clip[missing] = black.view(-1, 1, 1) if chosen.dimension_order == "NCHW" else black
 
 
 def _tensor_of(value: Any) -> Any:
