@@ -21,8 +21,8 @@ _PLANAR = ("yuv420p", "yuvj420p")
 _FULL_RANGE = 2
 # Converters that a writer keeps, one for each size of crop and result, matrix and range. One takes about 0.1 MB, and
 # 0.1 ms to make, where the conversion of a frame takes 0.02 to 0.2 ms.
-_MAX_CONVERTERS = 64
-# From so many elements on, torch uses several threads: at::internal::GRAIN_SIZE.
+_MAX_CONVERTERS = 128
+# From so many elements on, torch uses several threads, which do not survive a fork: at::internal::GRAIN_SIZE.
 _TORCH_GRAIN = 32768
 
 
@@ -34,7 +34,7 @@ class FrameWriter:
         self._converters: OrderedDict[tuple[object, ...], tuple[TileWriter, ...]] = OrderedDict()
         self._reformatter: VideoReformatter | None = None
         self._scale, self._offset = _factors(pixels)
-        # The slot of the last frame that was not converted straight into its slot, as bytes and as floats.
+        # What is not converted straight into its slot: a whole frame as bytes, and some lines as floats.
         self._bytes: Array = np.empty((0, 0, 0), dtype=np.uint8)
         self._floats: Array = self._bytes
         self._arrangement = Arrangement(False)
@@ -58,12 +58,15 @@ class FrameWriter:
         if self._pixels.dtype == torch.uint8:
             slot[...] = pixels
             return
-        floats = slot if self._pixels.dtype == torch.float32 else self._floats
-        np.multiply(pixels, self._scale, out=floats)
-        if self._pixels.normalize is not None:
-            np.add(floats, self._offset, out=floats)
-        if floats is not slot:
-            _round(floats, slot, self._pixels.dtype)
+        lines = slot.shape[1] if self._pixels.dtype == torch.float32 else self._floats.shape[1]
+        for top in range(0, slot.shape[1], lines):
+            part, into = pixels[:, top : top + lines], slot[:, top : top + lines]
+            floats = into if self._pixels.dtype == torch.float32 else self._floats[:, : part.shape[1]]
+            np.multiply(part, self._scale, out=floats)
+            if self._pixels.normalize is not None:
+                np.add(floats, self._offset, out=floats)
+            if floats is not into:
+                _round(floats, into, self._pixels.dtype)
 
     def _stage(self, slot: Array) -> None:
         """Make memory of this slot's shape for bytes and for floats, with the channels where the slot has them."""
@@ -72,7 +75,9 @@ class FrameWriter:
         if self._bytes.shape != slot.shape or self._arrangement.packed != packed:
             self._arrangement = Arrangement(packed, height * width)
             self._bytes = _new_slot(slot.shape, np.uint8, packed=packed)
-            self._floats = _new_slot(slot.shape, np.float32, packed=packed)
+            # As few lines as torch copies without threads, which stay in the processor's cache.
+            lines = max(1, (_TORCH_GRAIN - 1) // (slot.shape[0] * width))
+            self._floats = _new_slot((slot.shape[0], lines, width), np.float32, packed=packed)
 
     def _write_bytes(self, frame: VideoFrame, slot: Array, geometry: Geometry, arrangement: Arrangement) -> None:
         tiles = self._tiles(frame, geometry, arrangement)
@@ -181,10 +186,7 @@ def _factors(pixels: PixelFormat) -> tuple[Array, Array]:
 
 
 def _round(floats: Array, slot: Array, dtype: torch.dtype) -> None:
-    """Write float32 values into a slot of float16, or of bfloat16 given as its bits."""
-    # numpy takes 20 times as long, and torch starts threads for 32768 elements: see `copies`.
-    height = floats.shape[1]
-    lines = max(1, (_TORCH_GRAIN - 1) // max(1, floats[:, :1].size))
-    for top in range(0, height, lines):
-        part = torch.from_numpy(slot[:, top : top + lines])
-        (part.view(dtype) if part.dtype != dtype else part).copy_(torch.from_numpy(floats[:, top : top + lines]))
+    """Write float32 values into a slot of float16, or of bfloat16 given as its bits; fewer than `_TORCH_GRAIN`."""
+    # numpy takes 12 times as long.
+    rounded = torch.from_numpy(slot)
+    (rounded.view(dtype) if rounded.dtype != dtype else rounded).copy_(torch.from_numpy(floats))
