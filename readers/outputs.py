@@ -58,6 +58,8 @@ def check_outputs(output: ClipOutput, sizes: Sequence[tuple[int, int]], num_fram
 
 def target_of(output: ClipOutput, tensor: torch.Tensor) -> Target:
     """A tensor of this output's shape as slots."""
+    if output.layout == _DIMENSIONS:
+        return Target(output.pixels, tensor)
     order = [1 + output.layout.index(dimension) for dimension in _DIMENSIONS]
     return Target(output.pixels, tensor.permute(0, *order))
 

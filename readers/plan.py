@@ -80,7 +80,8 @@ class GopPlan:
 class DecodePlan:
     """GOPs in ascending order, and copies for frames that an output has more than once with the same geometry.
 
-    A copy takes a tenth of the time of a conversion, or less. A frame with several geometries is converted with each.
+    A copy takes a fifth of the time of a conversion, and a thirtieth where frames are resized. A frame with several
+    geometries is converted with each.
     """
 
     gops: tuple[GopPlan, ...]

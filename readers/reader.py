@@ -60,6 +60,7 @@ class SnapshotReader:
         self.snapshot = snapshot
         self.manifest = manifest
         self.options = options
+        self._pixels, self._layout = options.format.pixels, options.format.layout
         self._decoder: Decoder = PyavDecoder()
         self._store = GopStore(dataset, manifest)
         self._workers = Workers(options.threads)
@@ -87,11 +88,8 @@ class SnapshotReader:
         else:
             _check_out(out, shape, self.options.format.dtype, self._decoder.device)
         if 0 not in shape:
-            output = ClipOutput(
-                self.options.format.pixels,
-                [self._geometry(video) for video in videos],
-                layout=self.options.format.layout,
-            )
+            geometries = [self._geometry(video) for video in videos]
+            output = ClipOutput(self._pixels, geometries, layout=self._layout)
             self._fill(videos, frames, [output], [out])
         return out
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
+from ..readers.convert.copies import array_of
 from ..readers.frame_format import Color, FrameFormat, Geometry, Normalize, PixelFormat, Size, integers_in_pixels
 from ..readers.outputs import ClipOutput
 from .keyed import below, hashes, key
@@ -223,8 +224,8 @@ class Views:
         for name, suffix in self.drawn.items():
             made = self.geometries[name]
             regions = [(each.top, each.left, each.height, each.width) for each in made]
-            columns[f"crop{suffix}"] = torch.tensor(regions, dtype=torch.int64).view(-1, 4)
-            columns[f"flip{suffix}"] = torch.tensor([each.flip for each in made], dtype=torch.bool)
+            columns[f"crop{suffix}"] = torch.tensor(regions, dtype=torch.int64, device="cpu").view(-1, 4)
+            columns[f"flip{suffix}"] = torch.tensor([each.flip for each in made], dtype=torch.bool, device="cpu")
         return columns
 
 
@@ -298,7 +299,8 @@ class Outputs:
 
 def paint_black(clip: torch.Tensor, output: ClipOutput, mask: Array) -> None:
     """Make black the frames of an output's clip where the mask of the clip's frames is False."""
-    of_output = mask if output.positions is None else mask[list(output.positions)]
-    missing = torch.from_numpy(np.flatnonzero(~of_output))
-    black = torch.tensor(output.pixels.black(full_range=True), dtype=torch.float64).to(clip.dtype)
-    clip.permute([output.layout.index(dimension) for dimension in "TCHW"])[missing] = black.view(-1, 1, 1)
+    missing = ~(mask if output.positions is None else mask[list(output.positions)])
+    black = torch.tensor(output.pixels.black(full_range=True), dtype=torch.float64, device="cpu").to(clip.dtype)
+    # As arrays: torch would use threads, which do not survive a fork.
+    frames = array_of(clip).transpose([output.layout.index(dimension) for dimension in "TCHW"])
+    frames[missing] = array_of(black).reshape(-1, 1, 1)
