@@ -364,9 +364,10 @@ def _check_marks(name: str, whole: Whole, rows: Manifest, outcome: Outcome) -> N
 
 def _what_the_file_says(whole: Whole, broken: Path) -> tuple[dict[int, int], set[int]]:
     """By pts, the number of the frame whose packet lies there unharmed; and the pts of packets in whose GOP one is
-    harmed, or whose neighbours are others than they were."""
+    harmed, or whose neighbours are others than they were, and of packets that are no longer there."""
     said: dict[int, int] = {}
     suspect: set[int] = set()
+    there: set[int] = set()
     harmed = True
     try:
         with av.open(broken, metadata_errors="replace") as container:
@@ -379,13 +380,15 @@ def _what_the_file_says(whole: Whole, broken: Path) -> tuple[dict[int, int], set
                     # Frames are put out two or three packets later, and one unit later for each.
                     suspect.update(range(place - 2, place + 6) if harmed else ())
                 elif packet.pts is not None:
+                    there.add(packet.pts)
                     if number is not None:
                         said[packet.pts] = number
                     if harmed:
                         suspect.add(packet.pts)
     except (av.error.FFmpegError, UnicodeDecodeError):
         pass
-    return said, suspect
+    # Without a packet that others refer to, decoders give its time to another frame.
+    return said, suspect | (set(whole.numbers) - there)
 
 
 def _format_of(path: Path) -> str:
