@@ -1,4 +1,4 @@
-"""Scenario 5: how long it takes from `shortgop.open` to the first batch, in a new process, by number of videos."""
+"""Scenario 5: the time from `shortgop.open` to the first batch in a new process, by number of videos."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BATCH, FRAMES = 8, 16
 
 
 def repeated(manifest: Manifest, count: int) -> Manifest:
-    """A manifest in which the only video of `manifest` stands `count` times, under ids of its own, without timeline."""
+    """A manifest that has the only video of `manifest` `count` times, under ids of its own, without a timeline."""
 
     def rows(table: Table, **others: Any) -> Any:
         columns = {field.name: getattr(table, field.name) for field in dataclasses.fields(table)}

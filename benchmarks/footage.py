@@ -1,8 +1,8 @@
-"""What the benchmarks read: sources with long GOPs, datasets made of them, and their videos as MP4s.
+"""Material for the benchmarks: sources with long GOPs, datasets made of them, and their videos as MP4s.
 
-Everything lies in benchmarks/cache under names that say what it is, and is made once. Sources are real footage where
-SHORTGOP_SAMPLE_VIDEOS names a folder of it, looped and scaled to what is needed, else drawn by ffmpeg: pictures that
-take about as many bits as such footage does (at 256p 0.1 to 1.1 Mbit/s, at x264's usual quality).
+Everything lies in benchmarks/cache under names that say what it is, and is made once. Where SHORTGOP_SAMPLE_VIDEOS
+names a folder of footage, sources are made of that, looped and scaled; else ffmpeg draws them: pictures that take about
+as many bits as such footage does (at 256p 0.1 to 1.1 Mbit/s, at x264's usual quality).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shortgop.prep.ffmpeg import find_ffmpeg
 
 WORK = Path(__file__).resolve().parent / "cache"
 RATE = 30
-# What ffmpeg makes of a video when nobody tells it otherwise: GOPs of up to 250 frames, B-frames that others refer to.
+# ffmpeg's own settings: GOPs of up to 250 frames, B-frames that others refer to.
 _X264 = ("-c:v", "libx264", "-g", "250", "-threads", "1")
 
 _LIFE = "life=s=72x40:r=10:mold=20:ratio=0.2:seed={seed}:life_color=#ffd166:death_color=#ef476f:mold_color=#073b4c"
@@ -62,9 +62,14 @@ def size_of(height: int) -> tuple[int, int]:
     return round(height * 16 / 9 / 2) * 2, height
 
 
+def sample_folder() -> str:
+    """The folder of sample footage; empty where there is none."""
+    return os.environ.get("SHORTGOP_SAMPLE_VIDEOS", "")
+
+
 def real_footage() -> list[Path]:
     """Files that are long and large enough, in the folder that SHORTGOP_SAMPLE_VIDEOS names."""
-    folder = os.environ.get("SHORTGOP_SAMPLE_VIDEOS", "")
+    folder = sample_folder()
     found = []
     for path in sorted(Path(folder).iterdir()) if folder else []:
         try:
@@ -87,7 +92,7 @@ def make_sources(
 ) -> list[Path]:
     """`count` videos of this height, all of the same size and length."""
     real = real_footage()
-    # Named after what is drawn as well: another picture is not taken for one that was made before.
+    # The name says what is drawn, so that a changed picture is drawn anew.
     content = "real" if real else f"drawn{zlib.crc32(repr(PICTURES).encode()):08x}"
     folder = WORK / f"{name}-{height}p-{seconds}s-{preset}-crf{crf}-{content}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +107,7 @@ def make_sources(
         graph: tuple[str, ...] = ()
         if real:
             source = ("-stream_loop", "-1", "-ss", str(number // len(real)), "-i", str(real[number % len(real)]))
-            # Each frame once, whatever the rate it was taken at: repeated ones would cost next to nothing.
+            # Each frame once, whatever its rate: a repeated frame would cost next to nothing to decode.
             graph = ("-vf", f"{scale},setsar=1,settb=1/{RATE},setpts=N,format=yuv420p", "-r", str(RATE))
         else:
             fields = {"size": f"{width}x{height}", "scale": f"{width}:{height}", "rate": RATE, "seed": number + 1}
@@ -123,7 +128,7 @@ def make_samples(seconds: float) -> list[Path]:
 
     The short side has at most 256 pixels. Without SHORTGOP_SAMPLE_VIDEOS it is what `make_sources` draws.
     """
-    folder = os.environ.get("SHORTGOP_SAMPLE_VIDEOS", "")
+    folder = sample_folder()
     if not folder:
         return make_sources("encodings", len(PICTURES), 256, math.ceil(seconds), crf=_NEARLY_LOSSLESS)
     out = WORK / f"samples-{seconds:g}s"
@@ -176,7 +181,7 @@ def make_dataset(
     name: str = "",
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
-    """Prepare sources as users do; made anew where it is not complete. `environment` is added to this one."""
+    """Prepare sources as users do; a dataset that is not complete is made anew. `environment` is added to this one."""
     folder = sources[0].parent
     out = folder.with_name(f"{folder.name}-{len(sources)}-to-{size}{name}")
     if (out / "complete").exists():

@@ -1,4 +1,4 @@
-"""What was measured: kept as JSON, shown as Markdown tables and as a chart."""
+"""Results of measurements: kept as JSON, shown as Markdown tables and as a chart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 OURS = "shortgop"
 STATISTICS = f"medians over requests, bootstrap intervals of {CONFIDENCE:.0%}"
-# The tables have all; a chart of all is taller than anybody scrolls.
+# The tables have all readers; a chart of all would be too tall to look at.
 _CHARTED = ("torchcodec", "opencv", "decord")
 _NOT_CHARTED = ("stride 1", "stride 8", "300 s")
 
@@ -199,7 +199,7 @@ def described(machine: Machine, quick: bool) -> str:
 
 
 def write_cases_chart(cases: Sequence[Case], machine: Machine, path: Path) -> None:
-    """A group of bars for each case that has peers: shortgop, and those of its peers that most people use."""
+    """A group of bars for each case that has peers: shortgop and its best-known peers."""
     groups = []
     for case in cases:
         bars = [

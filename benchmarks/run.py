@@ -111,7 +111,7 @@ def goals_of(cases: Sequence[Case]) -> list[Goal]:
         if case.scenario == 7 and case.name in floor.ACCESSES:
             ratio = case.ratio(OURS, scenarios.DATASET)
             most = 1.25 if floor.ACCESSES[case.name].frames == 1 else 1.10
-            goals += [Goal(f"{OURS}: {case.name}, against {floor.FLOOR}", most, ratio, at_most=True)] if ratio else []
+            goals += [Goal(f"{case.group}: {case.name}", most, ratio, at_most=True)] if ratio else []
     return goals
 
 

@@ -50,7 +50,7 @@ def parse_clip(text: str, batch: int = 1) -> Access:
 
 
 def draw(lengths: Sequence[int], access: Access, count: int, seed: int) -> list[Request]:
-    """Random batches, every possible clip being as likely as any other; `lengths` are the videos' frames.
+    """Random batches: every possible clip is as likely as any other. `lengths` are the videos' numbers of frames.
 
     The same seed gives the same requests. UsageError when every video is shorter than a clip.
     """

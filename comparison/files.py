@@ -1,4 +1,4 @@
-"""Videos in ordinary files, as the libraries that shortgop is compared with see them."""
+"""Videos in ordinary files, for the libraries that shortgop is compared with."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..manifests.ragged import Array
 
 @dataclass(frozen=True, eq=False)
 class VideoFile:
-    """A file and what its packets say of each frame, in the order in which they are shown.
+    """A file and what its packets say of each frame, in presentation order.
 
-    It is read once, before anything is timed: nobody has to look for a frame that they were asked for by time.
+    The packets are read once, before anything is timed, so that no library has to search for the number of a frame.
     """
 
     path: str
@@ -32,7 +32,7 @@ class VideoFile:
         return len(self.pts)
 
     def seconds(self, frame: int) -> Fraction:
-        """When a frame is shown, by the file's own clock."""
+        """When a frame is shown, in seconds by the file's own timestamps."""
         return int(self.pts[frame]) * self.timebase
 
     def key_before(self, frame: int) -> int:
@@ -48,7 +48,7 @@ class VideoFile:
 
 
 def scan(path: str | Path) -> VideoFile:
-    """Read a file's packets; SourceError when they do not tell when frames are shown."""
+    """Read a file's packets; SourceError when their timestamps do not say when each frame is shown."""
     try:
         with av.open(str(path)) as container:
             stream = container.streams.best("video")
@@ -68,7 +68,7 @@ def scan(path: str | Path) -> VideoFile:
 
 
 def runs(file: VideoFile, frames: Sequence[int]) -> list[list[int]]:
-    """Frames, ascending, in runs: between two runs lies a keyframe, so that seeking to it saves decoding."""
+    """Ascending frames in runs. A keyframe lies between two runs, so that seeking to it saves decoding."""
     found: list[list[int]] = []
     for frame in frames:
         if found and file.key_before(frame) <= found[-1][-1]:

@@ -1,4 +1,4 @@
-"""`shortgop bench`: a dataset read at random by shortgop, and its sources by the libraries one would use otherwise."""
+"""`shortgop bench`: shortgop reads a dataset at random, and other libraries read its sources."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .timing import Figures, alternate
 
 OURS = "shortgop"
 DEFAULT_PEERS = ("torchcodec", "pyav", "opencv", "decord")
-# Enough for random access to be random, and each is scanned before anything is timed.
+# Enough for random access. The packets of each source are read before anything is timed, which takes time.
 _MAX_VIDEOS = 200
 _MOST_REQUESTS = 5000
 _MOST_SECONDS = 86_400
@@ -77,7 +77,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything measured, and everything that was not, with the reason: readers in `missing`, videos in `left_out`."""
+    """What was measured. What was not is in `missing` (readers) and `left_out` (videos), each with its reason."""
 
     dataset: str
     videos: int
@@ -90,7 +90,7 @@ class Report:
 
 
 def measure(path: Path, options: Options, on_note: OnNote = lambda _: None) -> Report:
-    """Measure; nothing is written but temporary files. UsageError for what cannot be measured at all."""
+    """Measure; only temporary files are written. UsageError for what cannot be measured at all."""
     torch.set_num_threads(1)
     dataset = open_dataset(path, threads=options.threads, strict=True)
     readers, missing = load(options.peers)
@@ -142,7 +142,7 @@ def _sample(dataset: Dataset) -> list[int]:
 
 
 def _sources(dataset: Dataset, numbers: list[int]) -> tuple[list[int], FileSet | None, dict[str, str]]:
-    """The videos to read and their sources. Those without one are left out, unless that would leave none."""
+    """The videos to read and their sources. Videos without a source are left out, unless none would be left."""
     found: list[tuple[int, VideoFile, Array]] = []
     left_out: dict[str, str] = {}
     for number in numbers:

@@ -1,7 +1,7 @@
-"""The libraries that people would read videos with otherwise, each used as its own documentation advises.
+"""Other libraries that read videos, each used as its own documentation advises.
 
-All of them get a file and the numbers of frames in it, ascending, and return RGB; on one thread each. None is asked
-to resize. They are imported when they are asked for.
+Each gets a file and the numbers of frames in it, ascending, and returns RGB, on one thread. None is asked to resize.
+A library is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _pyav() -> Read:
 
     def read(file: VideoFile, frames: Sequence[int]) -> Any:
         pictures = []
-        # One for all frames: a new one for each costs as much as decoding.
+        # A new one for each frame costs as much as decoding.
         reformatter = VideoReformatter()
         with av.open(file.path) as container:
             stream = container.streams.best("video")
@@ -172,7 +172,7 @@ given the packet list; `opencv` reads on where no keyframe lies between, `opencv
 
 
 def load(names: Iterable[str]) -> tuple[dict[str, Read], dict[str, str]]:
-    """The peers with these names, and of those that are not to be had, why. UsageError for a name nobody has."""
+    """The peers with these names, and the reasons why others do not load. UsageError for an unknown name."""
     readers: dict[str, Read] = {}
     missing: dict[str, str] = {}
     for name in names:

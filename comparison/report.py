@@ -1,4 +1,4 @@
-"""What `shortgop bench` measured, as a table, as JSON and as a chart."""
+"""The report of `shortgop bench` as a table, as JSON and as a chart."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _compared(figures: Figures) -> tuple[str, str]:
 
 
 def report_lines(report: Report) -> list[str]:
-    """What stands below the table: how it was measured, and what was not, with the reason."""
+    """The lines below the table: how it was measured, and what was not measured, with the reason."""
     machine = report.machine
     where = f"{machine.cpu}, {machine.cores} cores, load {machine.load:.1f}"
     return [

@@ -1,4 +1,4 @@
-"""The same requests done by shortgop and by its peers: what `timing.alternate` runs."""
+"""The same requests as tasks of shortgop and of its peers, for `timing.alternate`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FileSet:
 
 
 def source_of(video: Video) -> str:
-    """Where a video's source was; a dataset of before that was kept has only what was given, as seen from there."""
+    """The path of a video's source. A dataset from before paths were kept has only what was given."""
     return video.source_path or video.source
 
 
@@ -52,7 +52,8 @@ def shown(video: Video, source: VideoFile) -> Array:
 
 
 def our_task(dataset: Dataset, numbers: Sequence[int], requests: Sequence[Request]) -> Task:
-    """Requests name videos by their place in `numbers`; what frames of one size a batch has is read together."""
+    """Requests name videos by their place in `numbers`. Clips of a batch are read together where their frames have the
+    same size."""
     sizes = [(video.metadata.width, video.metadata.height) for video in (dataset[number] for number in numbers)]
 
     def task(number: int) -> Any:
@@ -65,7 +66,7 @@ def our_task(dataset: Dataset, numbers: Sequence[int], requests: Sequence[Reques
 
 
 def peer_task(read: Read, files: FileSet, requests: Sequence[Request], pool: Executor | None = None) -> Task:
-    """A clip after the other, or as many at a time as the pool has threads."""
+    """One clip after the other, or as many at a time as the pool has threads."""
 
     def read_clip(clip: Clip) -> Any:
         video, frames = clip

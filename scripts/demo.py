@@ -99,7 +99,7 @@ RECIPES = (
         "960x540",
         "60",
     ),
-    # Lies on its side in the file, and says that it is to be turned.
+    # The pictures lie on their side in the file, which says how to turn them.
     Recipe(
         "phone.mov",
         "gradients={}:n=5:c0=#0b132b:c1=#1c7293:c2=#f4d35e:c3=#ee964b:c4=#f95738:seed=5:speed=0.02:type=spiral",
@@ -245,7 +245,7 @@ def read_back() -> bool:
 
 
 def make_smaller_and_exported() -> None:
-    """Same pixels or same size as in the dataset, in files: only with them does the size of the frames not count."""
+    """MP4s of the dataset's pixels, and sources scaled to its size, so that the size of frames does not count."""
     SMALL.mkdir()
     EXPORTED.mkdir()
     in_parallel(make_smaller, RECIPES)

@@ -1,4 +1,4 @@
-"""Reads frames for the demo: with what shortgop is compared, and whether the frames are the right ones."""
+"""Reads frames for the demo: finds the library that shortgop is compared with, and compares frames."""
 
 from __future__ import annotations
 

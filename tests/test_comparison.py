@@ -140,10 +140,10 @@ def test_an_estimate_lies_in_its_interval_and_scales(values: list[float], factor
     assert (scaled.low, scaled.high) == pytest.approx((estimate.low * factor, estimate.high * factor))
 
 
-@pytest.mark.parametrize("count", [15, 100])
+@pytest.mark.parametrize("count", [15, 60])
 def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says(count: int) -> None:
     """Requests of very different cost, on a machine that is slower in some minutes than in others."""
-    rng, held, held_total, runs_ = np.random.default_rng(count), 0, 0, 200
+    rng, held, held_total, runs_ = np.random.default_rng(count), 0, 0, 120
     true_median = 4.0
     true_total = 4.0 * np.exp(0.5**2 / 2)  # the mean of a lognormal
     for _ in range(runs_):
@@ -152,7 +152,7 @@ def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says(count: int)
         _, other = Measured({"ours": cost, "other": cost * ratios}, {}).figures()
         held += other.ratio.low <= true_median <= other.ratio.high
         held_total += other.total_ratio.low <= true_total <= other.total_ratio.high
-    assert held / runs_ > 0.9
+    assert held / runs_ > 0.88
     # What few requests cost most decides, so that this one needs more of them.
     assert held_total / runs_ > (0.75 if count == 15 else 0.85)
 
