@@ -357,7 +357,7 @@ def test_what_libavcodec_would_patch_up_is_an_error() -> None:
     gop = make_gop()
     for seed in range(10):
         request = dataclasses.replace(gop.request([0]), data=with_noise(gop.data, seed))
-        with pytest.raises(DecodeError, match="libavcodec does not decode it"):
+        with pytest.raises(DecodeError, match="libavcodec does not decode the GOP"):
             PyavDecoder(NHWC).decode(request, gop.blank(1))
 
 
