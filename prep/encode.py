@@ -27,6 +27,7 @@ from .ffmpeg import Run, crops_by_itself, first_reason, running
 from .fragments import fragments
 from .given_up import given_up
 from .grid import FrameGrid
+from .joins import Joined, continued_scan, continued_times, joins_of
 from .mounts import read_in_time
 from .options import Options
 from .picture_check import check_picture
@@ -38,7 +39,7 @@ from .shards import ShardWriter
 from .shown import parse_stats, pts_by_number
 from .sizes import check_taken, picture_layout, takes
 from .stalls import REMEDY, StalledError, stall_limit
-from .timing import check_order, grid_of, plan_times
+from .timing import check_order, grid_of, may_have_lost, plan_times
 
 _STATS = "<stats>"
 # That ffmpeg was ended by a signal (someone's kill, the kernel short of memory), or hung, says nothing of its source.
@@ -82,9 +83,10 @@ class _Watcher:
 class _DamageFoundError(Exception):
     """Frames of the source are lost."""
 
-    def __init__(self, damage: Damage) -> None:
+    def __init__(self, damage: Damage, joined: Joined | None) -> None:
         super().__init__(damage.complaint)
         self.damage = damage
+        self.joined = joined
 
 
 class _KilledError(EncodeError):
@@ -128,7 +130,7 @@ def _prepare(
         return _prepare_whole(source, options, ffmpeg_path, shards, watcher)
     except _DamageFoundError as found:
         check_salvage(path, found.damage, source.timebase, options.policy)
-        return _prepare_sound_part(source, found.damage, options, ffmpeg_path, shards, watcher)
+        return _prepare_sound_part(source, found, options, ffmpeg_path, shards, watcher)
 
 
 def _prepare_whole(
@@ -147,7 +149,7 @@ def _prepare_whole(
     # The packets did not tell which frames the decoder shows: timestamps missing or double, two fields in two
     # packets, frames at the start that refer to ones before it. So ask the decoder.
     decoded_pts = _tried_again(path, lambda: decode_pts(source, ffmpeg_path))
-    if _may_have_lost(source, decoded_pts):
+    if may_have_lost(source, decoded_pts):
         _look_closer(source)
     plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
@@ -161,32 +163,41 @@ def _prepare_whole(
     return plan, video
 
 
-def _may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
-    """Whether the decoder kept a frame to itself, other than those that a stream may begin with."""
-    if source.pts is None or len(np.setdiff1d(decoded_pts, source.pts)):
-        # Times that do not belong to packets can only be counted.
-        return len(decoded_pts) < source.num_packets
-    return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0
-
-
 def _look_closer(source: SourceVideo) -> None:
     """_DamageFoundError when a close look at the source finds damage in it, and not only something to complain of."""
     path, stream_index = source.path, source.stream_index
     found = _tried_again(path, lambda: read_in_time(path, lambda: scan(path, stream_index), "reading it"))
+    found, joined = continued_scan(found, source.timebase)
     damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
     if damage is not None:
-        raise _DamageFoundError(damage)
+        raise _DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined)
 
 
 def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
-    source: SourceVideo, damage: Damage, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
+    source: SourceVideo,
+    found: _DamageFoundError,
+    options: Options,
+    ffmpeg_path: str,
+    shards: ShardWriter,
+    watcher: _Watcher,
 ) -> tuple[Plan, EncodedVideo]:
     """The frames of a source that are not lost, and in place of lost ones between them the frame before."""
+    damage = found.damage
+    sound_pts = damage.sound_pts
     if damage.has_times:
         # Rate and ticks are those of the frames that should be there.
         whole = with_pts(source, damage.due_pts)
-        due = plan_video(whole, options, ffmpeg_path)
-        plan = replace(due, grid=grid_of(whole, damage.sound_pts, due.grid.rule))
+        due = plan = plan_video(whole, options, ffmpeg_path)
+        if found.joined is not None:
+            stated_pts = _tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
+            pts = found.joined.of(stated_pts)
+            keeps = np.isin(pts, sound_pts)
+            sound_pts = pts[keeps]
+            joins = joins_of(stated_pts[keeps], sound_pts)
+            plan = replace(
+                plan, decoded_pts=pts, encode=replace(plan.encode, kept=kept_numbers(keeps.tolist()), joins=joins)
+            )
+        plan = replace(plan, grid=grid_of(whole, sound_pts, due.grid.rule))
     else:
         decoded_pts = _tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
         decoded_pts = decoded_pts[: damage.sound_from_start]
@@ -203,7 +214,7 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
         )
     changes = replace(
         video.changes,
-        dropped=plan.grid.dropped + damage.lost,
+        dropped=plan.grid.dropped + damage.lost + len(damage.sound_pts) - len(sound_pts),
         salvaged=salvaged_runs(plan.grid.source_pts, due.grid.source_pts),
     )
     return plan, replace(video, changes=changes)
@@ -211,10 +222,14 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
 
 def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array) -> Plan:
     """The plan for frames as the decoder puts them out. One that does not come after all before it is never shown."""
-    rising = np.concatenate([[True], decoded_pts[1:] > np.maximum.accumulate(decoded_pts)[:-1]])
-    if not options.policy.salvage:
+    stated_pts = decoded_pts
+    if options.policy.salvage:
+        decoded_pts = continued_times(stated_pts, source.timebase)
+    else:
         check_order(source, decoded_pts)
+    rising = np.concatenate([[True], decoded_pts[1:] > np.maximum.accumulate(decoded_pts)[:-1]])
     plan = plan_video(with_pts(source, decoded_pts[rising]), options, ffmpeg_path, decoded_pts)
+    plan = replace(plan, encode=replace(plan.encode, joins=joins_of(stated_pts[rising], decoded_pts[rising])))
     if rising.all():
         return plan
     grid = replace(plan.grid, dropped=plan.grid.dropped + int(np.count_nonzero(~rising)))

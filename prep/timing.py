@@ -66,7 +66,7 @@ def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:
 
 def check_order(source: SourceVideo, decoded_pts: Array) -> None:
     """DamagedSourceError for frames that come, one after the other, much earlier than one before them: recordings that
-    were joined, of which all but the first would be left out."""
+    were joined."""
     latest = np.maximum.accumulate(decoded_pts)
     back = np.flatnonzero((latest - decoded_pts) * float(source.timebase) > _MAX_JUMP_BACK_SECONDS)
     if len(back):
@@ -77,7 +77,15 @@ def check_order(source: SourceVideo, decoded_pts: Array) -> None:
         )
         raise DamagedSourceError(
             f"{source.path}: its timestamps jump back by {seconds:.3f} s, {at:.3f} s after the first frame, at frame "
-            f"{first}: cut or remux it so that they rise; --salvage leaves out the {len(back)} frames that come too "
-            "late",
+            f"{first}: cut or remux it so that they rise; --salvage lets each recording of a file that was joined "
+            "continue after the one before",
             file=source.path,
         )
+
+
+def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
+    """Whether the decoder kept a frame to itself, other than those that a stream may begin with."""
+    if source.pts is None or len(np.setdiff1d(decoded_pts, source.pts)):
+        # Times that do not belong to packets can only be counted.
+        return len(decoded_pts) < source.num_packets
+    return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0
