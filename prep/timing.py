@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import DamagedSourceError, EncodeError
 from ..manifests.ragged import Array
+from ..wording import counted
 from .grid import FrameGrid, TickRule, find_gaps, ordinary_interval, plan_grid
 from .options import SourcePolicy
 from .probe import SourceVideo
@@ -34,7 +35,7 @@ def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) 
         before = int(pts[pts < gaps[0].pts][-1])
         gap, at = float((gaps[0].pts - before) * timebase), float((before - int(pts[0])) * timebase)
         raise DamagedSourceError(
-            f"{source.path} has {len(gaps)} gap{'s' * (len(gaps) > 1)} of more than "
+            f"{source.path} has {counted(len(gaps), 'gap')} of more than "
             f"{float(policy.max_gap_seconds):g} s in its timestamps, the first one of {gap:.3f} s, {at:.3f} s after "
             "the first frame: --gaps close moves up what is behind a gap, --gaps keep shows the frame before it for as "
             "long, --max-gap allows longer ones",
