@@ -184,6 +184,8 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
             stated_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
             pts = found.joined.of(stated_pts)
             keeps = np.isin(pts, sound_pts)
+            if not keeps.any():
+                raise _not_as_planned(source, damage)
             sound_pts = pts[keeps]
             joins = joins_of(stated_pts[keeps], sound_pts)
             plan = replace(
@@ -199,17 +201,21 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, tolerant=True)
     if video is None:
-        raise DamagedSourceError(
-            f"{source.path} is damaged ({damage.complaint}), and ffmpeg does not show what is left of it as planned; "
-            "remux or re-encode it first",
-            file=source.path,
-        )
+        raise _not_as_planned(source, damage)
     changes = replace(
         video.changes,
         dropped=plan.grid.dropped + damage.lost + len(damage.sound_pts) - len(sound_pts),
         salvaged=salvaged_runs(plan.grid.source_pts, due.grid.source_pts),
     )
     return plan, replace(video, changes=changes)
+
+
+def _not_as_planned(source: SourceVideo, damage: Damage) -> DamagedSourceError:
+    return DamagedSourceError(
+        f"{source.path} is damaged ({damage.complaint}), and ffmpeg does not show what is left of it as planned; "
+        "remux or re-encode it first",
+        file=source.path,
+    )
 
 
 def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array) -> Plan:
