@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..errors import ToolError, UsageError
+from ..wording import counted
 
 # Types of Parquet columns that JSON has no type for, and whose text says all there is to say.
 _WRITTEN_AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
@@ -160,7 +161,7 @@ def _table_rows(file: str, delimiter: str) -> Iterator[tuple[str, dict[str, Any]
                 elif cells and header is not None:
                     if len(cells) != len(header):
                         raise UsageError(
-                            f"line {line} of {file!r} has {len(cells)} cells and the header {len(header)}; "
+                            f"line {line} of {file!r} has {counted(len(cells), 'cell')} and the header {len(header)}; "
                             "put text that holds the separator in double quotes",
                             file=file,
                         )

@@ -24,6 +24,7 @@ from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
 from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
+from ..wording import counted
 from .cluster_address import cluster_address
 from .identity import identity_of
 from .known_failures import withdraw_gone
@@ -200,7 +201,7 @@ def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, fo
         manifest = _current(out)
         lost = lost_videos(manifest, find_lost(out, manifest))
         known = dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
-        progress.note = f"looking at {len(found)} sources"
+        progress.note = f"looking at {counted(len(found), 'source')}"
         how.on_update(progress)
         items, estimates = _look_at(found, how.options, known, lost)
         changed = changed_sources(items, known)
