@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetBusyError, DatasetError
-from ..whole_files import commit, discard, discarding, temporary_path, writing
+from ..whole_files import commit, commit_bytes, discard, discarding, temporary_path, writing
 from .layout import (
     FORMAT_VERSION,
     LOCK_FILE,
@@ -37,7 +37,7 @@ from .layout import (
     write_root,
 )
 from .merge import ReadRows, merge_tables, timeline_blocks
-from .parts import finished_parts, open_part
+from .parts import finished_parts, open_part, pack
 from .ragged import Array
 from .tables import Manifest, Timeline
 from .zarr_zip import pack_folder
@@ -209,6 +209,21 @@ def has_its_shards(dataset: Path, manifest: Manifest) -> bool:
 def _write(
     dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
 ) -> None:
+    from .zarr_write import BLOCK_ROWS
+
+    if int(merged.first_frames[-1]) <= BLOCK_ROWS:
+        # In memory that writing takes anyway; a folder of a hundred small files takes more than twice as long.
+        committed = commit_bytes(dataset, snapshot_path(dataset, snapshot), pack(merged, attributes, timeline))
+    else:
+        committed = _write_by_folder(dataset, snapshot, merged, attributes, timeline)
+    if not committed:
+        raise _lost_the_race(dataset, snapshot)
+
+
+def _write_by_folder(
+    dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
+) -> bool:
+    """Write in bounded memory; False where the snapshot's name is taken."""
     from .zarr_write import NewFolder, write_manifest
 
     final = snapshot_path(dataset, snapshot)
@@ -219,8 +234,7 @@ def _write(
         committed = commit(file, final)
     for temporary in (folder, file):
         discard(temporary)
-    if not committed:
-        raise _lost_the_race(dataset, snapshot)
+    return committed
 
 
 def _lost_the_race(dataset: Path, snapshot: str) -> DatasetBusyError:

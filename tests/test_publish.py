@@ -86,6 +86,20 @@ def test_a_timeline_of_many_files_is_put_together(empty_dataset: Path, monkeypat
         assert open_timeline(empty_dataset, "000005", start, stop).tolist() == expected
 
 
+def test_a_snapshot_is_the_same_from_memory_and_by_folder(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_folder = tmp_path / "by folder"
+    shutil.copytree(published, by_folder)
+    for dataset in (published, by_folder):
+        write_part(dataset, "u3", video("aa", shard="u3-0.shard"))
+        publish(dataset)
+        monkeypatch.setattr(writer, "BLOCK_ROWS", 1)
+    assert rows(current_manifest(by_folder)) == rows(current_manifest(published))
+    names = [zipfile.ZipFile(snapshot_path(dataset, "000002")).namelist() for dataset in (published, by_folder)]
+    assert names[0] == names[1]
+
+
 def test_a_snapshot_is_one_file_that_zarr_opens(published: Path) -> None:
     assert [file.name for file in (published / "manifest").iterdir()] == ["000001.zip"]
     with zarr.storage.ZipStore(published / "manifest" / "000001.zip", mode="r") as store:
@@ -184,7 +198,9 @@ class Killed(BaseException):
     """Stands for SIGKILL: nobody catches it, nobody tidies up."""
 
 
-def points_of_publish(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[Callable[[], None]], None]]:
+def points_of_publish(
+    monkeypatch: pytest.MonkeyPatch, *, by_folder: bool
+) -> list[Callable[[Callable[[], None]], None]]:
     """For each thing that publish does, how to have something called before or behind it."""
 
     def around(owner: Any, name: str, *, count: int, behind: bool) -> Callable[[Callable[[], None]], None]:
@@ -209,14 +225,17 @@ def points_of_publish(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[Callabl
         *(around(commits, "_named", count=1, behind=behind) for behind in (False, True)),
         *(around(publish_module, "write_root", count=1, behind=behind) for behind in (False, True)),
         *(around(commits, "flush", count=count, behind=True) for count in (1, 2, 3)),
-        around(publish_module, "pack_folder", count=1, behind=True),
+        around(publish_module, "pack_folder" if by_folder else "pack", count=1, behind=True),
     ]
 
 
 @pytest.mark.parametrize("point", range(11))
+@pytest.mark.parametrize("by_folder", [False, True], ids=["in memory", "by folder"])
 def test_publishing_goes_on_wherever_it_was_interrupted(
-    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: int
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_folder: bool, point: int
 ) -> None:
+    if by_folder:
+        monkeypatch.setattr(writer, "BLOCK_ROWS", 1)
     undisturbed = tmp_path / "undisturbed"
     shutil.copytree(published, undisturbed)
     before = rows(current_manifest(published))
@@ -232,7 +251,7 @@ def test_publishing_goes_on_wherever_it_was_interrupted(
     with monkeypatch.context() as patch, writer_lock(published):
         for module in (publish_module, commits):
             patch.setattr(module, "discarding", contextlib.nullcontext)
-        points_of_publish(patch)[point](kill)
+        points_of_publish(patch, by_folder=by_folder)[point](kill)
         with pytest.raises(Killed):
             publish(published)
 
