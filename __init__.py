@@ -38,11 +38,41 @@ if TYPE_CHECKING:
     from .readers.frames import ClipBatch, Frame, FrameBatch
     from .readers.stats import Stats
     from .readers.video import Video
+    from .training.clip_dataset import ClipDataset
+    from .training.clip_table import ClipTable
+    from .training.effective import (
+        best_chunk,
+        chunk_correlation,
+        effective_batch_size,
+        gops_per_sample,
+        measured_chunk_correlation,
+    )
+    from .training.mixed import MixedClips
+    from .training.offsets import MultiRate, Offsets
+    from .training.orders import (
+        Chunked,
+        ClassBalanced,
+        Mixture,
+        OneClipPerVideo,
+        Sequential,
+        Shuffled,
+        Systematic,
+        Weighted,
+    )
+    from .training.policies import AllClips, CenterClips, ClipsAt, RandomClips, RandomFrames, UniformClips
+    from .training.sampler import ElasticSampler
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AllClips",
+    "CenterClips",
+    "Chunked",
+    "ClassBalanced",
     "ClipBatch",
+    "ClipDataset",
+    "ClipTable",
+    "ClipsAt",
     "CorruptDataError",
     "DamagedSourceError",
     "Dataset",
@@ -50,46 +80,76 @@ __all__ = [
     "DatasetError",
     "DatasetWarning",
     "DecodeError",
+    "ElasticSampler",
     "EncodeError",
     "FormatVersionError",
     "Frame",
     "FrameBatch",
     "FrameIndexError",
     "MissingDataError",
+    "MixedClips",
+    "Mixture",
+    "MultiRate",
     "NotADatasetError",
     "NotAVideoError",
+    "Offsets",
+    "OneClipPerVideo",
     "OutputError",
+    "RandomClips",
+    "RandomFrames",
+    "Sequential",
     "ShortGopError",
+    "Shuffled",
     "SourceError",
     "SourceNotFoundError",
     "Stats",
+    "Systematic",
     "ToolError",
+    "UniformClips",
     "UnreadableDataError",
     "UsageError",
     "Video",
     "VideoNotFoundError",
+    "Weighted",
     "WrongTypeError",
     "__version__",
+    "best_chunk",
+    "chunk_correlation",
+    "effective_batch_size",
+    "gops_per_sample",
+    "measured_chunk_correlation",
     "open",
 ]
 
-_FROM_READERS = {
-    "ClipBatch": "frames",
-    "Dataset": "dataset",
-    "Frame": "frames",
-    "FrameBatch": "frames",
-    "Stats": "stats",
-    "Video": "video",
-    "open": "dataset",
+# Where the names are that come when they are asked for.
+_MODULES = {
+    "readers.dataset": ("Dataset", "open"),
+    "readers.frames": ("ClipBatch", "Frame", "FrameBatch"),
+    "readers.stats": ("Stats",),
+    "readers.video": ("Video",),
+    "training.clip_dataset": ("ClipDataset",),
+    "training.clip_table": ("ClipTable",),
+    "training.effective": (
+        *("best_chunk", "chunk_correlation", "effective_batch_size", "gops_per_sample", "measured_chunk_correlation"),
+    ),
+    "training.mixed": ("MixedClips",),
+    "training.offsets": ("MultiRate", "Offsets"),
+    "training.orders": (
+        *("Chunked", "ClassBalanced", "Mixture", "OneClipPerVideo", "Sequential", "Shuffled", "Systematic"),
+        "Weighted",
+    ),
+    "training.policies": ("AllClips", "CenterClips", "ClipsAt", "RandomClips", "RandomFrames", "UniformClips"),
+    "training.sampler": ("ElasticSampler",),
 }
+_LAZY = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     # Readers import torch, which takes seconds; the command line and prep jobs do without.
-    if name in _FROM_READERS:
+    if name in _LAZY:
         from importlib import import_module
 
-        return getattr(import_module(f".readers.{_FROM_READERS[name]}", __name__), name)
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

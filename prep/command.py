@@ -21,7 +21,8 @@ _MIN_TIMESCALE = 10_000
 
 @dataclass(frozen=True)
 class Encode:
-    """One planned encode: everything that the command line depends on."""
+    """One planned encode: everything that the command line depends on. `crops_by_itself`: ffmpeg does what the
+    source's container says."""
 
     source: SourceVideo
     rule: TickRule
@@ -31,6 +32,7 @@ class Encode:
     profile: Profile
     encoder: str
     nvdec: bool = False
+    crops_by_itself: bool = False
     kept: Kept | None = None
 
     @property
@@ -63,6 +65,8 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
         "-threads", "1", "-filter_threads", "1",
         *(["-max_error_rate", "1"] if encode.kept is not None else []),
+        # The filter that ffmpeg would crop with keeps to even columns, and does not notice a change of resolution.
+        *(["-apply_cropping", "codec"] if encode.crops_by_itself else []),
         *_input_options(source), *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
         "-vf", ",".join(_filters(encode)),

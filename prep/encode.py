@@ -23,7 +23,7 @@ from ..manifests.tables import Manifest
 from .command import Encode, decode_argv, encode_argv
 from .damage import Damage, assess, first_complaint, kept_numbers
 from .encoders import choose_encoder, choose_nvdec
-from .ffmpeg import Run, first_reason, running
+from .ffmpeg import Run, crops_by_itself, first_reason, running
 from .fragments import fragments
 from .frame_report import parse_stats, pts_by_number
 from .given_up import given_up
@@ -147,10 +147,8 @@ def _prepare_whole(
     # The packets did not tell which frames the decoder shows: timestamps missing or double, two fields in two
     # packets, frames at the start that refer to ones before it. So ask the decoder.
     decoded_pts = _tried_again(path, lambda: decode_pts(source, ffmpeg_path))
-    if source.pts is not None:
-        lost = np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)
-        if len(lost) and len(np.setdiff1d(decoded_pts, source.pts)) == 0:
-            _look_closer(source)
+    if _may_have_lost(source, decoded_pts):
+        _look_closer(source)
     plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
@@ -161,6 +159,14 @@ def _prepare_whole(
             file=path,
         )
     return plan, video
+
+
+def _may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
+    """Whether the decoder kept a frame to itself, other than those that a stream may begin with."""
+    if source.pts is None or len(np.setdiff1d(decoded_pts, source.pts)):
+        # Times that do not belong to packets can only be counted.
+        return len(decoded_pts) < source.num_packets
+    return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0
 
 
 def _look_closer(source: SourceVideo) -> None:
@@ -223,8 +229,11 @@ def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_
     layout = picture_layout(source, profile)
     encoder = choose_encoder(ffmpeg_path, profile, lambda name: takes(name, layout))
     check_taken(encoder, layout, source, profile)
-    nvdec = choose_nvdec(ffmpeg_path, profile)
-    encode = Encode(source, grid.rule, len(grid), layout.width, layout.height, profile, encoder, nvdec)
+    nvdec = choose_nvdec(ffmpeg_path, profile) and not source.picture.alpha_layer
+    encode = Encode(
+        source, grid.rule, len(grid), layout.width, layout.height, profile, encoder, nvdec,
+        crops_by_itself=source.crop is not None and crops_by_itself(ffmpeg_path),
+    )  # fmt: skip
     return Plan(encode, grid, decoded_pts)
 
 

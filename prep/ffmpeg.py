@@ -26,6 +26,7 @@ _READ_BYTES = 1 << 16
 _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
 _CHANGES_KEPT = 100
+_ALPHA_LAYERS_FROM_VERSION = 8
 _TRIAL_PICTURES = ("-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10")
 
 
@@ -145,6 +146,20 @@ def lists(path: str, kind: Literal["filters", "decoders"], name: str) -> bool:
     """Whether this ffmpeg was built with the filter or decoder."""
     listed = _capture([path, "-hide_banner", f"-{kind}"]) or ""
     return any(name in line.split()[1:2] for line in listed.splitlines())
+
+
+def decodes_alpha_layers(path: str) -> bool:
+    """Whether this ffmpeg decodes the alpha of HEVC, as FFmpeg 8 and later do."""
+    release = re.match(r"n?(\d+)\.", version_of(path) or "")
+    # Without a number it was built from sources between two releases.
+    return release is None or int(release.group(1)) >= _ALPHA_LAYERS_FROM_VERSION
+
+
+@cache
+def crops_by_itself(path: str) -> bool:
+    """Whether this ffmpeg cuts off what the container says (7.1 and later), unless -apply_cropping tells it not to."""
+    # The decoders' option of that name is listed in all of them, further in.
+    return "\n-apply_cropping" in (_capture([path, "-hide_banner", "-h", "full"]) or "")
 
 
 def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:

@@ -1,4 +1,4 @@
-"""Whether all frames of a dataset decode: `verify --decode`."""
+"""Decodes all frames of a dataset, for `verify --decode`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def undecodable(
     skip: Collection[str] = (),
     on_video: Callable[[], object] = lambda: None,
 ) -> Iterator[tuple[str, str]]:
-    """Decode every frame of the videos whose ids are not to be skipped; for each GOP that does not decode the video's
-    id, and what is wrong.
+    """Decode every frame of all videos but those whose ids are in `skip`. Yield for each GOP that does not decode the
+    video's id, and what is wrong.
 
     One GOP is in memory at a time. `on_video` is called after each video.
     """
     with warnings.catch_warnings():
-        # `verify` says of each lost video what is wrong with it.
+        # `verify` reports each lost video itself.
         warnings.simplefilter("ignore", DatasetWarning)
         opened = open_dataset(dataset, snapshot=snapshot)
     for video in (opened[video_id] for video_id in opened.ids if video_id not in skip):

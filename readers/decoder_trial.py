@@ -1,4 +1,4 @@
-"""Whether decoders run on this machine: `doctor`."""
+"""Tries whether decoders run on this machine, for `doctor`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _SAMPLE = zlib.decompress(
     )
 )
 _SAMPLE_RGB = (128, 64, 32)
-# What is left after 4:2:0 and a rough quantiser.
+# In levels of 256: chroma subsampling and a coarse quantiser change the colour a little.
 _TOLERANCE = 4
 
 
 @dataclass(frozen=True)
 class DecoderTrial:
-    """Whether a decoder really decoded a frame here, and if not, why."""
+    """Whether a decoder decoded a frame on this machine, and why not."""
 
     name: str
     works: bool
@@ -46,7 +46,7 @@ class DecoderTrial:
 
 
 def try_decoders() -> tuple[DecoderTrial, ...]:
-    """Decode a frame with each decoder there is."""
+    """Decode a frame with each decoder."""
     return (_try(PyavDecoder(Output(dimension_order="NHWC"))),)
 
 
@@ -54,7 +54,7 @@ def _try(decoder: Decoder) -> DecoderTrial:
     what = f"{decoder.name} (decoder)"
     cut = _SAMPLE.index(b"moof") - 4
     init = parse_init(_SAMPLE[:cut])
-    # On the CPU whatever torch's default device is.
+    # torch's default device may be another one.
     out = torch.zeros((1, init.height, init.width, 3), dtype=torch.uint8, device="cpu")
     request = GopRequest(init.config, Pattern((0,), (True,)), _SAMPLE[cut:], (0,), (0,))
     try:
@@ -67,7 +67,7 @@ def _try(decoder: Decoder) -> DecoderTrial:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that matter here; those that are not installed are left out."""
+    """Versions of Python and of the installed libraries that shortgop depends on."""
     found = {"python": platform.python_version()}
     for library in ("shortgop", "torch", "av", "numpy", "zarr", "numcodecs", "ray", "imageio-ffmpeg"):
         try:

@@ -1,4 +1,4 @@
-"""Whether what is asked for can fit into memory, found out before any of it is allocated."""
+"""Tells whether a request can fit into memory, before any of it is allocated."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from ..errors import UsageError
 
 Item = TypeVar("Item")
 
-# What a request needs for each of its frames besides the pixels: its number, its time, its place in the plan.
+# Memory for each frame of a request besides its pixels: its number, its time, its entry in the plan.
 REQUEST_BYTES = 512
-# Less than this nobody needs to look up: it fits wherever PyTorch does.
+# A request of this size fits wherever PyTorch does, so that the limit need not be looked up.
 _ALWAYS_FITS_BYTES = 1 << 26
-# Items that are taken from an iterator between two looks at how many there are.
+# Items to take from an iterator before their number is checked again.
 _CHUNK_ITEMS = 1 << 14
 
 
 def fits(count: int, frame_bytes: int) -> bool:
-    """Whether so many frames, each of so many bytes in the output, can ever be in this process's memory."""
+    """Whether `count` frames of `frame_bytes` each can fit into this process's memory at all."""
     needed = count * (frame_bytes + REQUEST_BYTES)
     return needed <= _ALWAYS_FITS_BYTES or needed <= memory_limit_bytes()
 
 
 def too_many(count: int, frame_bytes: int, *, video: str | None = None) -> UsageError:
-    """The error for frames that do not fit, with figures."""
+    """The error for frames that do not fit, with the figures."""
     counted = f"{count} frames" if count < sys.maxsize else f"more than {sys.maxsize} frames"
     needed, limit = (_gigabytes(each) for each in (count * (frame_bytes + REQUEST_BYTES), memory_limit_bytes()))
     return UsageError(
-        f"{counted} of {frame_bytes} bytes take {needed} with what it takes to read them, and this process can have "
-        f"{limit} of memory: ask for fewer at a time",
+        f"{counted} of {frame_bytes} bytes take {needed} while they are read, and this process can have {limit} of "
+        "memory: ask for fewer at a time",
         video=video,
     )
 
 
 def listed(items: Iterable[Item], check: Callable[[int], object]) -> list[Item]:
-    """`items` as a list; `check` is told how many they are before there is one, and raises when they are too many.
+    """`items` as a list. `check` is called with their number before the list is made, and raises if they are too many.
 
-    Of an iterator, which does not say, a bounded number is taken before the next check.
+    An iterator does not know its length: a bounded number of items is taken from it between checks.
     """
     try:
         count = len(items)  # type: ignore[arg-type]
     except OverflowError:
-        # A range may be longer than any list.
+        # A range may be longer than `len` can return.
         count = sys.maxsize
     except TypeError:
         return _taken(iter(items), check)
@@ -64,7 +64,7 @@ def _taken(items: Iterator[Item], check: Callable[[int], object]) -> list[Item]:
 
 
 def memory_limit_bytes() -> int:
-    """What this process can have at most: the machine's memory, or less where its cgroup or its own limit says so."""
+    """The most memory that this process can have: the machine's, its control group's limit or its own limit."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     own_limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if own_limit != resource.RLIM_INFINITY:
@@ -73,7 +73,7 @@ def memory_limit_bytes() -> int:
 
 
 def _cgroup_limits(membership: Path, root: Path) -> Iterator[int]:
-    """The limits of the control group and of all above it, in version 2's layout and in version 1's."""
+    """The limits of the process's control group and of those above it, for cgroup versions 2 and 1."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:
@@ -84,7 +84,7 @@ def _cgroup_limits(membership: Path, root: Path) -> Iterator[int]:
             continue
         top, file = (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
         folder = top / group.lstrip("/")
-        # In a container the group may be named as its host sees it: then what is found are those above it.
+        # In a container the name may be the host's; then only the groups above it are found.
         for place in (folder, *folder.parents):
             yield from _limit(place / file)
             if place == top:

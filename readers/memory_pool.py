@@ -1,6 +1,6 @@
-"""Memory for batches, used again: a bounded pool, to which memory returns with the last tensor that shares it.
+"""A bounded pool of memory for batches. Memory returns to it when nothing shares it any more.
 
-The system clears and maps new memory page by page when it is first written. Memory that held a batch before is mapped
+The system clears and maps new memory page by page when it is first written. Memory that held an earlier batch is mapped
 already.
 """
 
@@ -21,26 +21,26 @@ from ..arguments import integer
 from ..errors import UsageError
 from ..manifests.ragged import Array
 
-# The pages of x86-64: the system maps a huge one as fast as a few small ones.
+# Pages of x86-64. The system maps a huge page about as fast as a few small ones.
 _PAGE_BYTES, _HUGE_PAGE_BYTES = 1 << 12, 1 << 21
-# malloc keeps smaller pieces mapped, and hands them out faster.
+# Smaller tensors come from malloc, which keeps such memory mapped and takes less time.
 _MIN_BYTES = 1 << 20
-# A tensor takes a block that is at most so many times as large as a new one would be.
+# A tensor takes a free block of at most this many times the size that it needs.
 _MAX_WASTE = 2
 
 
 class _Block:
-    """Memory that begins at a huge page; the system gets it back when nothing refers to the block any more."""
+    """Memory that begins at a huge page. The system gets it back when nothing refers to the block any more."""
 
     def __init__(self, num_bytes: int) -> None:
-        """OSError when the system has none."""
+        """OSError when the system has no memory left."""
         self.num_bytes = num_bytes
-        # Private: a forked process keeps what it sees in it, whatever the parent writes there later.
+        # Private, so that a forked process keeps the content when its parent writes there again.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._memory = mmap.mmap(-1, num_bytes + _HUGE_PAGE_BYTES, flags=flags)
         self._start = -np.frombuffer(self._memory, dtype=np.uint8).ctypes.data % _HUGE_PAGE_BYTES
         whole_pages = num_bytes // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES
-        # A kernel without huge pages refuses; small ones do as well. A last one in part would hold more than is used.
+        # Only whole huge pages: the last one would take more memory than is used. Some kernels have none and refuse.
         with contextlib.suppress(OSError):
             self._memory.madvise(mmap.MADV_HUGEPAGE, self._start, whole_pages)
 
@@ -55,16 +55,16 @@ class _Blocks:
     def __init__(self) -> None:
         self.process = os.getpid()
         self.returned: deque[_Block] = deque()
-        """Blocks that no tensor shares any more. The last tensor may go in any thread and at any moment, even while
-        that thread holds the lock: so they are appended, which takes no lock, and sorted in by the next `take`."""
+        """Blocks that nothing shares any more, for `take` to move to the free ones. A finalizer appends them, and may
+        run in any thread at any time, even in one that holds the lock: so it takes no lock, and append needs none."""
         self._lock = threading.Lock()
         self._free: list[_Block] = []
         self._num_bytes = 0
 
     def take(self, num_bytes: int, max_bytes: int) -> tuple[_Block | None, bool]:
-        """A block of at least so many bytes, and whether it was used before.
+        """A block of at least `num_bytes`, and whether it was used before.
 
-        None where all blocks together, those in use included, would come to more than `max_bytes`.
+        None when all blocks together, free or in use, would exceed `max_bytes`.
         """
         size = -(-num_bytes // _PAGE_BYTES) * _PAGE_BYTES
         with self._lock:
@@ -72,7 +72,7 @@ class _Blocks:
                 self._free.append(self.returned.popleft())
             fitting = [block for block in self._free if size <= block.num_bytes <= _MAX_WASTE * size]
             if fitting:
-                # The caches may still hold the one that was returned last.
+                # Of equal ones the last returned: the processor's caches may still have it.
                 block = min(reversed(fitting), key=lambda block: block.num_bytes)
                 self._free.remove(block)
                 return block, True
@@ -92,30 +92,30 @@ class _Blocks:
 
 
 def _return(block: _Block, blocks: weakref.ref[_Blocks]) -> None:
-    """To where it was taken from, if that is still there."""
+    """Return a block to where it was taken from, unless that is gone."""
     owner = blocks()
     if owner is not None:
         owner.returned.append(block)
 
 
 class MemoryPool:
-    """Makes tensors whose memory is used again once nothing shares it: no tensor, no view, no array, no DLPack capsule.
+    """Makes tensors, and uses their memory again once no tensor, view, array or DLPack capsule shares it.
 
-    May be used by any number of threads. A forked process has a pool of its own, and leaves its parent's blocks alone.
+    Any number of threads may use it. A forked process starts without blocks and never uses its parent's.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        """`max_bytes` bounds all memory of the pool, in use or not; 0 is no pool. UsageError for less."""
+        """`max_bytes` bounds the memory of the pool, free or in use; 0 turns it off. UsageError for less."""
         self.max_bytes = integer(max_bytes, "pool_bytes")
         if self.max_bytes < 0:
             raise UsageError(f"pool_bytes is {max_bytes!r}; it is how much memory the pool may have, 0 or more")
         self._blocks = _Blocks()
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, bool | None]:
-        """A contiguous tensor on the CPU, whose content is arbitrary, and whether its memory was used before.
+        """A contiguous tensor on the CPU with undefined content, and whether its memory was used before.
 
-        None for memory that never comes from the pool: a tensor of less than 1 MB, or a pool of 0 bytes. Where the
-        pool has no room, the memory is torch's own as well.
+        torch allocates the tensor when it has less than 1 MB or the pool is off, with None as the second value, and
+        when the pool has no room, with False.
         """
         num_bytes = math.prod(shape) * dtype.itemsize
         pooled = self.max_bytes > 0 and num_bytes >= _MIN_BYTES
@@ -124,7 +124,7 @@ class MemoryPool:
             block, used = blocks.take(num_bytes, self.max_bytes)
             if block is not None:
                 array = block.array(num_bytes)
-                # The storage holds the array as long as any tensor shares it. A tensor may go before its views do.
+                # On the array, which the storage holds: a finalizer of the tensor would run while views of it exist.
                 weakref.finalize(array, _return, block, weakref.ref(blocks)).atexit = False
                 return torch.from_numpy(array).view(dtype).view(shape), used
         return torch.empty(shape, dtype=dtype, device="cpu"), False if pooled else None
@@ -132,6 +132,6 @@ class MemoryPool:
     def _blocks_of_this_process(self) -> _Blocks:
         blocks = self._blocks
         if blocks.process != os.getpid():
-            # With the old object goes all that was free in the parent, and where inherited tensors would return to.
+            # This drops the parent's free blocks. Inherited tensors then have no place to return their memory to.
             blocks = self._blocks = _Blocks()
         return blocks

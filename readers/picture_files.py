@@ -1,4 +1,4 @@
-"""Pictures as files, encoded by the FFmpeg that PyAV brings; the suffix decides the format."""
+"""Writes pictures to files with the FFmpeg of PyAV; the suffix decides the format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..manifests.ragged import Array
 
 @dataclass(frozen=True)
 class PictureFormat:
-    """An encoder of libavcodec whose packet is a whole file, what it takes, and how large its pictures may be."""
+    """An encoder of libavcodec whose packet is a whole file: its pixel format, options and largest side."""
 
     encoder: str
     pixels: str
@@ -29,7 +29,7 @@ class PictureFormat:
 
 _JPEG = PictureFormat("mjpeg", "yuvj444p", {"qmin": "2", "qmax": "2"})
 _TIFF = PictureFormat("tiff", "rgb24")
-# All but JPEG give the very pixels back.
+# All but JPEG are lossless.
 FORMATS = {
     ".bmp": PictureFormat("bmp", "bgr24"),
     ".jpeg": _JPEG,
@@ -44,21 +44,21 @@ FORMATS = {
 def check_picture(
     path: Path, size: tuple[int, int], *, overwrite: bool, sources: Iterable[str] = (), what: str = "the pixels"
 ) -> None:
-    """Raise what `write_picture` would for one of this (height, width); nothing is written."""
+    """Raise the errors that `write_picture` would raise for a picture of this (height, width). Writes nothing."""
     check_output(path, suffixes=FORMATS, overwrite=overwrite, sources=sources)
     most = FORMATS[path.suffix.lower()].max_side_pixels
     if max(size) > most:
         raise UsageError(
-            f"{what} make {size[1]}x{size[0]} pixels, too large a picture for {path.suffix}, which has {most} at most; "
+            f"{what} make a picture of {size[1]}x{size[0]} pixels; {path.suffix} takes at most {most} on a side: "
             "ask for fewer"
         )
 
 
 def write_picture(picture: Array, path: Path, *, overwrite: bool = False, sources: Iterable[str] = ()) -> None:
-    """Write uint8 RGB, (height, width, 3), to a file, a new one unless told to `overwrite`.
+    """Write a picture, uint8 RGB, (height, width, 3), to a file. It may exist only with `overwrite`.
 
-    UsageError when `path` must not be written: its suffix is not in `FORMATS`, it exists, it lies within a dataset, it
-    is one of `sources`. OutputError when it cannot be written. Then it is as it was before.
+    UsageError when `path` must not be written: its suffix is not in `FORMATS`, it exists, it lies within a dataset, or
+    it is one of `sources`. OutputError when it cannot be written. After an error the file is as it was before.
     """
     check_picture(path, picture.shape[:2], overwrite=overwrite, sources=sources)
     try:

@@ -14,7 +14,7 @@ from ..manifests.tables import Manifest
 
 @dataclass(frozen=True, eq=False)
 class VideoGops:
-    """How the videos of a dataset are cut into GOPs and segments: an entry of each array for each video."""
+    """How the videos of a dataset are divided into GOPs and segments: each array has an entry for each video."""
 
     num_frames: Array
     gop_frames: Array
@@ -34,9 +34,9 @@ class VideoGops:
 class GopPlan:
     """What to decode of one GOP.
 
-    `gop`, `segment` and `video` are rows of their tables, and `first_frame` is the number in that video of the GOP's
-    first frame. Frame `frames[i]` of the GOP (0 is the first it shows; ascending, each once) goes to slot `slots[i]` of
-    the output.
+    `gop`, `segment` and `video` are rows of their tables. `first_frame` is the number of the GOP's first frame in its
+    video. Frame `frames[i]` of the GOP goes to slot `slots[i]` of the output. Frames of a GOP are numbered in
+    presentation order from 0; `frames` is ascending and has each frame once.
     """
 
     gop: int
@@ -49,20 +49,20 @@ class GopPlan:
 
 @dataclass(frozen=True)
 class DecodePlan:
-    """GOPs in ascending order, and frames asked for more than once: (slot to fill, slot that holds the frame)."""
+    """GOPs in ascending order, and copies for frames asked for more than once: (slot to fill, slot with the frame)."""
 
     gops: tuple[GopPlan, ...]
     repeats: tuple[tuple[int, int], ...]
 
 
 def plan_frames(layout: VideoGops, clips: Iterable[tuple[int, Sequence[int]]]) -> DecodePlan:
-    """Plan clips, each a row of the table of videos and frames of that video, into an output with one slot for each
-    frame of the first clip, then of the second, and so on.
+    """Plan clips, each a row of the table of videos and frames of that video.
 
-    FrameIndexError when a video has no such frame: what lies behind its last GOP is another video's.
+    The output has a slot for each frame of the first clip, then of the second, and so on. FrameIndexError when a video
+    has no such frame: in the table of GOPs, another video's GOPs follow.
     """
-    # Loops: a frame costs a thousand times as much to decode as to plan like this. On arrays it would be about as
-    # much for a thousand frames, and many times as much for one.
+    # Loops rather than arrays: planning a frame takes a thousandth of its decoding. With arrays a thousand frames
+    # would take about as long, and one frame many times as long.
     wanted: dict[int, dict[int, int]] = {}
     places: dict[int, tuple[int, int]] = {}
     repeats = []
@@ -102,9 +102,9 @@ def _gop_plan(layout: VideoGops, gop: int, video: int, number: int, slots: dict[
 
 
 def needed_samples(pattern: Pattern, frames: Iterable[int]) -> tuple[int, ...]:
-    """The samples of a GOP, as numbers in decode order, that must be decoded to get these frames of it.
+    """The samples that have to be decoded for these frames of a GOP, as numbers in decode order.
 
-    That is every sample that others refer to, up to the last one wanted, and of the others the wanted ones.
+    Up to the last wanted sample, these are all samples that others refer to, and the wanted ones.
     """
     wanted = set(frames)
     shown = pattern.frames
@@ -114,9 +114,9 @@ def needed_samples(pattern: Pattern, frames: Iterable[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def reorder_depth(pattern: Pattern) -> int:
-    """How many frames a decoder must hold back so that they come out in the order in which they are shown.
+    """How many frames a decoder has to hold back to output frames in presentation order.
 
-    For each frame, those decoded before it and shown after it; the largest of these numbers.
+    For each frame, count the frames that are decoded before it and shown after it: this is the largest count.
     """
     shown = pattern.frames
     return max((sum(before > frame for before in shown[:sample]) for sample, frame in enumerate(shown)), default=0)
@@ -124,7 +124,7 @@ def reorder_depth(pattern: Pattern) -> int:
 
 @dataclass(frozen=True)
 class ByteRange:
-    """Bytes [start, stop) of a file, which is a row of the shard table."""
+    """Bytes [start, stop) of a file; `file` is its row in the table of shards."""
 
     file: int
     start: int
@@ -133,7 +133,7 @@ class ByteRange:
 
 @dataclass(frozen=True)
 class Read:
-    """One read that covers the ranges with the numbers in `parts`, which are in the order of their first bytes."""
+    """A read that covers the ranges whose numbers are in `parts`, in the order of their first bytes."""
 
     range: ByteRange
     parts: tuple[int, ...]
@@ -142,10 +142,10 @@ class Read:
 def coalesce(
     ranges: Sequence[ByteRange], *, max_gap_bytes: int, max_read_bytes: int, max_parts: int
 ) -> tuple[Read, ...]:
-    """Plan reads that together cover all ranges, in the order of files and of bytes in them.
+    """Plan reads that together cover all ranges, ordered by file and offset.
 
-    Ranges at most `max_gap_bytes` apart are read together, at most `max_parts` of them and as long as the read does
-    not become longer than `max_read_bytes`; a single range may be longer. Ranges may touch, overlap or be the same.
+    A read covers ranges that are at most `max_gap_bytes` apart, at most `max_parts` of them, and at most
+    `max_read_bytes`, except that a single range may be longer. Ranges may touch, overlap or be equal.
     """
     reads: list[Read] = []
     current: ByteRange | None = None

@@ -1,4 +1,4 @@
-"""The way from frames to a tensor: plan, fetch, decode."""
+"""Reads frames into a tensor: plans what to decode, fetches the bytes, decodes them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from .plan import VideoGops, plan_frames
 from .stats import Stats
 from .workers import Workers
 
-# So many parts of a request for each thread that none has to wait long for the last ones.
+# Parts of a request for each thread: enough that no thread waits long for the last ones to finish.
 _PARTS_PER_THREAD = 3
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a dataset was asked to be read."""
+    """The options that a dataset was opened with."""
 
     output: Output
     threads: int
@@ -47,10 +47,10 @@ class ReadOptions:
 
 
 class SnapshotReader:
-    """One snapshot of a dataset, ready to be read: its tables, its files and a decoder.
+    """Reads one snapshot of a dataset: its tables, its files and a decoder.
 
-    May be used by any number of threads, goes on working in a forked process, and can be pickled: the copy opens the
-    same snapshot anew.
+    Any number of threads may use it, and so may a forked process. It can be pickled: the copy opens the same snapshot
+    again.
     """
 
     def __init__(self, dataset: Path, snapshot: str, options: ReadOptions, manifest: Manifest) -> None:
@@ -63,7 +63,7 @@ class SnapshotReader:
         self._workers = Workers(options.threads)
         self._pool = MemoryPool(options.pool_bytes)
         self._gops = VideoGops.of(manifest)
-        # A handful each.
+        # A dataset has only a few of each.
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
         self._shapes: dict[int, tuple[int, ...]] = {}
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
@@ -74,8 +74,8 @@ class SnapshotReader:
     def read(self, videos: list[int], frames: list[list[int]], out: torch.Tensor | None = None) -> torch.Tensor:
         """Frame `frames[i][j]` of the video in row `videos[i]`: (clips, frames, ...), on the decoder's device.
 
-        The frames exist. With `out`, they are written there. Besides the output, each thread has no more in memory
-        than one read of a few MB and what the decoder holds of one GOP.
+        The frames have to exist. With `out`, they are written there. Besides the output, each thread has at most one
+        read of a few MB in memory, and what the decoder holds of one GOP.
         """
         shape = (len(frames), len(frames[0]) if frames else 0, *self._frame_shape(videos))
         if out is None:
@@ -105,13 +105,13 @@ class SnapshotReader:
         return out
 
     def row_of(self, key: str | int) -> int:
-        """The row of the video with this id or number, -1 being the last; VideoNotFoundError when there is none."""
+        """The row of the video with this id or number; -1 is the last. VideoNotFoundError when there is none."""
         if isinstance(key, str):
             return self.manifest.row_of(key)
         try:
             number = integer(key, "a video's number")
         except WrongTypeError as error:
-            raise WrongTypeError(f"{error.message}, or its id a text") from None
+            raise WrongTypeError(f"{error.message}, or its id as a string") from None
         count = len(self.manifest.videos)
         row = number + count if number < 0 else number
         if not 0 <= row < count:
@@ -119,20 +119,21 @@ class SnapshotReader:
         return row
 
     def check_fits(self, video: int, count: int, *, before: int = 0, has_output: bool = False) -> None:
-        """UsageError when so many frames of a video, and as large ones `before` them, cannot fit into memory.
+        """UsageError when `count` frames of a video, and `before` other frames of that size, cannot fit into memory.
 
-        With `has_output` there is room for the pixels already. Nothing that grows with `count` may be built earlier.
+        With `has_output` the memory for the pixels exists already. Callers may build nothing that grows with `count`
+        before they call this.
         """
         frame_bytes = 0 if has_output else math.prod(self._shape(video)) * self.options.output.dtype.itemsize
         if not fits(before + count, frame_bytes):
             raise too_many(before + count, frame_bytes, video=self._id(video))
 
     def stats(self) -> Stats:
-        """What reading took so far, in this process."""
+        """Counts and times of reading in this process."""
         return self._store.tally.stats()
 
     def _shape(self, video: int) -> tuple[int, ...]:
-        """Of a video's frames; UsageError when a crop does not fit."""
+        """The shape of a video's frames; UsageError when the crop does not fit."""
         config = int(self.manifest.videos.config[video])
         if config not in self._shapes:
             size = self._configs[config]
@@ -144,7 +145,7 @@ class SnapshotReader:
         return self._shapes[config]
 
     def _frame_shape(self, videos: list[int]) -> tuple[int, ...]:
-        """Of the frames of all these videos; UsageError when they differ, or a crop does not fit."""
+        """The shape of the frames of these videos; UsageError when it differs, or the crop does not fit."""
         if not videos:
             return self._shape_of_no_video()
         first = self._shape(videos[0])
@@ -159,7 +160,7 @@ class SnapshotReader:
         return first
 
     def _shape_of_no_video(self) -> tuple[int, ...]:
-        """That of any frame of the dataset where they are all alike; otherwise sides that differ are 0."""
+        """The shape of all frames of the dataset if it is the same; otherwise sides that differ are 0."""
         output = self.options.output
         try:
             shapes = {output.frame_shape(config.height, config.width) for config in self._configs}
@@ -171,7 +172,7 @@ class SnapshotReader:
         return self.manifest.videos.id.text(video)
 
     def _decode(self, read: GopRead, slots: torch.Tensor) -> None:
-        """Read some GOPs, and write what is wanted of them."""
+        """Read some GOPs, and decode the requested frames into their slots."""
         for gop, data in self._store.fetch(read):
             config = self._configs[self.manifest.videos.config[gop.video]]
             pattern = self._patterns[self.manifest.gops.pattern[gop.gop]]
@@ -191,11 +192,11 @@ class SnapshotReader:
             )
 
     def timeline(self, video: VideoRow) -> Array:
-        """For each frame of a video the pts of the source frame that it shows: int64, (num_frames,)."""
+        """The pts of the source frame that each frame of a video shows: int64, (num_frames,)."""
         return open_timeline(self.dataset, self.snapshot, video.first_frame, video.first_frame + video.num_frames)
 
     def metadata(self, video: VideoRow) -> VideoMetadata:
-        """What is known of a video without decoding it."""
+        """The metadata of a video."""
         lengths = self.manifest.gops.length[video.first_gop : video.first_gop + video.num_gops]
         return video_metadata(video, self._configs[video.config], int(lengths.sum()))
 

@@ -103,7 +103,7 @@ def test_what_a_batch_looks_like(dataset: shortgop.Dataset) -> None:
         ([("a.mp4", [0.5])], shortgop.UsageError, "a frame is 0.5; it has to be an integer"),
         ([("z.mp4", [0])], shortgop.VideoNotFoundError, "no video 'z.mp4'"),
         ([(7, [0])], shortgop.VideoNotFoundError, "no video number 7"),
-        (["a.mp4"], shortgop.UsageError, "a request is 'a.mp4'; it is a video's id or number, and its frames"),
+        (["a.mp4"], shortgop.UsageError, "a request is 'a.mp4'; it has to be (video's id or number, its frames)"),
         ([3], shortgop.UsageError, "a request is 3"),
     ],
 )

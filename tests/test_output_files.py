@@ -275,7 +275,7 @@ def test_places_that_are_no_files(tmp_path: Path) -> None:
 def test_a_sheet_too_large_for_its_format_is_refused_before_its_frames_are_read(tmp_path: Path) -> None:
     check_sheet(300, 64, 96, tmp_path / "sheet.webp")
     for suffix, count in ((".webp", 40_000), (".png", 120_000)):
-        with pytest.raises(shortgop.UsageError, match=f"{count} frames of 96x64 make .* too large a picture"):
+        with pytest.raises(shortgop.UsageError, match=f"{count} frames of 96x64 make .* on a side: ask for fewer"):
             check_sheet(count, 64, 96, tmp_path / f"sheet{suffix}")
     for columns in (0, -1, True, 1.5):
         with pytest.raises(shortgop.UsageError, match="columns is"):

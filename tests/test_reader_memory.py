@@ -89,7 +89,7 @@ def test_what_fits_is_read(dataset: shortgop.Dataset) -> None:
 
 def test_an_error_says_how_much_and_how_much_there_is() -> None:
     error = too_many(2 * 10**9, 3000, video="a")
-    assert str(error).startswith("2000000000 frames of 3000 bytes take 7024.0 GB with what it takes to read them, and")
+    assert str(error).startswith("2000000000 frames of 3000 bytes take 7024.0 GB while they are read, and")
     assert "more than 9223372036854775807 frames" in str(too_many(sys.maxsize, 3000))
 
 

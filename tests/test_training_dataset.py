@@ -1,0 +1,432 @@
+"""ClipDataset: the right frames of the right videos, whoever reads them, through DataLoaders of every kind."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import shutil
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import shortgop
+from datasets import make_dataset
+from shortgop.errors import DatasetError, DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
+from shortgop.training.opened import OpenedDataset
+from synthetic import constant_rate_pts, make_video, read_number
+
+# Frames, rate, and what the source list says. Video v shows the numbers from 1000 * v on.
+VIDEOS = {
+    "a.mp4": (40, Fraction(10), {"label": 0, "weight": 0.5, "kind": "cat"}),
+    "b.mp4": (25, Fraction(30), {"label": 1, "weight": 1.5, "kind": "dog"}),
+    "c.mp4": (9, Fraction(10), {"label": 1, "weight": 2.0, "kind": "dog"}),
+}
+RATES = [Fraction(10), Fraction(30), Fraction(10)]
+LENGTHS = [40, 25, 9]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("clips")
+    lines = []
+    for number, (name, (count, rate, columns)) in enumerate(VIDEOS.items()):
+        make_video(root / name, pts=constant_rate_pts(rate, count), timebase=1 / rate, first_number=1000 * number)
+        lines.append(json.dumps({"path": str(root / name), "id": name, **columns}))
+    (root / "list.jsonl").write_text("\n".join(lines))
+    report = make_dataset([root / "list.jsonl"], root / "dataset", gop_frames=8, segment_seconds=Fraction(2))
+    assert report.failures == ()
+    return root / "dataset"
+
+
+def numbers(frames: torch.Tensor) -> list[int]:
+    return [read_number(frame) for frame in frames]
+
+
+def check_item(item: dict[str, Any], clip: Any) -> None:
+    """An item shows the frames of its clip: by the numbers in the pictures, and by their times."""
+    video = int(item["video"])
+    assert video == clip.video
+    assert int(item["draw"]) == clip.draw
+    assert int(item["start"]) == clip.start
+    assert numbers(item["frames"]) == [1000 * video + frame for frame in clip.frames.tolist()]
+    assert item["pts_seconds"].tolist() == [float(frame / RATES[video]) for frame in clip.frames.tolist()]
+
+
+def test_items_are_the_frames_of_their_clips(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(3, stride=2, step=3), metadata=["label", "kind", "id"])
+    assert len(dataset) == 12 + 7 + 2
+    for index, item in enumerate(dataset):
+        check_item(item, dataset.clip_index.clips([index])[0])
+        columns = list(VIDEOS.values())[item["video"]][2]
+        assert int(item["label"]) == columns["label"]
+        assert item["label"].dtype == torch.int64
+        assert item["kind"] == columns["kind"]
+        assert item["id"] == list(VIDEOS)[item["video"]]
+        assert "mask" not in item
+    assert dataset[-1]["draw"] == len(dataset) - 1
+
+
+def test_a_batch_shares_one_tensor_and_one_plan(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(4))
+    before = dataset.source.stats()
+    items = dataset.__getitems__([0, 1, 2, 3])
+    assert len({item["frames"].untyped_storage().data_ptr() for item in items}) == 1
+    # Frames 0 to 6 lie in one GOP.
+    assert dataset.source.stats().gops_decoded - before.gops_decoded == 1
+
+
+@pytest.mark.parametrize("ends", ["repeat_last", "clamp", "wrap_clip", "loop_video"])
+def test_short_videos_are_padded_and_masked(folder: Path, ends: Any) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.CenterClips(6, stride=3, ends=ends))
+    assert dataset.too_short == ("c.mp4",)
+    item = dataset[2]
+    check_item(item, dataset.clip_index.clips([2])[0])
+    assert item["mask"].tolist() == [True, True, True, False, False, False]
+    assert dataset[0]["mask"].all()
+
+
+@pytest.mark.parametrize(
+    ("reading", "black"),
+    [
+        ({}, [0, 0, 0]),
+        ({"dtype": torch.float32}, [0.0, 0.0, 0.0]),
+        ({"normalize": ((0.5, 0.4, 0.3), (0.25, 0.5, 1.0)), "dtype": torch.float32}, [-2.0, -0.8, -0.3]),
+        (
+            {"normalize": ((0.5, 0.4, 0.3), (0.25, 0.5, 1.0)), "dtype": torch.float32, "dimension_order": "NHWC"},
+            [-2.0, -0.8, -0.3],
+        ),
+    ],
+)
+def test_black_frames(folder: Path, reading: Any, black: list[float]) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.CenterClips(4, stride=4, ends="black"), **reading)
+    frames, mask = dataset[2]["frames"], dataset[2]["mask"]
+    assert mask.tolist() == [True, True, True, False]
+    last = frames[3] if reading.get("dimension_order") == "NHWC" else frames[3].permute(1, 2, 0)
+    assert torch.allclose(last.double(), torch.tensor(black, dtype=torch.float64).expand(last.shape))
+    assert frames[2].float().std() > 0.05
+
+
+def test_black_planes_are_black(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.CenterClips(4, stride=4, ends="black"), color="yuv420")
+    planes = dataset[2]["frames"][3, 0]
+    assert set(planes[:64].unique().tolist()) == {16}
+    assert set(planes[64:].unique().tolist()) == {128}
+
+
+def test_equal_steps_in_time_in_videos_of_different_rates(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.CenterClips(3, fps=5, ends="drop"))
+    assert [numbers(dataset[index]["frames"]) for index in range(3)] == [
+        [17, 19, 21],
+        [1006, 1012, 1018],
+        [2002, 2004, 2006],
+    ]
+    for item in dataset:
+        assert torch.allclose(item["pts_seconds"].diff(), torch.tensor(0.2, dtype=torch.float64))
+
+
+def test_aligned_clips_start_where_fewer_packets_are_needed(folder: Path) -> None:
+    packets = {}
+    align: Any
+    for align in (None, "reference"):
+        dataset = shortgop.ClipDataset(folder, shortgop.AllClips(4, stride=4, align=align), videos=["a.mp4"])
+        before = dataset.source.stats().packets_decoded
+        for index in range(len(dataset)):
+            check_item(dataset[index], dataset.clip_index.clips([index])[0])
+        packets[align] = (dataset.source.stats().packets_decoded - before) / len(dataset)
+    assert packets["reference"] < 0.8 * packets[None]
+
+
+def test_some_of_the_videos(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(9), videos=["c.mp4", 0])
+    assert numbers(dataset[0]["frames"]) == list(range(2000, 2009))
+    assert numbers(dataset[1]["frames"]) == list(range(9))
+    assert len(dataset) == 1 + 32
+    with pytest.raises(VideoNotFoundError):
+        shortgop.ClipDataset(folder, shortgop.AllClips(9), videos=["d.mp4"])
+
+
+def test_columns_make_labels_and_weights(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=5))
+    order = shortgop.ClassBalanced(dataset.column("kind"), num_samples=60)
+    sampler = shortgop.ElasticSampler(dataset, 60, order=order)
+    videos = Counter(clip.video for clip in dataset.clip_index.clips(list(sampler)))
+    assert (videos[0], videos[1] + videos[2]) == (30, 30)
+    chosen = shortgop.ClipDataset(folder, shortgop.RandomClips(4), videos=["c.mp4", "a.mp4"])
+    assert chosen.column("weight") == [2.0, 0.5]
+
+
+def read_by(loader: Any, dataset: shortgop.ClipDataset) -> list[int]:
+    """Check every item of every batch; returns the draws in the order in which they came."""
+    draws = []
+    for batch in loader:
+        clips = dataset.clip_index.clips(batch["draw"].tolist())
+        for place, clip in enumerate(clips):
+            check_item({name: batch[name][place] for name in batch}, clip)
+        draws += batch["draw"].tolist()
+    return draws
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_workers_read_the_same(folder: Path, context: str) -> None:
+    dataset = shortgop.ClipDataset(
+        folder, shortgop.RandomClips(4, stride=2, clips_per_video=4, jitter=1), metadata=["weight"]
+    )
+    sampler = shortgop.ElasticSampler(dataset, 4, seed=3)
+    sampler.set_epoch(5)
+    alone = read_by(DataLoader(dataset, batch_size=4, sampler=sampler), dataset)
+    assert alone == list(sampler)
+    assert min(alone) >= 5 * 12
+    loader = DataLoader(
+        dataset, batch_size=4, sampler=sampler, num_workers=2, multiprocessing_context=context, persistent_workers=True
+    )
+    assert read_by(loader, dataset) == alone
+    # Persistent workers see the next epoch, for it is in the draws.
+    sampler.set_epoch(6)
+    assert [draw // 12 for draw in read_by(loader, dataset)] == [6] * 12
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_the_epoch_reaches_workers_under_other_samplers(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4))
+    loader = DataLoader(dataset, batch_size=3, num_workers=1, multiprocessing_context="fork", persistent_workers=True)
+    assert read_by(loader, dataset) == [0, 1, 2]
+    dataset.set_epoch(7)
+    assert read_by(loader, dataset) == [21, 22, 23]
+
+
+def test_it_pickles_as_a_path_and_a_policy(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4), metadata=["label"])
+    dumped = pickle.dumps(dataset)
+    # Most of it the numbers that are shared.
+    assert len(dumped) < 5000
+    copy = pickle.loads(dumped)
+    assert torch.equal(copy[4]["frames"], dataset[4]["frames"])
+    assert copy.clip_index.fingerprint == dataset.clip_index.fingerprint
+
+
+class Noisy:
+    """A transform that draws from every generator that transforms use."""
+
+    def __call__(self, frames: torch.Tensor) -> Any:
+        return torch.tensor([*drawn(), float(frames.float().mean())])
+
+
+def drawn() -> list[float]:
+    return [random.random(), np.random.rand(), torch.rand(()).item()]  # noqa: NPY002  # what transforms use
+
+
+def seed_all() -> None:
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    torch.manual_seed(1)
+
+
+def test_a_transform_draws_the_same_for_the_same_draw_and_leaves_generators_alone(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), transform=Noisy())
+    seed_all()
+    expected = drawn()
+    seed_all()
+    together = [item["frames"].tolist() for item in dataset.__getitems__([3, 9, 3 + len(dataset)])]
+    assert dataset[9]["frames"].tolist() == together[1]
+    # The same clip in another epoch.
+    assert together[0][:3] != together[2][:3]
+    assert together[0][3] == together[2][3]
+    assert drawn() == expected
+
+
+def test_a_transform_of_a_batch_gets_all_clips(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(
+        folder, shortgop.AllClips(2), transform=lambda frames: frames.float().mean((2, 3, 4)), transform_batch=True
+    )
+    items = dataset.__getitems__([0, 1, 2])
+    assert [item["frames"].shape for item in items] == [(2,)] * 3
+
+
+def no_cuda(frames: torch.Tensor) -> torch.Tensor:
+    """What torch says in a forked process."""
+    raise RuntimeError("Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must ...")
+
+
+def test_cuda_in_a_forked_worker_says_what_to_do(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), transform=no_cuda)
+    with pytest.raises(UsageError, match='multiprocessing_context="forkserver"'):
+        dataset[0]
+
+
+@pytest.fixture
+def damaged(folder: Path, tmp_path: Path) -> Path:
+    """The dataset with a GOP damaged: frames 8 to 15 of a.mp4."""
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    manifest = OpenedDataset(shortgop.open(copy)).manifest
+    shard = copy / "shards" / manifest.shards.name.text(int(manifest.segments.shard[0]))
+    with shard.open("r+b") as file:
+        file.seek(int(manifest.gops.offset[1]) + int(manifest.gops.length[1]) // 2)
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 1]))
+    return copy
+
+
+def test_a_bad_gop_is_an_error_or_another_clip(damaged: Path) -> None:
+    policy = shortgop.AllClips(1)
+    with pytest.raises(DatasetError):
+        shortgop.ClipDataset(damaged, policy).__getitems__([3, 10, 60])
+    dataset = shortgop.ClipDataset(damaged, policy, on_error="skip")
+    draws = [3, 10, 60, 74 + 10]
+    with pytest.warns(DatasetWarning, match="draw (10|84) is skipped"):
+        items = dataset.__getitems__(draws)
+    assert [items[0]["draw"], items[2]["draw"]] == [3, 60]
+    assert items[1]["draw"] in {*range(8), *range(16, 74)}
+    # In another epoch another one comes in its place.
+    assert items[3]["draw"] // 74 == 1
+    assert items[3]["draw"] % 74 != items[1]["draw"]
+    for item in items:
+        check_item(item, dataset.clip_index.clips([item["draw"]])[0])
+    assert dataset.skipped == 2
+    # A rank that reads it alone takes the same one.
+    with pytest.warns(DatasetWarning):
+        assert dataset[10]["draw"] == items[1]["draw"]
+
+
+def test_what_comes_in_place_of_a_bad_clip_can_be_chosen(damaged: Path) -> None:
+    seen: list[int] = []
+
+    def before(error: Exception, draw: int) -> int:
+        seen.append(draw)
+        return draw - 1
+
+    dataset = shortgop.ClipDataset(damaged, shortgop.AllClips(1), on_error=before)
+    with pytest.warns(DatasetWarning):
+        assert dataset[10]["draw"] == 7
+    assert seen == [10, 9, 8]
+
+
+def test_too_many_bad_clips_are_an_error(damaged: Path) -> None:
+    dataset = shortgop.ClipDataset(damaged, shortgop.AllClips(1), on_error="skip", max_skipped=5)
+    with pytest.warns(DatasetWarning), pytest.raises(DatasetError, match="6 clips could not be read, more than"):
+        dataset.__getitems__(list(range(8, 16)))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:draw .* is skipped")
+def test_clips_skipped_by_workers_are_counted(damaged: Path) -> None:
+    dataset = shortgop.ClipDataset(damaged, shortgop.AllClips(1), on_error="skip", videos=["a.mp4"])
+    loader = DataLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context="fork")
+    assert len(read_by(loader, dataset)) == 40
+    assert dataset.skipped >= 8
+
+
+def test_clips_at_places_of_a_table(folder: Path) -> None:
+    clips = shortgop.ClipsAt(["b.mp4", 0, "b.mp4"], seconds=[0.5, 1, 0.2], num_frames=3, fps=10)
+    dataset = shortgop.ClipDataset(folder, clips)
+    assert [numbers(item["frames"]) for item in dataset] == [[1015, 1018, 1021], [10, 11, 12], [1006, 1009, 1012]]
+    with pytest.raises(UsageError, match="videos that videos= leaves out"):
+        shortgop.ClipDataset(folder, clips, videos=["b.mp4"])
+
+
+def test_windows_around_places(folder: Path) -> None:
+    window = shortgop.Offsets(seconds=[-0.2, 0, 0.1])
+    clips = shortgop.ClipsAt(["a.mp4", "a.mp4"], frames=[1, 39], num_frames=window, ends="clamp")
+    dataset = shortgop.ClipDataset(folder, clips)
+    assert [numbers(item["frames"]) for item in dataset] == [[0, 1, 2], [37, 39, 39]]
+    assert [item["mask"].tolist() for item in dataset] == [[False, True, True], [True, True, False]]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        shortgop.RandomClips(4, stride=2, clips_per_video=3, jitter=1),
+        shortgop.UniformClips(8, stride=2, clips_per_video=2, ends="black"),
+        shortgop.ClipsAt([1, 0], frames=[24, 3], num_frames=3, ends="wrap_clip"),
+        shortgop.MultiRate([(2, 10), (2, 5)]),
+    ],
+    ids=str,
+)
+def test_a_table_of_clips_repeats_them_exactly(folder: Path, tmp_path: Path, policy: Any) -> None:
+    dataset = shortgop.ClipDataset(folder, policy)
+    draws = [*range(len(dataset)), *range(5 * len(dataset), 6 * len(dataset))]
+    dataset.clip_table(draws).to_parquet(tmp_path / "clips.parquet")
+    again = shortgop.ClipDataset(folder, shortgop.ClipTable.from_parquet(tmp_path / "clips.parquet"))
+    assert len(again) == len(draws)
+    for draw, item in zip(draws, again, strict=True):
+        expected = dataset[draw]
+        assert torch.equal(item["frames"], expected["frames"])
+        assert (item["video"], item["start"]) == (expected["video"], expected["start"])
+        assert item.keys() == expected.keys()
+        if "mask" in item:
+            assert torch.equal(item["mask"], expected["mask"])
+
+
+def test_a_table_is_not_written_over_and_one_that_does_not_fit_is_refused(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "clips.parquet"
+    table = shortgop.ClipDataset(folder, shortgop.CenterClips(2)).clip_table()
+    table.to_parquet(file)
+    with pytest.raises(shortgop.OutputError, match="exists; write somewhere else, or give overwrite=True"):
+        table.to_parquet(file)
+    table.to_parquet(file, overwrite=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["clips.parquet"]
+    with pytest.raises(UsageError, match="cannot be read as a Parquet file"):
+        shortgop.ClipTable.from_parquet(tmp_path / "none.parquet")
+    wrong = shortgop.ClipTable(["c.mp4"], np.array([8]), np.array([[8, 9]]))
+    with pytest.raises(UsageError, match="clip 0 of the table has frame 9 of video 'c.mp4', which has 9 frames"):
+        shortgop.ClipDataset(folder, wrong)
+
+
+def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
+    first = shortgop.ClipDataset(folder, shortgop.RandomClips(3), videos=["a.mp4"])
+    second = shortgop.ClipDataset(folder, shortgop.AllClips(3), videos=["c.mp4", "b.mp4"])
+    both = shortgop.MixedClips([first, second])
+    assert len(both) == 1 + 7 + 23
+    sampler = shortgop.ElasticSampler(both, 6, order=shortgop.Mixture([1, 2]))
+    for batch in DataLoader(both, batch_size=6, sampler=sampler):
+        assert Counter(batch["dataset"].tolist()) == {0: 2, 1: 4}
+        for place, part in enumerate(batch["dataset"].tolist()):
+            shown = numbers(batch["frames"][place])
+            assert shown == list(range(shown[0], shown[0] + 3))
+            assert (shown[0] < 1000) == (part == 0)
+            assert shown[0] // 1000 == int(batch["video"][place])
+    assert both[0]["dataset"] == 0
+    assert torch.equal(both[30]["frames"], second[29]["frames"])
+    item = both[31 + 30]
+    assert item["draw"] == 61
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda f: shortgop.ClipDataset(f, cast(Any, 16)), WrongTypeError, "clips is 16; it is a policy such as"),
+        (lambda f: shortgop.ClipDataset(f, shortgop.AllClips(12)), UsageError, "1 of 3 videos have fewer frames"),
+        (
+            lambda f: shortgop.ClipDataset(f, shortgop.AllClips(2), metadata=["colour"]),
+            UsageError,
+            "no column 'colour'",
+        ),
+        (lambda f: shortgop.ClipDataset(f, shortgop.AllClips(2), metadata="label"), WrongTypeError, "metadata is"),
+        (
+            lambda f: shortgop.ClipDataset(f, shortgop.AllClips(2), on_error=cast(Any, "ignore")),
+            UsageError,
+            "on_error is 'ignore'",
+        ),
+        (
+            lambda f: shortgop.ClipDataset(shortgop.open(f), shortgop.AllClips(2), size=8),
+            UsageError,
+            "size: an open dataset is read as it was opened",
+        ),
+        (lambda f: shortgop.MixedClips(cast(Any, [shortgop.open(f)])), WrongTypeError, "MixedClips takes ClipDatasets"),
+        (
+            lambda f: shortgop.ClipDataset(f, shortgop.AllClips(50, ends="drop"))[0],
+            UsageError,
+            "the dataset has no clips",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(folder: Path, make: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        make(folder)

@@ -1,0 +1,246 @@
+"""ElasticSampler: one sequence of global batches, whatever the ranks, and no sample lost or repeated over restarts."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import BatchSampler, DistributedSampler
+
+from shortgop.errors import UsageError, WrongTypeError
+from shortgop.training.clips import Clips
+from shortgop.training.orders import Chunked, Order, Sequential, Shuffled, Weighted
+from shortgop.training.policies import AllClips
+from shortgop.training.sampler import ElasticSampler
+from video_tables import clips_of
+
+
+@dataclass(frozen=True)
+class NoFrames:
+    """Clips that have numbers and no frames: a sampler needs no more."""
+
+    clip_index: Clips
+    snapshot: str = "1"
+
+    def __len__(self) -> int:
+        return len(self.clip_index)
+
+
+def numbered(*lengths: int) -> NoFrames:
+    return NoFrames(clips_of(AllClips(1), lengths))
+
+
+def global_batches(dataset: Any, batch: int, ranks: int, epoch: int = 0, state: Any = None, **options: Any) -> Any:
+    """What all ranks together read, batch by batch; from a state on where one is given."""
+    parts = []
+    for rank in range(ranks):
+        sampler = ElasticSampler(dataset, batch, rank=rank, world_size=ranks, **options)
+        sampler.set_epoch(epoch)
+        if state is not None:
+            sampler.load_state_dict(state)
+        parts.append(list(BatchSampler(sampler, batch // ranks, drop_last=False)))
+    return [[draw for part in batch for draw in part] for batch in zip(*parts, strict=True)]
+
+
+ORDERS: st.SearchStrategy[Order] = st.sampled_from([Shuffled(), Chunked(3), Sequential(), Chunked(4, window=16)])
+
+
+@given(st.integers(24, 150), st.integers(0, 50), st.integers(0, 3), ORDERS)
+def test_the_global_batches_do_not_depend_on_the_number_of_ranks(
+    count: int, epoch: int, seed: int, order: Order
+) -> None:
+    dataset = numbered(count)
+    alone = global_batches(dataset, 24, 1, epoch, seed=seed, order=order)
+    assert len(alone) == count // 24
+    for ranks in (2, 3, 8, 24):
+        assert global_batches(dataset, 24, ranks, epoch, seed=seed, order=order) == alone
+
+
+# Ranks and global batch size, how many batches are trained on, and how many draws are read ahead and lost.
+LIVES = st.lists(
+    st.tuples(
+        st.sampled_from([(1, 8), (2, 8), (3, 12), (4, 24), (8, 24), (6, 6)]), st.integers(0, 5), st.integers(0, 9)
+    ),
+    max_size=6,
+)
+
+
+@given(st.integers(24, 200), ORDERS, LIVES)
+def test_no_sample_is_lost_or_repeated_over_restarts_on_other_numbers_of_ranks(
+    count: int, order: Order, lives: list[tuple[tuple[int, int], int, int]]
+) -> None:
+    """Train for some batches, be killed with more read ahead, go on with other ranks and another batch size."""
+    dataset = numbered(count)
+    trained: list[int] = []
+    state = ElasticSampler(dataset, 1, order=order).state_dict()
+    for (ranks, batch), wanted, read_ahead in lives:
+        batches = min(wanted, (count - len(trained)) // batch)
+        if not batches:
+            continue
+        states = []
+        for rank in range(ranks):
+            sampler = ElasticSampler(dataset, batch, rank=rank, world_size=ranks, order=order)
+            sampler.load_state_dict(state)
+            draws = iter(sampler)
+            trained += [next(draws) for _ in range(batches * batch // ranks)]
+            for _ in range(read_ahead):
+                next(draws, None)
+            states.append(sampler.state_after(batches))
+        state = states[0]
+        assert state["position"] == len(trained)
+        assert {each["position"] for each in states} <= {len(trained)}
+        assert len(set(trained)) == len(trained)
+    rest = ElasticSampler(dataset, 1, order=order)
+    rest.load_state_dict(state)
+    if rest.epoch == 0:
+        trained += list(rest)
+    assert sorted(trained) == list(range(count))
+
+
+@given(st.integers(20, 90), st.integers(0, 8), ORDERS)
+def test_resumed_batches_are_those_that_were_left(count: int, done: int, order: Order) -> None:
+    dataset = numbered(count)
+    whole = global_batches(dataset, 6, 2, 3, order=order)
+    sampler = ElasticSampler(dataset, 6, rank=0, world_size=1, order=order)
+    sampler.set_epoch(3)
+    done = min(done, len(whole) - 1)
+    state = sampler.state_after(done)
+    assert global_batches(dataset, 6, 3, 0, state=state, order=order) == whole[done:]
+
+
+@given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 7))
+def test_evaluation_sees_every_sample_exactly_once(count: int, batch: int, ranks: int) -> None:
+    dataset = numbered(count)
+    samplers = [
+        ElasticSampler(dataset, batch, order=Sequential(), drop_last=False, rank=rank, world_size=ranks)
+        for rank in range(ranks)
+    ]
+    seen = [list(sampler) for sampler in samplers]
+    assert sorted(draw for each in seen for draw in each) == list(range(count))
+    assert [len(sampler) for sampler in samplers] == [len(each) for each in seen]
+
+
+def test_what_a_stateful_loader_does_inside_a_batch() -> None:
+    """Micro-batches of 2 of a rank's 4: the state knows how much of the batch was taken, and who took it."""
+    dataset = numbered(64)
+    whole = list(ElasticSampler(dataset, 8, rank=1, world_size=2))
+    sampler = ElasticSampler(dataset, 8, rank=1, world_size=2)
+    iterator = iter(sampler)
+    taken = [next(iterator) for _ in range(6)]
+    state = sampler.state_dict()
+    assert (state["position"], state["rank_offset"]) == (8, 2)
+    resumed = ElasticSampler(dataset, 8, rank=1, world_size=2)
+    resumed.load_state_dict(state)
+    assert taken + list(resumed) == whole
+    with pytest.raises(UsageError, match="taken inside a global batch, by 2 ranks and in batches of 8"):
+        ElasticSampler(dataset, 8, rank=0, world_size=4).load_state_dict(state)
+
+
+def test_iterators_that_are_begun_in_vain_change_nothing() -> None:
+    sampler = ElasticSampler(numbered(32), 8)
+    iter(sampler)
+    first = iter(sampler)
+    taken = [next(first) for _ in range(8)]
+    iter(sampler)
+    assert sampler.state_dict()["position"] == 8
+    assert [*taken, *first] == list(sampler)
+
+
+def test_the_end_of_an_epoch_is_the_start_of_the_next() -> None:
+    sampler = ElasticSampler(numbered(20), 8)
+    list(sampler)
+    state = sampler.state_dict()
+    assert (state["epoch"], state["position"]) == (0, 16)
+    resumed = ElasticSampler(numbered(20), 8)
+    resumed.load_state_dict(state)
+    assert resumed.epoch == 1
+    sampler.set_epoch(1)
+    assert list(resumed) == list(sampler)
+
+
+def test_a_resumed_epoch_is_resumed_once() -> None:
+    """set_epoch of the same epoch, as trainers call it, keeps the position; the next epochs are whole again."""
+    sampler = ElasticSampler(numbered(32), 8)
+    sampler.load_state_dict({**sampler.state_dict(), "epoch": 2, "position": 24})
+    sampler.set_epoch(2)
+    assert len(sampler) == 32
+    assert len(list(sampler)) == 8
+    assert len(list(sampler)) == 32
+    sampler.set_epoch(3)
+    assert len(list(sampler)) == 32
+    assert min(list(sampler)) >= 3 * 32
+
+
+def test_a_state_of_other_samples_is_refused_and_says_what_is_other() -> None:
+    sampler = ElasticSampler(numbered(32), 8)
+    state = sampler.state_dict()
+    for other, what in (
+        (ElasticSampler(numbered(33), 8), "policy or other videos"),
+        (ElasticSampler(numbered(32), 8, seed=1), "seed: 0, now 1"),
+        (ElasticSampler(numbered(32), 8, order=Chunked(2)), "order: 'Shuffled"),
+        (ElasticSampler(numbered(32), 8, order=Weighted([1])), "order"),
+        (ElasticSampler(NoFrames(clips_of(AllClips(1), [32]), "2"), 8), "snapshot: '1', now '2'"),
+        (ElasticSampler(NoFrames(clips_of(AllClips(1, stride=2), [32])), 8), None),
+        (ElasticSampler(NoFrames(clips_of(AllClips(2, ends="clamp", whole=False), [32])), 8), "policy"),
+    ):
+        if what is None:
+            # One frame is one frame, whatever the stride.
+            other.load_state_dict(state)
+            continue
+        with pytest.raises(UsageError, match=f"another {what}|{what}"):
+            other.load_state_dict(state)
+    with pytest.raises(UsageError, match="version 7"):
+        sampler.load_state_dict({**state, "version": 7})
+
+
+def test_memory_does_not_grow_with_the_number_of_samples() -> None:
+    sampler = ElasticSampler(numbered(10**9, 10**9), 4096, rank=3, world_size=8)
+    tracemalloc.start()
+    iterator = iter(sampler)
+    drawn = [next(iterator) for _ in range(10_000)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(set(drawn)) == 10_000
+    assert peak < 8e6
+
+
+def test_it_is_a_distributed_sampler_for_those_who_look() -> None:
+    sampler = ElasticSampler(numbered(100), 16, rank=1, world_size=2)
+    assert isinstance(sampler, DistributedSampler)
+    assert (sampler.num_replicas, sampler.rank, sampler.num_samples, sampler.total_size) == (2, 1, 48, 96)
+    assert (ElasticSampler(numbered(100), 16).num_replicas, ElasticSampler(numbered(100), 16).rank) == (1, 0)
+
+
+def test_what_is_dropped_is_other_samples_each_time() -> None:
+    sampler = ElasticSampler(numbered(20), 8)
+    dropped = []
+    for epoch in range(50):
+        sampler.set_epoch(epoch)
+        dropped += sorted(set(range(20)) - {draw % 20 for draw in sampler})
+    assert set(dropped) == set(range(20))
+    assert np.bincount(dropped).max() < 30
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"global_batch_size": 9, "rank": 0, "world_size": 2}, "global_batch_size is 9, which 2 ranks do not divide"),
+        ({"global_batch_size": 8, "rank": 2, "world_size": 2}, "rank is 2; with world_size 2 it is from 0 to 1"),
+        ({"global_batch_size": 8, "rank": 2}, "rank and world_size go together"),
+        ({"global_batch_size": 0}, "global_batch_size is 0"),
+        ({"global_batch_size": 64}, "an epoch has 32 samples, fewer than global_batch_size 64"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        ElasticSampler(numbered(32), **options)
+
+
+def test_other_datasets_are_refused() -> None:
+    with pytest.raises(WrongTypeError, match="the dataset is a list; ElasticSampler takes a ClipDataset"):
+        ElasticSampler([1, 2, 3], 1)  # type: ignore[arg-type]

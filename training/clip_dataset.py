@@ -1,0 +1,317 @@
+"""ClipDataset: the Dataset that training code uses."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch.utils.data
+
+from ..arguments import integer
+from ..errors import DatasetError, DatasetWarning, DecodeError, UsageError, WrongTypeError
+from ..manifests.ragged import lazy
+from ..readers.dataset import Dataset
+from ..readers.dataset import open as open_dataset
+from .clip_table import ClipTable, listed_index
+from .clips import Clip, Clips, placed_index, split_draws, table_index
+from .keyed import below, hashes, key
+from .offsets import MultiRate, Offsets, at_least_one, listed
+from .opened import OpenedDataset
+from .policies import ClipsAt, Placement, RandomClips, RandomFrames
+from .shared import SharedNumbers
+from .transforms import explaining_forks, seeded
+
+Item = dict[str, Any]
+Policy = Placement | RandomFrames | ClipsAt | ClipTable | MultiRate | Offsets
+Transform = Callable[[torch.Tensor], Any]
+OnError = Literal["raise", "skip"] | Callable[[Exception, int], int | None]
+
+# In a row, for one sample.
+_MAX_ATTEMPTS = 100
+
+
+class ClipDataset(torch.utils.data.Dataset[Item]):
+    """Clips of a prepared dataset as a map-style Dataset, for any DataLoader and any Sampler.
+
+        dataset = shortgop.ClipDataset("DATASET", shortgop.RandomClips(16, stride=4), size=(224, 224), crop="center",
+                                       metadata=["label"])
+        sampler = shortgop.ElasticSampler(dataset, global_batch_size=32)
+        for batch in DataLoader(dataset, batch_size=32, sampler=sampler, num_workers=4):
+            batch["frames"]  # uint8, (32, 16, 3, 224, 224)
+
+    An item is a dict:
+
+    - `frames`: (frames, 3, height, width), uint8, or as the dataset was told to read;
+    - `pts_seconds`: float64, (frames,): when each frame is shown, in seconds from the start of its video;
+    - `video`: the video's number; `start`: the frame where the clip starts;
+    - `mask`: bool, (frames,), where the policy pads: True for frames that are those which were called for;
+    - `draw`: what the item was asked for by, which tells its clip and all that is random about it;
+    - the columns named in `metadata`, as the source list gave them (and "id"): numbers as tensors, texts as they are.
+
+    Parameters:
+
+    - `dataset`: the path of a prepared dataset, or a shortgop.Dataset. With a path, what is not named here is passed
+      on to shortgop.open: `size`, `crop`, `dtype`, `normalize`, `threads`, `snapshot`, ...
+    - `clips`: a policy (AllClips, RandomClips, UniformClips, CenterClips, RandomFrames, ClipsAt), a ClipTable, or a
+      MultiRate or Offsets alone, which stands for RandomClips of it.
+    - `videos`: ids or numbers, to take clips of these alone: training and validation sets of one dataset.
+    - `seed`: of all that is random about clips.
+    - `transform`: a callable on the frames of one item; with `transform_batch`, on those of all clips that are read
+      together, (clips, frames, ...). Python's, numpy's and torch's generators are seeded by the draw around it, and put
+      back after it.
+    - `on_error`: what to do when a clip cannot be read because its data is missing or damaged. "raise"; "skip", which
+      takes another clip in its place, chosen by the draw so that it is the same one on every rank; or a callable that
+      gets the error and the draw and returns another draw, or None for the choice of "skip". After `max_skipped` clips
+      it is an error. `skipped` counts them.
+
+    Indices from 0 to `len` - 1 are draws of the first epoch. Where a sampler is used that yields these in every epoch,
+    `set_epoch` makes their random choices other ones; ElasticSampler yields draws that hold the epoch.
+
+    Reads of several items, as a DataLoader's, are planned together: each GOP is read and decoded once. Pickles as the
+    dataset's path and the policy. UsageError for videos that are too short where the policy's rule is "error".
+    """
+
+    def __init__(
+        self,
+        dataset: str | os.PathLike[str] | Dataset,
+        clips: Policy,
+        *,
+        videos: Iterable[str | int] | None = None,
+        seed: int = 0,
+        metadata: Sequence[str] = (),
+        transform: Transform | None = None,
+        transform_batch: bool = False,
+        on_error: OnError = "raise",
+        max_skipped: int = 100,
+        **reading: Any,
+    ) -> None:
+        if isinstance(dataset, Dataset):
+            if reading:
+                raise UsageError(
+                    f"{', '.join(reading)}: an open dataset is read as it was opened; give shortgop.open these"
+                )
+        else:
+            dataset = open_dataset(dataset, **reading)
+        if on_error not in ("raise", "skip") and not callable(on_error):
+            raise UsageError(f'on_error is {on_error!r}; it can be "raise", "skip" or a callable')
+        if isinstance(metadata, str):
+            raise WrongTypeError(f"metadata is {metadata!r}; it is a list of names of columns")
+        self._opened = OpenedDataset(dataset)
+        self._policy = _policy(clips)
+        self._rows = None if videos is None else self._opened.rows(videos)
+        self._seed = integer(seed, "seed")
+        self._metadata = tuple(metadata)
+        self._transform, self._transform_batch = transform, bool(transform_batch)
+        self._on_error, self._max_skipped = on_error, at_least_one(max_skipped, "max_skipped")
+        self._shared = SharedNumbers()
+        # Errors of the policy and of names come now, and not in a worker.
+        table = self.clip_index
+        if len(table) and len(self._opened.manifest.videos):
+            self._opened.columns(0 if self._rows is None else int(self._rows[0]), self._metadata)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The index is worked out again where it is needed: it would be most of what is sent to a worker.
+        return {name: value for name, value in self.__dict__.items() if name != "clip_index"}
+
+    @lazy
+    def clip_index(self) -> Clips:
+        """Which clips there are: from draws to videos and frames."""
+        videos = self._opened.table(self._rows)
+        if isinstance(self._policy, (ClipsAt, ClipTable)):
+            rows = self._opened.rows(self._policy.videos)
+            places = rows if self._rows is None else _places(rows, self._rows)
+            if isinstance(self._policy, ClipTable):
+                return listed_index(self._policy, videos, places)
+            return table_index(self._policy, videos, places, self._seed)
+        return placed_index(self._policy, videos, self._seed)
+
+    @property
+    def source(self) -> Dataset:
+        """The dataset that clips are read from."""
+        return self._opened.dataset
+
+    @property
+    def snapshot(self) -> str:
+        """Which of the dataset's snapshots that is."""
+        return self.source.metadata.snapshot
+
+    @property
+    def too_short(self) -> tuple[str, ...]:
+        """The ids of videos that have fewer frames than a clip spans, and are left out or padded."""
+        table = self._opened.table(self._rows)
+        return tuple(table.name(place) for place in self.clip_index.too_short.tolist())
+
+    def column(self, name: str) -> list[Any]:
+        """What the source list said of each video in a column, such as labels for ClassBalanced or weights: in the
+        order of `videos`, or of their numbers."""
+        rows = range(len(self.source)) if self._rows is None else self._rows.tolist()
+        return [self._opened.values(row, [name])[name] for row in rows]
+
+    @property
+    def skipped(self) -> int:
+        """How many clips could not be read and were replaced by others, in all workers."""
+        return self._shared.skipped
+
+    def set_epoch(self, epoch: int) -> None:
+        """For samplers that yield indices: from now on they stand for the draws of this epoch, in all workers."""
+        epoch = integer(epoch, "epoch")
+        if epoch < 0:
+            raise UsageError(f"epoch is {epoch}; epochs count from 0")
+        self._shared.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.clip_index)
+
+    def __repr__(self) -> str:
+        return f"<ClipDataset of {self.source!r}: {len(self)} clips, {self._policy!r}>"
+
+    def __iter__(self) -> Iterator[Item]:
+        # Indices never end, as those behind the last are draws of later epochs.
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, draw: int) -> Item:
+        """The item of a draw; -1 is the last clip of the first epoch."""
+        number = integer(draw, "a draw")
+        return self.__getitems__([number + len(self) if number < 0 else number])[0]
+
+    def __getitems__(self, draws: Sequence[int]) -> list[Item]:
+        """The items of several draws, read together; DataLoader calls this."""
+        numbers = [int(draw) for draw in draws]
+        epoch = self._shared.epoch
+        if epoch:
+            count = len(self)
+            numbers = [draw + epoch * count if draw < count else draw for draw in numbers]
+        with explaining_forks():
+            return self._items(self.clip_index.clips(numbers))
+
+    def clip_table(self, draws: Sequence[int] | None = None) -> ClipTable:
+        """The clips of these draws, or of the first epoch, as a table that can be written down and read back.
+
+        A dataset of the table has the same clips, whatever becomes of the policy and of how it draws.
+        """
+        chosen = range(len(self)) if draws is None else [integer(draw, "a draw") for draw in listed(draws, "draws")]
+        ids = self._opened.manifest.videos.id
+        clips = self.clip_index.clips(chosen)
+        masks = [clip.mask for clip in clips if clip.mask is not None]
+        return ClipTable(
+            videos=[ids.text(clip.video) for clip in clips],
+            starts=np.array([clip.start for clip in clips], dtype=np.int64),
+            frames=np.array([clip.frames for clip in clips], dtype=np.int64),
+            mask=np.array(masks) if masks else None,
+            black=self._is_black,
+        )
+
+    def _items(self, clips: list[Clip]) -> list[Item]:
+        if self._on_error == "raise":
+            outputs = self._read(clips)
+        else:
+            clips, outputs = self._read_what_can_be(clips)
+        frames = self._transformed(clips, outputs.pop("frames"))
+        return [
+            {
+                "frames": frames[place],
+                **{name: output[place] for name, output in outputs.items()},
+                "video": clip.video,
+                "start": clip.start,
+                **({} if clip.mask is None else {"mask": torch.from_numpy(clip.mask)}),
+                "draw": clip.draw,
+                **self._opened.columns(clip.video, self._metadata),
+            }
+            for place, clip in enumerate(clips)
+        ]
+
+    def _read(self, clips: list[Clip]) -> dict[str, torch.Tensor]:
+        """What is read of these clips, by the names that items have for it: each tensor is (clips, ...).
+
+        The one place that asks for pixels: several outputs of one decode, and crops of their own for each clip, are
+        to be asked for here, by clip.draw.
+        """
+        batch = self.source.get_clips([(clip.video, clip.frames.tolist()) for clip in clips])
+        for place, clip in enumerate(clips):
+            if clip.mask is not None and self._is_black and not clip.mask.all():
+                self._opened.paint_black(batch.data[place], clip.video, clip.mask)
+        return {"frames": batch.data, "pts_seconds": batch.pts_seconds}
+
+    @property
+    def _is_black(self) -> bool:
+        if isinstance(self._policy, ClipTable):
+            return self._policy.black
+        return getattr(self._policy, "ends", None) == "black"
+
+    def _read_what_can_be(self, clips: list[Clip]) -> tuple[list[Clip], dict[str, torch.Tensor]]:
+        """The same where clips that cannot be read are replaced; returns the clips that were read."""
+        try:
+            return clips, self._read(clips)
+        except (DatasetError, DecodeError):
+            # One of them, or several: each is read alone to tell.
+            read = [self._read_one_or_another(clip) for clip in clips]
+        outputs = [output for _, output in read]
+        return [clip for clip, _ in read], {name: torch.cat([each[name] for each in outputs]) for name in outputs[0]}
+
+    def _read_one_or_another(self, clip: Clip) -> tuple[Clip, dict[str, torch.Tensor]]:
+        tried = clip
+        for attempt in range(_MAX_ATTEMPTS):
+            try:
+                return tried, self._read([tried])
+            except (DatasetError, DecodeError) as error:
+                self._shared.count_skipped()
+                if self.skipped > self._max_skipped:
+                    raise DatasetError(
+                        f"{self.skipped} clips could not be read, more than max_skipped={self._max_skipped}; "
+                        f"`shortgop verify` tells what is damaged. The last one: {error}"
+                    ) from error
+                chosen = self._on_error(error, tried.draw) if callable(self._on_error) else None
+                substitute = self._substitute(clip.draw, attempt) if chosen is None else integer(chosen, "a draw")
+                warnings.warn(
+                    f"draw {tried.draw} is skipped, draw {substitute} comes in its place: {error}",
+                    DatasetWarning,
+                    stacklevel=2,
+                )
+                tried = self.clip_index.clips([substitute])[0]
+        raise DatasetError(
+            f"{_MAX_ATTEMPTS} clips in place of draw {clip.draw} could not be read either; `shortgop verify` tells "
+            "what is damaged"
+        )
+
+    def _substitute(self, draw: int, attempt: int) -> int:
+        """Another draw of the same round, as likely any clip as any other."""
+        count = len(self)
+        rounds, _ = split_draws([draw], count)
+        chosen = below(hashes(key(self._seed, "substitute", attempt), draw), count)
+        return int(rounds[0]) * count + int(chosen)
+
+    def _transformed(self, clips: list[Clip], frames: torch.Tensor) -> Any:
+        """The frames of each clip, indexed by its place."""
+        if self._transform is None or not clips:
+            return frames
+        if self._transform_batch:
+            with seeded(key(self._seed, "transform", *(clip.draw for clip in clips))):
+                return self._transform(frames)
+        transformed = []
+        for clip, each in zip(clips, frames, strict=True):
+            with seeded(key(self._seed, "transform", clip.draw)):
+                transformed.append(self._transform(each))
+        return transformed
+
+
+def _policy(clips: Any) -> Placement | RandomFrames | ClipsAt | ClipTable:
+    if isinstance(clips, (MultiRate, Offsets)):
+        return RandomClips(clips)
+    if isinstance(clips, (Placement, RandomFrames, ClipsAt, ClipTable)):
+        return clips
+    raise WrongTypeError(
+        f"clips is {clips!r}; it is a policy such as shortgop.RandomClips(16, stride=4), or a shortgop.ClipTable"
+    )
+
+
+def _places(rows: Any, chosen: Any) -> Any:
+    """Where each of these rows is among those that were chosen."""
+    order = np.argsort(chosen, kind="stable")
+    found = np.searchsorted(chosen, rows, sorter=order).clip(max=max(0, len(chosen) - 1))
+    places = order[found] if len(order) else found
+    if len(rows) and (not len(chosen) or (chosen[places] != rows).any()):
+        raise UsageError("the table of clips names videos that videos= leaves out")
+    return places

@@ -1,0 +1,187 @@
+"""Which clip was which, written down: a table that can be kept beside an experiment, and used as a policy."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import OutputError, ToolError, UsageError
+from ..whole_files import discarding, flush, writing
+from .clips import Clip, VideoTable, split_draws
+
+Array = NDArray[Any]
+
+_BLACK = "shortgop.black"
+
+
+@dataclass(frozen=True, eq=False)
+class ClipTable:
+    """Clips, each with its video's id, the frame where it starts, and its frames.
+
+        val = shortgop.ClipDataset("DATASET", shortgop.RandomClips(16), videos=held_out).clip_table()
+        val.to_parquet("val.parquet")
+        dataset = shortgop.ClipDataset("DATASET", shortgop.ClipTable.from_parquet("val.parquet"))
+
+    `starts` is int64, (clips,); `frames` int64, (clips, frames); `mask` bool, (clips, frames), True where a frame is
+    the one that was called for, or None where none was replaced. With `black`, frames whose mask is False are black.
+    """
+
+    videos: Sequence[str]
+    starts: Array
+    frames: Array
+    mask: Array | None = None
+    black: bool = field(default=False)
+
+    def __post_init__(self) -> None:
+        if not len(self.videos) == len(self.starts) == len(self.frames) or self.frames.ndim != 2:
+            raise UsageError(
+                f"the table has {len(self.videos)} videos, {len(self.starts)} starts and frames of shape "
+                f"{self.frames.shape}; each clip has one of each, and all have as many frames"
+            )
+        if self.mask is not None and self.mask.shape != self.frames.shape:
+            raise UsageError(f"the mask has shape {self.mask.shape}, the frames {self.frames.shape}")
+
+    def __len__(self) -> int:
+        return len(self.videos)
+
+    def __repr__(self) -> str:
+        return f"<ClipTable of {len(self)} clips of {self.frames.shape[1]} frames>"
+
+    def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the table: columns video, start, frames and, where there is one, mask; one row a clip.
+
+        A file that exists is replaced only with `overwrite`. OutputError when it cannot be written, ToolError without
+        pyarrow.
+        """
+        arrow, parquet = _pyarrow()
+        columns: dict[str, Any] = {
+            "video": arrow.array(list(self.videos), arrow.string()),
+            "start": arrow.array(self.starts, arrow.int64()),
+            "frames": _lists(arrow, self.frames),
+        }
+        if self.mask is not None:
+            columns["mask"] = _lists(arrow, self.mask)
+        table = arrow.table(columns).replace_schema_metadata({_BLACK: str(int(self.black))})
+        final = Path(path)
+        if final.exists() and not overwrite:
+            raise OutputError(f"{final} exists; write somewhere else, or give overwrite=True", file=str(final))
+        temporary = final.with_name(f".{uuid4().hex[:12]}.tmp")
+        with writing(final), discarding(temporary):
+            parquet.write_table(table, temporary)
+            flush(temporary)
+            temporary.replace(final)
+
+    @staticmethod
+    def from_parquet(path: str | os.PathLike[str]) -> ClipTable:
+        """Read a table that `to_parquet` wrote, or that has such columns. UsageError when there is none."""
+        arrow, parquet = _pyarrow()
+        try:
+            table = parquet.read_table(path)
+        except (OSError, arrow.ArrowInvalid) as error:
+            raise UsageError(f"{path} cannot be read as a Parquet file: {error}", file=str(path)) from error
+        missing = {"video", "start", "frames"} - set(table.column_names)
+        if missing:
+            raise UsageError(f"{path} has no column {min(missing)!r}; it is no table of clips", file=str(path))
+        return ClipTable(
+            videos=table["video"].to_pylist(),
+            starts=np.asarray(table["start"].to_numpy(), dtype=np.int64),
+            frames=_rectangle(table["frames"], np.int64, path),
+            mask=_rectangle(table["mask"], np.bool_, path) if "mask" in table.column_names else None,
+            black=(table.schema.metadata or {}).get(_BLACK.encode()) == b"1",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ListedIndex:
+    """The clips of a table, in its order."""
+
+    table: ClipTable
+    videos: VideoTable
+    places: Array
+    order: Array
+    firsts: Array
+
+    @property
+    def too_short(self) -> Array:
+        """None: the table says which frames to take."""
+        return np.zeros(0, dtype=np.int64)
+
+    @property
+    def pads(self) -> bool:
+        return self.table.mask is not None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the clips themselves."""
+        digest = hashlib.blake2b(repr(list(self.table.videos)).encode(), digest_size=8)
+        for column in (self.table.starts, self.table.frames, self.table.mask):
+            digest.update(b"" if column is None else np.ascontiguousarray(column, dtype="<i8").data)
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def clip_numbers(self, places: Array) -> Array:
+        return np.asarray(self.order[places])
+
+    def clips(self, draws: Sequence[int]) -> list[Clip]:
+        _, indices = split_draws(draws, len(self))
+        table, rows = self.table, self.videos.rows[self.places[indices]].tolist()
+        return [
+            Clip(
+                draw,
+                row,
+                int(table.starts[index]),
+                table.frames[index],
+                None if table.mask is None else table.mask[index],
+            )
+            for draw, row, index in zip(draws, rows, indices.tolist(), strict=True)
+        ]
+
+
+def listed_index(table: ClipTable, videos: VideoTable, places: Array) -> ListedIndex:
+    """Order a table's clips by their videos; `places` are the videos' places in the table of videos.
+
+    UsageError for a clip with frames that its video does not have.
+    """
+    outside = (table.frames < 0) | (table.frames >= videos.num_frames[places][:, None])
+    if outside.any():
+        clip, column = np.argwhere(outside)[0].tolist()
+        raise UsageError(
+            f"clip {clip} of the table has frame {int(table.frames[clip, column])} of video "
+            f"{videos.name(int(places[clip]))!r}, which has {int(videos.num_frames[places[clip]])} frames: it is the "
+            "table of another dataset"
+        )
+    firsts = np.zeros(len(videos) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(places, minlength=len(videos)), out=firsts[1:])
+    return ListedIndex(table, videos, places, np.argsort(places, kind="stable"), firsts)
+
+
+def _lists(arrow: Any, rows: Array) -> Any:
+    return arrow.FixedSizeListArray.from_arrays(arrow.array(rows.ravel()), rows.shape[1])
+
+
+def _rectangle(column: Any, dtype: Any, path: Any) -> Array:
+    """The lists of a column as (rows, length); UsageError when their lengths differ."""
+    lists = [chunk.to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    rows = [row for chunk in lists for row in chunk]
+    if len({len(row) for row in rows}) > 1:
+        raise UsageError(f"{path} has clips with different numbers of frames", file=str(path))
+    return np.array(rows, dtype=dtype).reshape(len(rows), len(rows[0]) if rows else 0)
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ToolError("tables of clips are Parquet files, which pyarrow writes: pip install pyarrow") from error
+    return pa, pq

@@ -1,0 +1,378 @@
+"""From an item's number to the frames that it has: the index over all clips of a dataset.
+
+An item is asked for by a **draw**: round * N + index, where N is the number of clips. The index says which clip it is,
+the round which time it is asked for, so that what is random about a clip differs from one epoch to the next and is the
+same wherever and whenever the draw is read. A plain Sampler yields indices, which are draws of round 0; ElasticSampler
+yields draws.
+
+Per video the index holds one running count of 8 bytes, per clip nothing: which video a clip belongs to is found by
+binary search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arguments import integer
+from ..errors import UsageError
+from ..manifests.ragged import lazy
+from .ends import frames_within
+from .keyed import below, hashes, key, permuted
+from .offsets import Spacing, exact_seconds, frame_offsets, nearest_frame
+from .policies import (
+    AllClips,
+    ClipsAt,
+    PlacedClips,
+    Placement,
+    RandomClips,
+    RandomFrames,
+    clips_of,
+    placed_clips,
+    start_of,
+)
+from .references import ReferencedFrames
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """What a draw stands for. `start` is the frame that offsets count from. `mask` is True where a frame is the one
+    that was called for, and None where the policy never replaces any."""
+
+    draw: int
+    video: int
+    start: int
+    frames: Array
+    mask: Array | None
+
+
+@dataclass(frozen=True, eq=False)
+class VideoTable:
+    """The videos that clips are taken from: their rows in the manifest, and columns of these rows.
+
+    `references` is needed where clips are aligned, `name` for messages.
+    """
+
+    rows: Array
+    num_frames: Array
+    fps_num: Array
+    fps_den: Array
+    name: Callable[[int], str]
+    references: Callable[[], ReferencedFrames]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def fps(self, video: int) -> Fraction:
+        return Fraction(int(self.fps_num[video]), int(self.fps_den[video]))
+
+
+class Clips(Protocol):
+    """Every clip of a dataset by its number, from 0 to `len` - 1, and which belong to the same video."""
+
+    @property
+    def firsts(self) -> Array:
+        """Running counts of the clips of each video, int64, (videos + 1,): in the order that `clip_numbers` gives."""
+
+    @property
+    def too_short(self) -> Array:
+        """The places in the table of videos of those that have fewer frames than a clip spans, int64."""
+
+    @property
+    def pads(self) -> bool:
+        """Whether clips may have frames that stand in for missing ones."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Differs where some draw stands for other frames."""
+
+    def __len__(self) -> int: ...
+
+    def clip_numbers(self, places: Array) -> Array:
+        """The clips at these places in the order of videos: the places themselves, unless a table has another order."""
+
+    def clips(self, draws: Sequence[int]) -> list[Clip]:
+        """What these draws stand for."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedIndex:
+    """The clips of a policy that places them at starts."""
+
+    policy: Placement
+    common: PlacedClips
+    videos: VideoTable
+    seed: int
+    firsts: Array
+    too_short: Array
+    scattered: bool
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1])
+
+    @property
+    def pads(self) -> bool:
+        return self.common.pads
+
+    @lazy
+    def fingerprint(self) -> str:
+        details = [getattr(self.policy, name, None) for name in ("step", "clips_per_video")]
+        kind = "RandomFrames" if self.scattered else type(self.policy).__name__
+        return _fingerprint([kind, self.common, details, self.seed], [*_columns(self.videos), self.firsts])
+
+    def clip_numbers(self, places: Array) -> Array:
+        return places
+
+    def clips(self, draws: Sequence[int]) -> list[Clip]:
+        rounds, indices = split_draws(draws, len(self))
+        if self.scattered:
+            indices = self._scattered(rounds, indices)
+        videos = np.searchsorted(self.firsts, indices, side="right") - 1
+        numbers = indices - self.firsts[videos]
+        random = isinstance(self.policy, RandomClips)
+        bits = hashes(key(self.seed, "start"), draws).tolist() if random else [0] * len(draws)
+        return [self._clip(*place) for place in zip(draws, videos.tolist(), numbers.tolist(), bits, strict=True)]
+
+    def _scattered(self, rounds: Array, indices: Array) -> Array:
+        result = np.empty_like(indices)
+        for each in np.unique(rounds).tolist():
+            same = rounds == each
+            result[same] = permuted(key(self.seed, "frames", each), len(self), indices[same])
+        return result
+
+    def _clip(self, draw: int, video: int, number: int, bits: int) -> Clip:
+        num_frames, fps = int(self.videos.num_frames[video]), self.videos.fps(video)
+        offsets = frame_offsets(self.common.spaced, fps)
+        jitter = _jitter_frames(self.common, fps)
+        first, stop = _start_range(self.common, min(offsets), max(offsets) + jitter, num_frames)
+        row = int(self.videos.rows[video])
+        if self.common.align:
+            references = self.videos.references()
+            starts = int(references.counts(np.array([row]), np.array([stop]))[0])
+            start = references.frame(row, start_of(self.policy, starts, number, bits))
+        else:
+            start = first + start_of(self.policy, stop - first, number, bits)
+        wanted = np.array(offsets, dtype=np.int64) + start
+        if jitter:
+            wanted = wanted + _jittered(self.seed, draw, len(wanted), jitter)
+        frames, mask = frames_within(wanted, num_frames, self.common.ends)
+        return Clip(draw, row, start, frames, mask if self.common.pads else None)
+
+
+@dataclass(frozen=True, eq=False)
+class TableIndex:
+    """The clips of a ClipsAt, in the order of its table."""
+
+    common: PlacedClips
+    videos: VideoTable
+    seed: int
+    places: Array
+    starts: Array | list[Fraction]
+    order: Array
+    firsts: Array
+    too_short: Array
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def pads(self) -> bool:
+        return self.common.pads
+
+    @lazy
+    def fingerprint(self) -> str:
+        starts = self.starts if isinstance(self.starts, list) else self.starts.tolist()
+        return _fingerprint(["ClipsAt", self.common, self.seed, starts], [*_columns(self.videos), self.places])
+
+    def clip_numbers(self, places: Array) -> Array:
+        return self.order[places]
+
+    def clips(self, draws: Sequence[int]) -> list[Clip]:
+        _, indices = split_draws(draws, len(self))
+        return [self._clip(draw, index) for draw, index in zip(draws, indices.tolist(), strict=True)]
+
+    def _clip(self, draw: int, index: int) -> Clip:
+        video = int(self.places[index])
+        num_frames, fps = int(self.videos.num_frames[video]), self.videos.fps(video)
+        start, wanted = _from_place(self.common.spaced, self.starts[index], fps)
+        jitter = _jitter_frames(self.common, fps)
+        if jitter:
+            wanted = wanted + _jittered(self.seed, draw, len(wanted), jitter)
+        frames, mask = frames_within(wanted, num_frames, self.common.ends)
+        return Clip(draw, int(self.videos.rows[video]), start, frames, mask if self.common.pads else None)
+
+
+def split_draws(draws: Sequence[int], count: int) -> tuple[Array, Array]:
+    """Rounds and indices of draws; UsageError for a draw below 0, and where there are no clips."""
+    if not count:
+        raise UsageError("the dataset has no clips; ClipDataset.too_short names videos that are left out")
+    rounds, indices = np.divmod(np.asarray(draws, dtype=np.int64), count)
+    if len(rounds) and rounds.min() < 0:
+        raise UsageError(f"there is no clip {min(draws)}; draws count from 0")
+    return rounds, indices
+
+
+def placed_index(policy: Placement | RandomFrames, videos: VideoTable, seed: int) -> PlacedIndex:
+    """Count the clips of each video; UsageError when videos are too short and the policy's rule is "error"."""
+    scattered = isinstance(policy, RandomFrames)
+    placement = AllClips(1) if isinstance(policy, RandomFrames) else policy
+    common = placed_clips(placement)
+    first, stop = _start_ranges(common, videos)
+    too_short = np.flatnonzero(stop <= first)
+    if len(too_short) and common.ends == "error":
+        raise UsageError(_too_short_text(videos, too_short, placement))
+    if common.pads:
+        # One clip, from the first frame that can be a start.
+        first = np.minimum(first, videos.num_frames - 1)
+        stop = np.maximum(stop, first + 1)
+    starts = np.maximum(stop - first, 0)
+    if common.align:
+        starts = videos.references().counts(videos.rows, np.maximum(stop, 0))
+    firsts = np.zeros(len(videos) + 1, dtype=np.int64)
+    np.cumsum(clips_of(placement, starts), out=firsts[1:])
+    return PlacedIndex(placement, common, videos, seed, firsts, too_short, scattered)
+
+
+def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -> TableIndex:
+    """Order a table's clips by their videos; `places` are the videos' places in the table of videos.
+
+    UsageError for a clip that starts outside its video, or reaches beyond it and the rule is "error".
+    """
+    common = placed_clips(policy)
+    starts = _places_of(policy)
+    first, low, high = _reach(common, videos, places, starts)
+    num_frames = videos.num_frames[places]
+    outside = np.flatnonzero((first < 0) | (first >= num_frames))
+    if len(outside):
+        clip = int(outside[0])
+        raise UsageError(
+            f"clip {clip} of the table starts at frame {int(first[clip])} of video {videos.name(int(places[clip]))!r}, "
+            f"which has {int(num_frames[clip])} frames"
+        )
+    beyond = np.flatnonzero((low < 0) | (high >= num_frames))
+    if len(beyond) and common.ends == "error":
+        clip = int(beyond[0])
+        raise UsageError(
+            f"clip {clip} of the table calls for frames {int(low[clip])} to {int(high[clip])} of video "
+            f"{videos.name(int(places[clip]))!r}, which has {int(num_frames[clip])}; give ends= a rule that pads, or "
+            "correct the table"
+        )
+    counts = np.bincount(places, minlength=len(videos))
+    firsts = np.zeros(len(videos) + 1, dtype=np.int64)
+    np.cumsum(counts, out=firsts[1:])
+    order = np.argsort(places, kind="stable")
+    return TableIndex(common, videos, seed, places, starts, order, firsts, np.unique(places[beyond]))
+
+
+def _places_of(policy: ClipsAt) -> Array | list[Fraction]:
+    """Where the clips of a table start: frame numbers, or times in seconds."""
+    if policy.frames is None:
+        return [exact_seconds(each, "a time of the table") for each in policy.seconds or ()]
+    frames = np.asarray(policy.frames)
+    if frames.dtype.kind in "iu" or not len(frames):
+        return frames.astype(np.int64)
+    return np.array([integer(each, "a frame of the table") for each in policy.frames], dtype=np.int64)
+
+
+def _reach(
+    common: PlacedClips, videos: VideoTable, places: Array, starts: Array | list[Fraction]
+) -> tuple[Array, Array, Array]:
+    """The first frame, and the least and the greatest one, jitter included, of each clip of a table."""
+    if not isinstance(starts, list):
+        low, high = (np.broadcast_to(each, len(videos))[places] for each in _extents(common, videos))
+        return starts, starts + low, starts + high
+    reach = np.zeros((3, len(starts)), dtype=np.int64)
+    for clip, (video, start) in enumerate(zip(places.tolist(), starts, strict=True)):
+        fps = videos.fps(video)
+        frame, wanted = _from_place(common.spaced, start, fps)
+        reach[:, clip] = frame, wanted.min(), wanted.max() + _jitter_frames(common, fps)
+    return reach[0], reach[1], reach[2]
+
+
+def _columns(videos: VideoTable) -> list[Array]:
+    return [videos.rows, videos.num_frames, videos.fps_num, videos.fps_den]
+
+
+def _fingerprint(values: list[Any], columns: list[Array]) -> str:
+    """Of values that print as what they are, and of columns."""
+    digest = hashlib.blake2b(repr(values).encode(), digest_size=8)
+    for column in columns:
+        digest.update(np.ascontiguousarray(column, dtype="<i8").data)
+    return digest.hexdigest()
+
+
+def _from_place(spaced: Spacing, start: Any, fps: Fraction) -> tuple[int, Array]:
+    """A clip's start and its frames, from a frame number or from a time in seconds."""
+    if not isinstance(start, Fraction):
+        return int(start), np.array(frame_offsets(spaced, fps), dtype=np.int64) + int(start)
+    frame = nearest_frame(start, fps)
+    if spaced.frames is not None:
+        return frame, np.array(spaced.frames, dtype=np.int64) + frame
+    # Each frame is rounded once, from its own time.
+    times = [start + offset for offset in spaced.seconds or ()]
+    return frame, np.array([nearest_frame(time, fps) for time in times], dtype=np.int64)
+
+
+def _jitter_frames(common: PlacedClips, fps: Fraction) -> int:
+    return floor(common.jitter * fps) if common.spaced.needs_rate else int(common.jitter)
+
+
+def _jittered(seed: int, draw: int, count: int, jitter: int) -> Array:
+    return below(hashes(key(seed, "jitter", draw), np.arange(count)), jitter + 1)
+
+
+def _start_range(common: PlacedClips, low: int, high: int, num_frames: int) -> tuple[int, int]:
+    """The frames [first, stop) where a clip may start; at least one where the rule pads."""
+    if not common.whole:
+        return 0, num_frames
+    first, stop = max(0, -low), num_frames - max(0, high)
+    if common.pads and stop <= first:
+        first = min(first, num_frames - 1)
+        stop = first + 1
+    return first, stop
+
+
+def _start_ranges(common: PlacedClips, videos: VideoTable) -> tuple[Array, Array]:
+    """The same for all videos, without what the rule does to those that are too short."""
+    num_frames = videos.num_frames.astype(np.int64)
+    if not common.whole:
+        return np.zeros_like(num_frames), num_frames
+    low, high = _extents(common, videos)
+    return np.zeros_like(num_frames) + np.maximum(0, -low), num_frames - np.maximum(0, high)
+
+
+def _extents(common: PlacedClips, videos: VideoTable) -> tuple[Array, Array]:
+    """The least and the greatest offset of a clip's frames, jitter included; one for all videos or one each."""
+    if not common.spaced.needs_rate:
+        offsets = frame_offsets(common.spaced, Fraction(1))
+        return np.array(min(offsets)), np.array(max(offsets) + int(common.jitter))
+    # Corpora have few rates; each is worked out once.
+    numerators, which_numerator = np.unique(videos.fps_num, return_inverse=True)
+    denominators, which_denominator = np.unique(videos.fps_den, return_inverse=True)
+    low = np.zeros((len(numerators), len(denominators)), dtype=np.int64)
+    high = np.zeros_like(low)
+    present = np.zeros(low.shape, dtype=bool)
+    present[which_numerator, which_denominator] = True
+    for place in zip(*np.nonzero(present), strict=True):
+        fps = Fraction(int(numerators[place[0]]), int(denominators[place[1]]))
+        offsets = frame_offsets(common.spaced, fps)
+        low[place], high[place] = min(offsets), max(offsets) + _jitter_frames(common, fps)
+    return low[which_numerator, which_denominator], high[which_numerator, which_denominator]
+
+
+def _too_short_text(videos: VideoTable, too_short: Array, policy: Placement) -> str:
+    named = ", ".join(repr(videos.name(place)) for place in too_short[:5].tolist())
+    more = ", ..." if len(too_short) > 5 else ""
+    return (
+        f"{len(too_short)} of {len(videos)} videos have fewer frames than a clip of {policy!r} spans: {named}{more}; "
+        'give ends="drop" to leave them out, or a rule that pads them, such as "repeat_last"'
+    )

@@ -1,0 +1,79 @@
+"""Several datasets as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch.utils.data
+
+from ..arguments import integer
+from ..errors import UsageError, WrongTypeError
+from ..manifests.ragged import lazy
+from .clip_dataset import ClipDataset, Item
+from .mixing import MixedIndex
+from .offsets import listed
+from .shared import SharedNumbers
+
+
+class MixedClips(torch.utils.data.Dataset[Item]):
+    """ClipDatasets one after the other, each with its own policy: first all clips of the first, then of the next.
+
+        both = shortgop.MixedClips([cooking, driving])
+        sampler = shortgop.ElasticSampler(both, global_batch_size=64, order=shortgop.Mixture([3, 1]))
+
+    Items have `dataset`, the number of the dataset that they are from, and are otherwise those of that dataset; `draw`
+    is the one of this dataset. To be collated, frames have to be of one shape, and items have the same columns. Reads
+    of several items are planned together for each dataset. `torch.utils.data.ConcatDataset` does neither.
+    """
+
+    def __init__(self, datasets: Sequence[ClipDataset]) -> None:
+        self._datasets = tuple(listed(datasets, "datasets"))
+        for each in self._datasets:
+            if not isinstance(each, ClipDataset):
+                raise WrongTypeError(f"one of the datasets is a {type(each).__name__}; MixedClips takes ClipDatasets")
+        if not self._datasets:
+            raise UsageError("MixedClips is empty; give it one ClipDataset or more")
+        self._shared = SharedNumbers()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "clip_index"}
+
+    @lazy
+    def clip_index(self) -> MixedIndex:
+        """Which clips there are: from draws to datasets, and from there to videos and frames."""
+        return MixedIndex(tuple(each.clip_index for each in self._datasets))
+
+    @property
+    def snapshot(self) -> str:
+        """The snapshots of the datasets."""
+        return "+".join(each.snapshot for each in self._datasets)
+
+    @property
+    def skipped(self) -> int:
+        """How many clips could not be read and were replaced by others of their dataset."""
+        return sum(each.skipped for each in self._datasets)
+
+    def set_epoch(self, epoch: int) -> None:
+        """As ClipDataset.set_epoch."""
+        self._shared.epoch = integer(epoch, "epoch")
+
+    def __len__(self) -> int:
+        return len(self.clip_index)
+
+    def __iter__(self) -> Iterator[Item]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, draw: int) -> Item:
+        number = integer(draw, "a draw")
+        return self.__getitems__([number + len(self) if number < 0 else number])[0]
+
+    def __getitems__(self, draws: Sequence[int]) -> list[Item]:
+        epoch, count = self._shared.epoch, len(self)
+        located = self.clip_index.located([draw + epoch * count if draw < count else draw for draw in map(int, draws)])
+        items: list[Item] = [{}] * len(located)
+        for part, dataset in enumerate(self._datasets):
+            places = [place for place, (which, _) in enumerate(located) if which == part]
+            read = dataset.__getitems__([located[place][1] for place in places]) if places else []
+            for place, item in zip(places, read, strict=True):
+                items[place] = {**item, "draw": self.clip_index.joined(part, item["draw"]), "dataset": part}
+        return items

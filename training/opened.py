@@ -1,0 +1,116 @@
+"""What clips need of an opened dataset beyond its public face: its tables, and what frames are turned into.
+
+The one module of this room that looks behind `shortgop.Dataset`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..arguments import integer
+from ..errors import UsageError, VideoNotFoundError
+from ..manifests.ragged import lazy
+from ..manifests.tables import Manifest
+from ..readers.dataset import Dataset
+from .clips import VideoTable
+from .offsets import listed
+from .references import ReferencedFrames
+
+Array = NDArray[Any]
+
+
+class OpenedDataset:
+    """A dataset and its tables. Pickles as the dataset does: as little more than its path."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpenedDataset, (self.dataset,)
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.dataset._reader.manifest  # noqa: SLF001  # the tables, which the reader has open already
+
+    @lazy
+    def references(self) -> ReferencedFrames:
+        return ReferencedFrames.of(self.manifest)
+
+    def rows(self, videos: Iterable[str | int]) -> Array:
+        """The rows of videos by id or number; VideoNotFoundError when there is none of that name."""
+        return np.array([self._row(each) for each in listed(videos, "videos")], dtype=np.int64)
+
+    def _row(self, video: Any) -> int:
+        if isinstance(video, str):
+            return self.manifest.row_of(video)
+        number, count = integer(video, "a video's number"), len(self.manifest.videos)
+        if not -count <= number < count:
+            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {count} videos")
+        return number % count
+
+    def table(self, rows: Array | None) -> VideoTable:
+        """The videos in these rows, or all."""
+        videos = self.manifest.videos
+        chosen: Any = slice(None) if rows is None else rows
+        numbers = np.arange(len(videos)) if rows is None else rows
+        return VideoTable(
+            rows=numbers,
+            num_frames=videos.num_frames[chosen],
+            fps_num=videos.fps_num[chosen],
+            fps_den=videos.fps_den[chosen],
+            name=lambda place: videos.id.text(int(numbers[place])),
+            references=lambda: self.references,
+        )
+
+    def values(self, row: int, names: Sequence[str]) -> dict[str, Any]:
+        """What the source list said of a video, by the names of its columns, and its "id".
+
+        UsageError for a column that the video does not have.
+        """
+        if not names:
+            return {}
+        videos = self.manifest.videos
+        attributes = json.loads(videos.attributes.text(row) or "{}")
+        attributes.setdefault("id", videos.id.text(row))
+        missing = [name for name in names if name not in attributes]
+        if missing:
+            raise UsageError(
+                f"video {attributes['id']!r} has no column {missing[0]!r}; it has {', '.join(sorted(attributes))}",
+                video=videos.id.text(row),
+            )
+        return {name: attributes[name] for name in names}
+
+    def columns(self, row: int, names: Sequence[str]) -> dict[str, Any]:
+        """The same with tensors for numbers: int64, float64 or bool."""
+        return {name: _tensor_of(value) for name, value in self.values(row, names).items()}
+
+    def paint_black(self, clip: torch.Tensor, row: int, mask: Array) -> None:
+        """Make black the frames of a clip, (frames, ...), where `mask` is False."""
+        missing = torch.from_numpy(np.flatnonzero(~mask))
+        output = self.dataset._reader.options.output  # noqa: SLF001  # which tells what black is
+        if output.color == "yuv420":
+            manifest = self.manifest
+            full_range = bool(manifest.configs.full_range[manifest.videos.config[row]])
+            luma_lines = clip.shape[-2] * 2 // 3
+            clip[missing, :, :luma_lines] = 0 if full_range else 16
+            clip[missing, :, luma_lines:] = 128
+        elif output.normalize is None:
+            clip[missing] = 0
+        else:
+            mean, std = (torch.tensor(values, dtype=torch.float64) for values in output.normalize)
+            black = (-mean / std).to(clip.dtype)
+            clip[missing] = black.view(3, 1, 1) if output.dimension_order == "NCHW" else black
+
+
+def _tensor_of(value: Any) -> Any:
+    if isinstance(value, bool):
+        return torch.tensor(value)
+    if isinstance(value, int):
+        return torch.tensor(value, dtype=torch.int64)
+    return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value

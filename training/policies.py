@@ -1,0 +1,255 @@
+"""Policies: which clips a dataset has. Each is a small frozen dataclass, and drawn in its docstring.
+
+All but RandomFrames and ClipsAt place clips at starts. A start is a frame of the video from which all frames of a clip
+exist; of n frames and a clip that spans s there are n - s + 1, from 0 to n - s. A video with fewer frames than the clip
+spans has none: what becomes of it says `ends` (see `ends.py`). Under "error" it is an error, under "drop" the video is
+left out, and under the other rules it has one start, its first frame.
+
+What these policies have in common:
+
+- `num_frames`: how many frames a clip has, with `stride=` (every so many frames of the video; 1 when not given) or
+  `fps=` (so many frames a second, whatever the video's rate); or an Offsets or a MultiRate, which need neither.
+- `ends`: what to do where a video has no frame. With `whole=False` every frame of a video is a start, and the rule is
+  needed at the edges of all videos, not only in short ones.
+- `jitter`: each frame of a clip is, independently, one of those from its own to `jitter` later; in frames, or in
+  seconds where the clip goes by `fps` or by seconds. Clips span that much more.
+- `align="reference"`: clips start only on frames that other frames refer to. With three unreferenced frames between
+  two of them, a clip of stride 4 takes 16 packets instead of 32, and 0.73 of the time was measured. What it costs:
+  training sees one of four starts there, and never the others; it is off by default. A phase drawn for each epoch
+  would make up for that only in part, and clips of the other phases cost as much as without alignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arguments import integer
+from ..errors import UsageError
+from .ends import PADDING, Ends, check_ends
+from .offsets import ClipFrames, Seconds, Spacing, at_least_one, exact_seconds, listed, spacing
+
+Array = NDArray[Any]
+Align = Literal["reference"]
+
+
+@dataclass(frozen=True)
+class PlacedClips:
+    """What a clip looks like, wherever it starts."""
+
+    spaced: Spacing
+    ends: Ends
+    whole: bool
+    align: Align | None
+    jitter: Any
+
+    @property
+    def pads(self) -> bool:
+        """Whether clips may have frames that stand in for missing ones, so that items have a mask."""
+        return self.ends in PADDING
+
+
+def placed_clips(policy: Any) -> PlacedClips:
+    """The fields that policies have in common, checked. UsageError for what makes no sense."""
+    spaced = spacing(policy.num_frames, policy.stride, policy.fps)
+    check_ends(policy.ends)
+    if not policy.whole and policy.ends not in PADDING:
+        raise UsageError(
+            f"whole=False makes clips that reach beyond their videos, and ends={policy.ends!r} has nothing to put "
+            f"there; ends can be {', '.join(PADDING)}"
+        )
+    if policy.align not in (None, "reference"):
+        raise UsageError(f'align is {policy.align!r}; it can be "reference" or None')
+    lowest = min(spaced.frames or spaced.seconds or (0,))
+    if policy.align and lowest != 0:
+        raise UsageError("align goes with clips whose earliest frame is the one where they start")
+    if spaced.needs_rate:
+        jitter: Any = exact_seconds(policy.jitter, "jitter")
+    else:
+        jitter = integer(policy.jitter, "jitter")
+    if jitter < 0:
+        raise UsageError(f"jitter is {policy.jitter}; it has to be 0 or more")
+    return PlacedClips(spaced, policy.ends, bool(policy.whole), policy.align, jitter)
+
+
+@dataclass(frozen=True)
+class AllClips:
+    """Every start makes a clip, or every `step`-th.
+
+        frames        0 1 2 3 4 5 6 7 8
+        clip 0        f . f . f
+        clip 1          f . f . f              AllClips(3, stride=2): 5 clips
+        ...
+        clip 4                f . f . f
+
+    Two videos of 100 frames and AllClips(5) make 192 clips, 0 to 95 in the first, as in NVVL. With `align` the starts
+    that are left are counted: step=2 takes every second one of them.
+    """
+
+    num_frames: ClipFrames
+    stride: int | None = None
+    step: int = 1
+    fps: Seconds | None = None
+    ends: Ends = "error"
+    whole: bool = True
+    align: Align | None = None
+    jitter: Seconds = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "step", at_least_one(self.step, "step"))
+        placed_clips(self)
+
+
+@dataclass(frozen=True)
+class RandomClips:
+    """`clips_per_video` clips of each video, each at a start drawn anew in each epoch; all starts are as likely.
+
+    frames        0 1 2 3 4 5 6 7 8
+    epoch 0           f . f . f            RandomClips(3, stride=2): 1 clip a video
+    epoch 1               f . f . f
+    """
+
+    num_frames: ClipFrames
+    stride: int | None = None
+    fps: Seconds | None = None
+    clips_per_video: int = 1
+    ends: Ends = "error"
+    whole: bool = True
+    align: Align | None = None
+    jitter: Seconds = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video"))
+        placed_clips(self)
+
+
+@dataclass(frozen=True)
+class UniformClips:
+    """`clips_per_video` clips of each video, spread evenly: the first at the first start, the last at the last.
+
+        frames        0 1 2 3 4 5 6 7 8
+        clip 0        f f f
+        clip 1              f f f              UniformClips(3, clips_per_video=3)
+        clip 2                    f f f
+
+    Clip j of k is at start floor(j * (S - 1) / (k - 1)) of S, so clips repeat where there are fewer starts than clips:
+    TorchCodec's `clips_at_regular_indices`. A single clip is at the first start; CenterClips takes the middle.
+    """
+
+    num_frames: ClipFrames
+    stride: int | None = None
+    fps: Seconds | None = None
+    clips_per_video: int = 1
+    ends: Ends = "error"
+    whole: bool = True
+    align: Align | None = None
+    jitter: Seconds = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video"))
+        placed_clips(self)
+
+
+@dataclass(frozen=True)
+class CenterClips:
+    """One clip of each video, from its middle.
+
+        frames        0 1 2 3 4 5 6 7 8
+        clip 0            f . f . f            CenterClips(3, stride=2)
+
+    It is at start floor((S - 1) / 2) of S.
+    """
+
+    num_frames: ClipFrames
+    stride: int | None = None
+    fps: Seconds | None = None
+    ends: Ends = "error"
+    whole: bool = True
+    jitter: Seconds = 0
+
+    align: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        placed_clips(self)
+
+
+@dataclass(frozen=True)
+class RandomFrames:
+    """Single frames, uniform over all frames of all videos: as many as there are in an epoch, each of them once.
+
+        frames        0 1 2 | 0 1 2 3 4        two videos
+        epoch 0       f5 f2 f7 | f0 ...        clip 0 of the epoch is any of the 8 frames, clip 1 any of the others
+
+    The order is a part of the policy, so a DataLoader that does not shuffle reads random frames as well.
+    """
+
+
+@dataclass(frozen=True, eq=False)
+class ClipsAt:
+    """Clips at places that a table names: each has a video, by id or number, and a frame or a time where it starts.
+
+        frames        0 1 2 3 4 5 6 7 8
+        (0, frame 4)          f f f            ClipsAt([0, 0], frames=[4, 6], num_frames=3)
+        (0, frame 6)              f f f
+
+    With `seconds=`, each frame of a clip is the one nearest to its own time. Nothing is required of the places but that
+    they lie in their videos; frames beyond the ends are replaced by the rule `ends`, which is "error" or one of those
+    that pad. Offsets(seconds=[-0.2, -0.1, 0]) for `num_frames` makes windows around each place.
+    """
+
+    videos: Sequence[str | int]
+    frames: Sequence[int] | None = None
+    seconds: Sequence[Seconds] | None = None
+    num_frames: ClipFrames = 1
+    stride: int | None = None
+    fps: Seconds | None = None
+    ends: Ends = "error"
+    jitter: Seconds = 0
+
+    whole: ClassVar[bool] = True
+    align: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        if (self.frames is None) == (self.seconds is None):
+            raise UsageError("ClipsAt takes either frames=[...] or seconds=[...]: where each clip starts")
+        places = self.frames if self.seconds is None else self.seconds
+        counts = len(listed(self.videos, "videos")), len(listed(places, "frames or seconds"))
+        if counts[0] != counts[1]:
+            raise UsageError(f"ClipsAt has {counts[0]} videos and {counts[1]} places; each clip has one of both")
+        if self.ends == "drop":
+            raise UsageError('ends="drop" would renumber the rows of the table; drop them from it beforehand')
+        placed_clips(self)
+
+
+Placement = AllClips | RandomClips | UniformClips | CenterClips
+"""The policies that place clips at starts."""
+
+
+def clips_of(policy: Placement, starts: Array) -> Array:
+    """How many clips videos with so many starts have: int64, (videos,)."""
+    match policy:
+        case AllClips(step=step):
+            return -(-starts // step)
+        case CenterClips():
+            return np.minimum(starts, 1)
+        case RandomClips(clips_per_video=count) | UniformClips(clips_per_video=count):
+            return np.where(starts > 0, count, 0)
+    assert_never(policy)
+
+
+def start_of(policy: Placement, starts: int, clip: int, random_bits: int) -> int:
+    """Which start of a video a clip has, by its number among the video's clips and 64 random bits: 0 to starts - 1."""
+    match policy:
+        case AllClips(step=step):
+            return clip * step
+        case CenterClips():
+            return (starts - 1) // 2
+        case UniformClips(clips_per_video=count):
+            return clip * (starts - 1) // max(1, count - 1)
+        case RandomClips():
+            return starts * random_bits >> 64
+    assert_never(policy)

@@ -1,0 +1,242 @@
+"""ElasticSampler: the same global batches for any number of ranks and workers, from any sample on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch.distributed
+from torch.utils.data import DistributedSampler
+
+from ..arguments import integer
+from ..errors import UsageError, WrongTypeError
+from .clips import Clips
+from .offsets import at_least_one
+from .orders import Order, Shuffled
+from .slices import EpochSlices
+
+_STATE_VERSION = 1
+# Positions that are turned into draws at a time: few enough for memory, many enough that numpy's overhead is small.
+_BLOCK_POSITIONS = 4096
+
+
+class HasClips(Protocol):
+    """What a sampler needs of a dataset: ClipDataset and MixedClips have it."""
+
+    @property
+    def clip_index(self) -> Clips: ...
+
+    @property
+    def snapshot(self) -> str: ...
+
+    def __len__(self) -> int: ...
+
+
+class ElasticSampler(DistributedSampler[int]):
+    """Draws of a ClipDataset for a DataLoader, in global batches that depend on no rank, worker or restart.
+
+        sampler = shortgop.ElasticSampler(dataset, global_batch_size=256, seed=0)
+        loader = DataLoader(dataset, batch_size=256 // world_size, sampler=sampler, num_workers=8)
+        for epoch in range(sampler.epoch, epochs):
+            sampler.set_epoch(epoch)
+            for step, batch in enumerate(loader, 1):
+                ...
+                checkpoint["sampler"] = sampler.state_after(step)
+
+    The sequence of global batches is a pure function of snapshot, policy, order, seed and epoch. A batch is divided
+    among the ranks in runs; with `drop_last` the ranks have to divide it evenly, and the samples at the end of an epoch
+    that make no whole batch are left out (other ones in each epoch, but under Sequential). For evaluation give
+    `order=Sequential(), drop_last=False`: every sample comes exactly once, none is repeated to make ranks equal, so
+    ranks may have one sample more or fewer than others.
+
+    `state_dict` and `load_state_dict` resume in mid-epoch, on another number of ranks and with another batch size if
+    need be, with no sample lost or repeated. Nothing in memory grows with the number of samples.
+
+    `order` is Shuffled() when not given. `rank` and `world_size` are those of torch.distributed where it is
+    initialised, otherwise 0 and 1; with tensor or pipeline parallelism give those of data parallelism. A subclass of
+    DistributedSampler, so that Lightning and Accelerate do not divide its samples among the ranks again.
+    """
+
+    def __init__(
+        self,
+        dataset: HasClips,
+        global_batch_size: int,
+        *,
+        order: Order | None = None,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        drop_last: bool = True,
+    ) -> None:
+        if not hasattr(dataset, "clip_index"):
+            raise WrongTypeError(
+                f"the dataset is a {type(dataset).__name__}; ElasticSampler takes a ClipDataset or MixedClips (give "
+                "ClipDataset videos= to choose some of its videos)"
+            )
+        if (rank is None) != (world_size is None):
+            raise UsageError("rank and world_size go together; give both or neither")
+        if rank is None or world_size is None:
+            rank, world_size = _rank_and_world_size()
+        world_size, rank = at_least_one(world_size, "world_size"), integer(rank, "rank")
+        if not 0 <= rank < world_size:
+            raise UsageError(f"rank is {rank}; with world_size {world_size} it is from 0 to {world_size - 1}")
+        batch = at_least_one(global_batch_size, "global_batch_size")
+        if drop_last and batch % world_size:
+            raise UsageError(
+                f"global_batch_size is {batch}, which {world_size} ranks do not divide evenly; give a multiple of "
+                f"{world_size}"
+            )
+        super().__init__(dataset, world_size, rank, shuffle=False, seed=integer(seed, "seed"), drop_last=drop_last)  # type: ignore[arg-type]
+        self.global_batch_size = batch
+        self._clips = dataset.clip_index
+        self._snapshot = dataset.snapshot
+        self._order = (Shuffled() if order is None else order).bound(self._clips, self.seed)
+        if drop_last and self._order.length < batch:
+            raise UsageError(
+                f"an epoch has {self._order.length} samples, fewer than global_batch_size {batch}; take a smaller "
+                "batch, or drop_last=False"
+            )
+        # What DistributedSampler says of itself.
+        self.num_samples = self._slices(0).num_samples
+        self.total_size = self._order.length // batch * batch if drop_last else self._order.length
+        # Where the next iteration of this epoch starts, and how far into this rank's part of its first batch.
+        self._start, self._offset = 0, 0
+        # Where the iteration that was last begun started, and where it is.
+        self._began_at = 0
+        self._running: _Pass | None = None
+
+    def __len__(self) -> int:
+        """How many samples of a whole epoch this rank has, also where an epoch was resumed."""
+        return self.num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        return self._draws(_Pass(self.epoch, self._slices(self._start), self._offset))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration goes through, from its start.
+
+        The epoch that `load_state_dict` resumed goes on from where it was.
+        """
+        epoch = integer(epoch, "epoch")
+        if epoch < 0:
+            raise UsageError(f"epoch is {epoch}; epochs count from 0")
+        if epoch != self.epoch:
+            self._go_to(epoch, 0, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the sampler is: the same on every rank.
+
+        That is behind the last sample that was taken from it, so with a plain DataLoader batches that its workers read
+        ahead count as well: take `state_after` there. StatefulDataLoader asks at the right moment.
+        """
+        start, offset = (self._start, self._offset) if self._running is None else self._running.place()
+        return self._state(start, offset)
+
+    def state_after(self, batches: int) -> dict[str, Any]:
+        """The state when so many global batches were trained on since the last iteration began, read ahead or not."""
+        batches = integer(batches, "batches")
+        slices = self._slices(self._began_at)
+        if not 0 <= batches <= slices.num_batches:
+            raise UsageError(
+                f"batches is {batches}; this iteration has {slices.num_batches} batches of {self.global_batch_size}"
+            )
+        return self._state(min(self._began_at + batches * self.global_batch_size, self._order.length), 0)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state: the next iteration takes the samples that were left in its epoch, or the next epoch.
+
+        UsageError for a state of other samples: another snapshot, policy, order or seed.
+        """
+        if state.get("version") != _STATE_VERSION:
+            raise UsageError(f"the state has version {state.get('version')!r}; this shortgop has {_STATE_VERSION}")
+        for name, what in _FINGERPRINTS.items():
+            if state[name] != self._identity[name]:
+                raise UsageError(
+                    f"the state was taken with another {what}: {state[name]!r}, now {self._identity[name]!r}; its "
+                    "position means nothing here"
+                    + ("; give shortgop.ClipDataset that snapshot" if name == "snapshot" else "")
+                )
+        start, offset = int(state["position"]), int(state["rank_offset"])
+        same_ranks = (state["world_size"], state["global_batch_size"]) == (self.num_replicas, self.global_batch_size)
+        if offset and not same_ranks:
+            raise UsageError(
+                f"the state was taken inside a global batch, by {state['world_size']} ranks and in batches of "
+                f"{state['global_batch_size']}; it goes on only with as many, or take it between two global batches"
+            )
+        epoch = int(state["epoch"])
+        if self._slices(start).num_batches:
+            self._go_to(epoch, start, offset)
+        else:
+            self._go_to(epoch + 1, 0, 0)
+
+    def _go_to(self, epoch: int, position: int, offset: int) -> None:
+        self.epoch, self._start, self._offset = epoch, position, offset
+        self._began_at, self._running = position, None
+
+    def _draws(self, running: _Pass) -> Iterator[int]:
+        # Here the first draw is asked for: loaders begin some iterations that they never use.
+        self._running, self._began_at = running, running.slices.start
+        skipped = running.taken
+        for parts in running.slices.blocks(_BLOCK_POSITIONS):
+            positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
+            for draw in self._order.draws(running.epoch, positions[skipped:]).tolist():
+                running.taken += 1
+                yield draw
+            skipped = 0
+        # Whoever begins again without set_epoch gets the whole epoch, not the part of it that was left.
+        if self.epoch == running.epoch:
+            self._start, self._offset = 0, 0
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "snapshot": self._snapshot,
+            "clips": self._clips.fingerprint,
+            "order": self._order.fingerprint,
+            "seed": self.seed,
+        }
+
+    def _state(self, position: int, offset: int) -> dict[str, Any]:
+        return {
+            "version": _STATE_VERSION,
+            **self._identity,
+            "epoch": self.epoch,
+            "position": position,
+            "rank_offset": offset,
+            "world_size": self.num_replicas,
+            "global_batch_size": self.global_batch_size,
+        }
+
+    def _slices(self, start: int) -> EpochSlices:
+        return EpochSlices(
+            self._order.length, self.global_batch_size, self.rank, self.num_replicas, self.drop_last, start
+        )
+
+
+_FINGERPRINTS = {"snapshot": "snapshot", "clips": "policy or other videos", "order": "order", "seed": "seed"}
+
+
+@dataclass
+class _Pass:
+    """One pass over what is left of an epoch: how many draws were taken, those before it included."""
+
+    epoch: int
+    slices: EpochSlices
+    taken: int
+
+    def place(self) -> tuple[int, int]:
+        """Where the first batch begins that was not taken whole, and how much of this rank's part of it was taken."""
+        slices = self.slices
+        if self.taken >= slices.num_samples:
+            batches, offset = slices.num_batches, 0
+        else:
+            batches, offset = divmod(self.taken, len(slices.part(0)))
+        return min(slices.start + batches * slices.global_batch_size, slices.length), offset
+
+
+def _rank_and_world_size() -> tuple[int, int]:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1

@@ -1,0 +1,48 @@
+"""Which positions of an epoch each rank reads, batch by batch: arithmetic, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EpochSlices:
+    """The global batches of an epoch of `length` positions, from position `start` on, and one rank's part of each.
+
+    A global batch is `global_batch_size` neighbouring positions, of which each rank has a run: rank r of R those from
+    floor(r * m / R) to before floor((r + 1) * m / R) of m. With `drop_last` positions that make no whole batch are left
+    out; otherwise they make a smaller one.
+    """
+
+    length: int
+    global_batch_size: int
+    rank: int
+    world_size: int
+    drop_last: bool
+    start: int = 0
+
+    @property
+    def num_batches(self) -> int:
+        rest = max(0, self.length - self.start)
+        return rest // self.global_batch_size if self.drop_last else -(-rest // self.global_batch_size)
+
+    @property
+    def num_samples(self) -> int:
+        """How many positions this rank has."""
+        if not self.num_batches:
+            return 0
+        first, last = self.part(0), self.part(self.num_batches - 1)
+        return (self.num_batches - 1) * len(first) + len(last)
+
+    def part(self, batch: int) -> range:
+        """This rank's positions in a batch."""
+        first = self.start + batch * self.global_batch_size
+        size = min(self.global_batch_size, self.length - first)
+        return range(first + self.rank * size // self.world_size, first + (self.rank + 1) * size // self.world_size)
+
+    def blocks(self, positions: int, *, from_batch: int = 0) -> Iterator[list[range]]:
+        """This rank's parts of the batches, some batches at a time: about so many positions, and at least one batch."""
+        at_once = max(1, positions * self.world_size // self.global_batch_size)
+        for first in range(from_batch, self.num_batches, at_once):
+            yield [self.part(batch) for batch in range(first, min(self.num_batches, first + at_once))]
