@@ -55,7 +55,6 @@ PARTS = {
     "rows and parts": ("manifest_rows.py:video_manifest", "merge.py:merge", "parts.py:write_part"),
     "ffmpeg's report of frames": ("frame_report.py:parse_stats",),
     "publishing": ("publish.py:publish",),
-    "importing Zarr, in publishing": ("zarr_write.py:<module>",),
     "removing old files": ("tidy.py:tidy",),
     "finding sources": ("prepare.py:_find",),
 }

@@ -21,6 +21,7 @@ from .layout import FORMAT_VERSION, part_path
 from .ragged import Array
 from .tables import TABLE_TYPES, Manifest, Table
 from .zarr_read import read_attributes, read_manifest
+from .zarr_small import is_small, small_files
 
 
 def pack(manifest: Manifest, attributes: dict[str, Any], timeline: Iterable[Array] | None = None) -> bytes:
@@ -28,6 +29,8 @@ def pack(manifest: Manifest, attributes: dict[str, Any], timeline: Iterable[Arra
 
     `timeline` brings the rows of a manifest that does not hold them, as `zarr_write.write_manifest` takes them.
     """
+    if is_small(manifest):
+        return zips.pack(small_files(manifest, attributes, timeline))
     from zarr.storage import MemoryStore
 
     from .zarr_write import write_manifest
