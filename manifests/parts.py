@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -18,18 +18,25 @@ from ..errors import CorruptDataError, DatasetError, MissingDataError, Unreadabl
 from ..whole_files import commit_bytes
 from . import zarr_zip as zips
 from .layout import FORMAT_VERSION, part_path
+from .ragged import Array
 from .tables import TABLE_TYPES, Manifest, Table
 from .zarr_read import read_attributes, read_manifest
+from .zarr_small import is_small, small_files
 
 
-def pack(manifest: Manifest, attributes: dict[str, Any]) -> bytes:
-    """The bytes of a zip file that holds the manifest, timeline included."""
+def pack(manifest: Manifest, attributes: dict[str, Any], timeline: Iterable[Array] | None = None) -> bytes:
+    """The bytes of a zip file that holds the manifest, timeline included.
+
+    `timeline` brings the rows of a manifest that does not hold them, as `zarr_write.write_manifest` takes them.
+    """
+    if is_small(manifest):
+        return zips.pack(small_files(manifest, attributes, timeline))
     from zarr.storage import MemoryStore
 
     from .zarr_write import write_manifest
 
     files: dict[str, Any] = {}
-    write_manifest(MemoryStore(files), manifest, attributes)
+    write_manifest(MemoryStore(files), manifest, attributes, timeline)
     return zips.pack({name: data.to_bytes() for name, data in files.items()})
 
 

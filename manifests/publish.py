@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetBusyError, DatasetError
-from ..whole_files import commit, discard, discarding, temporary_path, writing
+from ..whole_files import commit, commit_bytes, discard, discarding, temporary_path, writing
+from . import zarr_sizes
 from .layout import (
     FORMAT_VERSION,
     LOCK_FILE,
@@ -37,9 +38,10 @@ from .layout import (
     write_root,
 )
 from .merge import ReadRows, merge_tables, timeline_blocks
-from .parts import finished_parts, open_part
+from .parts import finished_parts, open_part, pack
 from .ragged import Array
 from .tables import Manifest, Timeline
+from .zarr_small import is_small
 from .zarr_zip import pack_folder
 
 # What a job on another host may still be writing: a lock that was granted proves nothing where locks do not work.
@@ -136,8 +138,6 @@ def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | No
     Nothing is written when all of them are in the current one. `profile` is the caller's. DatasetBusyError when another
     job published at the same time, or gave the dataset another profile: what this one finished stays in its parts.
     """
-    from .zarr_write import BLOCK_ROWS
-
     # Listed before the root is read: whatever comes later takes the number that this one is about to take.
     there = snapshots(dataset)
     root = catch_up(dataset)
@@ -159,7 +159,7 @@ def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | No
         manifests.append(open_manifest(dataset, root.snapshot))
         timelines.append(partial(open_timeline, dataset, root.snapshot))
     merged, runs = merge_tables(manifests, timelines)
-    blocks = timeline_blocks(runs, timelines, block_rows=BLOCK_ROWS)
+    blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
     attributes: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "parts": sorted(_parts(dataset, root).union(new)),
@@ -209,6 +209,18 @@ def has_its_shards(dataset: Path, manifest: Manifest) -> bool:
 def _write(
     dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
 ) -> None:
+    if is_small(merged):
+        committed = commit_bytes(dataset, snapshot_path(dataset, snapshot), pack(merged, attributes, timeline))
+    else:
+        committed = _write_by_folder(dataset, snapshot, merged, attributes, timeline)
+    if not committed:
+        raise _lost_the_race(dataset, snapshot)
+
+
+def _write_by_folder(
+    dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
+) -> bool:
+    """Write in bounded memory; False where the snapshot's name is taken."""
     from .zarr_write import NewFolder, write_manifest
 
     final = snapshot_path(dataset, snapshot)
@@ -219,8 +231,7 @@ def _write(
         committed = commit(file, final)
     for temporary in (folder, file):
         discard(temporary)
-    if not committed:
-        raise _lost_the_race(dataset, snapshot)
+    return committed
 
 
 def _lost_the_race(dataset: Path, snapshot: str) -> DatasetBusyError:

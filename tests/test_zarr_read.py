@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from shortgop.errors import CorruptDataError, MissingDataError, UnreadableDataError
+from shortgop.manifests import zarr_sizes
 from shortgop.manifests import zarr_write as writer
 from shortgop.manifests.ragged import Array
 from shortgop.manifests.tables import Column
@@ -39,8 +40,8 @@ def open_file(folder: Path, key: str) -> BinaryIO:
 def _small_chunks() -> Iterator[None]:
     """Real ones are of 65,536 rows and files of 256 chunks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "_CHUNK_ROWS", CHUNK_ROWS)
-        patch.setattr(writer, "_SHARD_CHUNKS", SHARD_CHUNKS)
+        patch.setattr(zarr_sizes, "CHUNK_ROWS", CHUNK_ROWS)
+        patch.setattr(zarr_sizes, "SHARD_CHUNKS", SHARD_CHUNKS)
         yield
 
 
