@@ -85,7 +85,7 @@ _FROM_READERS = {
 
 
 def __getattr__(name: str) -> Any:
-    # Readers import torch, which takes seconds; the command line and prep jobs do without.
+    # Readers import torch, which takes seconds. The command line and prep jobs do not need it.
     if name in _FROM_READERS:
         from importlib import import_module
 

@@ -358,5 +358,5 @@ def test_a_disk_that_fails_is_not_called_damage(published: Path, tmp_path: Path)
         snapshot = snapshot_path(published, str(root.snapshot))
         snapshot.unlink()
         snapshot.symlink_to(mounted / "0")
-        with pytest.raises(UnreadableDataError, match="its disk or server fails: mend that and try again"):
+        with pytest.raises(UnreadableDataError, match="repair its disk or its server and try again"):
             open_current(published)
