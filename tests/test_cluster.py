@@ -147,7 +147,7 @@ def test_a_submitted_job_that_is_stopped_leaves_the_dataset_tidy(guarded: Head, 
         time.sleep(0.02)
     assert "was stopped" in job(guarded, "stop", "stopped").stdout
     logs = job(guarded, "logs", "stopped").stdout
-    assert "interrupted; what is finished is kept" in logs
+    assert "interrupted; finished work is kept" in logs
     assert "Traceback" not in logs
     # Neither the driver nor a worker that outlives it goes on writing.
     before = sorted(dataset.rglob("*"))

@@ -173,7 +173,7 @@ def test_verify_repair_makes_what_it_found_again_and_nothing_else(root: Path) ->
     arguments = ["verify", str(dataset), "--repair", str(root / "*.mp4"), "--runner", "inline"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    assert "1 videos were made again" in result.output
+    assert "1 video made again" in result.output
     assert_whole(dataset)
     after = open_current(dataset)[1]
     assert after.ids == before.ids
@@ -204,8 +204,8 @@ def test_verify_repair_makes_videos_of_missing_shards_again_and_says_what_it_cou
     arguments = ["verify", str(dataset), "--repair", str(root / "a.mp4"), "--runner", "inline"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1
-    assert "1 videos were made again" in result.output
-    assert "1 videos cannot be read" in result.output
+    assert "1 video made again" in result.output
+    assert "1 video cannot be read" in result.output
     arguments[3] = str(root / "b.mp4")
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert_whole(dataset)
@@ -228,7 +228,7 @@ def test_what_another_job_has_made_again_meanwhile_is_left_alone(root: Path) -> 
 def test_repair_and_sources_go_together(root: Path, arguments: list[str]) -> None:
     result = CliRunner().invoke(app, ["verify", str(root / "dataset"), *arguments])
     assert result.exit_code == 2
-    assert "--repair takes the sources" in result.output
+    assert "--repair and SOURCEs need each other" in result.output
 
 
 def test_sources_that_are_none_of_the_damaged_videos_are_refused(root: Path) -> None:
