@@ -21,8 +21,8 @@ from .tables import OFFSETS, SCHEMA, Column, Manifest
 
 
 class NewFolder(LocalStore):
-    """A store in a folder that nobody else writes to. Zarr makes sure by hard links that it replaces no metadata, and
-    there are file systems without them."""
+    """A store in a folder that only this process writes to. LocalStore makes sure by hard links that it replaces no
+    metadata, but some file systems have no hard links."""
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         if not await self.exists(key):
@@ -34,10 +34,10 @@ def write_manifest(
 ) -> None:
     """Write all tables to an empty store; `attributes` go to the root group under "shortgop".
 
-    `timeline` brings the rows of a manifest that does not hold them, in blocks of BLOCK_ROWS.
+    If the manifest does not hold its timeline, `timeline` gives the rows in blocks of BLOCK_ROWS.
     """
     with warnings.catch_warnings():
-        # Delta is not in Zarr's own specification; docs/format.md gives its definition, which is one line.
+        # Zarr warns that Delta is not in its specification. docs/format.md defines it, in one line.
         warnings.simplefilter("ignore", ZarrUserWarning)
         root = zarr.create_group(store, attributes={"shortgop": attributes}, zarr_format=3)
         for table_name, columns in SCHEMA.items():
