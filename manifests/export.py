@@ -9,14 +9,14 @@ from fractions import Fraction
 from pathlib import Path
 
 from ..arguments import integer, number
-from ..errors import CorruptDataError, FrameIndexError, UnreadableDataError, UsageError, VideoNotFoundError, not_read
+from ..errors import CorruptDataError, DatasetError, FrameIndexError, UsageError, VideoNotFoundError
 from .gop_check import frame_ticks
 from .layout import shard_path
 from .lost import damage_remedy, lost_remedy
 from .mp4 import Init, parse_init, restamp_fragment
 from .output_files import check_output, new_file, sources_of
-from .ranges import read_gop, read_init
 from .records import VideoRow
+from .shard_bytes import ShardBytes, gop_piece, init_piece
 from .tables import Manifest
 
 # Suffixes of the MP4 container. A .mov is a QuickTime file, which starts with another box.
@@ -100,40 +100,35 @@ def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> 
     sequence numbers that start anew."""
     init: Init | None = None
     gop_ticks = 0
+    source = ShardBytes(max_open_files=1, lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset))
     for gop in gops:
         segment = video.first_segment + gop // video.segment_gops
         shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
-        with _concerning(shard, video, segment), shard.open("rb") as source:
+        with _concerning(shard, video, segment):
             if gop == gops.start or gop % video.segment_gops == 0:
-                data = read_init(source.fileno(), manifest, segment)
+                data = source.piece(shard, init_piece(manifest, segment))
                 known, init = init, parse_init(data)
                 if known is None:
                     gop_ticks = video.gop_frames * frame_ticks(init.timescale, video.fps)
                     yield data
                 elif init != known:
                     raise CorruptDataError("the inits of this video's segments differ")
-            data = read_gop(source.fileno(), manifest, video.first_gop + gop)
+            data = source.piece(shard, gop_piece(manifest, video.first_gop + gop))
             place = gop - gops.start
             yield restamp_fragment(data, place + 1, place * gop_ticks)
 
 
 @contextmanager
 def _concerning(shard: Path, video: VideoRow, segment: int) -> Iterator[None]:
-    """Adds the shard, the video, the segment and the remedy to errors about a shard."""
-    dataset = shard.parents[1]
+    """Adds the video, the segment and the shard to errors about a shard."""
     try:
         yield
-    except (CorruptDataError, UnreadableDataError) as error:
-        what = f"{shard}: {error.message}"
+    except DatasetError as error:
+        named = error.message if str(shard) in error.message else f"{shard}: {error.message}"
         raise type(error)(
-            what if isinstance(error, UnreadableDataError) else f"{what}; {damage_remedy(dataset)}",
+            f"video {video.id!r}: {named}",
             video=video.id,
             segment=segment,
             file=str(shard),
             byte_range=error.byte_range,
-        ) from error
-    except OSError as error:
-        known = not_read(str(shard), error, remedy=lost_remedy(dataset))
-        raise type(known)(
-            f"video {video.id!r}: {known.message}", video=video.id, segment=segment, file=str(shard)
         ) from error

@@ -5,7 +5,6 @@ Shards are read from their first byte to their last, one GOP in memory at a time
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import CorruptDataError, DatasetError, UnreadableDataError
+from ..errors import CorruptDataError, DatasetError
 from .gop_check import check_gop, frame_ticks, nal_length_bytes
 from .layout import open_timeline, shard_path, snapshot_path
 from .lost import lost_videos, where_it_is
 from .mp4 import Init, parse_init
 from .parts import parts_of_unit
 from .ragged import Array
-from .ranges import read_gop, read_init
 from .records import VideoRow
+from .shard_bytes import ShardBytes, gop_piece, init_piece
 from .tables import Manifest
 
 _TIMELINE_ROWS = 1 << 22
@@ -109,6 +108,7 @@ class _Checker:
         self._manifest = manifest
         self._on_gop = on_gop
         self._superseded = superseded
+        self._source = ShardBytes(max_open_files=1)
         self._video_of_segment: Array = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
@@ -118,24 +118,21 @@ class _Checker:
     def shard(self, file: Path, length: int, segments: list[int]) -> Iterator[Problem]:
         """Problems of a shard and of its segments, which come in the order of their offsets."""
         try:
-            # Without O_NONBLOCK, opening a pipe would wait for a writer.
-            descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-        except OSError as error:
-            yield Problem(f"cannot be read: {error.strerror}", str(file))
+            # Reading nothing tells whether the file can be read.
+            self._source.read(file, 0, 0)
+            actual = file.stat().st_size
+        except (DatasetError, OSError) as error:
+            yield Problem(_without_file(error, file), str(file))
             for segment in segments:
                 for _ in self._gops(segment):
                     self._on_gop()
             return
-        try:
-            actual = os.fstat(descriptor).st_size
-            if actual != length:
-                yield Problem(f"has {actual} bytes, the manifest says {length}", str(file))
-            end = 0
-            for segment in segments:
-                end = yield from self._segment(file, descriptor, segment, end)
-            yield from self._between(file, end, length)
-        finally:
-            os.close(descriptor)
+        if actual != length:
+            yield Problem(f"has {actual} bytes, the manifest says {length}", str(file))
+        end = 0
+        for segment in segments:
+            end = yield from self._segment(file, segment, end)
+        yield from self._between(file, end, length)
 
     def _between(self, file: Path, end: int, start: int) -> Iterator[Problem]:
         """The problem, if any, of a segment that starts at `start` after one that ends at `end`."""
@@ -155,7 +152,7 @@ class _Checker:
         first = int(manifest.first_gops[video]) + number * per_segment
         return range(first, min(first + per_segment, int(manifest.first_gops[video + 1])))
 
-    def _segment(self, file: Path, descriptor: int, segment: int, end: int) -> Generator[Problem, None, int]:
+    def _segment(self, file: Path, segment: int, end: int) -> Generator[Problem, None, int]:
         """Problems of a segment that should start at `end`; returns where it ends."""
         table = self._manifest.segments
         video = self._manifest.video(int(self._video_of_segment[segment]))
@@ -168,20 +165,20 @@ class _Checker:
 
         init = None
         try:
-            init = self._checked_init(read_init(descriptor, self._manifest, segment), video)
-        except (CorruptDataError, UnreadableDataError) as error:
-            yield problem(f"the init: {error.message}")
+            init = self._checked_init(self._source.piece(file, init_piece(self._manifest, segment)), video)
+        except DatasetError as error:
+            yield problem(f"the init: {_without_file(error, file)}")
         for gop in self._gops(segment):
             start, length = int(self._manifest.gops.offset[gop]), int(self._manifest.gops.length[gop])
             if start != end:
                 yield _gap(file, end, start)
             end = start + length
             try:
-                self._check_gop(descriptor, video, gop, init)
-            except (CorruptDataError, UnreadableDataError) as error:
+                self._check_gop(file, video, gop, init)
+            except DatasetError as error:
                 first = (gop - video.first_gop) * video.gop_frames
                 frames = (first, first + video.frames_in_gop(gop - video.first_gop))
-                yield Problem(error.message, str(file), (start, end), segment, video.id, frames)
+                yield Problem(_without_file(error, file), str(file), (start, end), segment, video.id, frames)
             self._on_gop()
         return end
 
@@ -192,8 +189,8 @@ class _Checker:
         frame_ticks(init.timescale, video.fps)
         return init
 
-    def _check_gop(self, descriptor: int, video: VideoRow, gop: int, init: Init | None) -> None:
-        data = read_gop(descriptor, self._manifest, gop)
+    def _check_gop(self, file: Path, video: VideoRow, gop: int, init: Init | None) -> None:
+        data = self._source.piece(file, gop_piece(self._manifest, gop))
         if init is None:
             return
         number = gop - video.first_gop
@@ -234,6 +231,12 @@ def _end_of_segment(manifest: Manifest, video: int, segment: int) -> int:
     last = int(manifest.first_gops[video]) + (in_video + 1) * int(manifest.videos.segment_gops[video])
     last = min(last, int(manifest.first_gops[video + 1])) - 1
     return int(manifest.gops.offset[last] + manifest.gops.length[last])
+
+
+def _without_file(error: DatasetError | OSError, file: Path) -> str:
+    """What an error says, where the file is named anyway."""
+    said = error.message if isinstance(error, DatasetError) else f"cannot be read: {error.strerror}"
+    return said.removeprefix(f"{file} ")
 
 
 def _gap(file: Path, end: int, start: int) -> Problem:

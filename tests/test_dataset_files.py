@@ -34,7 +34,7 @@ from shortgop.manifests.lost import lost_shards
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, finished_units, read_part, write_part
 from shortgop.manifests.publish import publish, writer_lock
-from shortgop.manifests.ranges import read_gop
+from shortgop.manifests.shard_bytes import ShardBytes, gop_piece
 from shortgop.manifests.tables import empty
 from shortgop.manifests.verify import verify
 
@@ -352,9 +352,11 @@ def test_a_disk_that_fails_is_not_called_damage(published: Path, tmp_path: Path)
             shard_path(published, name).symlink_to(mounted / name)
         root, manifest = open_current(published)
         problems = list(verify(published, manifest))
-        assert {problem.what for problem in problems if problem.frames} == {"cannot be read: Input/output error"}
-        with shard_path(published, "u1-0.shard").open("rb") as shard, pytest.raises(UnreadableDataError):
-            read_gop(shard.fileno(), manifest, 0)
+        assert {problem.what for problem in problems if problem.frames} == {
+            "cannot be read: Input/output error; repair its disk or its server and try again"
+        }
+        with pytest.raises(UnreadableDataError):
+            ShardBytes(max_open_files=1).piece(shard_path(published, "u1-0.shard"), gop_piece(manifest, 0))
         snapshot = snapshot_path(published, str(root.snapshot))
         snapshot.unlink()
         snapshot.symlink_to(mounted / "0")

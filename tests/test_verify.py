@@ -126,7 +126,7 @@ def test_a_missing_shard(dataset: Path) -> None:
     file.unlink()
     seen = []
     found = list(verify(dataset, opened(dataset), on_gop=lambda: seen.append(1)))
-    assert found == [Problem("cannot be read: No such file or directory", str(file))]
+    assert found == [Problem("is missing", str(file))]
     assert len(seen) == len(opened(dataset).gops)
 
 
@@ -135,7 +135,7 @@ def test_a_shard_that_was_cut(dataset: Path) -> None:
     os.truncate(file, length - 10)
     first, second = problems(dataset)
     assert first == Problem(f"has {length - 10} bytes, the manifest says {length}", str(file))
-    assert "bytes are there" in second.what
+    assert "it was cut" in second.what
 
 
 def test_a_shard_with_something_behind_it(dataset: Path) -> None:
@@ -162,8 +162,8 @@ def test_bytes_that_belong_to_nothing_or_to_two(dataset: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "complaint"),
     [
-        ("gops/length", 0, "no range of bytes; the manifest is damaged"),
-        ("gops/offset", -5, "no range of bytes; the manifest is damaged"),
+        ("gops/length", 0, "are no range: the manifest is damaged"),
+        ("gops/offset", -5, "are no range: the manifest is damaged"),
         ("gops/pattern", 1, "its samples do not follow pattern 1"),
         ("gops/crc32", 0, "their CRC-32 differs"),
         ("segments/init_crc32", 0, "the init: the bytes are not those that were written"),
