@@ -27,7 +27,7 @@ from .fragments import fragments
 from .frame_report import parse_stats, pts_by_number
 from .given_up import given_up
 from .grid import FrameGrid
-from .joins import Joined, continued_scan, continued_times, joins_of
+from .joins import Join, Joined, continued_scan, continued_times, joins_of
 from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
@@ -175,29 +175,27 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
 ) -> tuple[Plan, EncodedVideo]:
     """The frames of a source that are not lost, and in place of lost ones between them the frame before."""
     damage = found.damage
-    sound_pts = damage.sound_pts
+    sound_pts, due_pts, kept = damage.sound_pts, damage.due_pts, damage.kept
+    joins: tuple[Join, ...] = ()
+    pts = None
+    if damage.has_times and found.joined is not None:
+        stated_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
+        pts = found.joined.of(stated_pts)
+        keeps = np.isin(pts, sound_pts)
+        if not keeps.any():
+            raise _not_as_planned(source, damage)
+        sound_pts, kept = pts[keeps], kept_numbers(keeps.tolist())
+        due_pts, joins = due_pts[due_pts >= sound_pts[0]], joins_of(stated_pts[keeps], sound_pts)
     if damage.has_times:
         # Rate and ticks are those of the frames that should be there.
-        whole = with_pts(source, damage.due_pts)
-        due = plan = plan_video(whole, options, ffmpeg_path)
-        if found.joined is not None:
-            stated_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
-            pts = found.joined.of(stated_pts)
-            keeps = np.isin(pts, sound_pts)
-            if not keeps.any():
-                raise _not_as_planned(source, damage)
-            sound_pts = pts[keeps]
-            joins = joins_of(stated_pts[keeps], sound_pts)
-            plan = replace(
-                plan, decoded_pts=pts, encode=replace(plan.encode, kept=kept_numbers(keeps.tolist()), joins=joins)
-            )
-        plan = replace(plan, grid=grid_of(whole, sound_pts, due.grid.rule))
+        whole = with_pts(source, due_pts)
+        due = plan_video(whole, options, ffmpeg_path, pts)
+        plan = replace(due, grid=grid_of(whole, sound_pts, due.grid.rule), encode=replace(due.encode, joins=joins))
     else:
         decoded_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
         decoded_pts = decoded_pts[: damage.sound_from_start]
         due = plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
-    kept = plan.encode.kept or damage.kept
-    plan = replace(plan, encode=replace(plan.encode, kept=kept, nvdec=False))
+    plan = replace(plan, encode=replace(plan.encode, kept=plan.encode.kept or kept, nvdec=False))
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, tolerant=True)
     if video is None:
