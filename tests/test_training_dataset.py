@@ -202,6 +202,18 @@ def test_the_epoch_reaches_workers_under_other_samplers(folder: Path) -> None:
     assert read_by(loader, dataset) == [21, 22, 23]
 
 
+def test_draws_of_a_sampler_hold_their_epoch_whatever_the_dataset_was_told(folder: Path) -> None:
+    """Some trainers call set_epoch of the sampler and of the dataset."""
+    both = shortgop.MixedClips([shortgop.ClipDataset(folder, shortgop.RandomClips(3)) for _ in range(2)])
+    # Of the second dataset an epoch sees a few clips: its rounds are not the epochs.
+    sampler = shortgop.ElasticSampler(both, 4, order=shortgop.Mixture([3, 1], num_blocks=1))
+    sampler.set_epoch(1)
+    before = [batch["draw"].tolist() for batch in DataLoader(both, batch_size=4, sampler=sampler)]
+    assert min(before[0]) < len(both)
+    both.set_epoch(1)
+    assert [batch["draw"].tolist() for batch in DataLoader(both, batch_size=4, sampler=sampler)] == before
+
+
 def test_it_pickles_as_a_path_and_a_policy(folder: Path) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4), metadata=["label"])
     dumped = pickle.dumps(dataset)

@@ -16,7 +16,7 @@ from ..manifests.lazy import lazy
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from .clip_table import ClipTable, listed_index
-from .clips import Clip, Clips, placed_index, split_draws, table_index
+from .clips import Clip, Clips, in_epoch, placed_index, split_draws, table_index
 from .keyed import below, hashes, key
 from .offsets import MultiRate, Offsets, at_least_one, listed
 from .opened import OpenedDataset
@@ -175,17 +175,12 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     def __getitem__(self, draw: int) -> Item:
         """The item of a draw; -1 is the last clip of the first epoch."""
         number = integer(draw, "a draw")
-        return self.__getitems__([number + len(self) if number < 0 else number])[0]
+        return self.__getitems__([number + len(self) if number < 0 else draw])[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
         """The items of several draws, read together; DataLoader calls this."""
-        numbers = [int(draw) for draw in draws]
-        epoch = self._shared.epoch
-        if epoch:
-            count = len(self)
-            numbers = [draw + epoch * count if draw < count else draw for draw in numbers]
         with explaining_forks():
-            return self._items(self.clip_index.clips(numbers))
+            return self._items(self.clip_index.clips(in_epoch(draws, self._shared.epoch, len(self))))
 
     def clip_table(self, draws: Sequence[int] | None = None) -> ClipTable:
         """The clips of these draws, or of the first epoch, as a table that can be written down and read back.
