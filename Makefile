@@ -10,7 +10,14 @@ STAMP := $(VENV)/installed-$(shell pwd | cksum | cut -d ' ' -f 1)
 # A Python on the PATH need not run: pyenv has a shim for every version that anybody ever installed.
 PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
 FIND_PYTHON := for python in $(PYTHONS); do \
-    "$$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; done
+    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; done
+
+# Distributions split Python up: Debian's has `venv` without `ensurepip` until python3-venv is installed.
+# The Python's own pip, uv and virtualenv do without it.
+MAKE_VENV = "$$python" -m venv --clear $(VENV) \
+    || { "$$python" -m venv --clear --without-pip $(VENV) && "$$python" -m pip --python $(PY) install pip; } \
+    || { rm -rf $(VENV) && uv venv --seed --python "$$python" $(VENV); } \
+    || virtualenv --clear --python "$$python" $(VENV)
 
 # TorchCodec, the yardstick in tests and demo, wants FFmpeg's libraries; PyAV brings them.
 WITH_FFMPEG = libraries=$$($(PY) scripts/link_ffmpeg.py $(VENV)/ffmpeg) && LD_LIBRARY_PATH=$$libraries
@@ -23,7 +30,7 @@ help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
 	@echo "make test    lint, check types, run the tests"
 	@echo "make fuzz    break files in thousands of ways and prepare them: FUZZ=\"--first 0 --cases 5000\""
-	@echo "make bench   measure reading against other libraries: minutes, with BENCH= an hour and more"
+	@echo "make bench   measure reading against other libraries: ten minutes, with BENCH= an hour and more"
 	@echo "make check   lint and check types only"
 	@echo "make clean   remove the environment and everything built"
 
@@ -36,9 +43,11 @@ BENCH := --quick
 bench: $(STAMP)-bench
 	@$(WITH_FFMPEG) $(PY) benchmarks/run.py $(BENCH)
 
-# Half an hour and more: eighty encodings.
+# Twenty minutes on two cores; with ENCODINGS=--full it is hours.
+ENCODINGS :=
+
 bench-encodings: $(STAMP)-bench
-	@$(WITH_FFMPEG) $(PY) benchmarks/encoding_study.py
+	@$(WITH_FFMPEG) $(PY) benchmarks/encoding_study.py $(ENCODINGS)
 
 $(STAMP)-bench: $(STAMP)
 	@echo "Installing the libraries to compare with: a minute"
@@ -61,7 +70,7 @@ check: $(STAMP)
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy -p shortgop
-	@$(PY) -m mypy tests scripts benchmarks
+	@$(PY) -m mypy tests scripts benchmarks examples
 
 # Without a stamp the last install never ended, so it starts afresh; with an old one it brings the environment
 # up to date. The link is for mypy, see pyproject.toml.
@@ -70,7 +79,10 @@ $(STAMP): pyproject.toml constraints.txt
 	test -n "$$python" || { echo "No Python 3.11 or newer that runs: tried $(PYTHONS)" >&2; exit 1; }; \
 	echo "Building the environment in $(VENV) with $$python: 1 to 5 minutes, 2 GB of disk"; \
 	echo "(6 GB where pip brings a PyTorch with CUDA). Only once; it says nothing meanwhile."; \
-	test -f $@ || "$$python" scripts/bootstrap.py $(VENV)
+	test -f $@ || said=$$({ $(MAKE_VENV); } 2>&1) || { rm -rf $(VENV); \
+	    echo "$$said"; echo "No virtual environment with pip can be made with $$python. Install one of:"; \
+	    echo "  apt install python3-venv  (Debian, Ubuntu)"; \
+	    echo "  uv, or virtualenv"; exit 1; } >&2
 	@rm -f $@
 	@$(PY) -m pip install --quiet -c constraints.txt setuptools
 	@$(PY) -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[test]'

@@ -1,4 +1,4 @@
-"""Scenario 5: how long it takes from `shortgop.open` to the first batch, in a new process, by number of videos."""
+"""Scenario 5: the time from `shortgop.open` to the first batch in a new process, by number of videos."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,20 @@ import numpy as np
 from results import OURS, Case, Row
 from zarr.storage import LocalStore
 
-from shortgop.bench.timing import alternate
-from shortgop.manifests.dataset import create, open_manifest, read_root, shard_path, snapshot_path
+from shortgop.comparison.timing import alternate
+from shortgop.manifests.layout import create, open_manifest, read_root, shard_path, snapshot_path
 from shortgop.manifests.ragged import Array, Ragged, from_texts
 from shortgop.manifests.tables import Manifest, Table
-from shortgop.manifests.writer import BLOCK_ROWS, write_manifest
-from shortgop.manifests.zips import pack_folder
+from shortgop.manifests.zarr_sizes import BLOCK_ROWS
+from shortgop.manifests.zarr_write import write_manifest
+from shortgop.manifests.zarr_zip import pack_folder
 
 SECONDS = 3
 BATCH, FRAMES = 8, 16
 
 
 def repeated(manifest: Manifest, count: int) -> Manifest:
-    """A manifest in which the only video of `manifest` stands `count` times, under ids of its own, without timeline."""
+    """A manifest that has the only video of `manifest` `count` times, under ids of its own, without a timeline."""
 
     def rows(table: Table, **others: Any) -> Any:
         columns = {field.name: getattr(table, field.name) for field in dataclasses.fields(table)}
@@ -110,31 +112,31 @@ def child(dataset: Path) -> None:
     sys.stdout.write(json.dumps({"import": imported - start, "open": ready - imported, "batch": end - ready}))
 
 
-def first_batch(counts: tuple[int, ...], rounds: int, note: Callable[[str], object]) -> list[Case]:
-    """5. By number of videos: whole processes, and the part of it that is `open` and the batch."""
+def first_batch(counts: tuple[int, ...], processes: int, note: Callable[[str], object]) -> list[Case]:
+    """5. By number of videos: whole processes, and the part of each that is `open` and the batch."""
     datasets = {}
     for count in counts:
         note(f"5. making a dataset of {count} videos")
         datasets[f"{count:,} videos"] = make_repeated(count)
     inside: dict[str, list[float]] = {name: [] for name in datasets}
 
-    def run(name: str) -> None:
+    def run(name: str, _number: int) -> None:
         argv = [sys.executable, __file__, str(datasets[name])]
         done = subprocess.run(argv, check=True, capture_output=True, text=True)
         took = json.loads(done.stdout)
         inside[name].append(took["open"] + took["batch"])
 
     note("5. new processes")
-    jobs = {name: (lambda _, name=name: run(name)) for name in datasets}
-    result = alternate(jobs, rounds=rounds, requests=1)
+    result = alternate({name: partial(run, name) for name in datasets}, requests=processes)
     if result.problems:
         raise RuntimeError(f"{result.problems}")
-    whole = tuple(Row(OURS, each.name, each.milliseconds, each.ratio) for each in result.figures())
     # The first run of each is the one that `alternate` does not count either.
-    parts = dataclasses.replace(result, seconds={name: [[value] for value in inside[name][1:]] for name in datasets})
-    opened = tuple(Row(OURS, each.name, each.milliseconds, each.ratio) for each in parts.figures())
+    parts = dataclasses.replace(result, seconds={name: np.array(values[1:]) for name, values in inside.items()})
     group = f"A new process to its first batch of {BATCH} clips of {FRAMES} frames"
-    return [Case(5, group, "open and first batch", opened), Case(5, group, "whole process", whole)]
+    return [
+        Case(5, group, name, tuple(Row.of(OURS, each.name, each) for each in of.figures()))
+        for name, of in (("open and first batch", parts), ("whole process", result))
+    ]
 
 
 if __name__ == "__main__":

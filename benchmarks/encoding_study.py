@@ -1,71 +1,82 @@
-"""Scenario 6, `make bench-encodings`: what GOP, B-frames, `fastdecode` and codec cost in bytes and give in speed.
+"""Scenario 6, `make bench-encodings`: what an encoding costs in bytes and quality, and what it gives in speed.
 
-The same footage is prepared with each encoding, read at random by shortgop, and compared with the source's pixels.
-AV1 is read by PyAV alone, since shortgop has none; PyAV reads every encoding, to compare by.
+All of the sample footage is prepared with each encoding, read at random by shortgop, request by request with every
+encoding in turn, and compared with the pixels that went in. Three tables: what x264's `fastdecode` consists of, what
+presets do, and GOPs, B-frames and codecs. In the first two every encoding is measured twice: at CRF 23, and at the CRF
+at which it takes as many bytes as the first row. AV1 is read by PyAV alone, since shortgop has none.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
+import math
+import os
 import sys
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import encoded
 import footage
 import torch
+from encoded import Encoding, Made, Quality
 from results import OURS, RESULTS, described, machine_name, markdown_row, taken_on, write_json, write_page
 from rich.console import Console
 from scenarios import measured
 
 import shortgop
-from shortgop.bench.accesses import Access, draw
-from shortgop.bench.jobs import FileSet, our_job, peer_job
-from shortgop.bench.machine import this_machine
-from shortgop.bench.peers import load
-from shortgop.bench.timing import Job, Spread
+from shortgop.comparison.accesses import Access, draw
+from shortgop.comparison.estimates import Estimate
+from shortgop.comparison.machine import this_machine
+from shortgop.comparison.peers import load
+from shortgop.comparison.tasks import FileSet, our_task, peer_task
+from shortgop.comparison.timing import Task
 
 ACCESSES = {"clip": Access(16, 4), "frame": Access(1)}
-HEIGHT = 256
-_AV1_CRF, _AV1_PRESET = "35", "8"
+BASE = Encoding()
+# What x264's `tune fastdecode` sets (x264.c, x264_param_apply_tune).
+FASTDECODE_PARTS = ("no-deblock=1", "no-cabac=1", "weightp=0", "weightb=0")
+PRESETS = ("veryfast", "faster", "slow", "veryslow")
+REDUCED_GOPS, ALL_GOPS = (8, 16, 32, 250), (1, 2, 4, 8, 12, 16, 24, 32, 60, 250)
+
+Note = Callable[[str], object]
 console = Console(highlight=False)
-
-
-@dataclass(frozen=True, order=True)
-class Encoding:
-    """How to encode; `fastdecode` is the tuning of x264 and x265, at the encoder's usual quality level."""
-
-    codec: str
-    gop: int
-    b_frames: int
-    fastdecode: bool = False
-
-    def __str__(self) -> str:
-        # SVT-AV1 decides about references by itself.
-        b_frames = "" if self.codec == "av1" else f", {self.b_frames} B"
-        return f"{self.codec}, GOP {self.gop}{b_frames}{', fastdecode' if self.fastdecode else ''}"
-
-    @property
-    def key(self) -> str:
-        return f"-{self.codec}-g{self.gop}-b{self.b_frames}{'-fast' if self.fastdecode else ''}"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`bytes` of all videos, `psnr` of luma in dB; milliseconds of a clip and of a frame, where shortgop reads it."""
+    """An encoding of a table, which is compared with the table's first. Times are milliseconds of a clip and of a
+    frame, and how many times as long as BASE that is; None where shortgop does not read it, or PyAV was not asked."""
 
+    table: str
     encoding: Encoding
     bytes: int
-    psnr: float
-    clip: Spread | None
-    frame: Spread | None
-    clip_pyav: Spread
-    frame_pyav: Spread
+    equal_bytes: bool
+    quality: Quality
+    clip: Estimate | None
+    frame: Estimate | None
+    clip_ratio: Estimate | None
+    frame_ratio: Estimate | None
+    clip_pyav: Estimate | None
+    frame_pyav: Estimate | None
 
 
-def encodings(gops: Sequence[int], codecs: Sequence[str], b_frames: Sequence[int]) -> list[Encoding]:
+def parts() -> list[Encoding]:
+    """BASE, each part of `fastdecode` alone, all but each, and all."""
+    alone = [Encoding(x264=part) for part in FASTDECODE_PARTS]
+    without = [Encoding(x264=":".join(p for p in FASTDECODE_PARTS if p != part)) for part in FASTDECODE_PARTS]
+    return [BASE, *alone, *without, Encoding(fastdecode=True)]
+
+
+def presets(names: Sequence[str] = PRESETS) -> list[Encoding]:
+    """x264's own preset, which is medium, and others, without and with `fastdecode`."""
+    return [Encoding(fastdecode=fast, preset=preset) for fast in (False, True) for preset in ("", *names)]
+
+
+def grid(gops: Sequence[int], codecs: Sequence[str], b_frames: Sequence[int], fast: Sequence[bool]) -> list[Encoding]:
     """All that make sense: so many B-frames take a longer GOP, and AV1 has neither setting."""
     found = []
     for codec in codecs:
@@ -73,157 +84,194 @@ def encodings(gops: Sequence[int], codecs: Sequence[str], b_frames: Sequence[int
             if codec == "av1":
                 found.append(Encoding(codec, gop, 0))
                 continue
-            found += [Encoding(codec, gop, b, fast) for b in b_frames if b < gop for fast in (False, True)]
+            found += [Encoding(codec, gop, b, each) for b in b_frames if b < gop for each in fast]
     return found
 
 
-def make(encoding: Encoding, sources: Sequence[Path]) -> tuple[Path | None, list[Path]]:
-    """The dataset, where there can be one, and its videos as MP4s."""
-    if encoding.codec == "av1":
-        return None, _av1(encoding, sources)
-    options = ["--runner", "inline", "--codec", encoding.codec, "--gop", str(encoding.gop)]
-    options += ["--b-frames", str(encoding.b_frames)]
-    # x264 or x265 wherever it runs, so that results of several machines can be compared.
-    options += ["--encoder", {"h264": "libx264", "hevc": "libx265"}[encoding.codec]]
-    options += ["--fastdecode" if encoding.fastdecode else "--no-fastdecode"]
-    dataset = footage.make_dataset(sources, "source", *options, name=encoding.key)
-    return dataset, footage.make_exported(dataset)
+@dataclass(frozen=True)
+class Plan:
+    """Encodings by table, BASE first; the tables in `equal` are measured at as many bytes as BASE as well."""
+
+    tables: dict[str, list[Encoding]]
+    equal: tuple[str, ...]
 
 
-def _av1(encoding: Encoding, sources: Sequence[Path]) -> list[Path]:
-    folder = sources[0].parent.with_name(f"{sources[0].parent.name}{encoding.key}")
-    folder.mkdir(exist_ok=True)
-    paths = [folder / f"{source.stem}.mp4" for source in sources]
-    for source, path in zip(sources, paths, strict=True):
-        if not path.exists():
-            options = ("-c:v", "libsvtav1", "-crf", _AV1_CRF, "-preset", _AV1_PRESET, "-g", str(encoding.gop))
-            footage.ffmpeg("-v", "error", "-i", str(source), *options, str(path))
-    return paths
+PARTS, BY_PRESET, GRID = "What `fastdecode` consists of", "Presets", "GOP, B-frames and codec"
 
 
-def psnr(path: Path, source: Path) -> float:
-    """Of luma, over all frames, in dB."""
-    said = footage.ffmpeg("-i", str(path), "-i", str(source), "-lavfi", "[0:v][1:v]psnr", "-f", "null", "-")
-    match = re.search(r"PSNR y:([\d.]+|inf)", said)
-    if not match:
-        sys.exit(f"bench: ffmpeg reports no PSNR for {path}")
-    return float(match[1])
+def plan(*, full: bool, codecs: Sequence[str]) -> Plan:
+    gops, fast = (ALL_GOPS, (False, True)) if full else (REDUCED_GOPS, (True,))
+    names = PRESETS if full else PRESETS[::2]
+    # BASE is in each table, first: the others are compared with it.
+    in_grid = dict.fromkeys([BASE, *grid(gops, codecs, (0, 3), fast)])
+    tables = {PARTS: parts(), BY_PRESET: presets(names), GRID: list(in_grid)}
+    return Plan(tables, (PARTS, BY_PRESET))
 
 
-def measure(
-    chosen: Sequence[Encoding], sources: Sequence[Path], rounds: int, requests: int, note: Callable[[str], object]
-) -> list[Outcome]:
-    """Make all encodings, then read them in turn."""
-    made = {}
-    for encoding in chosen:
+Entry = tuple[str, Encoding, bool]
+"""The table, the encoding, and whether it is the one of equal bytes."""
+
+
+def make_all(chosen: Plan, sources: Sequence[Path], note: Note) -> dict[Entry, Made]:
+    """Every encoding, and those of equal bytes; as many at a time as there are cores, since each takes one."""
+    target = encoded.make(BASE, sources).bytes
+    at_equal_bytes = {encoding for table in chosen.equal for encoding in chosen.tables.get(table, ())} - {BASE}
+
+    def make(encoding: Encoding) -> list[tuple[Encoding, bool, Made]]:
         note(f"6. making {encoding}")
-        made[encoding] = make(encoding, sources)
+        found = [(encoding, False, encoded.make(encoding, sources))]
+        if encoding in at_equal_bytes:
+            equal, made = encoded.of_equal_bytes(encoding, sources, target, note)
+            found += [(equal, True, made)] if equal != encoding else []
+        return found
+
+    # An encoding of two tables is made once.
+    wanted = list(dict.fromkeys(encoding for members in chosen.tables.values() for encoding in members))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        made = dict(zip(wanted, pool.map(make, wanted), strict=True))
+    return {
+        (table, encoding, equal): each
+        for table, members in chosen.tables.items()
+        for member in members
+        for encoding, equal, each in made[member]
+        if not equal or table in chosen.equal
+    }
+
+
+def times(
+    made: dict[Entry, Made], access: Access, seconds: float
+) -> dict[tuple[str, Encoding], tuple[Estimate, Estimate]]:
+    """By reader and encoding: milliseconds, and the ratio to BASE read by shortgop."""
+    by_encoding = {encoding: each for (_, encoding, _), each in made.items()}
     read = load(["pyav"])[0]["pyav"]
-    times: dict[tuple[str, str, str], Spread] = {}
+    tasks: dict[tuple[str, str], Task] = {}
+    keys: dict[tuple[str, str], tuple[str, Encoding]] = {}
+    # BASE comes first in the plan, so that the others are compared with it.
+    asked = draw([len(file) for file in FileSet.of_exported("", by_encoding[BASE].paths).files], access, 1000, seed=6)
+    for encoding, each in by_encoding.items():
+        if each.dataset is not None:
+            opened = shortgop.open(each.dataset)
+            tasks[OURS, str(encoding)] = our_task(opened, range(len(opened)), asked)
+            keys[OURS, str(encoding)] = (OURS, encoding)
+    for table, encoding, _ in made:
+        if table == GRID:
+            files = FileSet.of_exported("", by_encoding[encoding].paths)
+            tasks["pyav", str(encoding)] = peer_task(read, files, asked)
+            keys["pyav", str(encoding)] = ("pyav", encoding)
+    missing: dict[str, str] = {}
+    rows = measured(tasks, missing, requests=len(asked), seconds=seconds)
+    if missing:
+        sys.exit(f"bench: {missing}")
+    return {keys[row.reader, row.files]: (row.milliseconds, row.ratio) for row in rows}
+
+
+def measure(chosen: Plan, sources: Sequence[Path], seconds: float, note: Note) -> list[Outcome]:
+    """Make all encodings, read them in turn, compare their pixels."""
+    made = make_all(chosen, sources, note)
+    found = {}
     for name, access in ACCESSES.items():
         note(f"6. reading: {name}")
-        jobs: dict[tuple[str, str], Job] = {}
-        for encoding, (dataset, paths) in made.items():
-            files = FileSet.of_exported("", paths)
-            asked = draw([len(file) for file in files.files], access, rounds * requests, seed=6)
-            if dataset is not None:
-                opened = shortgop.open(dataset)
-                jobs[OURS, str(encoding)] = our_job(opened, range(len(opened)), asked)
-            jobs["pyav", str(encoding)] = peer_job(read, files, asked)
-        missing: dict[str, str] = {}
-        rows = measured(jobs, missing, rounds=rounds, requests=requests)
-        if missing:
-            sys.exit(f"bench: {missing}")
-        times |= {(row.reader, name, row.files): row.milliseconds for row in rows}
+        found[name] = times(made, access, seconds)
     outcomes = []
-    for encoding, (_, paths) in made.items():
-        note(f"6. PSNR of {encoding}")
-        qualities = [psnr(path, source) for path, source in zip(paths, sources, strict=True)]
+    for (table, encoding, equal), each in made.items():
+        note(f"6. quality of {encoding}")
+        ours = {name: found[name].get((OURS, encoding), (None, None)) for name in ACCESSES}
+        pyav = {name: found[name].get(("pyav", encoding), (None, None))[0] for name in ACCESSES}
         outcomes.append(
             Outcome(
+                table,
                 encoding,
-                sum(path.stat().st_size for path in paths),
-                sum(qualities) / len(qualities),
-                times.get((OURS, "clip", str(encoding))),
-                times.get((OURS, "frame", str(encoding))),
-                times["pyav", "clip", str(encoding)],
-                times["pyav", "frame", str(encoding)],
+                each.bytes,
+                equal,
+                encoded.quality(each, sources),
+                *(ours["clip"][0], ours["frame"][0], ours["clip"][1], ours["frame"][1]),
+                *(pyav["clip"], pyav["frame"]),
             )
         )
     return outcomes
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    """Bytes against H.264 with GOPs of 250 and no B-frames where that is among them, else against the first."""
-    base = next((o for o in outcomes if (o.encoding.codec, o.encoding.gop) == ("h264", 250)), outcomes[0]).bytes
-    columns = ["encoding", "bytes", "PSNR Y, dB", "clip, ms", "frame, ms", "clip with PyAV, ms", "frame with PyAV, ms"]
-    lines = [markdown_row(columns), markdown_row(["---"] * len(columns))]
-    for outcome in outcomes:
-        spreads = (outcome.clip, outcome.frame, outcome.clip_pyav, outcome.frame_pyav)
-        lines.append(
-            markdown_row(
-                [
-                    str(outcome.encoding),
-                    f"{outcome.bytes / base:.2f}",
-                    f"{outcome.psnr:.2f}",
-                    *("" if spread is None else str(spread) for spread in spreads),
-                ]
-            )
-        )
-    return "\n".join(lines)
+def tables(outcomes: Sequence[Outcome]) -> str:
+    """A table for each, with bytes and times against those of BASE."""
+    texts = []
+    for name in dict.fromkeys(outcome.table for outcome in outcomes):
+        members = [outcome for outcome in outcomes if outcome.table == name]
+        base = next(each for each in members if each.encoding == BASE)
+        with_pyav = any(each.clip_pyav is not None for each in members)
+        columns = ["encoding", "bytes", "PSNR Y, dB", "VMAF", "clip", "frame"]
+        columns += ["clip with PyAV", "frame with PyAV"] if with_pyav else []
+        lines = [f"**{name}**", "", markdown_row(columns), markdown_row(["---"] * len(columns))]
+        # What was measured at equal bytes stands below the rest.
+        for each in sorted(members, key=lambda each: each.equal_bytes):
+            cells = [str(each.encoding), f"{each.bytes / base.bytes:.2f}", f"{each.quality.psnr:.2f}"]
+            cells += ["" if math.isnan(each.quality.vmaf) else f"{each.quality.vmaf:.1f}"]
+            cells += [_time(each, each.clip, each.clip_ratio), _time(each, each.frame, each.frame_ratio)]
+            if with_pyav:
+                cells += ["" if value is None else f"{value} ms" for value in (each.clip_pyav, each.frame_pyav)]
+            lines.append(markdown_row(cells))
+        texts.append("\n".join(lines))
+    return "\n\n".join(texts)
+
+
+def _time(outcome: Outcome, milliseconds: Estimate | None, ratio: Estimate | None) -> str:
+    if outcome.encoding == BASE:
+        return f"**{milliseconds} ms**"
+    return "" if ratio is None else f"{ratio} x"
 
 
 def write_chart(outcomes: Sequence[Outcome], path: Path) -> None:
     """Bytes against milliseconds, a line along the GOPs for each way to encode."""
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(13, 6), layout="constrained")
+    figure = Figure(figsize=(13, 6), layout="constrained")
     lines: dict[tuple[str, int, bool], list[Outcome]] = {}
-    for outcome in sorted(outcomes, key=lambda each: each.encoding):
+    for outcome in sorted((each for each in outcomes if each.table == GRID), key=lambda each: each.encoding):
         encoding = outcome.encoding
         lines.setdefault((encoding.codec, encoding.b_frames, encoding.fastdecode), []).append(outcome)
-    for axis, name in zip(axes, ACCESSES, strict=True):
+    all_axes = figure.subplots(1, 2)
+    for axis, name in zip(all_axes, ACCESSES, strict=True):
         for (codec, b_frames, fast), members in lines.items():
-            read = [(getattr(each, name) or getattr(each, f"{name}_pyav")).median for each in members]
+            read = [(getattr(each, name) or getattr(each, f"{name}_pyav")).value for each in members]
             label = "av1, PyAV" if codec == "av1" else f"{codec}, {b_frames} B{', fastdecode' if fast else ''}"
             axis.plot([each.bytes / 1e6 for each in members], read, marker="o", label=label)
             for each, value in zip(members, read, strict=True):
                 axis.annotate(str(each.encoding.gop), (each.bytes / 1e6, value), fontsize=7)
         axis.set(xlabel="MB", ylabel="ms", title=f"{ACCESSES[name]}; the numbers are GOPs", xscale="log", yscale="log")
-    axes[0].legend(fontsize=8)
+    all_axes[0].legend(fontsize=8)
     figure.savefig(path, dpi=100)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gops", default="1,2,4,8,12,16,24,32,60,250")
-    parser.add_argument("--codecs", default="h264,hevc,av1")
-    parser.add_argument("--b-frames", default="0,3")
-    parser.add_argument("--videos", type=int, default=4)
-    parser.add_argument("--seconds", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=8, help="in a round")
+    parser.add_argument("--full", action="store_true", help="every GOP and preset: an hour and more")
+    parser.add_argument("--codecs", default="h264,hevc,av1", help="of the third table")
+    parser.add_argument("--seconds", type=float, default=6, help="of each video")
+    parser.add_argument("--reading-seconds", type=float, default=90, help="for clips and for frames each")
+    parser.add_argument("--videos", type=int, help="the first so many of the sample footage  [all]")
+    parser.add_argument("--only", choices=(PARTS, BY_PRESET, GRID), help="one table")
     parser.add_argument("--dry", action="store_true", help="leave docs/benchmarks.md and the results alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    machine = this_machine()
-    gops, b_frames = ([int(number) for number in text.split(",")] for text in (options.gops, options.b_frames))
-    chosen = encodings(gops, options.codecs.split(","), b_frames)
-    # Nearly lossless, so that what is compared is the encoding and not that of the sources.
-    sources = footage.make_sources("encodings", options.videos, HEIGHT, options.seconds, crf=10)
-    outcomes = measure(chosen, sources, options.rounds, options.requests, console.print)
-    kind = "real footage" if footage.real_footage() else "drawn"
-    made_of = f"{options.videos} videos of {options.seconds} s at {HEIGHT}p, {kind}, {footage.RATE} frames/s"
-    text = f"{described(machine, quick=False)} {made_of}; {taken_on(machine)}.\n\n{table(outcomes)}"
+    machine, started = this_machine(), time.monotonic()
+
+    def note(text: str) -> None:
+        console.print(f"{time.monotonic() - started:6.0f} s  {text}", markup=False)
+
+    chosen = plan(full=options.full, codecs=options.codecs.split(","))
+    if options.only:
+        chosen = Plan({options.only: chosen.tables[options.only]}, chosen.equal)
+    sources = footage.make_samples(options.seconds)[: options.videos]
+    outcomes = measure(chosen, sources, options.reading_seconds, note)
+    kind = "sample footage" if footage.real_footage() else "drawn"
+    made_of = f"{len(sources)} videos of at most {options.seconds:g} s and 256p, {kind}, {footage.RATE} frames/s"
+    text = f"{described(machine, quick=not options.full)} {made_of}; {taken_on(machine)}.\n\n{tables(outcomes)}"
     console.print(text, markup=False, soft_wrap=True)
+    note("done")
     if options.dry:
         sys.stdout.write(json.dumps([asdict(outcome) for outcome in outcomes]) + "\n")
         return
     name = f"{machine_name(machine)}-encodings"
-    write_json(name, machine, False, {"outcomes": outcomes})
+    write_json(name, machine, not options.full, {"outcomes": outcomes})
     write_chart(outcomes, RESULTS / f"{name}.png")
     write_page("encodings", text)
 

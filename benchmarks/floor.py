@@ -1,8 +1,8 @@
 """Scenario 7: the reader against its floor, what libavcodec alone takes for the same packets and one conversion.
 
-The floor gets the packets that the plan says are needed, cut out of memory beforehand, feeds them to a decoder that is
-open already, as the reader opens its own, and converts each wanted frame once, to the same planar RGB, with one
-reformatter of PyAV's. Nothing is looked up, read, checked or copied into a batch.
+The floor has the packets that the plan calls for in memory. It feeds them to a decoder that is open already, with the
+reader's settings, and converts each wanted frame once, to the same planar RGB, with one reformatter of PyAV's. It looks
+up, reads, checks and copies nothing.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from results import OURS, Case
 from scenarios import DATASET, measured
 
 import shortgop
-from shortgop.bench.accesses import Access, Request, draw
-from shortgop.bench.jobs import our_job
-from shortgop.bench.timing import Job
-from shortgop.manifests.dataset import open_current
-from shortgop.manifests.samples import sample_bounds
+from shortgop.comparison.accesses import Access, Request, draw
+from shortgop.comparison.tasks import our_task
+from shortgop.comparison.timing import Task
+from shortgop.manifests.layout import open_current
+from shortgop.manifests.mp4 import sample_bounds
 from shortgop.manifests.tables import Manifest
+from shortgop.readers.convert.swscale import BILINEAR
 from shortgop.readers.dataset import Dataset
 from shortgop.readers.decoders.pyav import open_context
 from shortgop.readers.gops import GopStore
 from shortgop.readers.plan import VideoGops, needed_samples, plan_frames, reorder_depth
-from shortgop.readers.swscale import BILINEAR
 
 FLOOR = "libavcodec alone"
 ACCESSES = {"16 frames, stride 4": Access(16, 4), "16 frames, stride 1": Access(16), "single frame": Access(1)}
 BATCH = 32
-# The ratio is close to one, so it takes more of them than elsewhere; single frames take less time.
-_REQUESTS = {16: 8, 1: 64}
+# The ratio is close to one, so that it takes many requests. Plans of all are made beforehand: memory bounds them.
+_REQUESTS = {16: 300, 1: 1000}
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def packets_of(dataset: Path, manifest: Manifest, request: Request) -> Iterator[
             )
 
 
-def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
+def floor_task(dataset: Path, requests: Sequence[Request]) -> Task:
     """Decodes and converts what each request wants."""
     _, manifest = open_current(dataset)
     plans = [tuple(packets_of(dataset, manifest, request)) for request in requests]
@@ -78,7 +78,7 @@ def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
             reformatter.reformat(frame, format="gbrp", interpolation=Interpolation(BILINEAR), threads=1)
         return len(taken)
 
-    def job(number: int) -> None:
+    def task(number: int) -> None:
         for gop in plans[number]:
             codec = codecs[gop.config]
             codec.reorder_depth = gop.reorder_depth
@@ -93,40 +93,54 @@ def floor_job(dataset: Path, requests: Sequence[Request]) -> Job:
             if left:
                 raise AssertionError(f"{left} frames did not come out")
 
-    return job
+    return task
 
 
-def _into(dataset: Dataset, requests: Sequence[Request], out: torch.Tensor) -> Job:
-    """Every request into the same memory, as a loader does that reuses its batches."""
-    return lambda number: dataset.get_clips(requests[number], out=out)
+def _into(dataset: Dataset, requests: Sequence[Request]) -> Task:
+    """Every request of one clip into the same memory, as a loader does that reuses its batches; one for each size."""
+    sizes = [(video.metadata.height, video.metadata.width) for video in dataset]
+    frames = len(requests[0][0][1])
+    by_size = {size: torch.empty((1, frames, 3, *size), dtype=torch.uint8) for size in set(sizes)}
+    outs = [by_size[sizes[video]] for ((video, _frames),) in requests]
+    return lambda number: dataset.get_clips(requests[number], out=outs[number])
 
 
-def against_the_floor(videos: int, seconds: int, rounds: int, note: Callable[[str], object]) -> list[Case]:
+def against_the_floor(videos: int, seconds: int, seconds_per_case: float, note: Callable[[str], object]) -> list[Case]:
     """7. The reader and its floor in turn, one thread each; then clips on one thread and on two."""
-    sources = footage.make_sources("clips", videos, 256, seconds)
-    dataset = footage.make_dataset(sources, "source")
-    opened, cases = shortgop.open(dataset), []
-    lengths, numbers = [len(video) for video in opened], range(len(opened))
-    for name, access in ACCESSES.items():
-        note(f"7. {name}")
-        count = _REQUESTS[access.frames]
-        asked = draw(lengths, access, rounds * count, seed=7)
-        out = torch.empty(opened.get_clips(asked[0]).data.shape, dtype=torch.uint8)
-        jobs: dict[tuple[str, str], Job] = {
-            (FLOOR, DATASET): floor_job(dataset, asked),
-            ("shortgop, out=", DATASET): _into(opened, asked, out),
-            (OURS, DATASET): our_job(opened, numbers, asked),
-        }
-        rows = measured(jobs, {}, rounds=rounds, requests=count)
-        cases.append(Case(7, "The reader against libavcodec alone, 256p", name, rows))
-    for batch, count in ((1, _REQUESTS[16]), (BATCH, 1)):
+    drawn = footage.make_dataset(footage.make_sources("clips", videos, 256, seconds), "source")
+    cases = _one_thread(drawn, group_of("256p"), seconds_per_case, note)
+    if footage.sample_folder():
+        samples = footage.make_dataset(footage.make_samples(seconds), "source")
+        cases += _one_thread(samples, group_of("sample footage of at most 256p"), seconds_per_case, note)
+    lengths = [len(video) for video in shortgop.open(drawn)]
+    for batch in (1, BATCH):
         name = "one clip" if batch == 1 else f"a batch of {batch}"
         note(f"7. {name} on threads")
-        asked = draw(lengths, Access(16, 4, batch), rounds * count, seed=7)
-        jobs = {
-            (f"{OURS}, {threads}", DATASET): our_job(shortgop.open(dataset, threads=count_threads), numbers, asked)
-            for threads, count_threads in (("2 threads", 2), ("1 thread", 1))
+        asked = draw(lengths, Access(16, 4, batch), _REQUESTS[16], seed=7)
+        tasks = {
+            (f"{OURS}, {threads}", DATASET): our_task(shortgop.open(drawn, threads=count), range(len(lengths)), asked)
+            for threads, count in (("2 threads", 2), ("1 thread", 1))
         }
-        rows = measured(jobs, {}, rounds=rounds, requests=count)
+        rows = measured(tasks, {}, requests=len(asked), seconds=seconds_per_case)
         cases.append(Case(7, "Clips of 16 frames, stride 4, 256p, on threads", name, rows))
+    return cases
+
+
+def group_of(material: str) -> str:
+    """What the table is called."""
+    return f"The reader against libavcodec alone, {material}"
+
+
+def _one_thread(dataset: Path, group: str, seconds_per_case: float, note: Callable[[str], object]) -> list[Case]:
+    opened, cases = shortgop.open(dataset), []
+    for name, access in ACCESSES.items():
+        note(f"7. {group}: {name}")
+        asked = draw([len(video) for video in opened], access, _REQUESTS[access.frames], seed=7)
+        tasks: dict[tuple[str, str], Task] = {
+            (FLOOR, DATASET): floor_task(dataset, asked),
+            ("shortgop, out=", DATASET): _into(opened, asked),
+            (OURS, DATASET): our_task(opened, range(len(opened)), asked),
+        }
+        rows = measured(tasks, {}, requests=len(asked), seconds=seconds_per_case)
+        cases.append(Case(7, group, name, rows))
     return cases

@@ -1,4 +1,4 @@
-"""What was measured: kept as JSON, shown as Markdown tables and as a chart."""
+"""Results of measurements: kept as JSON, shown as Markdown tables and as a chart."""
 
 from __future__ import annotations
 
@@ -10,27 +10,35 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shortgop.bench.chart import Bar, Group, write_chart
-from shortgop.bench.machine import Machine
-from shortgop.bench.timing import Spread
+from shortgop.comparison.chart import Bar, Group, write_chart
+from shortgop.comparison.estimates import CONFIDENCE, Estimate
+from shortgop.comparison.machine import Machine
+from shortgop.comparison.timing import Figures
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 OURS = "shortgop"
-# The tables have all; a chart of all is taller than anybody scrolls.
+STATISTICS = f"medians over requests, bootstrap intervals of {CONFIDENCE:.0%}"
+# The tables have all readers; a chart of all would be too tall to look at.
 _CHARTED = ("torchcodec", "opencv", "decord")
-_NOT_CHARTED = ("stride 1", "stride 8", "120 s", "300 s")
+_NOT_CHARTED = ("stride 1", "stride 8", "300 s")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One reader on one kind of files: milliseconds for a request, and how many times as long as the first row's."""
+    """One reader on one kind of files: what `comparison.timing.Figures` says, against the first row of the case."""
 
     reader: str
     files: str
-    milliseconds: Spread
-    ratio: Spread
+    requests: int
+    milliseconds: Estimate
+    ratio: Estimate
+    total_ratio: Estimate
+
+    @classmethod
+    def of(cls, reader: str, files: str, figures: Figures) -> Row:
+        return cls(reader, files, figures.requests, figures.milliseconds, figures.ratio, figures.total_ratio)
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Case:
     missing: dict[str, str] = field(default_factory=dict)
     taken: str = ""
 
-    def ratio(self, reader: str, files: str) -> Spread | None:
+    def ratio(self, reader: str, files: str) -> Estimate | None:
         """How many times as long as the first row a reader took."""
         return next((row.ratio for row in self.rows if (row.reader, row.files) == (reader, files)), None)
 
@@ -58,12 +66,12 @@ class Goal:
 
     text: str
     target: float
-    measured: Spread
+    measured: Estimate
     at_most: bool = False
 
     @property
     def reached(self) -> bool:
-        return self.measured.median <= self.target if self.at_most else self.measured.median >= self.target
+        return self.measured.value <= self.target if self.at_most else self.measured.value >= self.target
 
 
 def taken_on(machine: Machine) -> str:
@@ -82,7 +90,8 @@ def write_json(name: str, machine: Machine, quick: bool, content: dict[str, Sequ
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     lists = {key: [asdict(each) for each in values] for key, values in content.items()}
-    path.write_text(json.dumps({"machine": asdict(machine), "quick": quick, **lists}, indent=1, default=str) + "\n")
+    head = {"statistics": STATISTICS, "machine": asdict(machine), "quick": quick}
+    path.write_text(json.dumps({**head, **lists}, indent=1, default=str) + "\n")
     return path
 
 
@@ -93,15 +102,22 @@ def read_cases(name: str, machine: Machine, quick: bool) -> list[Case]:
         return []
     found = json.loads(path.read_text())
     same = ("cpu", "cores", "system", "python", "versions")
-    if found["quick"] != quick or any(found["machine"][key] != asdict(machine)[key] for key in same):
-        sys.exit(f"bench: {path} is of another run ({'quick' if found['quick'] else 'full'}): measure all, or --dry")
+    wanted = (STATISTICS, quick, *(asdict(machine)[key] for key in same))
+    if (found.get("statistics"), found["quick"], *(found["machine"][key] for key in same)) != wanted:
+        run = f"{'quick' if found['quick'] else 'full'}, {found['machine']['date']}"
+        sys.exit(f"bench: {path} is of another run ({run}): measure all, or --dry")
     return [
         Case(
             case["scenario"],
             case["group"],
             case["name"],
             tuple(
-                Row(row["reader"], row["files"], Spread(**row["milliseconds"]), Spread(**row["ratio"]))
+                Row(
+                    row["reader"],
+                    row["files"],
+                    row["requests"],
+                    *(Estimate(**row[name]) for name in ("milliseconds", "ratio", "total_ratio")),
+                )
                 for row in case["rows"]
             ),
             case["missing"],
@@ -183,14 +199,14 @@ def described(machine: Machine, quick: bool) -> str:
 
 
 def write_cases_chart(cases: Sequence[Case], machine: Machine, path: Path) -> None:
-    """A group of bars for each case that has peers: shortgop, and those of its peers that most people use."""
+    """A group of bars for each case that has peers: shortgop and its best-known peers."""
     groups = []
     for case in cases:
         bars = [
             Bar(
                 f"{row.reader}, {row.files}",
                 row.milliseconds,
-                f"{row.milliseconds.median:.1f} ms" + ("" if row.reader == OURS else f", {row.ratio.median:.1f} x"),
+                f"{row.milliseconds.value:.1f} ms" + ("" if row.reader == OURS else f", {row.ratio.value:.1f} x"),
                 row.reader == OURS,
             )
             for row in case.rows

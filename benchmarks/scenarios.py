@@ -11,48 +11,48 @@ import footage
 from results import OURS, Case, Row
 
 import shortgop
-from shortgop.bench.accesses import Access, Request, draw
-from shortgop.bench.jobs import FileSet, our_job, peer_job
-from shortgop.bench.peers import PEERS, load
-from shortgop.bench.timing import Job, Measured, alternate
+from shortgop.comparison.accesses import Access, Request, draw
+from shortgop.comparison.peers import PEERS, load
+from shortgop.comparison.tasks import FileSet, our_task, peer_task
+from shortgop.comparison.timing import Task, alternate
+from shortgop.prep.profile import PROFILES
 
-# Without those that decode a GOP anew for each frame: seconds for a clip, and in scenario 4 they are seen as well.
+# Without those that decode a GOP anew for each frame, which takes seconds for a clip; scenario 4 has them.
 CLIP_PEERS = tuple(name for name in PEERS if name not in {"imageio", "opencv-seek"})
 EXPORTED_PEERS = ("torchcodec", "torchcodec-approximate", "torchcodec-open", "pyav", "opencv", "decord", "spdl")
 FEW_PEERS = ("torchcodec", "torchcodec-open", "opencv")
+QUICK_PEERS = ("torchcodec", "pyav", "opencv", "decord")
+TORCHCODEC = ("torchcodec", "torchcodec-open")
 DATASET, SOURCES, EXPORTED = "dataset", "sources", "dataset as MP4"
 BY_LENGTH = "128 such clips, by length: the shortest in ms, the others against it"
 LONG_AT_256, LONG_AT_720 = (f"16 frames one second apart from 720p60, in the dataset at {size}" for size in (256, 720))
-LONG_FRAMES, LONG_STRIDE, LONG_WORKERS = 16, 60, 4
+LONG_FRAMES, LONG_STRIDE, LONG_CLIPS, LONG_WORKERS = 16, 60, 128, 4
+OTHER_PROFILE = "balanced" if next(iter(PROFILES)) == "fast" else "fast"
 
 Note = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured: quickly, scenarios 1 to 4 fit ten minutes on two cores."""
+    """How much is measured. `seconds_per_case` is shared by the readers of a case; `full` adds cases and readers."""
 
     videos: int
     seconds: int
-    rounds: int
-    requests: int
+    seconds_per_case: float
     frame_videos: int
-    frame_rounds: int
     long_seconds: tuple[int, ...]
-    long_clips: int
-    batch_peers: tuple[str, ...]
-    every_peer: bool = False
+    full: bool
 
 
-QUICK = Sizes(2, 15, 3, 1, 12, 2, (60, 120), 1, ("torchcodec", "opencv"))
-FULL = Sizes(
-    6, 30, 5, 4, 200, 5, (60, 120, 300, 3000), 2, ("torchcodec", "torchcodec-open", "opencv", "decord", "pyav"), True
-)
+# The quick run fits ten minutes on two cores, its material included.
+QUICK = Sizes(videos=4, seconds=15, seconds_per_case=40, frame_videos=12, long_seconds=(60, 120), full=False)
+FULL = Sizes(videos=6, seconds=30, seconds_per_case=120, frame_videos=200, long_seconds=(60, 300, 3000), full=True)
+MOST_REQUESTS = 2000
 
 
 @dataclass(frozen=True)
 class Material:
-    """A dataset, and what peers read instead."""
+    """A dataset, and the files that peers read instead."""
 
     dataset: Path
     files: Mapping[str, FileSet]
@@ -70,7 +70,7 @@ class Material:
 
 
 def read_through(material: Material) -> None:
-    """Read all files once, so that bytes come from memory; shortgop would be alone in fetching the dataset's."""
+    """Read all files once, so that bytes come from memory for every reader."""
     files = [file.path for file_set in material.files.values() for file in file_set.files]
     for path in (*map(Path, files), *(material.dataset / "shards").iterdir()):
         with path.open("rb") as file:
@@ -78,7 +78,7 @@ def read_through(material: Material) -> None:
                 pass
 
 
-def jobs_of(
+def tasks_of(
     material: Material,
     peers: Mapping[str, Sequence[str]],
     requests: Sequence[Request],
@@ -86,28 +86,27 @@ def jobs_of(
     *,
     pool: Executor | None = None,
     threads: int = 1,
-) -> dict[tuple[str, str], Job]:
-    """A job for shortgop and one for each peer on each kind of files; what does not load goes to `missing`."""
+) -> dict[tuple[str, str], Task]:
+    """A task for shortgop and one for each peer on each kind of files; what does not load goes to `missing`."""
     dataset = shortgop.open(material.dataset, threads=threads)
-    jobs = {(OURS, DATASET): our_job(dataset, range(len(dataset)), requests)}
+    tasks = {(OURS, DATASET): our_task(dataset, range(len(dataset)), requests)}
     for files, names in peers.items():
         readers, lacking = load(names)
         missing.update(lacking)
-        jobs |= {(name, files): peer_job(read, material.files[files], requests, pool) for name, read in readers.items()}
-    return jobs
+        tasks |= {
+            (name, files): peer_task(read, material.files[files], requests, pool) for name, read in readers.items()
+        }
+    return tasks
 
 
 def measured(
-    jobs: Mapping[tuple[str, str], Job], missing: dict[str, str], *, rounds: int, requests: int
+    tasks: Mapping[tuple[str, str], Task], missing: dict[str, str], *, requests: int, seconds: float | None = None
 ) -> tuple[Row, ...]:
-    """Do them in turn; the first one is what the others are compared with, and may not fail."""
-    labels = {f"{reader}, {files}": (reader, files) for reader, files in jobs}
-    result: Measured = alternate(dict(zip(labels, jobs.values(), strict=True)), rounds=rounds, requests=requests)
+    """Do them in turn, as `alternate` does; the first one is what the others are compared with, and may not fail."""
+    labels = {f"{reader}, {files}": (reader, files) for reader, files in tasks}
+    result = alternate(dict(zip(labels, tasks.values(), strict=True)), requests=requests, seconds=seconds)
     missing.update(result.problems)
-    first = next(iter(labels))
-    if first in result.problems:
-        raise RuntimeError(f"{first}: {result.problems[first]}")
-    return tuple(Row(*labels[each.name], each.milliseconds, each.ratio) for each in result.figures())
+    return tuple(Row.of(*labels[each.name], each) for each in result.figures())
 
 
 def case(
@@ -117,14 +116,14 @@ def case(
     access: Access,
     peers: Mapping[str, Sequence[str]],
     *,
-    sizes: Sizes,
+    seconds: float,
 ) -> Case:
     """One pattern of access on one thread; `table` is the scenario and what the table is called."""
     missing: dict[str, str] = {}
     read_through(material)
-    drawn = draw(material.lengths(), access, sizes.rounds * sizes.requests, seed=table[0])
-    jobs = jobs_of(material, peers, drawn, missing)
-    return Case(*table, name, measured(jobs, missing, rounds=sizes.rounds, requests=sizes.requests), missing)
+    drawn = draw(material.lengths(), access, MOST_REQUESTS, seed=table[0])
+    tasks = tasks_of(material, peers, drawn, missing)
+    return Case(*table, name, measured(tasks, missing, requests=len(drawn), seconds=seconds), missing)
 
 
 def clips_group(height: int, size: int) -> str:
@@ -132,31 +131,35 @@ def clips_group(height: int, size: int) -> str:
     return f"16 frames from {height}p, in the dataset at {size}"
 
 
-_CLIPS = {f"stride {stride}": Access(16, stride) for stride in (1, 4, 8)} | {"single frame": Access(1)}
+_CLIPS = {"stride 4": Access(16, 4), "single frame": Access(1)}
+_MORE_CLIPS = {"stride 1": Access(16, 1), "stride 8": Access(16, 8)}
 
 
 def clips(sizes: Sizes, note: Note) -> list[Case]:
     """1. Clips of 16 frames from sources with long GOPs, in the dataset at the sources' size and at 256."""
     cases = []
-    for height, out in ((256, "source"), (480, "source"), (480, "256"), (720, "source"), (720, "256")):
+    pairs = ((256, "source"), (480, "256"), (720, "source"), (720, "256"))
+    for height, out in pairs if sizes.full else (pairs[0], pairs[-1]):
         material = Material.of(footage.make_dataset(_sources(height, sizes), out))
-        every = height == 256 or sizes.every_peer
-        peers = {SOURCES: CLIP_PEERS if every else FEW_PEERS, EXPORTED: EXPORTED_PEERS if every else FEW_PEERS}
+        all_peers, peers_of_exported = (CLIP_PEERS, EXPORTED_PEERS) if sizes.full else (QUICK_PEERS, TORCHCODEC)
+        peers = {SOURCES: all_peers if height == 256 else FEW_PEERS, EXPORTED: peers_of_exported}
         group = clips_group(height, height if out == "source" else int(out))
-        for name, access in _CLIPS.items():
+        accesses = _CLIPS | (_MORE_CLIPS if sizes.full and height == 256 else {})
+        for name, access in accesses.items():
             note(f"1. {group}, {name}")
-            cases.append(case((1, group), name, material, access, peers, sizes=sizes))
+            cases.append(case((1, group), name, material, access, peers, seconds=sizes.seconds_per_case))
     return cases
 
 
-def fast_clips(sizes: Sizes, note: Note) -> list[Case]:
-    """8. Scenario 1 at 256p, from a dataset that was prepared to be read fast."""
-    dataset = footage.make_dataset(_sources(256, sizes), "source", "--profile", "fast", name="-fast")
-    material, group, cases = Material.of(dataset), "16 frames from 256p, in the dataset with `--profile fast`", []
+def other_profile(sizes: Sizes, note: Note) -> list[Case]:
+    """8. Scenario 1 at 256p, from a dataset of the profile that is not the default."""
+    dataset = footage.make_dataset(_sources(256, sizes), "source", "--profile", OTHER_PROFILE, name=f"-{OTHER_PROFILE}")
+    material, group = Material.of(dataset), f"16 frames from 256p, in the dataset with `--profile {OTHER_PROFILE}`"
+    cases = []
     for name, access in _CLIPS.items():
         note(f"8. {name}")
-        peers = {SOURCES: FEW_PEERS, EXPORTED: FEW_PEERS}
-        cases.append(case((8, group), name, material, access, peers, sizes=sizes))
+        peers = {SOURCES: TORCHCODEC, EXPORTED: TORCHCODEC}
+        cases.append(case((8, group), name, material, access, peers, seconds=sizes.seconds_per_case / 2))
     return cases
 
 
@@ -169,16 +172,16 @@ def frames(sizes: Sizes, note: Note) -> list[Case]:
     sources = footage.make_sources("frames", sizes.frame_videos, 256, 10)
     material = Material.of(footage.make_dataset(sources, "source"))
     missing: dict[str, str] = {}
-    rounds = sizes.frame_rounds
-    peers = {SOURCES: sizes.batch_peers, EXPORTED: ("torchcodec",)}
-    jobs = jobs_of(material, peers, draw(material.lengths(), Access(1, batch=128), rounds, seed=2), missing)
-    chunked = draw(material.lengths(), Access(16, batch=8), rounds, seed=2)
-    for (reader, files), job in jobs_of(material, {SOURCES: sizes.batch_peers}, chunked, missing).items():
+    peers = ("torchcodec", "torchcodec-open", "opencv", "decord", "pyav") if sizes.full else ("torchcodec",)
+    uniform = draw(material.lengths(), Access(1, batch=128), MOST_REQUESTS // 10, seed=2)
+    tasks = tasks_of(material, {SOURCES: peers, EXPORTED: ("torchcodec",)}, uniform, missing)
+    in_runs = draw(material.lengths(), Access(16, batch=8), len(uniform), seed=2)
+    for (reader, files), task in tasks_of(material, {SOURCES: peers}, in_runs, missing).items():
         if reader != OURS:
-            jobs[reader, f"{files}, in runs of 16"] = job
+            tasks[reader, f"{files}, in runs of 16"] = task
     read_through(material)
     note(f"2. batches of 128 frames from {sizes.frame_videos} videos")
-    rows = measured(jobs, missing, rounds=rounds, requests=1)
+    rows = measured(tasks, missing, requests=len(uniform), seconds=sizes.seconds_per_case)
     return [Case(2, f"128 random frames from {sizes.frame_videos} videos of 256p", "a batch", rows, missing)]
 
 
@@ -189,53 +192,57 @@ def long_videos(sizes: Sizes, note: Note) -> list[Case]:
     access = Access(LONG_FRAMES, LONG_STRIDE)
     dataset = shortgop.open(material.dataset)
     lengths, cases = material.lengths(), []
-    peers = {SOURCES: ("torchcodec", "torchcodec-approximate", "opencv", "opencv-seek", "decord"), EXPORTED: FEW_PEERS}
+    few = {SOURCES: ("torchcodec", "opencv-seek"), EXPORTED: ("torchcodec",)}
+    many = {SOURCES: ("torchcodec", "torchcodec-approximate", "opencv", "opencv-seek", "decord"), EXPORTED: FEW_PEERS}
 
     def only(video: int, count: int, batch: int = 1) -> list[Request]:
         """Requests for one of the videos."""
         asked = Access(access.frames, access.stride, batch)
-        return draw([length * (row == video) for row, length in enumerate(lengths)], asked, count, seed=3)
+        return draw([length * (number == video) for number, length in enumerate(lengths)], asked, count, seed=3)
 
-    for video, seconds in enumerate(sizes.long_seconds):
+    for video, seconds in enumerate(sizes.long_seconds if sizes.full else sizes.long_seconds[:1]):
         note(f"3. {seconds} s of 720p60")
         missing: dict[str, str] = {}
         read_through(material)
-        jobs = jobs_of(material, peers, only(video, sizes.rounds * sizes.long_clips), missing)
-        rows = measured(jobs, missing, rounds=sizes.rounds, requests=sizes.long_clips)
+        asked = only(video, MOST_REQUESTS)
+        tasks = tasks_of(material, many if sizes.full else few, asked, missing)
+        rows = measured(tasks, missing, requests=len(asked), seconds=sizes.seconds_per_case)
         cases.append(Case(3, LONG_AT_256, f"{seconds} s", rows, missing))
     note("3. the shortest, in the dataset at 720")
     same_size = Material.of(footage.make_dataset(paths[:1], "source"))
-    peers = {SOURCES: (*FEW_PEERS, "opencv-seek"), EXPORTED: FEW_PEERS}
-    cases.append(case((3, LONG_AT_720), f"{sizes.long_seconds[0]} s", same_size, access, peers, sizes=sizes))
+    table, name = (3, LONG_AT_720), f"{sizes.long_seconds[0]} s"
+    cases.append(case(table, name, same_size, access, few, seconds=sizes.seconds_per_case))
     note("3. the same by length, shortgop alone")
-    rounds, per_round = 8, 16  # 128 clips of each
     # The picture counts seconds, so that later clips take more bits: those of the first minute show length alone.
     for name, of in (("anywhere", range(len(lengths))), ("the same of the first minute", [0] * len(lengths))):
-        alone: dict[tuple[str, str], Job] = {}
+        alone: dict[tuple[str, str], Task] = {}
         for video, seconds in enumerate(sizes.long_seconds):
-            clips_of_one: list[Request] = [((video, clip[0][1]),) for clip in only(of[video], rounds * per_round)]
-            alone[OURS, f"{seconds} s"] = job = our_job(dataset, range(len(dataset)), clips_of_one)
+            clips_of_one: list[Request] = [((video, clip[0][1]),) for clip in only(of[video], LONG_CLIPS)]
+            alone[OURS, f"{seconds} s"] = task = our_task(dataset, range(len(dataset)), clips_of_one)
             for number in range(len(clips_of_one)):
                 # So that no file comes from the disk.
-                job(number)
-        cases.append(Case(3, BY_LENGTH, name, measured(alone, {}, rounds=rounds, requests=per_round)))
-    note(f"3. {LONG_WORKERS} workers")
-    longest = len(sizes.long_seconds) - 1
+                task(number)
+        cases.append(Case(3, BY_LENGTH, name, measured(alone, {}, requests=LONG_CLIPS)))
+    return [*cases, _on_threads(material, only, sizes, note)] if sizes.full else cases
+
+
+def _on_threads(material: Material, only: Callable[[int, int, int], list[Request]], sizes: Sizes, note: Note) -> Case:
+    note(f"3. {LONG_WORKERS} threads")
+    longest, missing = len(sizes.long_seconds) - 1, dict[str, str]()
     with ThreadPoolExecutor(LONG_WORKERS) as pool:
-        missing = {}
-        asked = only(longest, 2, batch=8)
-        jobs = jobs_of(material, {SOURCES: ("opencv-seek",)}, asked, missing, pool=pool, threads=LONG_WORKERS)
-        rows = measured(jobs, missing, rounds=2, requests=1)
+        asked = only(longest, MOST_REQUESTS, 8)
+        tasks = tasks_of(material, {SOURCES: ("opencv-seek",)}, asked, missing, pool=pool, threads=LONG_WORKERS)
+        rows = measured(tasks, missing, requests=len(asked), seconds=sizes.seconds_per_case)
     name = f"{LONG_WORKERS} threads each, {sizes.long_seconds[longest]} s"
-    return [*cases, Case(3, "Batches of 8 such clips", name, rows, missing)]
+    return Case(3, "Batches of 8 such clips", name, rows, missing)
 
 
-def rows_and_steps(sizes: Sizes, note: Note) -> list[Case]:
-    """4. Ten frames in a row, and every twentieth."""
+def near_and_far(sizes: Sizes, note: Note) -> list[Case]:
+    """4. Ten frames in a row, and every twentieth, by every reader."""
     material = Material.of(footage.make_dataset(_sources(256, sizes), "source"))
     group, cases = "Ten frames from 256p, in the dataset at 256", []
     for name, stride in (("in a row", 1), ("every twentieth", 20)):
         note(f"4. ten frames {name}")
         peers = {SOURCES: tuple(PEERS), EXPORTED: EXPORTED_PEERS}
-        cases.append(case((4, group), name, material, Access(10, stride), peers, sizes=sizes))
+        cases.append(case((4, group), name, material, Access(10, stride), peers, seconds=sizes.seconds_per_case))
     return cases

@@ -1,0 +1,8 @@
+"""Many sources become a dataset. Only this room knows Ray. Start at `prepare`.
+
+sources, lists, places, identity  which videos a job is about, and whether a file is the one that was prepared
+units, work                 the plan of units, and one unit of work
+ray_runner, ray_login, cluster_address, shared_files  units on a cluster
+tally                       how far a job is
+known_failures, repair      what failed before, and what was lost
+"""

@@ -1,34 +1,47 @@
-"""What one unit of work found, as bytes: a Zarr store in a zip file, which is one small file instead of a hundred.
+"""Parts: the results of one unit of work, as a Zarr store in one zip file instead of a hundred small files.
 
-The same rows give the same bytes.
+The same rows give the same bytes. A part is committed after its shards; from then on its unit is done.
 """
 
 from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from ..errors import CorruptDataError, DatasetError
-from . import zips
-from .snapshots import read_attributes, read_manifest
-from .tables import Manifest
-from .unread import not_read
+import numpy as np
+
+from ..errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError, not_read
+from ..whole_files import commit_bytes
+from . import zarr_zip as zips
+from .layout import FORMAT_VERSION, part_path
+from .ragged import Array
+from .tables import TABLE_TYPES, Manifest, Table
+from .zarr_read import read_attributes, read_manifest
+from .zarr_small import is_small, small_files
 
 
-def pack(manifest: Manifest, attributes: dict[str, Any]) -> bytes:
-    """The bytes of a zip file that holds the manifest, timeline included."""
+def pack(manifest: Manifest, attributes: dict[str, Any], timeline: Iterable[Array] | None = None) -> bytes:
+    """The bytes of a zip file that holds the manifest, timeline included.
+
+    `timeline` brings the rows of a manifest that does not hold them, as `zarr_write.write_manifest` takes them.
+    """
+    if is_small(manifest):
+        return zips.pack(small_files(manifest, attributes, timeline))
     from zarr.storage import MemoryStore
 
-    from .writer import write_manifest
+    from .zarr_write import write_manifest
 
     files: dict[str, Any] = {}
-    write_manifest(MemoryStore(files), manifest, attributes)
+    write_manifest(MemoryStore(files), manifest, attributes, timeline)
     return zips.pack({name: data.to_bytes() for name, data in files.items()})
 
 
 def unpack(data: bytes) -> tuple[Manifest, dict[str, Any]]:
-    """The manifest in a zip file and its attributes. MissingDataError or CorruptDataError names the member that is
+    """The manifest in a zip file, and its attributes. MissingDataError or CorruptDataError names the member that is
     wrong."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -44,3 +57,89 @@ def unpack(data: bytes) -> tuple[Manifest, dict[str, Any]]:
     except Exception as error:
         # zipfile has half a dozen ways to say that a file is damaged.
         raise CorruptDataError(f"not a whole zip file: {type(error).__name__}: {error}") from error
+
+
+def write_part(
+    dataset: Path,
+    unit: str,
+    manifest: Manifest,
+    profile: Mapping[str, Any] | None = None,
+    *,
+    again: bool = False,
+) -> None:
+    """Commit the results of a unit, whose shards must be in place. From then on the unit is done.
+
+    `profile` is the one that its videos were encoded with. A snapshot takes in videos of one profile only.
+
+    A unit may be done more than once: each job retries a unit whose sources all failed, and a worker that was thought
+    dead may end after its successor. Earlier parts are never changed. A part that says the same as an earlier one
+    (without videos: as the last one) is written only with `again`.
+    """
+    attempts = _attempts(dataset, unit)
+    for part in attempts if len(manifest.videos) else attempts[-1:]:
+        if not again and _same_outcome(read_part(dataset, part), manifest):
+            return
+    attributes: dict[str, Any] = {"format_version": FORMAT_VERSION, "unit": unit}
+    packed = pack(manifest, attributes if profile is None else {**attributes, "profile": dict(profile)})
+    number = len(attempts)
+    # Another attempt at the same unit may have taken the name since the parts were listed.
+    while not commit_bytes(dataset, part_path(dataset, f"{unit}.{number}" if number else unit), packed):
+        number += 1
+
+
+def _attempts(dataset: Path, unit: str) -> list[str]:
+    """The parts of a unit, oldest first."""
+    parts = {part for part in finished_parts(dataset) if _unit_of(part) == unit}
+    return sorted(parts, key=lambda part: int(part.partition(".")[2] or 0))
+
+
+def _unit_of(part: str) -> str:
+    return part.partition(".")[0]
+
+
+def _same_outcome(one: Manifest, other: Manifest) -> bool:
+    """Whether both hold the same rows, apart from the times of failures."""
+
+    def tables(manifest: Manifest) -> Iterator[Table]:
+        for name in TABLE_TYPES:
+            table = getattr(manifest, name)
+            yield replace(table, attempted_ns=np.zeros_like(table.attempted_ns)) if name == "failures" else table
+
+    return all(a.same_rows(b) for a, b in zip(tables(one), tables(other), strict=True))
+
+
+def read_part(dataset: Path, part: str) -> Manifest:
+    """The tables of one part. MissingDataError or CorruptDataError names the part and the remedy."""
+    return open_part(dataset, part)[0]
+
+
+def open_part(dataset: Path, part: str) -> tuple[Manifest, dict[str, Any]]:
+    """Like `read_part`, with the part's attributes: `format_version`, `unit`, and `profile` if it has videos."""
+    file = part_path(dataset, part)
+    remedy = "remove it and run the same `shortgop prep` again to redo its unit"
+    try:
+        return unpack(file.read_bytes())
+    except FileNotFoundError as error:
+        raise MissingDataError(f"{file}: {error.strerror}; {remedy}", file=str(file)) from error
+    except (OSError, MemoryError) as error:
+        raise not_read(str(file), error) from error
+    except UnreadableDataError as error:
+        raise UnreadableDataError(f"{file}: {error.message}", file=str(file)) from error
+    except DatasetError as error:
+        raise CorruptDataError(f"{file}: {error.message}; {remedy}", file=str(file)) from error
+
+
+def finished_parts(dataset: Path) -> set[str]:
+    """Names of all committed parts: the unit's id, followed by `.1`, `.2` ... for further attempts."""
+    folder = dataset / "parts"
+    return {file.stem for file in folder.glob("*.zip")} if folder.is_dir() else set()
+
+
+def finished_units(dataset: Path) -> set[str]:
+    """Units that have a committed part."""
+    return {_unit_of(part) for part in finished_parts(dataset)}
+
+
+def parts_of_unit(dataset: Path, unit: str) -> list[Manifest]:
+    """The tables of each attempt at a unit, oldest first."""
+    return [read_part(dataset, part) for part in _attempts(dataset, unit)]

@@ -1,6 +1,6 @@
-"""Holding a dataset's bytes against its manifest: `shortgop verify`, short of decoding.
+"""Verification of a dataset's bytes against its manifest: `shortgop verify` without decoding.
 
-Shards are read from their first byte to their last, one GOP in memory at a time. Nothing stops at the first problem.
+Shards are read from their first byte to their last, one GOP in memory at a time. A problem does not end the check.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import CorruptDataError, DatasetError, UnreadableDataError
-from .dataset import open_timeline, parts_of_unit, shard_path, snapshot_path
+from .gop_check import check_gop, frame_ticks, nal_length_bytes
+from .layout import open_timeline, shard_path, snapshot_path
 from .lost import lost_videos, where_it_is
 from .mp4 import Init, parse_init
+from .parts import parts_of_unit
 from .ragged import Array
 from .ranges import read_gop, read_init
-from .structure import check_gop, frame_ticks, nal_length_bytes
+from .records import VideoRow
 from .tables import Manifest
-from .video import VideoRow
 
 _TIMELINE_ROWS = 1 << 22
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is not as the manifest says.
+    """A place where the dataset differs from its manifest.
 
-    `byte_range` and `frames` are half-open ranges [start, stop), in the file and in the video; `segment` is a row
-    of the segment table. What does not apply is None.
+    `byte_range` and `frames` are half-open ranges [start, stop), in the file and in the video; `segment` is a row of
+    the segment table. What does not apply is None.
     """
 
     what: str
@@ -58,7 +59,7 @@ def verify(
     snapshot: str | None = None,
     on_gop: Callable[[], object] = lambda: None,
 ) -> Iterator[Problem]:
-    """Check every shard, segment and GOP; with `snapshot`, the name of the manifest's, the timeline as well.
+    """Check every shard, segment and GOP; with `snapshot`, the name of the manifest's snapshot, also the timeline.
 
     `on_gop` is called once for each row of the GOP table.
     """
@@ -73,17 +74,18 @@ def verify(
 
 
 def stray_files(dataset: Path, manifest: Manifest) -> list[str]:
-    """Files among the shards that the manifest does not know: no harm, and no use unless a job is at work."""
+    """Files in the shards folder that the manifest does not name. They do no harm, and are of use only to a running
+    job."""
     folder = dataset / "shards"
     known = set(manifest.shards.name.texts())
     return sorted(str(file) for file in folder.iterdir() if file.name not in known) if folder.is_dir() else []
 
 
 def damaged_videos(manifest: Manifest, problems: Iterable[Problem]) -> dict[str, str]:
-    """The videos to be made again so that these problems go away, each with the first of them.
+    """The videos that must be made again to repair these problems: id -> the first problem.
 
-    A problem with a shard as a whole is one of every video in it. One with the manifest itself, as in a file of its
-    timeline, is none of a video's.
+    A problem of a whole shard concerns every video in it. A problem of the manifest itself, such as a damaged timeline,
+    concerns no video.
     """
     damaged: dict[str, str] = {}
     for problem in problems:
@@ -99,7 +101,7 @@ def _videos_in(manifest: Manifest, shard: str) -> list[str]:
 
 
 class _Checker:
-    """Checks one shard after the other; what they have in common is worked out once."""
+    """Checks one shard after the other. What all checks share is computed once."""
 
     def __init__(
         self, manifest: Manifest, on_gop: Callable[[], object], superseded: Callable[[str], dict[int, int]]
@@ -110,13 +112,13 @@ class _Checker:
         self._video_of_segment: Array = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
-        # Nearly all segments of a dataset have one of a few inits.
+        # Nearly all segments of a dataset share a few inits.
         self._parse_init = lru_cache(maxsize=64)(parse_init)
 
     def shard(self, file: Path, length: int, segments: list[int]) -> Iterator[Problem]:
-        """Problems of a shard and of its segments, which are given in the order of their offsets."""
+        """Problems of a shard and of its segments, which come in the order of their offsets."""
         try:
-            # A pipe in its place would wait for a writer.
+            # Without O_NONBLOCK, opening a pipe would wait for a writer.
             descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             yield Problem(f"cannot be read: {error.strerror}", str(file))
@@ -136,7 +138,7 @@ class _Checker:
             os.close(descriptor)
 
     def _between(self, file: Path, end: int, start: int) -> Iterator[Problem]:
-        """For a segment that starts at `start` where the one before it ended at `end`."""
+        """The problem, if any, of a segment that starts at `start` after one that ends at `end`."""
         if end < start:
             stops = self._superseded(file.name)
             while end < start and end in stops:
@@ -186,7 +188,7 @@ class _Checker:
     def _checked_init(self, data: bytes, video: VideoRow) -> Init:
         init = self._parse_init(data)
         if init.config != self._configs[video.config]:
-            raise CorruptDataError(f"it is not for codec configuration {video.config}, the video's")
+            raise CorruptDataError(f"it does not match codec configuration {video.config} of the video")
         frame_ticks(init.timescale, video.fps)
         return init
 
@@ -207,14 +209,14 @@ class _Checker:
             frame_ticks=ticks,
         )
         if fragment.sequence_number != in_segment + 1:
-            raise CorruptDataError(f"fragment number {fragment.sequence_number}, not {in_segment + 1}")
+            raise CorruptDataError(f"the fragment has sequence number {fragment.sequence_number}, not {in_segment + 1}")
         if pattern != self._patterns[expected := int(self._manifest.gops.pattern[gop])]:
             raise CorruptDataError(f"its samples do not follow pattern {expected}")
 
 
 def _superseded(dataset: Path, manifest: Manifest, shard: str) -> dict[int, int]:
-    """Segments of a shard that are no longer of the dataset, as their videos were made again: where each starts, and
-    where it ends. The part of the shard's unit still knows them."""
+    """Segments of a shard that the dataset no longer uses because their videos were made again: start -> end, in bytes.
+    The part of the shard's unit still has them."""
     stops = {}
     with suppress(DatasetError):
         for part in parts_of_unit(dataset, shard.partition("-")[0]):
@@ -235,13 +237,13 @@ def _end_of_segment(manifest: Manifest, video: int, segment: int) -> int:
 
 
 def _gap(file: Path, end: int, start: int) -> Problem:
-    """For a piece that starts at `start` where the one before it ended at `end`."""
+    """The problem of a segment or GOP that starts at `start` after one that ends at `end`."""
     what = "no segment or GOP covers these bytes" if end < start else "two segments or GOPs cover these bytes"
     return Problem(what, str(file), (min(start, end), max(start, end)))
 
 
 def _check_timeline(dataset: Path, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
-    """Source frames are shown in their order: within a video, pts never fall."""
+    """Source frames are shown in their order: within a video, the pts of the timeline never fall."""
     file = str(snapshot_path(dataset, snapshot))
     starts = manifest.first_frames
     last_pts = None
@@ -252,12 +254,12 @@ def _check_timeline(dataset: Path, snapshot: str, manifest: Manifest) -> Iterato
             yield Problem(error.message, error.file or file)
             last_pts = None
             continue
-        # The first of these rows that falls below the one before it, unless a video starts there.
+        # A pts may fall below the one before it only where a video starts.
         before = np.concatenate([pts[:1] if last_pts is None else last_pts, pts[:-1]])
         for row in (np.flatnonzero(pts < before) + start).tolist():
             video = int(np.searchsorted(starts, row, side="right")) - 1
             frame = row - int(starts[video])
             if frame > 0:
-                what = "a source pts below that of the frame before"
+                what = "the source pts is below that of the frame before"
                 yield Problem(what, file, None, None, manifest.ids[video], (frame, frame + 1))
         last_pts = pts[-1:]

@@ -5,14 +5,24 @@ Formulas and codes: ISO/IEC 14496-10 (H.264) 7.3, 7.4.1 and D.2.8, 23008-2 (HEVC
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 _H264_SLICES, _H264_IDR, _H264_SEI, _H264_SPS = (1, 5), 5, 6, 7
 _H264_RECOVERY_POINT = 6
+# 23008-2 (HEVC) 7.3.2.4 and F.14.2.8: prefix SEI, alpha channel information.
+_HEVC_SEI, _HEVC_ALPHA_INFORMATION = 39, 165
 _HEVC_ENTRIES = range(16, 22)
 _HIGH_PROFILES = {100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135}
 _LOOKED_AT_BYTES = 64
+# 14496-10, table E-1: sample aspect ratios by aspect_ratio_idc, from 1 on; 255 is followed by one of its own.
+_ASPECTS = (
+    (1, 1), (12, 11), (10, 11), (16, 11), (40, 33), (24, 11), (20, 11), (32, 11), (80, 33), (18, 11), (15, 11),
+    (64, 33), (160, 99), (4, 3), (3, 2), (2, 1),
+)  # fmt: skip
+_OWN_ASPECT = 255
+_MPEG2_SEQUENCE = b"\0\0\1\xb3"
 _START_CODE = b"\0\0\1"
 
 
@@ -33,6 +43,7 @@ class _Sps:
     frame_num_bits: int
     separate_planes: bool
     gaps_allowed: bool
+    aspect: tuple[int, int]
 
 
 class _Bits:
@@ -64,6 +75,7 @@ class HeaderReader:
         self._length_bytes = _length_bytes(codec, extradata or b"")
         self._sps: _Sps | None = None
         self._expected: int | None = None
+        self._aspects: set[object] = set()
         for nal in _stored_parameter_sets(codec, extradata or b""):
             self._keep_sps(nal)
 
@@ -78,7 +90,15 @@ class HeaderReader:
             types = [nal[0] >> 1 & 63 for nal in self._nals(data)]
             slices = [kind for kind in types if kind < 32]
             return AccessUnit(is_entry=bool(slices) and all(kind in _HEVC_ENTRIES for kind in slices))
+        if self._codec in ("mpeg1video", "mpeg2video"):
+            at = data.find(_MPEG2_SEQUENCE, 0, _LOOKED_AT_BYTES)
+            self._aspects.update(code >> 4 for code in data[at + 7 : at + 8] if at >= 0)
         return AccessUnit()
+
+    @property
+    def aspect_changes(self) -> bool:
+        """Whether the packets that were read have pixels of more than one shape (H.264, MPEG-1 and MPEG-2)."""
+        return len(self._aspects) > 1
 
     def misses_one(self, unit: AccessUnit) -> bool:
         """Whether a frame that others refer to is missing between this packet and the one read before."""
@@ -90,15 +110,7 @@ class HeaderReader:
         return misses
 
     def _nals(self, data: bytes) -> Iterator[bytes]:
-        if self._length_bytes == 0:
-            yield from (nal for nal in data.split(_START_CODE)[1:] if len(nal) > 1)
-            return
-        at = 0
-        while at + self._length_bytes < len(data):
-            start = at + self._length_bytes
-            at = start + int.from_bytes(data[at:start])
-            if at > start + 1:
-                yield data[start : min(at, len(data))]
+        return _split(data, self._length_bytes)
 
     def _read_h264(self, data: bytes) -> AccessUnit:
         recovers = False
@@ -109,6 +121,8 @@ class HeaderReader:
             elif kind == _H264_SEI:
                 recovers = recovers or _recovers_at_once(nal)
             elif kind in _H264_SLICES:
+                if self._sps is not None:
+                    self._aspects.add(self._sps.aspect)
                 frame_num = self._frame_num(nal)
                 if frame_num is None or self._sps is None:
                     return AccessUnit(is_entry=kind == _H264_IDR or recovers)
@@ -133,6 +147,19 @@ class HeaderReader:
             self._sps = None
 
 
+def _split(data: bytes, length_bytes: int) -> Iterator[bytes]:
+    """The NAL units of a packet, behind lengths of so many bytes, or, for 0, start codes."""
+    if length_bytes == 0:
+        yield from (nal for nal in data.split(_START_CODE)[1:] if len(nal) > 1)
+        return
+    at = 0
+    while at + length_bytes < len(data):
+        start = at + length_bytes
+        at = start + int.from_bytes(data[at:start])
+        if at > start + 1:
+            yield data[start : min(at, len(data))]
+
+
 def _length_bytes(codec: str, extradata: bytes) -> int:
     """How many bytes a NAL unit's length takes; 0 for units behind start codes."""
     if codec == "h264" and len(extradata) > 6 and extradata[0] == 1:
@@ -151,21 +178,55 @@ def _stored_parameter_sets(codec: str, extradata: bytes) -> list[bytes]:
     return [nal for nal in extradata.split(_START_CODE)[1:] if nal and nal[0] & 31 == _H264_SPS]
 
 
+def has_alpha_layer(extradata: bytes | None, first_packet: bytes) -> bool:
+    """Whether an HEVC stream says that one of its layers is alpha."""
+    stored = extradata or b""
+    length_bytes = _length_bytes("hevc", stored)
+    nals = [*_stored_hevc_sets(stored), *_split(first_packet, length_bytes)]
+    return any(
+        kind == _HEVC_ALPHA_INFORMATION and not body[:1] > b"\x7f"  # alpha_channel_cancel_flag
+        for nal in nals
+        if nal[0] >> 1 & 63 == _HEVC_SEI
+        for kind, body in _sei_messages(nal[2:])
+    )
+
+
+def _stored_hevc_sets(extradata: bytes) -> Iterator[bytes]:
+    """The NAL units of an hvcC (ISO/IEC 14496-15, 8.3.2)."""
+    if not _length_bytes("hevc", extradata):
+        return
+    at = 23
+    for _ in range(extradata[22]):
+        count = int.from_bytes(extradata[at + 1 : at + 3])
+        at += 3
+        for _ in range(count):
+            size = int.from_bytes(extradata[at : at + 2])
+            if size > 2:
+                yield extradata[at + 2 : at + 2 + size]
+            at += 2 + size
+
+
 def _recovers_at_once(nal: bytes) -> bool:
     """Whether an SEI holds a recovery point with recovery_frame_cnt 0: all that is shown from here on is right."""
-    at = 1
-    while at + 2 < len(nal):
+    for kind, body in _sei_messages(nal[1:]):
+        if kind == _H264_RECOVERY_POINT:
+            return body[:1] > b"\x7f"  # recovery_frame_cnt is ue(v): 0 is the single bit 1
+    return False
+
+
+def _sei_messages(payload: bytes) -> Iterator[tuple[int, bytes]]:
+    """Type and content of each message of an SEI, behind its NAL unit's header."""
+    at = 0
+    while at + 2 < len(payload):
         codes = []
         for _ in ("type", "size"):
             code = 0
-            while nal[at] == 255:
+            while at + 1 < len(payload) and payload[at] == 255:
                 code, at = code + 255, at + 1
-            codes.append(code + nal[at])
+            codes.append(code + payload[at])
             at += 1
-        if codes[0] == _H264_RECOVERY_POINT:
-            return bool(nal[at] & 0x80)  # recovery_frame_cnt is ue(v): 0 is the single bit 1
+        yield codes[0], payload[at : at + codes[1]]
         at += codes[1]
-    return False
 
 
 def _parse_sps(nal: bytes) -> _Sps:
@@ -197,7 +258,29 @@ def _parse_sps(nal: bytes) -> _Sps:
     bits.exp_golomb()
     if frame_num_bits > 16:
         raise IndexError("no SPS has so many bits of frame_num")
-    return _Sps(frame_num_bits, separate_planes, gaps_allowed=bool(bits.take(1)))
+    gaps_allowed = bool(bits.take(1))
+    return _Sps(frame_num_bits, separate_planes, gaps_allowed, _aspect(bits))
+
+
+def _aspect(bits: _Bits) -> tuple[int, int]:
+    """The sample aspect ratio by what follows gaps_in_frame_num_value_allowed_flag; square where nothing is said."""
+    try:
+        bits.exp_golomb()
+        bits.exp_golomb()
+        if not bits.take(1):  # frame_mbs_only_flag
+            bits.take(1)
+        bits.take(1)
+        if bits.take(1):  # frame_cropping_flag
+            for _ in range(4):
+                bits.exp_golomb()
+        if not (bits.take(1) and bits.take(1)):  # vui_parameters_present_flag, aspect_ratio_info_present_flag
+            return 1, 1
+        code = bits.take(8)
+        ratio = (bits.take(16), bits.take(16)) if code == _OWN_ASPECT else _ASPECTS[code - 1 if code else 0]
+    except IndexError:
+        return 1, 1
+    shared = math.gcd(*ratio) or 1
+    return ratio[0] // shared, ratio[1] // shared
 
 
 def _skip_scaling_list(bits: _Bits, size: int) -> None:

@@ -1,13 +1,15 @@
 """The clean aperture of an MP4 or QuickTime track: the part of its pictures that is to be shown.
 
-ffmpeg (7.1 and later) cuts pictures to it; PyAV, which sources are probed with, does not tell of it.
+PyAV, which sources are probed with, does not tell of it.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import CorruptDataError
 from ..manifests.mp4 import Box, boxes, read_box_header
@@ -19,8 +21,17 @@ _MAX_MOOV_BYTES = 1 << 28
 _LARGEST_HEADER_BYTES = 16
 
 
-def clean_aperture(path: str, track_id: int) -> tuple[int, int] | None:
-    """Width and height in pixels that the track's first sample entry says, or None where it says nothing."""
+class Aperture(NamedTuple):
+    """Width and height in pixels, and how far its middle lies to the right of and below the middle of the picture."""
+
+    width: int
+    height: int
+    right: Fraction
+    down: Fraction
+
+
+def clean_aperture(path: str, track_id: int) -> Aperture | None:
+    """What the track's first sample entry says, or None where it says nothing."""
     try:
         moov = _read_moov(Path(path))
         for trak in _children(moov, boxes(moov), b"trak"):
@@ -58,7 +69,7 @@ def _track_id(moov: bytes, trak: Box) -> int | None:
     return None
 
 
-def _aperture(moov: bytes, trak: Box) -> tuple[int, int] | None:
+def _aperture(moov: bytes, trak: Box) -> Aperture | None:
     inside = boxes(moov, trak.body, trak.stop)
     for stsd in _children(moov, inside, b"mdia", b"minf", b"stbl", b"stsd"):
         entry = next(boxes(moov, stsd.body + _STSD_FIELDS_BYTES, stsd.stop), None)
@@ -66,7 +77,11 @@ def _aperture(moov: bytes, trak: Box) -> tuple[int, int] | None:
             return None
         for box in boxes(moov, entry.body + _ENTRY_FIELDS_BYTES, entry.stop):
             if box.type == b"clap":
-                width, width_unit, height, height_unit = struct.unpack_from(">IIII", moov, box.body)
-                sides = (width // max(1, width_unit), height // max(1, height_unit))
-                return sides if all(sides) else None
+                width, width_unit, height, height_unit, right, right_unit, down, down_unit = struct.unpack_from(
+                    ">IIIIiIiI", moov, box.body
+                )
+                if not (width_unit and height_unit and right_unit and down_unit):
+                    return None
+                sides = (width // width_unit, height // height_unit)
+                return Aperture(*sides, Fraction(right, right_unit), Fraction(down, down_unit)) if all(sides) else None
     return None

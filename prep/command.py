@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from .damage import Kept
+from .frame_report import STATS_FORMAT
 from .grid import TickRule
+from .joins import Join
 from .opening import input_argv
 from .picture_filters import colour_tags, deinterlace_filters, picture_filters, steady_filters
 from .probe import SourceVideo
 from .profile import Profile
-from .shown import STATS_FORMAT
 
 # Ticks per second of the output are a multiple of the rate's numerator, so that a frame is a whole number of ticks;
 # at least this many, as players expect of an MP4.
@@ -21,7 +22,8 @@ _MIN_TIMESCALE = 10_000
 
 @dataclass(frozen=True)
 class Encode:
-    """One planned encode: everything that the command line depends on."""
+    """One planned encode: everything that the command line depends on. `crops_by_itself`: ffmpeg does what the
+    source's container says."""
 
     source: SourceVideo
     rule: TickRule
@@ -31,7 +33,9 @@ class Encode:
     profile: Profile
     encoder: str
     nvdec: bool = False
+    crops_by_itself: bool = False
     kept: Kept | None = None
+    joins: tuple[Join, ...] = ()
 
     @property
     def fps(self) -> Fraction:
@@ -63,6 +67,8 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
         "-threads", "1", "-filter_threads", "1",
         *(["-max_error_rate", "1"] if encode.kept is not None else []),
+        # The filter that ffmpeg would crop with keeps to even columns, and does not notice a change of resolution.
+        *(["-apply_cropping", "codec"] if encode.crops_by_itself else []),
         *_input_options(source), *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
         "-vf", ",".join(_filters(encode)),
@@ -90,22 +96,24 @@ def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
     ]  # fmt: skip
 
 
-def time_filters(rule: TickRule) -> list[str]:
+def time_filters(rule: TickRule, joins: tuple[Join, ...] = ()) -> list[str]:
     """Filters that put each source frame at its tick, and repeat it until the next one's turn."""
     fps = rule.fps
     # Fine enough that a tick is four units or more, so that rounding to units cannot make another tick of it.
     parts = max(1, math.ceil(4 * rule.timebase * fps))
     unit = rule.timebase / parts
     a, b, c = rule.terms
-    span = f"PTS-({rule.origin_pts * parts})"
+    moves = "".join(f"+gte(N,{join.frame})*({join.units * parts})" for join in joins)
+    pts, moved = ("ld(0)", f"st(0,PTS{moves});") if joins else ("PTS", "")
+    span = f"{pts}-({rule.origin_pts * parts})"
     for gap in rule.closed:
-        span += f"-gte(PTS,{gap.pts * parts})*{gap.units * parts}"
-    tick = f"if(lte(PTS,{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
+        span += f"-gte({pts},{gap.pts * parts})*{gap.units * parts}"
+    tick = f"if(lte({pts},{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
     length = 1 / (fps * unit)
     return [
         # Whatever the filters before it have made of the timebase: bwdif halves it.
         f"settb={unit.numerator}/{unit.denominator}",
-        f"setpts='round({tick}*{length.numerator}/{length.denominator})'",
+        f"setpts='{moved}round({tick}*{length.numerator}/{length.denominator})'",
         # What it sees are whole ticks already; `pass` keeps a last frame that is shorter than one.
         f"fps={fps.numerator}/{fps.denominator}:round=near:eof_action=pass",
         # How long the last frame lasts is the demuxer's guess; -frames:v ends the output where the plan says.
@@ -130,7 +138,7 @@ def _filters(encode: Encode) -> list[str]:
         *([] if encode.kept is None else [_selection(encode.kept)]),
         *steady_filters(source),
         *deinterlace_filters(source, encode.profile),
-        *time_filters(encode.rule),
+        *time_filters(encode.rule, encode.joins),
         *picture_filters(source, encode.profile),
     ]
 

@@ -1,4 +1,4 @@
-"""The one place that starts processes: finds an ffmpeg that fits, tries what it can do, and runs it."""
+"""Finds an ffmpeg that fits, tries what it can do, and runs it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ import os
 import re
 import selectors
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import IO, Any, Literal
 
 from ..errors import ToolError
+from . import processes
+from .processes import Process
 from .stalls import Watch, activity_of_group
 
 ENVIRONMENT_VARIABLE = "SHORTGOP_FFMPEG"
 _TRIAL_TIMEOUT_SECONDS = 60
 _STDERR_KEPT_BYTES = 16_384
-# What waits for a dead mount or a driver does not even end when it is killed; nobody waits for it longer than this.
-_GRACE_SECONDS = 5
 _READ_BYTES = 1 << 16
 # AV_LOG_INFO, at which the source of a filter graph says that it was given a frame unlike the first one.
 _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
 _CHANGES_KEPT = 100
+_ALPHA_LAYERS_FROM_VERSION = 8
 _TRIAL_PICTURES = ("-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10")
 
 
@@ -114,26 +113,10 @@ def version_of(path: str) -> str | None:
 
 def _capture(argv: Sequence[str]) -> str | None:
     try:
-        done = _finished(argv)
-        done.check_returncode()
-    except (OSError, subprocess.SubprocessError):
+        done = processes.run(argv, timeout_seconds=_TRIAL_TIMEOUT_SECONDS)
+    except OSError:
         return None
-    return done.stdout.decode(errors="replace")
-
-
-def _finished(argv: Sequence[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run a command that takes seconds. TimeoutExpired after a minute, whether it can be ended or not."""
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, process_group=0)
-    try:
-        stdout, stderr = process.communicate(stdin, timeout=_TRIAL_TIMEOUT_SECONDS)
-    except BaseException:
-        _end(process)
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
-        raise
-    return subprocess.CompletedProcess(argv, process.returncode, stdout, stderr)
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
 
 @cache
@@ -149,10 +132,11 @@ def try_nvdec(path: str) -> Trial:
     sample = [path, *_TRIAL_PICTURES, "-frames:v", "1", "-pix_fmt", "yuv420p", "-c:v", "libx264"]
     sample += ["-f", "h264", "pipe:1"]
     try:
-        done = _finished(sample)
-        done.check_returncode()
-    except (OSError, subprocess.SubprocessError) as error:
+        done = processes.run(sample, timeout_seconds=_TRIAL_TIMEOUT_SECONDS)
+    except OSError as error:
         return Trial("nvdec", works=False, detail=f"no sample to decode: {error}")
+    if done.returncode:
+        return Trial("nvdec", works=False, detail=f"no sample to decode: {_complaint(done.stderr)}")
     decode = [path, "-v", "error", "-hwaccel", "cuda", "-hwaccel_output_format", "cuda", "-f", "h264", "-i", "pipe:0"]
     return _trial("nvdec", [*decode, "-vf", "hwdownload,format=nv12", "-f", "null", "-"], stdin=done.stdout)
 
@@ -164,14 +148,31 @@ def lists(path: str, kind: Literal["filters", "decoders"], name: str) -> bool:
     return any(name in line.split()[1:2] for line in listed.splitlines())
 
 
+def decodes_alpha_layers(path: str) -> bool:
+    """Whether this ffmpeg decodes the alpha of HEVC, as FFmpeg 8 and later do."""
+    release = re.match(r"n?(\d+)\.", version_of(path) or "")
+    # Without a number it was built from sources between two releases.
+    return release is None or int(release.group(1)) >= _ALPHA_LAYERS_FROM_VERSION
+
+
+@cache
+def crops_by_itself(path: str) -> bool:
+    """Whether this ffmpeg cuts off what the container says (7.1 and later), unless -apply_cropping tells it not to."""
+    # The decoders' option of that name is listed in all of them, further in.
+    return "\n-apply_cropping" in (_capture([path, "-hide_banner", "-h", "full"]) or "")
+
+
 def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:
     try:
-        done = _finished(argv, stdin)
-    except (OSError, subprocess.SubprocessError) as error:
+        done = processes.run(argv, stdin=stdin, timeout_seconds=_TRIAL_TIMEOUT_SECONDS)
+    except OSError as error:
         return Trial(name, works=False, detail=str(error))
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
     works = done.returncode == 0
-    return Trial(name, works=works, detail="runs" if works else first_reason(lines))
+    return Trial(name, works=works, detail="runs" if works else _complaint(done.stderr))
+
+
+def _complaint(stderr: bytes) -> str:
+    return first_reason(stderr.decode(errors="replace").strip().splitlines())
 
 
 def first_reason(lines: Sequence[str]) -> str:
@@ -188,38 +189,25 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
     dies leaves no file behind, and ffmpeg dies soon after its parent. StalledError, from reading and from leaving the
     block, when it makes no progress: it is killed, and left behind should it not die.
     """
-    stats_read, stats_write = os.pipe()
-    report_read, report_write = os.pipe()
-    argv = [f"pipe:{stats_write}" if argument == stats_url_placeholder else argument for argument in argv]
+    (stats, stats_end), (report, report_end) = processes.pipe_from_child(), processes.pipe_from_child()
+    argv = [f"pipe:{stats_end.number}" if argument == stats_url_placeholder else argument for argument in argv]
+    env = {**os.environ, "FFREPORT": f"file=/dev/fd/{report_end.number}:level={_REPORT_LEVEL}"}
     try:
-        process = subprocess.Popen(
-            [path, *argv],
-            bufsize=0,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=(stats_write, report_write),
-            env={**os.environ, "FFREPORT": f"file=/dev/fd/{report_write}:level={_REPORT_LEVEL}"},
-            # A group of its own: `path` may be a script that starts the real one.
-            process_group=0,
-        )
+        process = processes.start([path, *argv], inherit=(stats_end, report_end), env=env)
     except OSError as error:
-        os.close(stats_read)
-        os.close(report_read)
+        stats.close()
+        report.close()
         raise ToolError(f"cannot start {path}: {error.strerror or error}", file=path) from error
     finally:
-        os.close(stats_write)
-        os.close(report_write)
-    if process.stdout is None or process.stderr is None:
-        raise AssertionError("both were asked for as pipes")
-    stats, report = (os.fdopen(read, "rb", buffering=0) for read in (stats_read, report_read))
+        stats_end.close()
+        report_end.close()
     output = _Output(process, (process.stdout, process.stderr, stats, report))
     run = Run(stdout=io.BufferedReader(output, _READ_BYTES))
     try:
         yield run
         output.drain()
     except BaseException:
-        _end(process)
+        processes.end(process)
         raise
     finally:
         run.stdout.close()
@@ -233,7 +221,7 @@ class _Output(io.RawIOBase):
     """What ffmpeg writes: standard output, standard error, statistics, log. While its standard output is waited for,
     the other pipes are emptied, so that it never waits for its reader, and a watch is kept on it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], pipes: tuple[IO[bytes], ...]) -> None:
+    def __init__(self, process: Process, pipes: tuple[IO[bytes], ...]) -> None:
         self.stderr, self.stats, self.changes = bytearray(), bytearray(), _Changes()
         self._process = process
         self._pipes = pipes
@@ -267,9 +255,7 @@ class _Output(io.RawIOBase):
         while self._selector.get_map() and self._selector.select(0):
             self._stdout_is_ready()
         while self._process.poll() is None:
-            try:
-                self._process.wait(self._watch.look_seconds)
-            except subprocess.TimeoutExpired:
+            if not self._process.wait(self._watch.look_seconds):
                 self._watch.look(self._watch.look_seconds)
 
     def close(self) -> None:
@@ -319,18 +305,3 @@ class _Changes:
             change = line.partition(_CHANGE)[2].partition(b" pts_time")[0]
             if change and len(self.seen) < _CHANGES_KEPT:
                 self.seen[(_CHANGE + change).decode(errors="replace")] = None
-
-
-_left_behind: list[subprocess.Popen[bytes]] = []
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and those that it started."""
-    # Those that did not die at once may have died since; that they are waited for leaves no zombies.
-    _left_behind[:] = [earlier for earlier in _left_behind if earlier.poll() is None]
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    try:
-        process.wait(_GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        _left_behind.append(process)

@@ -34,10 +34,11 @@ def given_up(source: SourceVideo, profile: Profile, reports: Iterable[str] = ())
     are not like the first one (`Run.changes`)."""
     picture, layout = source.picture, picture_layout(source, profile)
     other = frame_kinds(reports)
-    resized = any((kind.width, kind.height) != (source.width, source.height) for kind in other)
+    resized = any((kind.width, kind.height) != source.coded_size for kind in other)
     texts = {
         "resolution changes: scaled to the first frame's": resized,
         "pixels change: converted to the first frame's": bool(other) and not resized,
+        "sample aspect ratio changes: one for all": picture.aspect_changes,
         "deinterlaced": deinterlaces(source, profile),
         "alpha over black": picture.alpha,
         "tone-mapped": tone_maps(source),

@@ -1,14 +1,14 @@
 """How a source is opened: as the one file that it is, whatever is in it and whatever it is called.
 
 Some of FFmpeg's formats are scripts and playlists that lead to other files, and an image's name can stand for a
-sequence of files. Both are let through by a list of the formats that a single file can have; PyAV and ffmpeg get it,
-and no protocol but `file`.
+sequence of files. Neither is opened: PyAV and ffmpeg get a list of the formats that a single file can have, and no
+protocol but `file`. Scripts whose name says what they are have been given on purpose, see `playlists.py`; for them
+the list has their own format as well.
 """
 
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +21,7 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from ..errors import NotAVideoError, SourceError
+from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .signs import MOOV_IS_MISSING, lacks_moov
 
 # The demuxers of FFmpeg 8.1 and 9.0 that read nothing but the file they are given. Left out are concat, hls, dash,
@@ -44,31 +45,23 @@ _FORMATS = """
     vqf vvc w64 wady wav wavarc wc3movie webm webp_anim webp_pipe wsaud wsd wsvqa wtv wv wve xa xbin xbm_pipe xmd
     xmv xpm_pipe xvag xwd_pipe xwma yop yuv4mpegpipe
 """
-_LIMITS = {"format_whitelist": ",".join(re.findall(r"\S+", _FORMATS)), "protocol_whitelist": "file"}
+_WHITELIST = ",".join(_FORMATS.split())
+_PROTOCOLS = {"protocol_whitelist": "file"}
+_LIMITS = {"format_whitelist": _WHITELIST, **_PROTOCOLS}
 
 _NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 
-# How what is not let through starts, to call it by its name.
-_HEAD_BYTES = 4096
-_LEADS_ELSEWHERE = {
-    "a concat script": rb"\s*(#.*\n\s*)*ffconcat version",
-    "an HLS playlist": rb"\s*#EXTM3U",
-    "a DASH manifest": rb"(?s)\s*(<\?xml.{0,2000}?)?<([\w]+:)?MPD\b",
-    "an IMF composition playlist": rb"(?s)\s*(<\?xml.{0,2000}?)?<([\w]+:)?CompositionPlaylist\b",
-    "an SDP description": rb"v=0\r?\n[a-z]=",
-    "a VobSub index": rb"# VobSub index file",
-    "a Magic Lantern video, which may go on in other files": rb"MLVI",
-}
-_SCRIPTS = {".avs": "an AviSynth script", ".vpy": "a VapourSynth script"}
-
 
 def open_source(path: str) -> InputContainer:
-    """The file at `path`, and no other, opened with PyAV.
+    """The file at `path`, and no other but those that a script given on purpose leads to, opened with PyAV.
 
     NotAVideoError when it is of a format that leads to other files, or of none that FFmpeg knows; SourceError when it
     cannot be read at all.
     """
+    follower = script_demuxer(path)
     try:
+        if follower is not None:
+            return _open(f"file:{path}", follower, limits=_limits_of(follower))
         return _open(f"file:{path}")
     except av.error.ArgumentError as error:
         # FFmpeg may have taken the name for a pattern of images' names, so the contents alone are to decide.
@@ -83,8 +76,17 @@ def open_source(path: str) -> InputContainer:
 def input_argv(path: str, demuxer: str) -> list[str]:
     """Arguments for ffmpeg to read this one file, with the demuxer that PyAV opened it with ("": any that may be)."""
     forced = ["-f", demuxer] if demuxer else []
-    limits = {**_LIMITS, **({"format_whitelist": demuxer} if demuxer else {})}
+    limits = _limits_of(demuxer)
     return [*forced, *(word for name, value in limits.items() for word in (f"-{name}", value)), "-i", f"file:{path}"]
+
+
+def _limits_of(demuxer: str) -> dict[str, str]:
+    """What a demuxer may open: nothing but its own format, or, of a script, what a single file can have."""
+    if not demuxer:
+        return _LIMITS
+    if demuxer not in SCRIPT_DEMUXERS:
+        return {"format_whitelist": demuxer, **_PROTOCOLS}
+    return {"format_whitelist": f"{demuxer},{_WHITELIST}", **_PROTOCOLS, **SCRIPT_DEMUXERS[demuxer]}
 
 
 def demuxer_of(container: InputContainer) -> str:
@@ -121,8 +123,8 @@ def is_picture_format(demuxer: str) -> bool:
     return demuxer.endswith("_pipe") or demuxer == "image2pipe"
 
 
-def _open(file: Any, demuxer: str | None = None) -> InputContainer:
-    container: InputContainer = av.open(file, format=demuxer, container_options=_LIMITS, metadata_errors="replace")
+def _open(file: Any, demuxer: str | None = None, *, limits: dict[str, str] = _LIMITS) -> InputContainer:
+    container: InputContainer = av.open(file, format=demuxer, container_options=limits, metadata_errors="replace")
     return container
 
 
@@ -148,15 +150,16 @@ def _format_by_contents(path: str) -> str | None:
 def _refusal(path: str, error: av.error.FFmpegError) -> SourceError:
     if error.errno in _NOT_THE_FILES_FAULT:
         return SourceError(f"cannot read {path}: {error.strerror}; mend that and run the same command again", file=path)
-    with Path(path).open("rb") as file:
-        head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
-    kinds = [kind for kind, start in _LEADS_ELSEWHERE.items() if re.match(start, head)]
-    kinds += [kind for suffix, kind in _SCRIPTS.items() if path.lower().endswith(suffix)]
-    if not kinds:
+    kind = kind_of(path)
+    if kind is None:
         what = MOOV_IS_MISSING if lacks_moov(path) else "it is none, or its index is cut off"
         return NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path)
+    name, suffix = kind
+    if suffix and Path(path).suffix.lower() == suffix:
+        return NotAVideoError(f"{path} is {name} that does not open: {error.strerror}", file=path)
+    give_it = f"; to have {name} followed, let its name end in {suffix}" if suffix else ""
     return NotAVideoError(
-        f"{path} is {kinds[0]}, not a video: what it shows lies in other files, and a source is one file; "
-        "name these files, or make one of them (`ffmpeg -i ... -c copy one.mkv`) and name that",
+        f"{path} is {name}, not a video: what it shows lies in other files, and a source is one file; "
+        f"name these files, or make one of them (`ffmpeg -i ... -c copy one.mkv`) and name that{give_it}",
         file=path,
     )

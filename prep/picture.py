@@ -55,7 +55,8 @@ class SourcePicture:
     `bits` are those of the deepest component, `chroma` is "4:2:0" and the like, "RGB" or "gray". `mirrored` pictures
     are flipped as well as rotated when they are shown. `linear` ones hold light rather than a signal. `left_behind`
     are the kinds of streams that are not prepared ("audio"), `tags` what the frames are called besides ("stereo 3D").
-    `decoder` is the one that ffmpeg has to be told to use, if any.
+    `alpha_layer`: alpha is a layer of its own in the stream. `aspect_changes`: the shape of its pixels changes in
+    mid-stream. `decoder` is the one that ffmpeg has to be told to use, if any.
     """
 
     pix_fmt: str = "yuv420p"
@@ -63,11 +64,13 @@ class SourcePicture:
     floating: bool = False
     chroma: str = "4:2:0"
     alpha: bool = False
+    alpha_layer: bool = False
     palette: bool = False
     full_range: bool = False
     linear: bool = False
     fields: Fields = Fields.NO
     mirrored: bool = False
+    aspect_changes: bool = False
     undecodable_colours: bool = False
     left_behind: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -81,8 +84,10 @@ class SourcePicture:
 PLAIN_PICTURE = SourcePicture()
 
 
-def picture_of(frames: Sequence[VideoFrame], stream: VideoStream, container: InputContainer) -> SourcePicture:
-    """Read it off the first frames of a stream, one at least."""
+def picture_of(
+    frames: Sequence[VideoFrame], stream: VideoStream, container: InputContainer, *, has_alpha_layer: bool = False
+) -> SourcePicture:
+    """Read it off the first frames of a stream, one at least. PyAV does not decode layers of alpha."""
     first, codec = frames[0], stream.codec_context
     pixels = first.format
     kinds = {name for name, _ in _side_data(first)}
@@ -95,7 +100,8 @@ def picture_of(frames: Sequence[VideoFrame], stream: VideoStream, container: Inp
         bits=max((component.bits for component in pixels.components), default=8),
         floating=_is_float(pixels.name),
         chroma=_chroma(pixels),
-        alpha=decoder is not None or (not unused_alpha and _has_alpha(first)),
+        alpha=has_alpha_layer or decoder is not None or (not unused_alpha and _has_alpha(first)),
+        alpha_layer=has_alpha_layer,
         palette=pixels.has_palette,
         full_range=int(first.color_range) == 2 or pixels.name.startswith("yuvj"),
         linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ..errors import EncodeError
-from .ffmpeg import ENVIRONMENT_VARIABLE, lists
+from .ffmpeg import ENVIRONMENT_VARIABLE, decodes_alpha_layers, lists
 from .picture_filters import needs_zscale, tone_maps
 from .probe import SourceVideo
 
@@ -16,6 +16,12 @@ def check_picture(source: SourceVideo, ffmpeg_path: str) -> None:
         raise EncodeError(
             f"{source.path} is Dolby Vision of profile 5, whose colours only Dolby Vision's own decoders read: convert "
             "it to HDR10 or BT.709 first",
+            file=source.path,
+        )
+    if source.picture.alpha_layer and not decodes_alpha_layers(ffmpeg_path):
+        raise EncodeError(
+            f"{source.path} is HEVC with alpha, which FFmpeg decodes from version 8 on, and {ffmpeg_path} is older: "
+            f"`pip install imageio-ffmpeg` brings a newer one, or set {ENVIRONMENT_VARIABLE} to one",
             file=source.path,
         )
     decoder = source.picture.decoder

@@ -72,9 +72,10 @@ def steady_filters(source: SourceVideo) -> list[str]:
 
     Primaries and transfer are taken off, so that nothing is converted by them on the way.
     """
+    width, height = source.coded_size
     return [
         "setparams=color_primaries=unknown:color_trc=unknown",
-        f"scale={source.width}:{source.height}:{_QUALITY}:interl=-1",
+        f"scale={width}:{height}:{_QUALITY}:interl=-1",
     ]
 
 
@@ -99,12 +100,18 @@ def picture_filters(source: SourceVideo, profile: Profile) -> list[str]:
     pad = [f"pad={layout.width}:{layout.height}:{pad_at[0]}:{pad_at[1]}:black"] if layout.is_padded else []
     primaries, transfer, matrix = colour_tags(source)
     return [
-        *_alpha_filters(source), *turns, *crop, *_scale_filters(source, layout.scaled), "format=yuv420p", *pad,
+        *_container_crop_filters(source), *_alpha_filters(source), *turns, *crop,
+        *_scale_filters(source, layout.scaled), "format=yuv420p", *pad,
         "setsar=1",
         f"setparams=range=tv:color_primaries={primaries}:color_trc={transfer}:colorspace={matrix}:field_mode=prog",
         # What it says has been done: players must not turn the picture again, nor take it for HDR.
         f"sidedata=mode=delete{'' if needs_zscale(source) else ':type=DISPLAYMATRIX'}",
     ]  # fmt: skip
+
+
+def _container_crop_filters(source: SourceVideo) -> list[str]:
+    crop = source.crop
+    return [f"crop={crop.width}:{crop.height}:{crop.left}:{crop.top}:exact=1"] if crop else []
 
 
 def _alpha_filters(source: SourceVideo) -> list[str]:

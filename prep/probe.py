@@ -18,7 +18,7 @@ from av.video.stream import VideoStream
 
 from ..errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
-from .clean_aperture import clean_aperture
+from .container_crop import ContainerCrop, container_crop
 from .opening import demuxer_of, is_picture_format, open_source, packets_of, video_stream
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
 from .signs import PacketLog, suspicion_of_end
@@ -33,11 +33,12 @@ _MIXED_FROM_SECONDS = 2
 class SourceVideo:
     """The video stream of a source that is going to be prepared.
 
-    `width` and `height` are as coded, after what the container cuts off, and before `rotation` (degrees, a multiple of
-    90) and `sample_aspect_ratio`. Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation time of
-    every frame, int64 in units of `timebase` seconds, strictly rising; None when the container does not give them and
-    only decoding can tell. `end_pts` is where the last frame ends. `suspicion` is what the container gives away of
-    damage, "" if nothing. `demuxer` is FFmpeg's name for the format; "" lets ffmpeg find out.
+    `width` and `height` are as coded, after what the container cuts off (`crop`), and before `rotation` (degrees, a
+    multiple of 90) and `sample_aspect_ratio`. Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation
+    time of every frame, int64 in units of `timebase` seconds, strictly rising; None when the container does not give
+    them and only decoding can tell. `end_pts` is where the last frame ends. `num_packets` counts the packets whose
+    frames are to be shown. `suspicion` is what the container gives away of damage, "" if nothing. `demuxer` is FFmpeg's
+    name for the format; "" lets ffmpeg find out.
     """
 
     path: str
@@ -54,9 +55,16 @@ class SourceVideo:
     pts: Array | None
     end_pts: int
     rate_hints: tuple[Fraction, ...]
+    num_packets: int = 0
     demuxer: str = ""
     suspicion: str = ""
     picture: SourcePicture = PLAIN_PICTURE
+    crop: ContainerCrop | None = None
+
+    @property
+    def coded_size(self) -> tuple[int, int]:
+        """Width and height of the pictures as they are decoded."""
+        return (self.crop.coded_width, self.crop.coded_height) if self.crop else (self.width, self.height)
 
 
 def probe(path: str) -> SourceVideo:
@@ -101,15 +109,16 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
     packets.suspect(suspicion_of_end(path, container, stream, packets))
     frames = _first_frames(path, stream.index)
     frame = frames[0]
-    shown = clean_aperture(path, stream.id) if "mp4" in container.format.name else None
+    coded = (frame.width, frame.height)
+    crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
     order = _presentation_order(pts)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
     source = SourceVideo(
         path=path,
         stream_index=stream.index,
         codec=stream.codec_context.name,
-        width=min(frame.width, shown[0]) if shown else frame.width,
-        height=min(frame.height, shown[1]) if shown else frame.height,
+        width=crop.width if crop else frame.width,
+        height=crop.height if crop else frame.height,
         sample_aspect_ratio=_sample_aspect_ratio(stream),
         rotation=round(frame.rotation / 90) * 90 % 360,
         primaries=int(frame.color_primaries),
@@ -121,9 +130,14 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         rate_hints=tuple(
             Fraction(rate) for rate in (stream.average_rate, stream.guessed_rate, stream.base_rate) if rate
         ),
+        num_packets=len(pts),
         demuxer=demuxer_of(container),
         suspicion=packets.suspicion,
-        picture=picture_of(frames, stream, container),
+        picture=replace(
+            picture_of(frames, stream, container, has_alpha_layer=packets.has_alpha_layer),
+            aspect_changes=packets.aspect_changes,
+        ),
+        crop=crop,
     )
     return source if order is None else with_pts(source, order, durations[last])
 

@@ -73,7 +73,7 @@ class Profile:
     encoder: str = "auto"
     crf: int = 23
     preset: str | None = None
-    fastdecode: bool = False
+    fastdecode: bool = True
     segment_seconds: Fraction = Fraction(10)
     shard_bytes: int = 256_000_000
 
@@ -127,8 +127,8 @@ class Profile:
 
 
 PROFILES: dict[str, dict[str, Any]] = {
-    "balanced": {"codec": "h264", "gop_frames": 16, "b_frames": 3, "fastdecode": False},
     "fast": {"codec": "h264", "gop_frames": 16, "b_frames": 3, "fastdecode": True},
+    "balanced": {"codec": "h264", "gop_frames": 16, "b_frames": 3, "fastdecode": False},
     "small": {"codec": "hevc", "gop_frames": 32, "b_frames": 3, "fastdecode": False},
 }
 """Options under a name, measured against each other in docs/performance.md; the first is what `Profile()` is."""

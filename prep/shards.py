@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..manifests.dataset import shard_path
+from ..manifests.layout import shard_path
 from ..whole_files import commit, discard, temporary_path, writing
 
 

@@ -14,7 +14,8 @@ from av.container import InputContainer
 from av.packet import Packet
 from av.video.stream import VideoStream
 
-from .access_units import HeaderReader
+from ..wording import counted
+from .access_units import HeaderReader, has_alpha_layer
 from .chains import ends_in_mid_packet, first_break
 from .damage import frames_behind_hole
 
@@ -24,7 +25,8 @@ _MISSING_SECONDS = 1
 # Containers that do not say how long a packet is: their last one may be incomplete without their knowing, and what
 # comes behind it may be missing.
 UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v")
-
+# Of these the headers of all packets are read.
+_READ_CODECS = ("h264", "mpeg1video", "mpeg2video")
 
 NO_CHAIN = "its chunks do not follow each other"
 MOOV_IS_MISSING = (
@@ -44,14 +46,17 @@ class PacketLog:
         self._seen = 0
         self.suspicion = ""
         self._headers = HeaderReader(decoder.name, decoder.extradata)
-        self._counts = decoder.name == "h264"
+        self._extradata, self._codec = decoder.extradata, decoder.name
+        self.has_alpha_layer = False
 
     def see(self, packet: Packet[VideoStream]) -> None:
         """Take note of a packet's headers, be its frame shown or only decoded for the sake of others."""
         if not self._seen and not packet.is_keyframe:
             self.suspect("its video begins without a keyframe")
+        if not self._seen and self._codec == "hevc":
+            self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
         self._seen += 1
-        if self._counts and self._headers.misses_one(self._headers.read(bytes(packet))):
+        if self._codec in _READ_CODECS and self._headers.misses_one(self._headers.read(bytes(packet))):
             self.suspect(f"a frame is missing before packet {len(self.pts)} of its video")
 
     def add(self, packet: Packet[VideoStream]) -> None:
@@ -65,6 +70,11 @@ class PacketLog:
 
     def suspect(self, why: str) -> None:
         self.suspicion = self.suspicion or why
+
+    @property
+    def aspect_changes(self) -> bool:
+        """Whether the shape of the pixels changes in mid-stream, as far as the codec's headers are read."""
+        return self._headers.aspect_changes
 
     @property
     def known_pts(self) -> list[int]:
@@ -82,7 +92,7 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
         (first_break(path, container.format.name) is not None, NO_CHAIN),
         (
             promises_more_chunks(container, stream, len(packets.pts)),
-            f"its header promises {stream.frames} frames, there are {len(packets.pts)}",
+            f"its header promises {counted(stream.frames, 'frame')}, {len(packets.pts)} can be found",
         ),
         (may_lack_an_end(path, container, stream), "its last packet may be incomplete"),
         (

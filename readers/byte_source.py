@@ -1,6 +1,6 @@
-"""Bytes of a dataset's files: positional reads from a bounded number of open files.
+"""Positional reads from a dataset's files, of which a bounded number stay open.
 
-A path may lead to another file than it did: somebody copies a good shard over a damaged one by way of a new file.
+A path may lead to another file later: replacing a damaged shard by a good copy often creates a new file.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from ..errors import MissingDataError
-from ..manifests.unread import not_read
+from ..errors import MissingDataError, not_read
 
 
 class _OpenFile:
-    """A descriptor that lives as long as somebody holds this: as long as it is in the cache, or being read."""
+    """A file descriptor. It is closed when neither the cache nor a read refers to this object any more."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
-        # A pipe in its place would wait for a writer.
+        # Opening a named pipe without O_NONBLOCK waits for a writer.
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self.identity = _identity(os.fstat(self._descriptor))
 
@@ -32,49 +31,51 @@ class _OpenFile:
 
 
 class _Place:
-    """A path, and the file that it led to when it was last looked at."""
+    """A path, and the file that it led to at the last read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = _OpenFile(path)
 
     def file(self, *, reopen: bool) -> tuple[_OpenFile, bool]:
-        """The file that the path leads to now, and whether it had to be opened again."""
+        """The file that the path leads to now, and whether this call opened it again."""
         file = self._file
-        # An inode number is not given to another file as long as this one is open.
+        # The system gives an inode number to no other file while this one is open.
         if not reopen and _identity(self._path.stat()) == file.identity:
             return file, False
-        # Another thread may do the same: one of the two files is closed when it has been read.
+        # Two threads may both open it. The file that is not kept here is closed after its read.
         file = self._file = _OpenFile(self._path)
         return file, True
 
 
 class ByteSource:
-    """Reads ranges of files, of which at most `max_open_files` stay open, the least recently used being closed.
+    """Reads byte ranges of files. At most `max_open_files` stay open; the least recently used one is closed first.
 
-    Each read looks where its path leads now: a file that was replaced or removed is not read any more. Any number of
-    threads may read at the same time. Positional reads share no position, and the cache takes no lock that another
-    thread could hold during a fork, so a forked process goes on reading with what it inherited.
+    Each read checks where its path leads, so it never reads a file that was replaced or removed. Any number of threads
+    may read at the same time. Positional reads share no position, and the cache uses no lock that another thread could
+    hold during a fork, so a forked process can read from the files that it inherited.
     """
 
     def __init__(self, *, max_open_files: int, remedy: str = "copy it to the dataset again") -> None:
         self._remedy = remedy
         self._places = lru_cache(maxsize=max_open_files)(_Place)
-        # One entry each; appending is atomic, adding to a number is not.
+        # One entry for each file opened again: list.append is atomic, += on a number is not.
         self._reopened: list[None] = []
 
     @property
     def hits_and_misses(self) -> tuple[int, int]:
-        """How many reads found their file open, and how many did not."""
+        """The number of reads that found their file open, and of those that opened it."""
         info, reopened = self._places.cache_info(), len(self._reopened)
         return info.hits - reopened, info.misses + reopened
 
     def read(self, path: Path, start: int, stop: int, *, reopen: bool = False) -> bytes:
-        """Bytes [start, stop) of a file; MissingDataError, with the remedy, when they are not all there, and
-        UnreadableDataError when the system does not let them be read.
+        """Bytes [start, stop) of a file.
 
-        `reopen` is for bytes that turned out to be wrong: network file systems may take a while to notice that a
-        file was replaced, but not when it is opened.
+        With `reopen`, the file is opened again first. That is for bytes that were wrong: a network file system may
+        report a replaced file late, but opening the path finds the new one.
+
+        MissingDataError when the file is missing or ends before `stop`, UnreadableDataError when the system refuses to
+        read it. Both name the remedy.
         """
         try:
             data = self._read(path, start, stop, reopen=reopen)
@@ -102,7 +103,7 @@ class ByteSource:
             self._reopened.append(None)
         data = file.read(start, stop - start)
         while len(data) < stop - start:
-            # Network file systems may give less than was asked for; only nothing at all is the end.
+            # A network file system may return fewer bytes than asked for; only an empty read means the end.
             more = file.read(start + len(data), stop - start - len(data))
             if not more:
                 return None

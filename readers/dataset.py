@@ -12,22 +12,14 @@ from typing import Any
 import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.dataset import (
-    FORMAT_VERSION,
-    lost_shards,
-    open_current,
-    open_manifest,
-    read_root,
-    snapshot_path,
-)
-from ..manifests.lost import lost_text, lost_videos
+from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshot_path
+from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.summary import FailureSummary, failure_summaries
 from .frames import ClipBatch
-from .indices import Indices
+from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
 from .output import Color, Crop, DimensionOrder, Normalize, Output, Size
 from .reader import ReadOptions, SnapshotReader
-from .requests import resolved_requests
 from .stats import Stats
 from .times import seconds_of, seconds_tensor
 from .video import Video
@@ -37,7 +29,6 @@ def open(  # noqa: A001
     path: str | os.PathLike[str],
     *,
     snapshot: str | None = None,
-    decoder: str = "auto",
     dimension_order: DimensionOrder = "NCHW",
     size: Size | None = None,
     crop: Crop | None = None,
@@ -45,29 +36,32 @@ def open(  # noqa: A001
     normalize: Normalize | None = None,
     color: Color = "rgb",
     threads: int = 1,
+    pool_bytes: int = 1 << 30,
     strict: bool = False,
 ) -> Dataset:
-    """Open the dataset that `shortgop prep` made at `path`, as it is now or as it was at an earlier `snapshot`.
+    """Open the dataset that `shortgop prep` made at `path`: its current or an earlier `snapshot`.
 
-    What other jobs add later is not seen. `decoder` is "auto", "pyav" or "torchcodec"; `threads` is how many threads
-    decode the parts of a request. The rest says what frames are turned into, while they are converted:
+    The opened dataset does not change when jobs add videos. `threads` is the number of threads that decode the parts of
+    a request. Memory of batches is used again once no tensor and no array shares it; all such memory, in use or not,
+    is at most `pool_bytes`, and 0 turns this off. The other options say what each frame is converted to:
 
-    - `crop`: only this part of each picture, (top, left, height, width) in pixels, the first two even; or "center",
-      the largest part from the middle that has the shape of `size`.
-    - `size`: resized to (height, width), or to this short side, with antialiased bilinear interpolation.
-    - `dtype`: torch.uint8, or torch.float32 or torch.float16 from 0 to 1.
-    - `normalize`: (mean, std), three numbers each: what is from 0 to 1 less mean, divided by std.
-    - `color`: "rgb", or "yuv420" for the planes as they were decoded, (1, 3 * height / 2, width): Y, then U, then V.
+    - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
+      the largest part in the middle with the aspect ratio of `size`.
+    - `size`: resize to (height, width), or to a short side of this length, by antialiased bilinear interpolation.
+    - `dtype`: torch.uint8, or torch.float32 or torch.float16 with values from 0 to 1.
+    - `normalize`: (mean, std), three numbers each: values from 0 to 1, less mean, divided by std.
+    - `color`: "rgb", or "yuv420" for the decoded planes Y, U and V as they are, (1, 3 * height / 2, width).
     - `dimension_order`: "NCHW" or "NHWC", for RGB.
 
-    NotADatasetError when there is none, or none with results yet; FormatVersionError for another version;
-    MissingDataError, CorruptDataError or UnreadableDataError when its tables cannot be read. Shards that are missing or
-    of another length, as far as can be seen without reading them, are a DatasetWarning with the number of videos that
-    lie in them (`Dataset.lost_ids`), and an error only when such a video is read; with `strict` an error right away.
+    NotADatasetError when there is no dataset at `path`, or none that has results yet; FormatVersionError for a dataset
+    of another version; MissingDataError, CorruptDataError or UnreadableDataError when its tables cannot be read.
+    Opening compares the length of each shard with the manifest. Missing shards and shards of another length cause a
+    DatasetWarning with the number of videos in them (`Dataset.lost_ids`), and an error when such a video is read; with
+    `strict` they cause the error at once.
     """
     output = Output(size, crop, dtype, normalize, color, dimension_order)
-    options = ReadOptions(decoder, output, threads)
-    # A copy may be opened in a process with another current folder.
+    options = ReadOptions(output, threads, pool_bytes)
+    # A copy by pickle may be opened in a process that has another current folder.
     folder = _folder(path)
     if snapshot is None:
         root, manifest = open_current(folder)
@@ -75,12 +69,14 @@ def open(  # noqa: A001
     else:
         root = read_root(folder)
         if not isinstance(snapshot, str):
-            raise WrongTypeError(f"snapshot is {snapshot!r}; it is a text such as {root.snapshot!r}", file=str(folder))
-        # Not any path that leads somewhere.
+            raise WrongTypeError(
+                f"snapshot is {snapshot!r}; it has to be a string such as {root.snapshot!r}", file=str(folder)
+            )
+        # A snapshot is a number: "../other" would lead out of the dataset.
         if not snapshot.isdecimal() or not snapshot_path(folder, snapshot).exists():
             raise UsageError(
-                f"{folder} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}, and jobs remove those "
-                "before it after some time",
+                f"{folder} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}, and jobs remove earlier "
+                "ones after some time",
                 file=str(folder),
             )
         manifest = open_manifest(folder, snapshot)
@@ -96,15 +92,14 @@ def _folder(path: Any) -> Path:
     try:
         return Path(path).absolute()
     except TypeError:
-        raise WrongTypeError(f"path is {path!r}; it is the folder that `shortgop prep` wrote") from None
+        raise WrongTypeError(f"path is {path!r}; it has to be the folder that `shortgop prep` wrote") from None
 
 
 class Dataset:
     """The videos of one snapshot of a dataset, by id or by number; made by `shortgop.open`.
 
-    `len` is the number of videos, iteration gives them in the order of their numbers. May be used by any number of
-    threads, goes on working in forked processes, and can be pickled, which takes little more than its path: the copy
-    opens the same snapshot.
+    `len` is the number of videos; iteration gives them in the order of their numbers. Any number of threads may use it,
+    and so may forked processes. A pickled dataset is little more than its path; the copy opens the same snapshot.
     """
 
     def __init__(
@@ -124,12 +119,12 @@ class Dataset:
 
     @property
     def ids(self) -> Sequence[str]:
-        """Every video's id, in the order of their numbers."""
+        """The id of every video, in the order of their numbers."""
         return self._reader.manifest.ids
 
     @property
     def lost_ids(self) -> tuple[str, ...]:
-        """The videos that lie in shards which were missing or damaged, by their length, when the dataset was opened."""
+        """The ids of videos whose shards were missing or of another length when the dataset was opened."""
         manifest = self._reader.manifest
         return tuple(manifest.ids[row] for row in lost_videos(manifest, self._lost_shards).tolist())
 
@@ -140,7 +135,7 @@ class Dataset:
 
     @property
     def metadata(self) -> DatasetMetadata:
-        """What is in it, in a few numbers."""
+        """What the dataset contains, in a few numbers."""
         manifest = self._reader.manifest
         videos = manifest.videos
         return DatasetMetadata(
@@ -174,16 +169,16 @@ class Dataset:
         return True
 
     def __getitem__(self, key: str | int) -> Video:
-        """The video with this id or number, -1 being the last. VideoNotFoundError, a KeyError, when there is none."""
+        """The video with this id or number; -1 is the last one. VideoNotFoundError, a KeyError, when there is none."""
         return self._video(self._reader.row_of(key))
 
     def get_clips(self, requests: Sequence[tuple[str | int, Indices]], *, out: torch.Tensor | None = None) -> ClipBatch:
-        """Clips of any videos, as one batch: for each the video's id or number, and its frames in any order.
+        """Read clips of any videos as one batch. A request is a video's id or number, and its frames in any order.
 
-        Each GOP is read and decoded once, however many clips want frames of it. With `out`, a contiguous tensor such
-        as an earlier batch's `data`, they are written there. UsageError when the clips are not all of as many frames
-        and of the same size, when they cannot fit into memory, or when `out` does not fit them. No clips make an
-        empty batch, whose frames have a side of 0 where the dataset's differ and `open` was not told a size.
+        Each GOP is read and decoded once, however many clips need frames of it. With `out`, a contiguous tensor such as
+        an earlier batch's `data`, the frames are written there. UsageError when clips differ in the number of frames or
+        in their size, when they cannot fit into memory, or when `out` has another shape, dtype or device. No requests
+        give an empty batch; a side of its frames is 0 if it differs in the dataset and `open` was given no size.
         """
         rows, frames = resolved_requests(self._reader, requests, has_output=out is not None)
         data = self._reader.read(rows, frames, out)
@@ -198,9 +193,9 @@ class Dataset:
         )
 
     def stats(self) -> Stats:
-        """What reading took in this process since the dataset was opened, or forked: the videos' reading as well.
+        """Counts and times of all reading, of its videos too, since this process opened the dataset or was forked.
 
-        To see what some of it took, subtract what there was before.
+        The difference of two results covers the reading between them.
         """
         return self._reader.stats()
 

@@ -1,4 +1,4 @@
-"""What reading returns: a frame, or a batch of them, with the time at which each is shown."""
+"""What reading returns: a frame, or a batch of frames, with the time at which each is shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..arguments import integer
 from ..errors import WrongTypeError
 from ..manifests.ragged import Array
 
-# A picture is always three: channels or planes first, or channels last.
+# Dimensions of a frame: channels, height and width in either order, or one of planes, lines and columns.
 _FRAME_DIMENSIONS = 3
 
 
@@ -44,7 +44,7 @@ class Frame:
 
 @dataclass(eq=False)
 class FrameBatch:
-    """Several frames. `len`, iteration and indexing go along the first dimension; each item is a FrameBatch again."""
+    """Several frames. `len`, iteration and indexing go along the first dimension; each item is a FrameBatch too."""
 
     data: torch.Tensor
     """uint8, (frames, 3, height, width), or as `shortgop.open` was told."""
@@ -54,7 +54,7 @@ class FrameBatch:
     """float64, (frames,), on the CPU: for how many seconds each is shown."""
 
     def __post_init__(self) -> None:
-        # None where a batch was indexed by a number, as in TorchCodec.
+        # A batch indexed by a number has no leading dimension, as in TorchCodec.
         _check(self, (0, 1))
 
     def __len__(self) -> int:
@@ -72,10 +72,10 @@ class FrameBatch:
 
 @dataclass(eq=False)
 class ClipBatch:
-    """Clips of as many frames each. `len`, iteration and indexing go along the clips.
+    """Clips with the same number of frames. `len`, iteration and indexing go along the clips.
 
-    A number gives that clip, a FrameBatch; a slice, a list or a tensor of numbers gives a ClipBatch. A second index
-    goes along the frames: `clips[:, 0]` is a FrameBatch of the first frame of each clip.
+    A number selects a clip, as a FrameBatch; a slice, a list or a tensor of numbers gives a ClipBatch. A second index
+    goes along the frames: `clips[:, 0]` is a FrameBatch with the first frame of each clip.
     """
 
     data: torch.Tensor
@@ -110,15 +110,15 @@ class ClipBatch:
 
 
 def _indexed(batch: FrameBatch | ClipBatch, key: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The three tensors at `key`, as torch indexes them; a boolean is no number, but a tensor of them is a mask."""
+    """The three tensors indexed by `key`, as torch does it. A boolean is refused; a tensor of booleans is a mask."""
     parts = tuple(map(_plain, key if isinstance(key, tuple) else (key,)))
-    # The shorter ones first: where there are too many indices, they say so.
+    # These have fewer dimensions than the data, so that too many indices are an error here.
     pts_seconds, duration_seconds = batch.pts_seconds[parts], batch.duration_seconds[parts]
     return batch.data[parts], pts_seconds, duration_seconds
 
 
 def _plain(key: Any) -> Any:
-    """One index in a form that does not depend on torch's default device."""
+    """One index, on the CPU whatever torch's default device is."""
     if isinstance(key, slice) or key is Ellipsis:
         return key
     if isinstance(key, (list, range)):
@@ -131,7 +131,7 @@ def _plain(key: Any) -> Any:
             return key.cpu()
     elif hasattr(key, "__index__") and not isinstance(key, (bool, np.bool_)):
         return int(key)
-    raise WrongTypeError(f"a batch is indexed by {key!r}; it takes integers, slices, and lists and tensors of integers")
+    raise WrongTypeError(f"a batch is indexed by {key!r}; it takes integers, slices, and lists or tensors of integers")
 
 
 def _check(frames: FrameBatch | ClipBatch, dimensions: tuple[int, ...]) -> None:
@@ -147,7 +147,7 @@ def _check(frames: FrameBatch | ClipBatch, dimensions: tuple[int, ...]) -> None:
 
 
 def _repr(frames: Frame | FrameBatch | ClipBatch) -> str:
-    """Shapes and times, never pixels."""
+    """A repr with shapes and times, without pixels."""
     lines = [f"{type(frames).__name__}:"]
     for field in dataclasses.fields(frames):
         value = getattr(frames, field.name)

@@ -1,4 +1,4 @@
-"""The bytes of GOPs, found through the manifest and held against their CRC-32."""
+"""Reads the bytes of GOPs from the shards, and checks them against the CRC-32 in the manifest."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from ..errors import CorruptDataError, DatasetError, DecodeError
-from ..manifests.dataset import damage_remedy, lost_remedy, shard_path
+from ..manifests.layout import shard_path
+from ..manifests.lost import damage_remedy, lost_remedy
 from ..manifests.tables import Manifest
 from .byte_source import ByteSource
 from .decoders.base import Buffer
-from .plan import GopPlan
-from .ranges import ByteRange, coalesce
+from .plan import ByteRange, GopPlan, coalesce
 from .stats import Tally
 
-# A hole this long costs about as much to copy as another read costs to ask for.
+# Reading a gap of this length takes about as long as another read call.
 _MAX_GAP_BYTES = 1 << 16
-# Bounds what a long request holds besides its frames.
+# Bounds the memory of a long request besides its frames.
 _MAX_READ_BYTES = 1 << 22
 # Far below the 1024 descriptors that a process usually may have.
 _MAX_OPEN_FILES = 64
 
-_Data = TypeVar("_Data", bytes, memoryview)
-
 
 @dataclass(frozen=True)
 class GopRead:
-    """GOPs that are read together: [start, stop) of a file, and what of that is each GOP's."""
+    """GOPs that are read at once: bytes [start, stop) of a file, and the byte range of each GOP."""
 
     file: Path
     start: int
@@ -39,7 +36,7 @@ class GopRead:
 
 
 class GopStore:
-    """Reads the GOPs of one manifest; may be used by any number of threads."""
+    """Reads the GOPs of one manifest. Any number of threads may use it."""
 
     def __init__(self, dataset: Path, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -49,7 +46,7 @@ class GopStore:
         self.tally = Tally(lambda: source.hits_and_misses)
 
     def reads(self, gops: Sequence[GopPlan], *, max_parts: int) -> list[GopRead]:
-        """How to read these GOPs: in the order in which they lie in the shards, at most `max_parts` at a time."""
+        """Reads that fetch these GOPs, in the order of the shards, with at most `max_parts` GOPs each."""
         ranges = [self._range(gop) for gop in gops]
         limits = {"max_gap_bytes": _MAX_GAP_BYTES, "max_read_bytes": _MAX_READ_BYTES, "max_parts": max_parts}
         return [
@@ -63,9 +60,9 @@ class GopStore:
         ]
 
     def fetch(self, read: GopRead) -> Iterator[tuple[GopPlan, Buffer]]:
-        """Each GOP of a read with its bytes (moof + mdat).
+        """Yield each GOP of a read with its bytes (moof + mdat).
 
-        CorruptDataError or MissingDataError when bytes are not those that were written.
+        CorruptDataError when they are not the bytes that prep wrote; MissingDataError, UnreadableDataError.
         """
         started = time.perf_counter()
         gop, crcs = read.gops[0][0], self._manifest.gops.crc32
@@ -84,41 +81,20 @@ class GopStore:
         except DatasetError as error:
             raise self.located(error, gop) from error
 
-    def init(self, gop: GopPlan) -> bytes:
-        """ftyp + moov of the segment that a GOP lies in."""
-        table = self._manifest.segments
-        start = int(table.offset[gop.segment])
-        stop = start + int(table.init_length[gop.segment])
-        file = self._paths[int(table.shard[gop.segment])]
-        video = self._manifest.videos.id.text(gop.video)
-        try:
-            data = self._source.read(file, start, stop)
-            self.tally.add(reads=1, bytes_read=stop - start)
-            data = self._checked(data, int(table.init_crc32[gop.segment]), (file, start, stop))
-        except DatasetError as error:
-            raise type(error)(
-                f"the init of video {video!r}: {error.message}",
-                video=video,
-                segment=gop.segment,
-                file=str(file),
-                byte_range=(start, stop),
-            ) from error
-        return data
-
-    def _checked(self, data: _Data, crc32: int, place: tuple[Path, int, int]) -> _Data | bytes:
-        """`data`, or what lies there once the file is opened again: what has this CRC-32. Else CorruptDataError."""
+    def _checked(self, data: memoryview, crc32: int, place: tuple[Path, int, int]) -> Buffer:
+        """`data` if it has this CRC-32, else the bytes at `place` of the file opened again; CorruptDataError."""
         if zlib.crc32(data) == crc32:
             return data
         again = self._source.read(*place, reopen=True)
         self.tally.add(reads=1, bytes_read=len(again))
         if zlib.crc32(again) != crc32:
             raise CorruptDataError(
-                f"the bytes are not those that were written, their CRC-32 differs; {self._damage_remedy}"
+                f"the bytes are not those that were written: their CRC-32 differs; {self._damage_remedy}"
             )
         return again
 
     def located(self, error: DatasetError | DecodeError, gop: GopPlan) -> DatasetError | DecodeError:
-        """The same error about this GOP, saying which of whose frames are concerned and where they lie."""
+        """The same error with the GOP's video, frames, file and byte range."""
         place = self._range(gop)
         pattern = int(self._manifest.gops.pattern[gop.gop])
         last = gop.first_frame + len(self._manifest.patterns.frames.row(pattern)) - 1

@@ -1,8 +1,9 @@
-"""What callers name frames by, into frame numbers: negative numbers, slices, lists, arrays, tensors."""
+"""Turns what callers ask for into numbers of frames and rows of videos: indices, slices, lists, arrays, tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,17 @@ from numpy.typing import NDArray
 
 from ..arguments import integer
 from ..errors import FrameIndexError, UsageError, WrongTypeError
-from ..manifests.video import VideoRow
-from .memory import listed
+from ..manifests.records import VideoRow
+from .memory_limit import listed
+from .reader import SnapshotReader
 
 Indices = Iterable[int] | NDArray[np.integer[Any]] | torch.Tensor
 Check = Callable[[int], object]
-"""Is told how many frames are asked for before there is a list of them; raises when they are too many."""
+"""Called with the number of requested frames before they are listed; raises an error when they are too many."""
 
 
 def frame_number(video: VideoRow, index: Any) -> int:
-    """One index, -1 being the last frame. FrameIndexError when there is no such frame, WrongTypeError for no number."""
+    """The frame of an index; -1 is the last. FrameIndexError when there is none, WrongTypeError for no integer."""
     number = integer(index, "a frame", video=video.id)
     resolved = number + video.num_frames if number < 0 else number
     if not 0 <= resolved < video.num_frames:
@@ -29,7 +31,7 @@ def frame_number(video: VideoRow, index: Any) -> int:
 
 
 def frame_numbers(video: VideoRow, indices: Indices, check: Check) -> list[int]:
-    """Several indices, likewise; what is not a list of integers is a UsageError."""
+    """The frames of several indices, likewise; UsageError when they are not a list of integers."""
     numbers = integers(indices, video.id, check)
     count = video.num_frames
     for number in numbers:
@@ -39,9 +41,9 @@ def frame_numbers(video: VideoRow, indices: Indices, check: Check) -> list[int]:
 
 
 def integers(indices: Indices, video_id: str | None, check: Check) -> list[int]:
-    """Indices of a video's frames as they were given; UsageError when they are no list of integers.
+    """Indices as a list, negative ones as they are; UsageError when they are not a list of integers.
 
-    Whole numbers in a tensor or an array of floats are integers as well.
+    A tensor or an array of floats may be given if its values are whole numbers.
     """
     if isinstance(indices, (torch.Tensor, np.ndarray)):
         return _of_array(indices, video_id, check)
@@ -50,7 +52,7 @@ def integers(indices: Indices, video_id: str | None, check: Check) -> list[int]:
     given = listed(indices, check)
     if all(type(index) is int for index in given):
         return given
-    # One by one: numpy makes floats of a list with an np.uint64 in it, and those are not exact.
+    # One by one: numpy converts a list that has an np.uint64 in it to floats, which are not exact.
     return [integer(index, "a frame", video=video_id) for index in given]
 
 
@@ -79,7 +81,7 @@ def _is_real(indices: NDArray[Any] | torch.Tensor) -> bool:
 
 
 def frames_in_slice(video: VideoRow, start: Any, stop: Any, step: Any) -> range:
-    """The frames of video[start:stop:step]: as Python slices, except that the step has to be positive."""
+    """The frames of video[start:stop:step], as Python slices do; UsageError when the step is not positive."""
     bounds = {"start": start, "stop": stop, "step": step}
     given = {name: None if value is None else integer(value, name, video=video.id) for name, value in bounds.items()}
     if given["step"] is not None and given["step"] < 1:
@@ -89,8 +91,44 @@ def frames_in_slice(video: VideoRow, start: Any, stop: Any, step: Any) -> range:
     return range(*slice(*given.values()).indices(video.num_frames))
 
 
+def resolved_requests(reader: SnapshotReader, requests: Any, *, has_output: bool) -> tuple[list[int], list[list[int]]]:
+    """The row of each request's video in the table of videos, and its frames, which exist.
+
+    UsageError when requests differ in their number of frames, or when all frames cannot fit into memory. With
+    `has_output` the caller has the memory for the pixels. VideoNotFoundError, FrameIndexError.
+    """
+    if isinstance(requests, (str, bytes)) or not isinstance(requests, Iterable):
+        raise WrongTypeError(f"requests is {requests!r}; it has to be a list of (video's id or number, its frames)")
+    # Lists rather than arrays: between two requests the decoder evicts numpy's code from the caches, so that numpy's
+    # functions take several times as long here as in a loop of their own.
+    rows: list[int] = []
+    clips: list[list[int]] = []
+    counts = reader.manifest.videos.num_frames
+    for request in requests:
+        try:
+            key, indices = request
+        except (TypeError, ValueError):
+            raise UsageError(f"a request is {request!r}; it has to be (video's id or number, its frames)") from None
+        row = reader.row_of(key)
+        before = len(clips) * len(clips[0]) if clips else 0
+        check = partial(reader.check_fits, row, before=before, has_output=has_output)
+        frames = integers(indices, key if isinstance(key, str) else None, check)
+        if clips and len(frames) != len(clips[0]):
+            ids = reader.manifest.videos.id
+            raise UsageError(
+                f"{len(frames)} frames of video {ids.text(row)!r}, {len(clips[0])} of video {ids.text(rows[0])!r}: "
+                "the clips of a batch have to have the same number of frames",
+                video=ids.text(row),
+            )
+        if frames and not 0 <= min(frames) <= max(frames) < int(counts[row]):
+            frames = frame_numbers(reader.manifest.video(row), frames, lambda _: None)
+        rows.append(row)
+        clips.append(frames)
+    return rows, clips
+
+
 def parse_indices(text: str, num_frames: int) -> list[int]:
-    """The frames that `--frames` names: numbers such as 0,30,60, or a range such as 0:90:10 as Python has it."""
+    """The frames that `--frames` names: numbers such as 0,30,60, or a range such as 0:90:10 as in Python."""
     try:
         if ":" in text:
             indices = list(range(num_frames)[slice(*(int(part) if part else None for part in text.split(":")))])
@@ -99,7 +137,7 @@ def parse_indices(text: str, num_frames: int) -> list[int]:
     except (ValueError, TypeError):
         raise UsageError(f"--frames is {text!r}; it takes numbers such as 0,30,60 or a range such as 0:90:10") from None
     if not indices:
-        raise UsageError(f"--frames {text} names no frame of the video, which has {num_frames}")
+        raise UsageError(f"--frames {text} names no frame of the video, which has {num_frames} frames")
     return indices
 
 

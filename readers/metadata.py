@@ -1,4 +1,4 @@
-"""What is known of a video and of a dataset without decoding anything."""
+"""What is known of a video and of a dataset without decoding."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ..manifests.records import CodecConfig, VideoRow
 from ..manifests.summary import FailureSummary
-from ..manifests.video import CodecConfig, VideoRow
 from .times import seconds_of
 
-# FFmpeg's names of the code points of ISO/IEC 23091-2, as in libavutil's pixdesc.c; 2 is unspecified.
+# FFmpeg's names of the code points of ISO/IEC 23091-2, from libavutil's pixdesc.c; 2 is unspecified.
 _PRIMARIES = {
     1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "film", 9: "bt2020", 10: "smpte428",
     11: "smpte431", 12: "smpte432", 22: "ebu3213",
@@ -28,12 +28,12 @@ _MATRICES = {
 
 @dataclass(frozen=True)
 class VideoMetadata:
-    """A video as it is in the dataset. Names are those of TorchCodec's VideoStreamMetadata, and values those that it
-    has for the exported MP4, but for `bit_rate`.
+    """A video as it is in the dataset.
 
-    All of it is exact but for what floats round; `fps` is exact. Sides are in pixels, which are square, and rotation
-    has been applied. Colour names are FFmpeg's, None where the video does not say. What names end in `_from_content`
-    and `_from_header` is the same here, but for the number of frames: a fragmented MP4's header has none.
+    Names are those of TorchCodec's VideoStreamMetadata. Values are those that TorchCodec has for the exported MP4,
+    except `bit_rate`. All are exact within the precision of their type. Width and height are in square pixels, after
+    rotation. Colour names are FFmpeg's; None means that the video does not say. Fields that end in `_from_content` and
+    in `_from_header` agree, except the number of frames: the header of a fragmented MP4 has none.
     """
 
     stream_index: int
@@ -51,7 +51,7 @@ class VideoMetadata:
     duration_seconds: float
     duration_seconds_from_header: float
     bit_rate: float
-    """Of what is read to decode it: pictures, and each GOP's sample table, which TorchCodec leaves out."""
+    """Bits per second that a reader reads: packets and each GOP's sample table. TorchCodec counts packets only."""
     codec: str
     width: int
     height: int
@@ -62,13 +62,13 @@ class VideoMetadata:
     color_transfer_characteristic: str | None
     color_space: str | None
     gop_frames: int
-    """Frames in each GOP but the last: as many neighbours cost little more to read than one of them."""
+    """Frames in each GOP except the last: reading all of a GOP's frames costs little more than its last one."""
     attributes: dict[str, Any]
     """The columns that the source list gave this video."""
 
 
 def video_metadata(video: VideoRow, config: CodecConfig, num_bytes: int) -> VideoMetadata:
-    """From a video's row, its codec configuration, and the bytes that its GOPs have together."""
+    """The metadata of a video with this codec configuration, whose GOPs have `num_bytes` bytes in total."""
     end = seconds_of(video.num_frames, video.fps)
     return VideoMetadata(
         stream_index=0,
@@ -76,7 +76,7 @@ def video_metadata(video: VideoRow, config: CodecConfig, num_bytes: int) -> Vide
         num_frames_from_content=video.num_frames,
         num_frames_from_header=None,
         fps=video.fps,
-        # Rounded as TorchCodec's, so that its samplers draw the same times.
+        # Rounded as TorchCodec does it, so that its samplers draw the same times.
         average_fps=video.num_frames / end,
         average_fps_from_header=float(video.fps),
         begin_stream_seconds=0.0,
@@ -90,7 +90,7 @@ def video_metadata(video: VideoRow, config: CodecConfig, num_bytes: int) -> Vide
         codec=config.codec,
         width=config.width,
         height=config.height,
-        # FFmpeg's name for full range, which it keeps for 8 bit and 4:2:0.
+        # FFmpeg has a name of its own for 8-bit 4:2:0 in full range.
         pixel_format="yuvj420p" if config.full_range else "yuv420p",
         pixel_aspect_ratio=Fraction(1),
         rotation=None,
@@ -104,8 +104,7 @@ def video_metadata(video: VideoRow, config: CodecConfig, num_bytes: int) -> Vide
 
 @dataclass(frozen=True)
 class CpuFallbackStatus:
-    """What TorchCodec's VideoDecoder says of decoding on the CPU instead of a GPU. False: a dataset's videos are
-    decoded where they were asked to be."""
+    """TorchCodec's report of decoding on the CPU instead of a GPU. Always false: there is no such fallback here."""
 
     status_known: bool = True
 
@@ -118,7 +117,7 @@ class CpuFallbackStatus:
 
 @dataclass(frozen=True)
 class DatasetMetadata:
-    """A dataset at one snapshot. `profile` says how its videos were encoded; `num_bytes` are those of its shards."""
+    """A dataset at one snapshot. `profile` says how its videos were encoded; `num_bytes` is the size of its shards."""
 
     format_version: int
     snapshot: str
@@ -129,4 +128,4 @@ class DatasetMetadata:
     num_bytes: int
     duration_seconds: float
     failures: tuple[FailureSummary, ...]
-    """The sources that are not in the dataset, each with its reason."""
+    """The sources that are not in the dataset, each with the reason."""

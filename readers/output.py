@@ -1,4 +1,4 @@
-"""What frames are turned into: which part of the picture, how large, in which numbers and in which order."""
+"""What frames are converted to: crop, size, dtype, colour and dimension order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DTYPES = (torch.uint8, torch.float16, torch.float32)
 
 @dataclass(frozen=True)
 class Geometry:
-    """The part of a picture that is wanted, and the (height, width) it gets. All in pixels."""
+    """The part of a frame to take, and the (height, width) that it is resized to. All in pixels."""
 
     top: int
     left: int
@@ -37,9 +37,9 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Output:
-    """What all frames of a dataset are turned into; the meaning of each field is that of `shortgop.open`'s parameter.
+    """What all frames of a dataset are converted to. Each field means what `shortgop.open`'s parameter means.
 
-    UsageError for what makes no sense.
+    UsageError for values that are wrong, or that do not go together.
     """
 
     size: Size | None = None
@@ -57,9 +57,7 @@ class Output:
         if self.dtype not in _DTYPES:
             raise UsageError(f"dtype is {self.dtype!r}; it can be {', '.join(map(str, _DTYPES))}")
         if self.color == "yuv420" and (self.dtype != torch.uint8 or self.normalize is not None):
-            raise UsageError(
-                'color="yuv420" hands over the planes as they are: it goes with neither dtype nor normalize'
-            )
+            raise UsageError('color="yuv420" gives the planes as they are decoded: leave dtype and normalize out')
         if self.size is not None:
             size = _integers("size", self.size, (1, 2), "(height, width) or the short side")
             object.__setattr__(self, "size", size if len(size) == 2 else size[0])
@@ -73,20 +71,20 @@ class Output:
         if isinstance(self.crop, str):
             if self.crop != "center" or not isinstance(self.size, tuple):
                 raise UsageError(
-                    f'crop is {self.crop!r} and size {self.size!r}; crop="center" is the largest part from the middle '
-                    "that has the shape of size=(height, width)"
+                    f'crop is {self.crop!r} and size {self.size!r}; crop="center" is the largest part in the middle '
+                    "with the aspect ratio of size=(height, width)"
                 )
             return
         crop = _integers("crop", self.crop, (4,), '"center" or (top, left, height, width)', least=0)
         object.__setattr__(self, "crop", crop)
-        # Colour is stored for 2x2 pixels.
+        # 4:2:0 has one sample of colour for 2x2 pixels.
         if crop[0] % 2 or crop[1] % 2 or 0 in crop[2:]:
             raise UsageError(f"crop is {crop}; top and left have to be even, height and width 1 or more")
         self._check_even("crop", crop[2:])
 
     def _check_even(self, name: str, values: Any) -> None:
         if self.color == "yuv420" and any(value % 2 for value in values):
-            raise UsageError(f'{name} is {getattr(self, name)}; color="yuv420" takes even numbers only')
+            raise UsageError(f'{name} is {getattr(self, name)}; color="yuv420" takes only even numbers')
 
     def _check_normalize(self) -> None:
         if self.dtype == torch.uint8:
@@ -99,18 +97,18 @@ class Output:
             mean, std = (), ()
         if len(mean) != 3 or len(std) != 3 or min(std) <= 0 or not all(map(math.isfinite, mean + std)):
             raise UsageError(
-                f"normalize is {self.normalize!r}; it is (mean, std), each for red, green and blue as they are from 0 "
-                "to 1"
+                f"normalize is {self.normalize!r}; it has to be (mean, std), three numbers each for red, green and "
+                "blue from 0 to 1"
             )
         object.__setattr__(self, "normalize", (mean, std))
 
     @property
     def is_plain(self) -> bool:
-        """Whether frames are RGB just as they come, and only their order may be wanted otherwise."""
+        """Whether frames are RGB bytes of the decoded size; the dimension order may be any."""
         return self == Output(dimension_order=self.dimension_order)
 
     def geometry(self, height: int, width: int) -> Geometry:
-        """For pictures of this size; UsageError when the crop does not fit in them."""
+        """The geometry for frames of this size; UsageError when the crop does not fit into them."""
         top, left, wanted = 0, 0, (height, width)
         if isinstance(self.crop, tuple):
             top, left, *rest = self.crop
@@ -127,32 +125,32 @@ class Output:
             return height, width
         if isinstance(self.size, tuple):
             return self.size
-        # As torchvision's Resize.
+        # Rounded as torchvision's Resize does it.
         other = max(1, self.size * max(height, width) // min(height, width))
         if self.color == "yuv420":
             other -= other % 2
         return (self.size, other) if height <= width else (other, self.size)
 
     def frame_shape(self, height: int, width: int) -> tuple[int, int, int]:
-        """The shape of one frame's tensor, made of a picture of this size."""
+        """The shape of the tensor that a decoded frame of this size becomes."""
         return self._shape_of(*self.geometry(height, width).size)
 
     def shape_of_no_frame(self) -> tuple[int, int, int]:
-        """The same where there is no picture: a side that only a picture would tell is 0."""
+        """The shape for a frame of unknown size: a side that depends on that size is 0."""
         if isinstance(self.size, tuple):
             return self._shape_of(*self.size)
         if isinstance(self.crop, tuple):
             return self._shape_of(*self._size_of(*self.crop[2:]))
         return self._shape_of(0, 0)
 
-    def _shape_of(self, rows: int, columns: int) -> tuple[int, int, int]:
+    def _shape_of(self, height: int, width: int) -> tuple[int, int, int]:
         if self.color == "yuv420":
-            return (1, rows + rows // 2, columns)
-        return (3, rows, columns) if self.dimension_order == "NCHW" else (rows, columns, 3)
+            return (1, height + height // 2, width)
+        return (3, height, width) if self.dimension_order == "NCHW" else (height, width, 3)
 
 
 def _largest(height: int, width: int, shape: tuple[int, int]) -> tuple[int, int]:
-    """The largest even (height, width) within a picture that has about this shape."""
+    """The largest even (height, width) within a frame that has about the aspect ratio of `shape`."""
     if height * shape[1] > width * shape[0]:
         height = max(2, round(width * shape[0] / shape[1]))
     else:
@@ -161,11 +159,11 @@ def _largest(height: int, width: int, shape: tuple[int, int]) -> tuple[int, int]
 
 
 def _integers(name: str, value: Any, counts: tuple[int, ...], meaning: str, *, least: int = 1) -> tuple[int, ...]:
-    """One integer or several, as many as `counts` allows."""
+    """`value` as a tuple of integers of at least `least`; their number is one of `counts`."""
     try:
         integers = tuple(integer(each, name) for each in (value if isinstance(value, (tuple, list)) else (value,)))
     except UsageError:
         integers = ()
     if len(integers) not in counts or min(integers) < least:
-        raise UsageError(f"{name} is {value!r}; it is {meaning}, in pixels")
+        raise UsageError(f"{name} is {value!r}; it has to be {meaning}, in pixels")
     return integers

@@ -1,4 +1,4 @@
-"""The way from frames to a tensor: plan, fetch, decode."""
+"""Reads frames into a tensor: plans what to decode, fetches the bytes, decodes them."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ import torch
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.dataset import open_manifest, open_timeline
+from ..manifests.layout import open_manifest, open_timeline
 from ..manifests.ragged import Array
+from ..manifests.records import VideoRow
 from ..manifests.tables import Manifest
-from ..manifests.video import VideoRow
-from .copies import copy_frame
-from .decoders import GopRequest, make_decoder
+from .convert.copies import copy_frame
+from .decoders.base import Decoder, GopRequest
+from .decoders.pyav import PyavDecoder
 from .gops import GopRead, GopStore
-from .memory import fits, too_many
+from .memory_limit import fits, too_many
+from .memory_pool import MemoryPool
 from .metadata import VideoMetadata, video_metadata
 from .output import Output
 from .plan import VideoGops, plan_frames
 from .stats import Stats
 from .workers import Workers
 
-# So many parts of a request for each thread that none has to wait long for the last ones.
+# Parts of a request for each thread: enough that no thread waits long for the last ones to finish.
 _PARTS_PER_THREAD = 3
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a dataset was asked to be read."""
+    """The options that a dataset was opened with."""
 
-    decoder: str
     output: Output
     threads: int
+    pool_bytes: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threads", integer(self.threads, "threads"))
@@ -45,10 +47,10 @@ class ReadOptions:
 
 
 class SnapshotReader:
-    """One snapshot of a dataset, ready to be read: its tables, its files and a decoder.
+    """Reads one snapshot of a dataset: its tables, its files and a decoder.
 
-    May be used by any number of threads, goes on working in a forked process, and can be pickled: the copy opens the
-    same snapshot anew.
+    Any number of threads may use it, and so may a forked process. It can be pickled: the copy opens the same snapshot
+    again.
     """
 
     def __init__(self, dataset: Path, snapshot: str, options: ReadOptions, manifest: Manifest) -> None:
@@ -56,11 +58,12 @@ class SnapshotReader:
         self.snapshot = snapshot
         self.manifest = manifest
         self.options = options
-        self._decoder = make_decoder(options.decoder, options.output)
+        self._decoder: Decoder = PyavDecoder(options.output)
         self._store = GopStore(dataset, manifest)
         self._workers = Workers(options.threads)
+        self._pool = MemoryPool(options.pool_bytes)
         self._gops = VideoGops.of(manifest)
-        # A handful each.
+        # A dataset has only a few of each.
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
         self._shapes: dict[int, tuple[int, ...]] = {}
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
@@ -71,38 +74,44 @@ class SnapshotReader:
     def read(self, videos: list[int], frames: list[list[int]], out: torch.Tensor | None = None) -> torch.Tensor:
         """Frame `frames[i][j]` of the video in row `videos[i]`: (clips, frames, ...), on the decoder's device.
 
-        The frames exist. With `out`, they are written there. Besides the output, each thread has no more in memory
-        than one read of a few MB and what the decoder holds of one GOP.
+        The frames have to exist. With `out`, they are written there. Besides the output, each thread has at most one
+        read of a few MB in memory, and what the decoder holds of one GOP.
         """
         shape = (len(frames), len(frames[0]) if frames else 0, *self._frame_shape(videos))
         if out is None:
             if frames:
                 self.check_fits(videos[0], shape[0] * shape[1])
-            out = torch.empty(shape, dtype=self.options.output.dtype, device=self._decoder.device)
+            out = self._new_output(shape)
         else:
             _check_out(out, shape, self.options.output.dtype, self._decoder.device)
         if 0 in shape:
             return out
-        rows = out.view(-1, *shape[2:])
+        slots = out.view(-1, *shape[2:])
         plan = plan_frames(self._gops, zip(videos, frames, strict=True))
         share = len(plan.gops)
         if self.options.threads > 1:
             share = -(-share // (self.options.threads * _PARTS_PER_THREAD))
         reads = self._store.reads(plan.gops, max_parts=share)
-        self._workers.each(lambda read: self._decode(read, rows), reads)
-        for row, original in plan.repeats:
-            copy_frame(rows[original], rows[row])
-        self._store.tally.add(frames_delivered=len(rows))
+        self._workers.each(lambda read: self._decode(read, slots), reads)
+        for slot, original in plan.repeats:
+            copy_frame(slots[original], slots[slot])
+        self._store.tally.add(frames_delivered=len(slots))
+        return out
+
+    def _new_output(self, shape: tuple[int, ...]) -> torch.Tensor:
+        out, reused = self._pool.empty(shape, self.options.output.dtype)
+        if reused is not None:
+            self._store.tally.add(pool_hits=int(reused), pool_misses=int(not reused))
         return out
 
     def row_of(self, key: str | int) -> int:
-        """The row of the video with this id or number, -1 being the last; VideoNotFoundError when there is none."""
+        """The row of the video with this id or number; -1 is the last. VideoNotFoundError when there is none."""
         if isinstance(key, str):
             return self.manifest.row_of(key)
         try:
             number = integer(key, "a video's number")
         except WrongTypeError as error:
-            raise WrongTypeError(f"{error.message}, or its id a text") from None
+            raise WrongTypeError(f"{error.message}, or its id as a string") from None
         count = len(self.manifest.videos)
         row = number + count if number < 0 else number
         if not 0 <= row < count:
@@ -110,20 +119,21 @@ class SnapshotReader:
         return row
 
     def check_fits(self, video: int, count: int, *, before: int = 0, has_output: bool = False) -> None:
-        """UsageError when so many frames of a video, and as large ones `before` them, cannot fit into memory.
+        """UsageError when `count` frames of a video, and `before` other frames of that size, cannot fit into memory.
 
-        With `has_output` there is room for the pixels already. Nothing that grows with `count` may be built earlier.
+        With `has_output` the memory for the pixels exists already. Callers may build nothing that grows with `count`
+        before they call this.
         """
         frame_bytes = 0 if has_output else math.prod(self._shape(video)) * self.options.output.dtype.itemsize
         if not fits(before + count, frame_bytes):
             raise too_many(before + count, frame_bytes, video=self._id(video))
 
     def stats(self) -> Stats:
-        """What reading took so far, in this process."""
+        """Counts and times of reading in this process."""
         return self._store.tally.stats()
 
     def _shape(self, video: int) -> tuple[int, ...]:
-        """Of a video's frames; UsageError when a crop does not fit."""
+        """The shape of a video's frames; UsageError when the crop does not fit."""
         config = int(self.manifest.videos.config[video])
         if config not in self._shapes:
             size = self._configs[config]
@@ -135,7 +145,7 @@ class SnapshotReader:
         return self._shapes[config]
 
     def _frame_shape(self, videos: list[int]) -> tuple[int, ...]:
-        """Of the frames of all these videos; UsageError when they differ, or a crop does not fit."""
+        """The shape of the frames of these videos; UsageError when it differs, or the crop does not fit."""
         if not videos:
             return self._shape_of_no_video()
         first = self._shape(videos[0])
@@ -150,7 +160,7 @@ class SnapshotReader:
         return first
 
     def _shape_of_no_video(self) -> tuple[int, ...]:
-        """That of any frame of the dataset where they are all alike; otherwise sides that differ are 0."""
+        """The shape of all frames of the dataset if it is the same; otherwise sides that differ are 0."""
         output = self.options.output
         try:
             shapes = {output.frame_shape(config.height, config.width) for config in self._configs}
@@ -161,17 +171,14 @@ class SnapshotReader:
     def _id(self, video: int) -> str:
         return self.manifest.videos.id.text(video)
 
-    def _decode(self, read: GopRead, rows: torch.Tensor) -> None:
-        """Read some GOPs, and write what is wanted of them."""
-        init, init_segment = None, -1
+    def _decode(self, read: GopRead, slots: torch.Tensor) -> None:
+        """Read some GOPs, and decode the requested frames into their slots."""
         for gop, data in self._store.fetch(read):
-            if self._decoder.needs_init and gop.segment != init_segment:
-                init, init_segment = self._store.init(gop), gop.segment
             config = self._configs[self.manifest.videos.config[gop.video]]
             pattern = self._patterns[self.manifest.gops.pattern[gop.gop]]
             started = time.perf_counter()
             try:
-                cost = self._decoder.decode(GopRequest(config, pattern, data, init, gop.frames, gop.rows), rows)
+                cost = self._decoder.decode(GopRequest(config, pattern, data, gop.frames, gop.slots), slots)
             except (CorruptDataError, DecodeError) as error:
                 raise self._store.located(error, gop) from error
             self._store.tally.add(
@@ -185,11 +192,11 @@ class SnapshotReader:
             )
 
     def timeline(self, video: VideoRow) -> Array:
-        """For each frame of a video the pts of the source frame that it shows: int64, (num_frames,)."""
+        """The pts of the source frame that each frame of a video shows: int64, (num_frames,)."""
         return open_timeline(self.dataset, self.snapshot, video.first_frame, video.first_frame + video.num_frames)
 
     def metadata(self, video: VideoRow) -> VideoMetadata:
-        """What is known of a video without decoding it."""
+        """The metadata of a video."""
         lengths = self.manifest.gops.length[video.first_gop : video.first_gop + video.num_gops]
         return video_metadata(video, self._configs[video.config], int(lengths.sum()))
 

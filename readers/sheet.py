@@ -1,4 +1,4 @@
-"""Frames side by side in one picture: a contact sheet."""
+"""Writes a contact sheet: frames side by side in one picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from ..arguments import integer
 from ..errors import UsageError
-from .pictures import check_picture, write_picture
+from .picture_files import check_picture, write_picture
 
 _GAP_PIXELS = 2
 _GAP_LEVEL = 255  # white
@@ -24,11 +24,11 @@ def write_sheet(
     overwrite: bool = False,
     sources: Iterable[str] = (),
 ) -> None:
-    """Write frames as one picture, row by row from the top left; the suffix decides its format, as in `pictures`.
+    """Write frames as one picture, from left to right and top to bottom. The suffix decides the format.
 
-    `frames` is uint8 RGB, (frames, height, width, 3), with at least one frame; without `columns` there are about as
-    many as rows. UsageError when `path` must not be written, OutputError when it cannot be; then it is as it was
-    before.
+    `frames` is uint8 RGB, (frames, height, width, 3), with at least one frame. Without `columns` the grid is about as
+    wide as high, counted in frames. UsageError when `path` must not be written, as in `write_picture`; OutputError when
+    it cannot be written. After an error the file is as it was before.
     """
     if frames.ndim != 4 or frames.shape[3] != 3 or frames.dtype != torch.uint8 or len(frames) == 0:
         raise UsageError(
@@ -49,25 +49,26 @@ def check_sheet(
     overwrite: bool = False,
     sources: Iterable[str] = (),
 ) -> None:
-    """Raise what `write_sheet` would, for so many frames of this size, before any of them is read."""
-    rows, columns = _grid(count, columns)
-    size = (rows * (height + _GAP_PIXELS), columns * (width + _GAP_PIXELS))
+    """Raise the errors that `write_sheet` would raise for `count` frames of this size, before they are read."""
+    lines, columns = _grid(count, columns)
+    size = (lines * (height + _GAP_PIXELS), columns * (width + _GAP_PIXELS))
     check_picture(path, size, overwrite=overwrite, sources=sources, what=f"{count} frames of {width}x{height}")
 
 
 def _grid(count: int, columns: int | None) -> tuple[int, int]:
+    """Lines and columns of the grid."""
     columns = math.ceil(math.sqrt(count)) if columns is None else integer(columns, "columns")
     if columns < 1:
-        raise UsageError(f"columns is {columns}; it is how many frames stand side by side, 1 or more")
+        raise UsageError(f"columns is {columns}; it is how many frames are side by side, 1 or more")
     return math.ceil(count / columns), columns
 
 
 def _sheet(frames: torch.Tensor, columns: int | None) -> torch.Tensor:
-    """One picture (height, width, 3) of all frames, with thin gaps between them."""
+    """All frames in one picture, (height, width, 3), with gaps between them."""
     count, height, width, _ = frames.shape
-    rows, columns = _grid(count, columns)
+    lines, columns = _grid(count, columns)
     cell_height, cell_width = height + _GAP_PIXELS, width + _GAP_PIXELS
-    size = (rows * cell_height - _GAP_PIXELS, columns * cell_width - _GAP_PIXELS, 3)
+    size = (lines * cell_height - _GAP_PIXELS, columns * cell_width - _GAP_PIXELS, 3)
     sheet = torch.full(size, _GAP_LEVEL, dtype=torch.uint8, device="cpu")
     for index, frame in enumerate(frames):
         top, left = index // columns * cell_height, index % columns * cell_width

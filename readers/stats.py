@@ -1,4 +1,4 @@
-"""What reading took so far: counts and times, added up for each process."""
+"""Counts and times of reading, added up for each process."""
 
 from __future__ import annotations
 
@@ -11,32 +11,36 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Stats:
-    """What a dataset's readers did in this process since it was opened, or forked.
+    """Counts and times of a dataset's reading since this process opened it or was forked.
 
-    The difference of two says what was done between them. Seconds are those of all threads together.
+    The difference of two covers the reading between them. Seconds are added up over all threads.
     """
 
     reads: int = 0
-    """Reads of files; neighbouring GOPs take one."""
+    """Reads of files. Neighbouring GOPs are read at once."""
     bytes_read: int = 0
     packets_read: int = 0
     """Packets in the GOPs that were read."""
     gops_decoded: int = 0
     packets_decoded: int = 0
-    """Those that were needed."""
+    """Packets that were sent to the decoder."""
     frames_delivered: int = 0
-    """Frames that were returned, repeated ones included."""
+    """Frames that were returned, with repeated ones."""
     io_seconds: float = 0.0
-    """Reading, and comparing checksums."""
+    """Seconds of reading files and comparing checksums."""
     decode_seconds: float = 0.0
     conversion_seconds: float = 0.0
-    """From the decoder's planes to the tensor."""
+    """Seconds of conversion from the decoder's planes to the tensor."""
     file_hits: int = 0
-    """Reads from a file that was open; `file_misses` had to open it."""
+    """Reads from a file that was open already; `file_misses` opened it."""
     file_misses: int = 0
     decoder_hits: int = 0
-    """GOPs decoded by a decoder that was open; `decoder_misses` had to open one."""
+    """GOPs decoded by a decoder that was open already; `decoder_misses` opened one."""
     decoder_misses: int = 0
+    pool_hits: int = 0
+    """Outputs of 1 MB and more in memory that was used before; `pool_misses` took new memory. An `out` of the caller
+    counts as neither."""
+    pool_misses: int = 0
 
     @property
     def waste_ratio(self) -> float:
@@ -51,15 +55,15 @@ class Stats:
 
 
 class Tally:
-    """Adds up what any number of threads report; a forked process starts again from nothing."""
+    """Adds up counts from any number of threads. A forked process starts from zero."""
 
     def __init__(self, files: Callable[[], tuple[int, int]]) -> None:
-        """`files` says how many reads found their file open and how many did not, in this process and before."""
+        """`files` returns the reads that found their file open and those that did not, with those before a fork."""
         self._files = files
         self._start()
 
     def _start(self) -> None:
-        # A lock that a fork found taken would never be free again.
+        # A lock that another thread held at the time of the fork would never be released here.
         self._lock = threading.Lock()
         self._totals: dict[str, Any] = dict.fromkeys((each.name for each in fields(Stats)), 0)
         self._files_before = self._files()
@@ -74,7 +78,7 @@ class Tally:
                 self._totals[name] += count
 
     def stats(self) -> Stats:
-        """What there is so far."""
+        """The totals so far."""
         if self._process != os.getpid():
             self._start()
         with self._lock:

@@ -13,11 +13,11 @@ import torch
 from ..arguments import number
 from ..errors import FrameIndexError, UsageError, WrongTypeError
 from ..manifests.ragged import Array
-from ..manifests.video import SourceChanges
-from .copies import cloned
+from ..manifests.records import SourceChanges
+from .convert.copies import cloned
 from .frames import Frame, FrameBatch
 from .indices import Indices, frame_number, frame_numbers, frames_in_slice
-from .memory import fits, listed, too_many
+from .memory_limit import fits, listed, too_many
 from .metadata import CpuFallbackStatus, VideoMetadata
 from .reader import SnapshotReader
 from .times import (
@@ -31,28 +31,28 @@ from .times import (
     seconds_tensor,
 )
 
-# What `source_pts` takes for a frame.
+# An int64 for each frame.
 _PTS_BYTES = 8
 
 
 class Video:
     """Frames of one video, by number or by time.
 
-    Tensors are uint8 RGB, (frames, 3, height, width), unless `shortgop.open` was told otherwise, and hold the frames in
-    the order asked for, repeated ones included. -1 is the last frame. Seconds count from the first frame; frame k is
-    shown from k / fps until the next one.
+    Tensors are uint8 RGB, (frames, 3, height, width), unless options of `shortgop.open` say otherwise. They have the
+    frames in the order of the request, with repeated ones. -1 is the last frame. Seconds count from the first frame;
+    frame k is shown from k / fps until the next one.
 
-    Reading raises FrameIndexError, an IndexError, for a frame that does not exist; UsageError, a ValueError, for what
-    makes no sense or cannot fit into memory, which is WrongTypeError, a TypeError as well, where an argument is no
-    number; CorruptDataError or MissingDataError when the dataset's files are not as they were written; DecodeError when
-    they are, and still do not decode.
+    Reading raises FrameIndexError, an IndexError, for a frame that does not exist; UsageError, a ValueError, for
+    arguments that are wrong or for frames that cannot fit into memory, and its subclass WrongTypeError, also a
+    TypeError, for an argument of the wrong type; CorruptDataError, MissingDataError or UnreadableDataError when the
+    dataset's files are not as they were written or cannot be read; DecodeError when intact data does not decode.
     """
 
     def __init__(self, reader: SnapshotReader, number: int) -> None:
         self._reader = reader
         self._number = number
         self._row = reader.manifest.video(number)
-        # Not cached properties: in Python 3.11 those take a lock, which a fork may find locked.
+        # No cached_property: in Python 3.11 it takes a lock, which another thread may hold during a fork.
         self._metadata: VideoMetadata | None = None
         self._timeline: Array | None = None
 
@@ -61,22 +61,22 @@ class Video:
 
     @property
     def id(self) -> str:
-        """What the dataset calls it: the source's path below the folder it was found in, or the list's `id`."""
+        """The video's id: its source's path below the folder given to prep, or the `id` of the source list."""
         return self._row.id
 
     @property
     def source(self) -> str:
-        """The source as it was given to `shortgop prep`."""
+        """The source as `shortgop prep` was given it."""
         return self._row.source
 
     @property
     def source_path(self) -> str:
-        """The source's absolute path on the machine that prepared it; "" where that was not kept yet."""
+        """The source's absolute path on the machine that prepared it; "" in datasets from before it was stored."""
         return self._row.path
 
     @property
     def changes(self) -> SourceChanges:
-        """What differs from the source: what was given up, and frames dropped, repeated and salvaged."""
+        """What differs from the source: properties given up, and frames dropped, repeated and salvaged."""
         return self._reader.manifest.changes(self._number)
 
     @property
@@ -91,17 +91,17 @@ class Video:
 
     @property
     def stream_index(self) -> int:
-        """The video's stream in its file, were it exported: 0, the only one."""
+        """The number of the video stream in an exported file: 0, the only one."""
         return self.metadata.stream_index
 
     @property
     def cpu_fallback(self) -> CpuFallbackStatus:
-        """Whether frames that were to be decoded on a GPU were decoded on the CPU instead: never."""
+        """Whether frames were decoded on the CPU instead of a GPU that was asked for: never."""
         return CpuFallbackStatus()
 
     @property
     def metadata(self) -> VideoMetadata:
-        """Number of frames, rate, size and the like, known without decoding."""
+        """Number of frames, frame rate, size and more, known without decoding."""
         if self._metadata is None:
             self._metadata = self._reader.metadata(self._row)
         return self._metadata
@@ -115,7 +115,7 @@ class Video:
     def __iter__(self) -> Iterator[torch.Tensor]:
         """Each frame as a tensor; one GOP is decoded at a time."""
         for start in range(0, len(self), self._row.gop_frames):
-            # Copies, so that keeping one frame does not keep its GOP.
+            # Copies, so that a frame that is kept does not keep the memory of its GOP.
             for frame in self[start : start + self._row.gop_frames]:
                 yield cloned(frame)
 
@@ -145,7 +145,7 @@ class Video:
         return self._frame(self._played_at(seconds))
 
     def get_frames_played_at(self, seconds: Iterable[Seconds] | torch.Tensor | Array) -> FrameBatch:
-        """The frames that are shown at these times, in any order."""
+        """The frames that are shown at these times. The times may have any order."""
         if isinstance(seconds, (str, bytes)) or not isinstance(seconds, Iterable) or getattr(seconds, "ndim", 1) != 1:
             raise WrongTypeError(f"times are given as a list of seconds, not as {seconds!r}", video=self.id)
         if isinstance(seconds, (torch.Tensor, np.ndarray)):
@@ -158,19 +158,19 @@ class Video:
     def get_frames_played_in_range(
         self, start_seconds: Seconds, stop_seconds: Seconds, fps: Seconds | None = None
     ) -> FrameBatch:
-        """The frames shown at some time from `start_seconds` until just before `stop_seconds`.
+        """The frames that are shown at some time in [start_seconds, stop_seconds).
 
-        With `fps`, as many as that rate calls for instead: those shown at `start_seconds`, 1 / fps later and so on,
-        returned with these times and durations. UsageError, a ValueError, for a range that is not within the video,
-        and for a rate that calls for more frames than fit into memory.
+        With `fps`, the frames that are shown at `start_seconds`, 1 / fps later and so on, returned with these times and
+        with 1 / fps as duration. UsageError, a ValueError, for a range that is not within the video, and for a rate
+        that makes more frames than fit into memory.
         """
         row, video = self._row, self.id
         start = number(start_seconds, "start_seconds", video=video)
         stop = number(stop_seconds, "stop_seconds", video=video)
         if not is_range(start, stop, row.fps, row.num_frames):
             raise UsageError(
-                f"there is no range from {start_seconds} s to {stop_seconds} s in video {video!r}: it lasts "
-                f"{self._end_seconds} s, and a range starts before its end",
+                f"video {video!r} has no range from {start_seconds} s to {stop_seconds} s: it lasts "
+                f"{self._end_seconds} s, and a range has to start before that",
                 video=video,
             )
         if fps is not None:
@@ -181,18 +181,18 @@ class Video:
         return self._batch(listed(frames, self._check_fits))
 
     def get_all_frames(self, fps: Seconds | None = None) -> FrameBatch:
-        """All frames; with `fps`, as many as that rate calls for."""
+        """All frames; with `fps`, the frames at that rate, as in `get_frames_played_in_range`."""
         return self.get_frames_played_in_range(0.0, self._end_seconds, fps)
 
     def source_pts(self, indices: Indices) -> torch.Tensor:
-        """Which source frame each of these frames shows: its pts in units of `source_timebase`. int64, (frames,)."""
+        """The pts of the source frame that each of these shows, in units of `source_timebase`: int64, (frames,)."""
         frames = frame_numbers(self._row, indices, self._check_rows_fit)
         if self._timeline is None:
             self._timeline = self._reader.timeline(self._row)
         return torch.from_numpy(self._timeline[np.array(frames, dtype=np.int64)])
 
     def source_seconds(self, indices: Indices) -> torch.Tensor:
-        """The same in seconds: float64, (frames,), on the CPU."""
+        """The same as `source_pts` in seconds: float64, (frames,), on the CPU."""
         timebase = self.source_timebase
         return seconds_tensor(
             [pts * timebase.numerator / timebase.denominator for pts in self.source_pts(indices).tolist()]
@@ -206,7 +206,7 @@ class Video:
         return listed(frames_in_slice(self._row, start, stop, step), self._check_fits)
 
     def _check_fits(self, count: int) -> None:
-        """UsageError when so many frames cannot fit into memory."""
+        """UsageError when `count` frames cannot fit into memory."""
         self._reader.check_fits(self._number, count)
 
     def _check_rows_fit(self, count: int) -> None:
@@ -226,13 +226,13 @@ class Video:
 
     def _resampled(self, start_seconds: float, stop_seconds: float, fps: Seconds) -> FrameBatch:
         exact = number(fps, "fps", video=self.id)
-        # As a float a Fraction may be 0, or too large to be one.
+        # A Fraction may become 0 as a float, or be too large for one.
         if not (0 < exact <= sys.float_info.max and float(exact) > 0):
-            raise UsageError(f"fps is {fps}; it has to be positive, and a float", video=self.id)
+            raise UsageError(f"fps is {fps}; it has to be positive and fit into a float", video=self.id)
         rate = float(exact)
         self._check_fits(resampled_count(start_seconds, stop_seconds, rate))
         times = resampled(start_seconds, stop_seconds, rate)
-        # A time may be rounded up to the end of the video.
+        # Rounding may move a time up to the end of the video.
         last = len(self) - 1
         frames = [frame_played_at(time, self._row.fps, len(self)) for time in times]
         return FrameBatch(

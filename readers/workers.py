@@ -1,4 +1,4 @@
-"""Threads that work on the parts of a request."""
+"""Threads for the parts of a request."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Part = TypeVar("Part")
 
 
 class Workers:
-    """A few threads, started when there is something to share among them; none for one thread.
+    """Runs a function on several threads. They start with the first request that has several parts.
 
-    A forked process has none of its parent's threads, and starts its own.
+    With one thread it uses the calling thread. A forked process has none of its parent's threads, and starts its own.
     """
 
     def __init__(self, threads: int) -> None:
@@ -21,8 +21,10 @@ class Workers:
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
 
     def each(self, function: Callable[[Part], None], parts: Sequence[Part]) -> None:
-        """Call the function with each part. When it fails, nothing is running any more once the error is raised;
-        of several errors it is that of the first part."""
+        """Call the function with each part.
+
+        When calls fail, the error of the first such part is raised, after all running calls have ended.
+        """
         if self.threads == 1 or len(parts) < 2:
             for part in parts:
                 function(part)

@@ -24,11 +24,11 @@ from rich.table import Table
 from torch.nn.functional import interpolate, pad
 
 import shortgop
-from shortgop.bench.accesses import Access, draw
-from shortgop.bench.jobs import FileSet, our_job, peer_job
-from shortgop.bench.timing import Figures, Job, alternate
-from shortgop.manifests.dataset import open_current
+from shortgop.comparison.accesses import Access, draw
+from shortgop.comparison.tasks import FileSet, our_task, peer_task
+from shortgop.comparison.timing import Figures, Task, alternate
 from shortgop.manifests.export import export
+from shortgop.manifests.layout import open_current
 from shortgop.manifests.summary import summarize
 from shortgop.prep.ffmpeg import find_ffmpeg
 from shortgop.readers.sheet import write_sheet
@@ -47,16 +47,16 @@ X265 = ("-c:v", "libx265", "-preset", "ultrafast", "-tag:v", "hvc1", "-x265-para
 # testsrc counts hundredths of a second, and there is no blue behind its digits.
 CLOCK = "testsrc=s=320x240:r={rate}:decimals=2,format=gbrp,extractplanes=b,crop=128:52:160:94"
 
-ROUNDS, CLIPS, SINGLES = 5, 6, 12  # reads in a round
+REQUESTS, READING_SECONDS = 200, 12  # for clips and for single frames each
 CLIP_FRAMES, CLIP_STRIDE = 16, 4
 SHEET_SECONDS = (0.5, 2.5, 4.5, 6.5, 8.5, 10.5)
 CELL = (256, 160)  # width and height, in pixels
 
 NOTES = f"""\
-* {CLIP_STRIDE} apart. Means over random videos and moments, the same for all, read in turn;
-"slower": how many times as long as shortgop. Medians (extremes) of {ROUNDS} rounds. {{yardstick}}
-opens the file for each read, as code does that has more videos than it can hold
-open; shortgop holds the dataset open. Rows 2 and 3 have frames of the dataset's
+* {CLIP_STRIDE} apart. Random videos and moments, the same for all, read in turn. "slower": how many
+times as long as shortgop, the median over the same requests with its interval of 95 %.
+{{yardstick}} opens the file for each read, as code does that has more videos than it can
+hold open; shortgop holds the dataset open. Rows 2 and 3 have frames of the dataset's
 size, in GOPs of {{gop}} and of up to 250. The sources are larger, up to 720p."""
 
 ENDING = f"""\
@@ -99,7 +99,7 @@ RECIPES = (
         "960x540",
         "60",
     ),
-    # Lies on its side in the file, and says that it is to be turned.
+    # The pictures lie on their side in the file, which says how to turn them.
     Recipe(
         "phone.mov",
         "gradients={}:n=5:c0=#0b132b:c1=#1c7293:c2=#f4d35e:c3=#ee964b:c4=#f95738:seed=5:speed=0.02:type=spiral",
@@ -245,7 +245,7 @@ def read_back() -> bool:
 
 
 def make_smaller_and_exported() -> None:
-    """Same pixels or same size as in the dataset, in files: only with them does the size of the frames not count."""
+    """MP4s of the dataset's pixels, and sources scaled to its size, so that the size of frames does not count."""
     SMALL.mkdir()
     EXPORTED.mkdir()
     in_parallel(make_smaller, RECIPES)
@@ -271,11 +271,11 @@ def speed_table(dataset: shortgop.Dataset, yardstick: Yardstick) -> Table:
         FileSet.of_sources("sources", videos),
     )
     columns: list[list[Figures]] = []
-    for access, count in ((Access(CLIP_FRAMES, CLIP_STRIDE), CLIPS), (Access(1), SINGLES)):
-        requests = draw([len(video) for video in videos], access, count * ROUNDS, seed=0)
-        jobs: dict[str, Job] = {"dataset": our_job(dataset, range(len(videos)), requests)}
-        jobs |= {each.name: peer_job(yardstick.read, each, requests) for each in files}
-        measured = alternate(jobs, rounds=ROUNDS, requests=count)
+    for access in (Access(CLIP_FRAMES, CLIP_STRIDE), Access(1)):
+        requests = draw([len(video) for video in videos], access, REQUESTS, seed=0)
+        tasks: dict[str, Task] = {"dataset": our_task(dataset, range(len(videos)), requests)}
+        tasks |= {each.name: peer_task(yardstick.read, each, requests) for each in files}
+        measured = alternate(tasks, requests=REQUESTS, seconds=READING_SECONDS)
         if measured.problems:
             sys.exit(f"demo: {measured.problems}")
         columns.append(measured.figures())
@@ -285,7 +285,7 @@ def speed_table(dataset: shortgop.Dataset, yardstick: Yardstick) -> Table:
         texts = [
             text
             for figures in (clips, singles)
-            for text in (f"{figures.milliseconds.median:.1f} ms", "" if ours else str(figures.ratio))
+            for text in (f"{figures.milliseconds.value:.1f} ms", "" if ours else str(figures.ratio))
         ]
         table.add_row("shortgop" if ours else yardstick.name, clips.name, *texts)
     return table

@@ -1,4 +1,4 @@
-"""Reads frames for the demo: with what shortgop is compared, and whether the frames are the right ones."""
+"""Reads frames for the demo: finds the library that shortgop is compared with, and compares frames."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 
 import shortgop
-from shortgop.bench.files import VideoFile
-from shortgop.bench.peers import Read, load
+from shortgop.comparison.files import VideoFile
+from shortgop.comparison.peers import Read, load
 
 FRAMES_AT_A_TIME = 64
 

@@ -34,9 +34,12 @@ def link(libraries: Path, folder: Path) -> None:
 
 
 def stand_in_for_libpython(libraries: Path, folder: Path) -> None:
-    """TorchCodec asks for libpython, which is missing where Python is all in its executable (Debian, pyenv).
+    """Satisfies TorchCodec's need of libpython where Python is all in its executable (many of Debian, pyenv, uv).
 
-    The executable has the symbols then, so any library of that name will do.
+    One of TorchCodec's libraries names libpython as needed, in every wheel from 0.12 to 0.14, although the
+    executable has all the symbols that it takes from there. The loader only wants a library of that name. The link
+    to libavutil, which is loaded anyway, loads nothing more. Other ways were looked at: a preload needs a libpython
+    as well, no TorchCodec wheel does without, and `patchelf --remove-needed` changes an installed package.
     """
     name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
     try:

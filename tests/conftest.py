@@ -11,8 +11,9 @@ from hypothesis import settings
 
 from datasets import make_dataset
 from example_manifests import failure, video
-from shortgop.manifests.dataset import create, write_part
+from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
+from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
 

@@ -11,14 +11,21 @@ from typing import Any
 import numpy as np
 
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.dataset import current_manifest, shard_path, snapshot_path
+from shortgop.manifests.layout import open_manifest, read_root, shard_path, snapshot_path
 from shortgop.manifests.ragged import Ragged
+from shortgop.manifests.tables import Manifest, empty
 from shortgop.prep.profile import Profile
 
 
 def make_dataset(sources: Sequence[Path], out: Path, **options: Any) -> Report:
     """Prepare `sources` into `out`, one unit after the other; `options` are fields of Profile."""
     return prepare([str(source) for source in sources], out, Profile(**options), where=Where(runner="inline"))
+
+
+def current_manifest(dataset: Path) -> Manifest:
+    """All tables of the current snapshot, timeline included; an empty manifest before the first one."""
+    snapshot = read_root(dataset).snapshot
+    return empty() if snapshot is None else open_manifest(dataset, snapshot, timeline=True)
 
 
 def rows_of(dataset: Path) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """A mount that does not answer, or only with errors: a file system that never gives a byte.
 
-Whoever reads from it waits, and cannot even be killed, as with a network mount whose server is gone. It is served by a
-process of its own: a child that is being started closes what it inherited, which waits for the server, while its
-parent holds Python's lock.
+Whoever reads from it waits, and cannot even be killed, as with a network mount whose server is gone. So does whoever
+closes a file on it. It is served by a process of its own, since the tests' process may be one of those that wait.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# Not answered: reading files and folders. Linux's include/uapi/linux/fuse.h
+# Not answered: reading files and folders, and closing files. Linux's include/uapi/linux/fuse.h
 _LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _RELEASE, _FLUSH, _INIT = 1, 2, 3, 14, 15, 18, 25, 26
 _OPENDIR, _READDIR, _RELEASEDIR, _INTERRUPT, _BATCH_FORGET, _READDIRPLUS = 27, 28, 29, 36, 42, 44
 _ROOT, _FILE = 1, 2
@@ -77,9 +76,9 @@ def _serve(device: int, size: int, read_error: int) -> None:
             answer(request, struct.pack("<QII", 0, 0, 0))
         elif opcode == _READ and read_error:
             answer(request, error=read_error)
-        elif opcode in (_RELEASE, _RELEASEDIR, _FLUSH):
+        elif opcode in (_RELEASE, _RELEASEDIR) or (opcode == _FLUSH and read_error):
             answer(request)
-        elif opcode not in (_READ, _READDIR, _READDIRPLUS, _FORGET, _INTERRUPT, _BATCH_FORGET):
+        elif opcode not in (_READ, _READDIR, _READDIRPLUS, _FLUSH, _FORGET, _INTERRUPT, _BATCH_FORGET):
             answer(request, error=errno.ENOSYS)
 
 

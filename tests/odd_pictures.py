@@ -128,6 +128,16 @@ def with_clean_aperture(data: bytes, width: int, height: int) -> bytes:
     return insert_box(data, entry.stop, clap, moov, *path, entry)
 
 
+def with_pixel_crop(data: bytes, left: int, right: int, top: int, bottom: int) -> bytes:
+    """Say in a Matroska file whose track has a crop that it is this one, in pixels below 256."""
+    sides = {b"\x54\xcc": left, b"\x54\xdd": right, b"\x54\xbb": top, b"\x54\xaa": bottom}
+    for name, pixels in sides.items():
+        # One byte long, as it was.
+        at = data.index(name + b"\x81")
+        data = data[: at + 3] + bytes([pixels]) + data[at + 4 :]
+    return data
+
+
 _STSD_PATH = [(b"trak", b"mdia", b"minf", b"stbl", b"stsd")[:depth] for depth in range(1, 6)]
 
 

@@ -16,22 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets import rows_of
+from datasets import current_manifest, rows_of
 from example_manifests import failure, rows, video
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.dataset import (
-    create,
-    current_manifest,
-    finished_parts,
-    open_current,
-    open_manifest,
-    shard_path,
-    write_part,
-)
+from shortgop.manifests.layout import create, open_current, open_manifest, shard_path
 from shortgop.manifests.merge import merge
+from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import publish, snapshots
 from shortgop.manifests.tables import Manifest, Timeline, shards_table
 from shortgop.manifests.tidy import remove_stray_shards, tidy

@@ -12,10 +12,9 @@ import pytest
 
 import broken
 import shortgop
-from datasets import make_dataset, rows_of
+from datasets import current_manifest, make_dataset, rows_of
 from shortgop.jobs.prepare import Report
-from shortgop.manifests.dataset import current_manifest
-from shortgop.manifests.locks import writer_lock
+from shortgop.manifests.publish import writer_lock
 from shortgop.prep.profile import Size
 from synthetic import SyntheticVideo, constant_rate_pts, make_video
 
@@ -138,7 +137,7 @@ def test_an_output_path_that_is_a_file_or_holds_something_else_is_refused(folder
         make_dataset([folder], file)
     with pytest.raises(shortgop.OutputError, match="a part of that path is a file"):
         make_dataset([folder], file / "below")
-    with pytest.raises(shortgop.OutputError, match="something else than a dataset"):
+    with pytest.raises(shortgop.OutputError, match="holds files but no dataset"):
         make_dataset([folder], folder)
     assert file.read_text() == "precious"
     assert [entry.name for entry in folder.iterdir()] == ["good.mp4"]

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shortgop
-from datasets import make_dataset
-from shortgop.manifests.dataset import current_manifest, shard_path
+from datasets import current_manifest, make_dataset
+from shortgop.manifests.layout import shard_path
 from shortgop.readers.gops import GopRead
 from shortgop.readers.reader import SnapshotReader
 from shortgop.readers.stats import Stats
 from synthetic import constant_rate_pts, make_video
+from torchcodec_yardstick import all_frames
 
 SIZE = (98, 66)
 FRAMES = 40
@@ -48,7 +49,7 @@ def dataset(folder: Path, request: pytest.FixtureRequest) -> shortgop.Dataset:
 @pytest.fixture(scope="module")
 def everything(folder: Path) -> dict[str, torch.Tensor]:
     """All frames of each video, decoded by another decoder from whole GOPs."""
-    return {video.id: video.get_all_frames().data for video in shortgop.open(folder, decoder="torchcodec")}
+    return {video.id: all_frames(folder, video.id) for video in shortgop.open(folder)}
 
 
 REQUESTS = st.integers(1, 6).flatmap(
@@ -102,7 +103,7 @@ def test_what_a_batch_looks_like(dataset: shortgop.Dataset) -> None:
         ([("a.mp4", [0.5])], shortgop.UsageError, "a frame is 0.5; it has to be an integer"),
         ([("z.mp4", [0])], shortgop.VideoNotFoundError, "no video 'z.mp4'"),
         ([(7, [0])], shortgop.VideoNotFoundError, "no video number 7"),
-        (["a.mp4"], shortgop.UsageError, "a request is 'a.mp4'; it is a video's id or number, and its frames"),
+        (["a.mp4"], shortgop.UsageError, "a request is 'a.mp4'; it has to be (video's id or number, its frames)"),
         ([3], shortgop.UsageError, "a request is 3"),
     ],
 )
@@ -207,9 +208,9 @@ def test_each_gop_is_fed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     gops: list[int] = []
     decode = SnapshotReader._decode
 
-    def counting(self: SnapshotReader, read: GopRead, rows: torch.Tensor) -> None:
+    def counting(self: SnapshotReader, read: GopRead, slots: torch.Tensor) -> None:
         gops.extend(gop.gop for gop, _ in read.gops)
-        decode(self, read, rows)
+        decode(self, read, slots)
 
     monkeypatch.setattr(SnapshotReader, "_decode", counting)
     rng = random.Random(0)
@@ -238,11 +239,6 @@ def test_with_threads_the_first_error_is_raised_and_nothing_runs_on(folder: Path
 def test_threads_are_a_number(folder: Path, threads: Any) -> None:
     with pytest.raises(shortgop.UsageError, match="threads is"):
         shortgop.open(folder, threads=threads)
-
-
-def test_torchcodec_gives_frames_as_they_are(folder: Path) -> None:
-    with pytest.raises(shortgop.UsageError, match='decoder="torchcodec" gives frames as they are'):
-        shortgop.open(folder, decoder="torchcodec", size=32)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

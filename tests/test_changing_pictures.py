@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import shortgop
-from datasets import make_dataset
+from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, joined_h264, numbered, remuxed, two_sample_entries
-from shortgop.manifests.dataset import current_manifest
 from shortgop.prep.profile import Size
 from synthetic import read_number
 

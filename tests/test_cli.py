@@ -51,7 +51,7 @@ def test_options_left_out_are_those_of_the_dataset(
 ) -> None:
     out = ("--out", tmp_path / "dataset", "--runner", "inline")
     options = ("--fps", "15", "--size", "64", "--gop", "8", "--b-frames", "1", "--crf", "30", "--preset", "veryfast")
-    more = ("--upscale", "--deinterlace", "never", "--segment-seconds", "1", "--shard-mb", "1")
+    more = ("--upscale", "--deinterlace", "never", "--no-fastdecode", "--segment-seconds", "1", "--shard-mb", "1")
     run_json("prep", constant_video.path, *out, *options, *more)
     run_json("prep", variable_video.path, *out)
     info = run_json("info", tmp_path / "dataset")

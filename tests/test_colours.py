@@ -20,9 +20,8 @@ from PIL import Image
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
-from datasets import make_dataset
-from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed, with_clean_aperture
-from shortgop.manifests.dataset import current_manifest
+from datasets import current_manifest, make_dataset
+from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed
 from shortgop.manifests.export import export
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Size
@@ -209,6 +208,7 @@ def test_every_combination_of_tags_comes_through(tmp_path: Path) -> None:
         assert (decoder[:1][0] == dataset[row][0]).all()
 
 
+HEVC_WITH_ALPHA = ("-c:v", "libx265", "-x265-params", "alpha=1:crf=5:log-level=none:pools=none")
 OVER_BLACK = {
     "Animation": ("x.mov", "argb", ("-c:v", "qtrle")),
     "PNG": ("x.mov", "rgba", ("-c:v", "png")),
@@ -217,6 +217,8 @@ OVER_BLACK = {
     "FFV1": ("x.mkv", "yuva420p", ("-c:v", "ffv1")),
     "FFV1, gray": ("x.mkv", "ya8", ("-c:v", "ffv1")),
     "UtVideo": ("x.mkv", "gbrap", ("-c:v", "utvideo")),
+    "HEVC in MP4": ("x.mp4", "yuva420p", (*HEVC_WITH_ALPHA, "-tag:v", "hvc1")),
+    "HEVC in Matroska": ("x.mkv", "yuva420p", HEVC_WITH_ALPHA),
     "VP9": ("x.webm", "yuva420p", ("-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-crf", "5")),
     "VP8": ("x.webm", "yuva420p", ("-c:v", "libvpx", "-deadline", "realtime", "-cpu-used", "8", "-auto-alt-ref", "0")),
 }  # fmt: skip
@@ -346,15 +348,3 @@ def test_the_log_of_ffmpeg_goes_where_the_user_sent_it_no_more_than_anywhere_els
     prepare([source], tmp_path)
     assert set(Path.cwd().iterdir()) == before
     assert {path.name for path in tmp_path.iterdir()} == {"x.mp4", "dataset"}
-
-
-def test_what_the_container_cuts_off_is_cut_off(tmp_path: Path) -> None:
-    """A clean aperture (ISO/IEC 14496-12): cameras code more than is to be seen."""
-    framed = [np.pad(picture, ((8, 8), (16, 16), (0, 0)), constant_values=255) for picture in numbered(range(3))]
-    stream = encode_pictures(tmp_path / "x.h264", framed, "-pix_fmt", "yuv420p", *X264)
-    source = tmp_path / "x.mp4"
-    source.write_bytes(with_clean_aperture(remuxed(stream, tmp_path / "plain.mp4").read_bytes(), 96, 64))
-    dataset, given_up = prepare([source], tmp_path)
-    assert dataset[0][0].shape == (3, 64, 96)
-    assert [read_number(frame) for frame in dataset[0]] == [0, 1, 2]
-    assert given_up == [()]

@@ -16,6 +16,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets import current_manifest
 from dead_mount import dead_mount
 from example_manifests import failure, rows, video
 from shortgop.errors import (
@@ -28,24 +29,11 @@ from shortgop.errors import (
     UnreadableDataError,
 )
 from shortgop.manifests import parts
-from shortgop.manifests.dataset import (
-    create,
-    current_manifest,
-    finished_parts,
-    finished_units,
-    is_dataset,
-    lost_shards,
-    open_current,
-    part_path,
-    read_part,
-    read_root,
-    shard_path,
-    snapshot_path,
-    write_part,
-)
-from shortgop.manifests.locks import writer_lock
+from shortgop.manifests.layout import create, is_dataset, open_current, part_path, read_root, shard_path, snapshot_path
+from shortgop.manifests.lost import lost_shards
 from shortgop.manifests.merge import merge
-from shortgop.manifests.publish import publish
+from shortgop.manifests.parts import finished_parts, finished_units, read_part, write_part
+from shortgop.manifests.publish import publish, writer_lock
 from shortgop.manifests.ranges import read_gop
 from shortgop.manifests.tables import empty
 from shortgop.manifests.verify import verify
@@ -74,8 +62,8 @@ def test_an_empty_folder_may_become_a_dataset_and_no_other(tmp_path: Path) -> No
     create(tmp_path / "empty", PROFILE)
     (tmp_path / "file").write_text("precious")
     for path, complaint in (
-        (tmp_path, "holds something else"),
-        (tmp_path / "empty", "holds a dataset already"),
+        (tmp_path, "holds files but no dataset"),
+        (tmp_path / "empty", "already holds a dataset"),
         (tmp_path / "file", "is a file"),
         (tmp_path / "file" / "below", "a part of that path is a file"),
     ):
@@ -90,10 +78,10 @@ ROOT: dict[str, Any] = {"format_version": 1, "profile": PROFILE, "snapshot": "00
 @pytest.mark.parametrize(
     ("content", "kind", "complaint"),
     [
-        (None, NotADatasetError, r"holds no dataset; give the folder that `shortgop prep --out` was given"),
+        (None, NotADatasetError, r"holds no dataset; give the folder that `shortgop prep --out` wrote"),
         ({"zarr_format": 3, "node_type": "group", "attributes": {}}, NotADatasetError, "is not the root"),
         ([], NotADatasetError, "is not the root"),
-        ({**ROOT, "format_version": 3}, FormatVersionError, "version 3, this shortgop reads versions 1 and 2; upgrade"),
+        ({**ROOT, "format_version": 3}, FormatVersionError, "this shortgop reads versions 1 and 2; upgrade"),
         ({**ROOT, "format_version": 0}, FormatVersionError, "version 0, .*; prepare it again"),
         ({**ROOT, "snapshot": "../../etc"}, CorruptDataError, "is damaged"),
         ({**ROOT, "snapshot": 1}, CorruptDataError, "is damaged"),
@@ -210,7 +198,7 @@ def test_one_job_at_a_time(empty_dataset: Path) -> None:
 
 def test_what_a_dead_job_left_is_removed_and_its_lock_is_gone(empty_dataset: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from shortgop.manifests.locks import writer_lock\n"
+        "import sys, time; from pathlib import Path; from shortgop.manifests.publish import writer_lock\n"
         "with writer_lock(Path(sys.argv[1])):\n"
         "    (Path(sys.argv[1]) / '.tmp').mkdir()\n"
         "    (Path(sys.argv[1]) / '.tmp' / 'half a shard').touch()\n"
@@ -293,7 +281,8 @@ def test_a_process_that_has_too_many_files_open_is_told_so(published: Path, tmp_
     """Nothing in the dataset is called damaged or missing, and nothing is to be removed or copied."""
     code = (
         "import os, resource, sys; from pathlib import Path\n"
-        "from shortgop.manifests.dataset import open_current, read_part, read_root\n"
+        "from shortgop.manifests.layout import open_current, read_root\n"
+        "from shortgop.manifests.parts import read_part\n"
         "dataset = Path(sys.argv[1]); open_current(dataset)\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "held = []\n"
@@ -305,7 +294,7 @@ def test_a_process_that_has_too_many_files_open_is_told_so(published: Path, tmp_
         "    except Exception as error: print(type(error).__name__, error)\n"
         "os.close(held.pop())\n"
         "root = read_root(dataset); held.append(os.open('/dev/null', os.O_RDONLY))\n"
-        "from shortgop.manifests.dataset import open_manifest\n"
+        "from shortgop.manifests.layout import open_manifest\n"
         "try: open_manifest(dataset, root.snapshot)\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
@@ -339,7 +328,7 @@ def test_a_malformed_document_of_a_snapshot_is_damaged_and_not_missing(published
     file = snapshot_path(published, "000001")
     _replace_member(file, key, b"{}")
     with pytest.raises(
-        CorruptDataError, match=f"{key} does not read: KeyError.*copy it to the dataset again"
+        CorruptDataError, match=f"{key} cannot be decoded: KeyError.*copy it to the dataset again"
     ) as caught:
         open_current(published)
     assert caught.value.file == str(file)
@@ -347,7 +336,7 @@ def test_a_malformed_document_of_a_snapshot_is_damaged_and_not_missing(published
 
 def test_a_part_with_a_malformed_document_is_damaged(published: Path) -> None:
     _replace_member(part_path(published, "u1"), "videos/id/zarr.json", b"{}")
-    with pytest.raises(CorruptDataError, match="videos/id/zarr.json does not read: KeyError"):
+    with pytest.raises(CorruptDataError, match="videos/id/zarr.json cannot be decoded: KeyError"):
         read_part(published, "u1")
 
 
@@ -369,5 +358,5 @@ def test_a_disk_that_fails_is_not_called_damage(published: Path, tmp_path: Path)
         snapshot = snapshot_path(published, str(root.snapshot))
         snapshot.unlink()
         snapshot.symlink_to(mounted / "0")
-        with pytest.raises(UnreadableDataError, match="its disk or server fails: mend that and try again"):
+        with pytest.raises(UnreadableDataError, match="repair its disk or its server and try again"):
             open_current(published)

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 
 from shortgop.errors import FrameIndexError
 from shortgop.manifests.ragged import offsets_of
-from shortgop.manifests.video import Pattern
-from shortgop.readers.plan import GopPlan, VideoGops, needed_samples, plan_frames, reorder_depth
-from shortgop.readers.ranges import ByteRange, coalesce
+from shortgop.manifests.records import Pattern
+from shortgop.readers.plan import (
+    ByteRange,
+    GopPlan,
+    VideoGops,
+    coalesce,
+    needed_samples,
+    plan_frames,
+    reorder_depth,
+)
 
 # The default profile's GOP: I P b b b P b b b ...
 DEFAULT = Pattern(
@@ -47,8 +54,8 @@ class Case:
         )
 
     @property
-    def rows(self) -> list[tuple[int, int]]:
-        """Video and frame of each row of the output."""
+    def slots(self) -> list[tuple[int, int]]:
+        """Video and frame of each slot of the output."""
         return [(video, frame) for video, frames in self.clips for frame in frames]
 
 
@@ -80,17 +87,17 @@ def patterns_and_frames(draw: st.DrawFn) -> tuple[Pattern, set[int]]:
 
 
 @given(requests())
-def test_every_row_of_the_output_is_filled_with_its_frame(case: Case) -> None:
+def test_every_slot_of_the_output_is_filled_with_its_frame(case: Case) -> None:
     plan = plan_frames(case.layout, case.clips)
     filled: dict[int, tuple[int, int]] = {}
     for gop in plan.gops:
-        for frame, to in zip(gop.frames, gop.rows, strict=True):
+        for frame, to in zip(gop.frames, gop.slots, strict=True):
             assert to not in filled
             filled[to] = gop.video, gop.first_frame + frame
     for to, decoded in plan.repeats:
         assert to not in filled
         filled[to] = filled[decoded]
-    assert [filled[to] for to in range(len(case.rows))] == case.rows
+    assert [filled[to] for to in range(len(case.slots))] == case.slots
 
 
 @given(requests())
@@ -105,17 +112,17 @@ def test_each_gop_is_decoded_once_and_each_frame_lies_in_it(case: Case) -> None:
         assert gop.segment == layout.first_segments[gop.video] + number // case.segment_gops[gop.video]
         assert list(gop.frames) == sorted(set(gop.frames))
         assert 0 <= gop.frames[0] <= gop.frames[-1] < min(gop_frames, case.num_frames[gop.video] - gop.first_frame)
-    assert sum(len(gop.frames) for gop in gops) == len(set(case.rows))
+    assert sum(len(gop.frames) for gop in gops) == len(set(case.slots))
 
 
 def test_plan_of_two_clips() -> None:
     case = Case([16, 10], [3, 2], [100, 60], [(0, [17, 50, 16, 17]), (1, [25, 9]), (0, [50, 51])])
     plan = plan_frames(case.layout, case.clips)
     assert plan.gops == (
-        GopPlan(gop=1, segment=0, video=0, first_frame=16, frames=(0, 1), rows=(2, 0)),
-        GopPlan(gop=3, segment=1, video=0, first_frame=48, frames=(2, 3), rows=(1, 7)),
-        GopPlan(gop=7, segment=3, video=1, first_frame=0, frames=(9,), rows=(5,)),
-        GopPlan(gop=9, segment=4, video=1, first_frame=20, frames=(5,), rows=(4,)),
+        GopPlan(gop=1, segment=0, video=0, first_frame=16, frames=(0, 1), slots=(2, 0)),
+        GopPlan(gop=3, segment=1, video=0, first_frame=48, frames=(2, 3), slots=(1, 7)),
+        GopPlan(gop=7, segment=3, video=1, first_frame=0, frames=(9,), slots=(5,)),
+        GopPlan(gop=9, segment=4, video=1, first_frame=20, frames=(5,), slots=(4,)),
     )
     assert plan.repeats == ((3, 0), (6, 1))
 

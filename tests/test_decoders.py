@@ -22,13 +22,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
-from shortgop.errors import CorruptDataError, DecodeError, ToolError, UsageError
+from shortgop.errors import CorruptDataError, DecodeError
+from shortgop.manifests.gop_check import access_unit_kind, nal_length_bytes
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
-from shortgop.manifests.structure import access_unit_kind, nal_length_bytes
-from shortgop.manifests.video import CodecConfig, Pattern
-from shortgop.readers.decoders import DECODERS, Decoder, GopRequest, make_decoder, pyav
+from shortgop.manifests.records import CodecConfig, Pattern
+from shortgop.readers.decoders import pyav
+from shortgop.readers.decoders.base import Decoder
+from shortgop.readers.decoders.pyav import PyavDecoder
 from shortgop.readers.output import Output
 from shortgop.readers.plan import needed_samples
+from torchcodec_yardstick import TorchcodecDecoder, WholeRequest
 
 NHWC = Output(dimension_order="NHWC")
 
@@ -61,12 +64,12 @@ class Gop:
     data: bytes
     expected: torch.Tensor
 
-    def request(self, frames: list[int]) -> GopRequest:
+    def request(self, frames: list[int]) -> WholeRequest:
         """Ask for these frames, in this order."""
-        rows = {frame: row for row, frame in enumerate(frames)}
-        wanted = tuple(sorted(rows))
-        return GopRequest(
-            self.config, self.pattern, self.data, self.init, wanted, tuple(rows[frame] for frame in wanted)
+        slots = {frame: slot for slot, frame in enumerate(frames)}
+        wanted = tuple(sorted(slots))
+        return WholeRequest(
+            self.config, self.pattern, self.data, wanted, tuple(slots[frame] for frame in wanted), self.init
         )
 
     def blank(self, rows: int) -> torch.Tensor:
@@ -128,9 +131,9 @@ def encode(encoding: Encoding) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture(scope="module", params=DECODERS)
-def decoder(request: pytest.FixtureRequest) -> Decoder:
-    return make_decoder(request.param, NHWC)
+@pytest.fixture(scope="module", params=[PyavDecoder(NHWC), TorchcodecDecoder()], ids=lambda decoder: decoder.name)
+def decoder(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
 ENCODINGS = {
@@ -180,10 +183,10 @@ class TestConformance:
         decoder.decode(gop.request(frames), out)
         assert torch.equal(out, gop.expected[frames])
 
-    def test_only_the_rows_asked_for_are_written(self, decoder: Decoder) -> None:
+    def test_only_the_slots_asked_for_are_written(self, decoder: Decoder) -> None:
         gop = make_gop()
         out = gop.blank(9)
-        decoder.decode(dataclasses.replace(gop.request([3, 10]), rows=(7, 2)), out)
+        decoder.decode(dataclasses.replace(gop.request([3, 10]), slots=(7, 2)), out)
         assert torch.equal(out[[7, 2]], gop.expected[[3, 10]])
         assert (out[[0, 1, 3, 4, 5, 6, 8]] == 77).all()
 
@@ -248,7 +251,7 @@ def test_unreferenced_frames_are_left_out(encoding: Encoding) -> None:
     assert sum(gop.pattern.referenced) == 5
     frames = [frame for frame, used in zip(gop.pattern.frames, gop.pattern.referenced, strict=True) if used]
     out = gop.blank(len(frames))
-    assert make_decoder("pyav", NHWC).decode(gop.request(frames), out).packets == 5
+    assert PyavDecoder(NHWC).decode(gop.request(frames), out).packets == 5
     assert torch.equal(out, gop.expected[frames])
 
 
@@ -265,7 +268,7 @@ def test_a_stream_that_does_not_say_how_far_frames_are_out_of_order() -> None:
     assert len(frames + context.decode(None)) < 16
 
     out = gop.blank(16)
-    make_decoder("pyav", NHWC).decode(dataclasses.replace(gop.request(list(range(16))), config=config), out)
+    PyavDecoder(NHWC).decode(dataclasses.replace(gop.request(list(range(16))), config=config), out)
     assert torch.equal(out, gop.expected)
 
 
@@ -298,7 +301,7 @@ def without_bitstream_restriction(avcc: bytes) -> bytes:
     "limits", [{"_MAX_CONTEXTS": 2}, {"_MAX_PIXELS": 100 * 70}], ids=["by number", "by the size of their pictures"]
 )
 def test_contexts_are_bounded(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = pyav.PyavDecoder(NHWC)
+    decoder = PyavDecoder(NHWC)
     opened: list[CodecConfig] = []
     original = pyav.open_context
 
@@ -333,7 +336,7 @@ def test_contexts_are_bounded(limits: dict[str, int], monkeypatch: pytest.Monkey
 
 
 def test_a_context_is_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = pyav.PyavDecoder(NHWC)
+    decoder = PyavDecoder(NHWC)
     gop = make_gop()
     decoder.decode(gop.request([0]), gop.blank(1))
     assert len(decoder._local.contexts) == 1
@@ -343,19 +346,19 @@ def test_a_context_is_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_frames_that_do_not_come_out_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never a row of the output that nobody wrote to."""
+    """Never a slot of the output that nobody wrote to."""
     monkeypatch.setattr(pyav, "needed_samples", lambda pattern, frames: needed_samples(pattern, [0]))
     gop = make_gop()
     with pytest.raises(DecodeError, match="no frame 5"):
-        make_decoder("pyav", NHWC).decode(gop.request([0, 5, 7]), gop.blank(3))
+        PyavDecoder(NHWC).decode(gop.request([0, 5, 7]), gop.blank(3))
 
 
 def test_what_libavcodec_would_patch_up_is_an_error() -> None:
     gop = make_gop()
     for seed in range(10):
         request = dataclasses.replace(gop.request([0]), data=with_noise(gop.data, seed))
-        with pytest.raises(DecodeError, match="libavcodec does not decode it"):
-            make_decoder("pyav", NHWC).decode(request, gop.blank(1))
+        with pytest.raises(DecodeError, match="libavcodec does not decode the GOP"):
+            PyavDecoder(NHWC).decode(request, gop.blank(1))
 
 
 def with_noise(data: bytes, seed: int) -> bytes:
@@ -364,16 +367,3 @@ def with_noise(data: bytes, seed: int) -> bytes:
     start, stop = int(fragment.offsets[0]), int(fragment.offsets[0] + fragment.sizes[0])
     start += (stop - start) // 3
     return data[:start] + random.Random(seed).randbytes(stop - start) + data[stop:]
-
-
-def test_decoders_by_name() -> None:
-    assert make_decoder("auto", NHWC).name == "pyav"
-    assert [make_decoder(name, NHWC).name for name in DECODERS] == list(DECODERS)
-    with pytest.raises(UsageError, match="decoder is 'nvdec'; it can be \"auto\", 'pyav', 'torchcodec'"):
-        make_decoder("nvdec", NHWC)
-
-
-def test_torchcodec_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "torchcodec.decoders", None)
-    with pytest.raises(ToolError, match="TorchCodec does not load: "):
-        make_decoder("torchcodec", NHWC)

@@ -13,9 +13,9 @@ import pytest
 
 import shortgop
 from datasets import as_folder, make_dataset
-from shortgop.manifests.dataset import open_current, part_path
+from shortgop.manifests.layout import open_current, part_path
+from shortgop.manifests.records import SourceChanges
 from shortgop.manifests.tables import SCHEMA
-from shortgop.manifests.video import SourceChanges
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)

@@ -11,9 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import shortgop
-from datasets import make_dataset
+from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
-from shortgop.manifests.dataset import current_manifest
 from synthetic import read_number
 
 # What a real interlaced camera gives: the rows of the first field show one time, those of the second a later one.

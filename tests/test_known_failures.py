@@ -13,9 +13,10 @@ from datasets import make_dataset
 from example_manifests import failure, rows, video
 from shortgop.jobs import known_failures
 from shortgop.jobs.known_failures import said
-from shortgop.manifests import zips
-from shortgop.manifests.dataset import create, write_part
+from shortgop.manifests import zarr_zip as zips
+from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
+from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from synthetic import SyntheticVideo
 

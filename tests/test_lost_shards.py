@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 import shortgop
 from datasets import make_dataset
 from shortgop.cli import app
-from shortgop.manifests.dataset import lost_shards, open_current, shard_path
+from shortgop.manifests.layout import open_current, shard_path
+from shortgop.manifests.lost import lost_shards
 from synthetic import constant_rate_pts, make_video, read_number
 
 REMEDY = (

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from encodes import TIMESCALE, encode
 from mp4_writer import Writer, box
 from shortgop.errors import CorruptDataError
+from shortgop.manifests.gop_check import access_unit_kind, check_gop
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init, restamp_fragment
-from shortgop.manifests.structure import access_unit_kind, check_gop
 
 
 @st.composite

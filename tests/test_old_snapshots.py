@@ -16,7 +16,8 @@ from datasets import as_folder, make_dataset
 from example_manifests import failure
 from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.dataset import open_current, open_timeline, snapshot_path, write_part
+from shortgop.manifests.layout import open_current, open_timeline, snapshot_path
+from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish, snapshots
 from shortgop.manifests.tidy import parse_duration, remove_old_snapshots
 from shortgop.prep.profile import Profile
@@ -93,7 +94,7 @@ def test_a_job_removes_old_snapshots_and_their_readers_are_told(sources: Path, t
     # What it has in memory, and the shards, are enough for frames.
     assert [read_number(frame) for frame in reader["a.mp4"][::19]] == [0, 19]
     gone = (
-        "snapshot 000001 of .* is gone.*--keep-snapshots.*open the dataset again, which gives the current one, 000003"
+        "snapshot 000001 of .* is gone.*--keep-snapshots.*open the dataset again to read the current snapshot, 000003"
     )
     with pytest.raises(shortgop.MissingDataError, match=gone):
         reader["a.mp4"].source_pts([0])
@@ -106,7 +107,7 @@ def test_a_job_removes_old_snapshots_and_their_readers_are_told(sources: Path, t
 def test_a_reader_that_opens_while_the_snapshot_goes_gets_the_next(
     grown: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shortgop.manifests import dataset as files
+    from shortgop.manifests import layout as files
 
     old = files.Root(profile={}, snapshot="000001")
     remove_old_snapshots(grown, 0)

@@ -45,7 +45,7 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("suffix", [".mp4", ".m3u8"])
+@pytest.mark.parametrize("suffix", [".mp4", ".mpd"])
 @pytest.mark.parametrize("kind", SCRIPTS)
 def test_a_script_is_not_followed_to_other_files_and_called_by_its_name(
     kind: str, suffix: str, constant_video: SyntheticVideo, tmp_path: Path
@@ -57,6 +57,105 @@ def test_a_script_is_not_followed_to_other_files_and_called_by_its_name(
         probe(str(script))
     assert caught.value.file == str(script)
     assert estimate_frames(str(script), None) == 0
+
+
+# Scripts that were given on purpose
+
+
+@pytest.fixture
+def two_parts(tmp_path: Path) -> Path:
+    """Write the numbers 0 to 19 and 20 to 39 into two files, one with a space in its name; give their folder."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for name, first in (("one.mp4", 0), ("part two.mp4", 20)):
+        pts = constant_rate_pts(Fraction(1, 10), 20)
+        make_video(folder / name, pts=pts, timebase=Fraction(1, 10), first_number=first)
+    return folder
+
+
+def shown(source: Path, folder: Path) -> list[int]:
+    """The numbers that a dataset of this source shows."""
+    make_dataset([source], folder / "dataset")
+    (video,) = shortgop.open(folder / "dataset")
+    return [read_number(frame) for frame in video.get_all_frames().data]
+
+
+def test_a_concat_script_that_says_so_in_its_name_is_followed(two_parts: Path, tmp_path: Path) -> None:
+    script = tmp_path / "both.ffconcat"
+    script.write_text(f"ffconcat version 1.0\nfile parts/one.mp4\nfile '{two_parts}/part two.mp4'\n")
+    assert shown(script, tmp_path) == list(range(40))
+
+
+def test_an_hls_playlist_that_says_so_in_its_name_is_followed(two_parts: Path, tmp_path: Path) -> None:
+    ffmpeg("-i", two_parts / "one.mp4", "-c", "copy", "-f", "hls", "-hls_list_size", 0, tmp_path / "inner.m3u8")
+    (tmp_path / "talk.m3u8").write_text("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=100000\ninner.m3u8\n")
+    assert shown(tmp_path / "talk.m3u8", tmp_path) == list(range(20))
+
+
+def test_pictures_one_after_the_other_are_a_video_by_a_concat_script(tmp_path: Path) -> None:
+    lines = ["ffconcat version 1.0"]
+    for number in range(5):
+        file = tmp_path / f"{number}.png"
+        with av.open(file, "w", format="image2") as container:
+            stream = container.add_stream("png", rate=10)
+            stream.width, stream.height, stream.pix_fmt = 96, 64, "rgb24"
+            frame = av.VideoFrame.from_ndarray(burn(number, 96, 64)).reformat(format="rgb24")
+            container.mux(stream.encode(frame))
+            container.mux(stream.encode())
+        lines += [f"file {file.name}", "duration 0.2"]
+    (tmp_path / "slides.ffconcat").write_text("\n".join(lines))
+    assert shown(tmp_path / "slides.ffconcat", tmp_path) == list(range(5))
+    assert shortgop.open(tmp_path / "dataset")[0].metadata.fps == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        (
+            "a.ffconcat",
+            "ffconcat version 1.0\nfile lost.mp4\n",
+            "a.ffconcat names 'lost.mp4', and there is no file",
+        ),
+        ("a.ffconcat", "ffconcat version 1.0\n\nfile 'lost\n", r"a.ffconcat, line 3: No closing quotation; mend the"),
+        ("a.ffconcat", "ffconcat version 1.0\nfile http://h/a.mp4\n", "leads to 'http://h/a.mp4', and only files on"),
+        ("a.m3u8", "#EXTM3U\n#EXTINF:1,\nlost.ts\n#EXT-X-ENDLIST\n", "a.m3u8 names 'lost.ts', and there is no file"),
+        ("a.m3u8", "#EXTM3U\n#EXTINF:1,\nlost.ts\n", "without #EXT-X-ENDLIST: its stream goes on; add that line"),
+        ("a.m3u8", "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nb.m3u8\n", "b.m3u8 names 'lost.ts'"),
+    ],
+)
+def test_a_script_that_cannot_be_followed_to_its_end_says_where(
+    name: str, text: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "b.m3u8").write_text("#EXTM3U\n#EXTINF:1,\nlost.ts\n#EXT-X-ENDLIST\n")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(shortgop.SourceError, match=reason):
+        probe(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("line", ["#EXT-X-STREAM-INF:BANDWIDTH=1", "#EXTINF:1,\n#EXT-X-ENDLIST"])
+def test_playlists_that_lead_to_each_other_are_refused(line: str, tmp_path: Path) -> None:
+    """FFmpeg follows them until its stack is full."""
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / f"{name}.m3u8").write_text(f"#EXTM3U\n{line}\n{other}.m3u8\n")
+    with pytest.raises(
+        shortgop.NotAVideoError, match=r"leads to .*\.m3u8, which is an HLS playlist; name videos there"
+    ):
+        probe(str(tmp_path / "a.m3u8"))
+
+
+def test_a_script_given_on_purpose_leads_to_no_other_script(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    """Only what the user named is taken for a script."""
+    (tmp_path / "constant.mp4").write_bytes(constant_video.path.read_bytes())
+    (tmp_path / "inner.mp4").write_text(SCRIPTS["an HLS playlist"])
+    (tmp_path / "outer.ffconcat").write_text("ffconcat version 1.0\nfile inner.mp4\n")
+    with pytest.raises(shortgop.NotAVideoError, match=r"outer.ffconcat leads to .*inner.mp4, which is an HLS playlist"):
+        probe(str(tmp_path / "outer.ffconcat"))
+
+
+def test_folders_are_not_searched_for_scripts(two_parts: Path, tmp_path: Path) -> None:
+    (two_parts / "both.ffconcat").write_text("ffconcat version 1.0\nfile one.mp4\n")
+    report = make_dataset([two_parts], tmp_path / "dataset")
+    assert (report.videos_added, len(report.failures)) == (2, 0)
 
 
 def test_a_job_refuses_a_concat_script_and_takes_the_file_beside_it(

@@ -14,7 +14,7 @@ import shortgop
 from datasets import make_dataset, rows_of
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.tally import Progress
-from shortgop.manifests.dataset import finished_units
+from shortgop.manifests.parts import finished_units
 from shortgop.prep.profile import Profile
 from synthetic import constant_rate_pts, make_video
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import shortgop
-from shortgop.readers.memory import _cgroup_limits, fits, listed, memory_limit_bytes, too_many
+from shortgop.readers.memory_limit import _cgroup_limits, fits, listed, memory_limit_bytes, too_many
 
 # Of frames of 98x66; more than any machine has.
 MANY = 10**12
@@ -60,7 +60,7 @@ def test_frames_without_end_are_refused_in_bounded_memory(
     dataset: shortgop.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As on a small machine, so that it does not take the memory of this one to find out.
-    monkeypatch.setattr("shortgop.readers.memory.memory_limit_bytes", lambda: 1 << 30)
+    monkeypatch.setattr("shortgop.readers.memory_limit.memory_limit_bytes", lambda: 1 << 30)
     video = dataset["ntsc.mp4"]
     for read in (video.get_frames_at, video.get_frames_played_at, lambda frames: dataset.get_clips([(0, frames)])):
         with pytest.raises(shortgop.UsageError, match="this process can have 1.1 GB"):
@@ -89,12 +89,12 @@ def test_what_fits_is_read(dataset: shortgop.Dataset) -> None:
 
 def test_an_error_says_how_much_and_how_much_there_is() -> None:
     error = too_many(2 * 10**9, 3000, video="a")
-    assert str(error).startswith("2000000000 frames of 3000 bytes take 7024.0 GB with what it takes to read them, and")
+    assert str(error).startswith("2000000000 frames of 3000 bytes take 7024.0 GB while they are read, and")
     assert "more than 9223372036854775807 frames" in str(too_many(sys.maxsize, 3000))
 
 
 def test_the_limit_is_looked_up_only_for_large_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shortgop.readers.memory.memory_limit_bytes", lambda: 0)
+    monkeypatch.setattr("shortgop.readers.memory_limit.memory_limit_bytes", lambda: 0)
     assert fits(16, 150_528)
     assert not fits(1600, 150_528)
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from encodes import encode
 from mp4_writer import Writer
 from shortgop.errors import CorruptDataError
-from shortgop.manifests.mp4 import parse_fragment
-from shortgop.manifests.samples import _usual_bounds, sample_bounds
+from shortgop.manifests.mp4 import _usual_bounds, parse_fragment, sample_bounds
 
 SAMPLES = st.lists(
     st.tuples(st.integers(1, 300), st.integers(0, 1000), st.integers(-500, 1000)), min_size=1, max_size=20

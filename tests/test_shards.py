@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shortgop.manifests.dataset import create
+from shortgop.manifests.layout import create
 from shortgop.prep.shards import ShardWriter
 
 

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 import shortgop
-from datasets import make_dataset
-from shortgop.manifests.dataset import create, current_manifest, shard_path, write_part
+from datasets import current_manifest, make_dataset
+from shortgop.manifests.layout import create, shard_path
+from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import from_texts
 from synthetic import constant_rate_pts, make_video

@@ -13,16 +13,17 @@ from pathlib import Path
 import pytest
 
 import shortgop
+from datasets import current_manifest
 from dead_mount import dead_mount
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.dataset import create, current_manifest
+from shortgop.manifests.layout import create
 from shortgop.manifests.tables import Manifest
-from shortgop.prep import ffmpeg
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg, running
+from shortgop.prep.manifest_rows import Identity
 from shortgop.prep.options import Options, SourcePolicy
+from shortgop.prep.processes import left_behind
 from shortgop.prep.profile import Profile
-from shortgop.prep.rows import Identity
 from shortgop.prep.shards import ShardWriter
 from shortgop.prep.stalls import Activity, StalledError, Watch, activity_of_group, in_time, stall_limit
 from synthetic import SyntheticVideo
@@ -219,8 +220,8 @@ def dead(tmp_path: Path) -> Iterator[Path]:
         if mounted is None:
             pytest.skip("mounting a file system takes rights that are missing here")
         yield mounted
-    for process in ffmpeg._left_behind:
-        process.wait(10)
+    for process in left_behind:
+        assert process.wait(10)
 
 
 def test_a_job_goes_on_beside_a_mount_that_does_not_answer(

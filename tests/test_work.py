@@ -8,7 +8,8 @@ from shortgop.jobs.identity import identity_of
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import UnitProgress, run_unit
-from shortgop.manifests.dataset import create, read_part
+from shortgop.manifests.layout import create
+from shortgop.manifests.parts import read_part
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from synthetic import SyntheticVideo

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from datasets import make_dataset
+from datasets import current_manifest, make_dataset
 from example_manifests import failure, video
 from shortgop.errors import DatasetBusyError, UsageError
 from shortgop.jobs.identity import identity_of
@@ -20,20 +20,18 @@ from shortgop.jobs.prepare import existing_profile
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.dataset import (
+from shortgop.manifests.layout import (
+    LOCK_FILE,
     Root,
     create,
-    current_manifest,
-    finished_parts,
     open_current,
     read_root,
     snapshot_attributes,
     snapshot_path,
-    write_part,
     write_root,
 )
-from shortgop.manifests.locks import LOCK_FILE, writer_lock
-from shortgop.manifests.publish import catch_up, publish, snapshots
+from shortgop.manifests.parts import finished_parts, write_part
+from shortgop.manifests.publish import catch_up, publish, snapshots, writer_lock
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from synthetic import constant_rate_pts, make_video
@@ -107,7 +105,7 @@ def test_two_jobs_that_make_a_dataset_at_the_same_moment_do_not_mix_their_option
 def test_a_dataset_that_somebody_else_makes_at_the_same_moment_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shortgop.manifests import dataset as files
+    from shortgop.manifests import layout as files
 
     create(tmp_path, {"gop_frames": 4})
     # As it looked a moment ago.
@@ -130,7 +128,7 @@ _PUBLISH_OFTEN = """
 import sys, time
 from pathlib import Path
 from example_manifests import failure
-from shortgop.manifests.dataset import write_part
+from shortgop.manifests.parts import write_part
 from shortgop.errors import DatasetBusyError
 from shortgop.manifests.publish import publish
 dataset, me, lost = Path(sys.argv[1]), sys.argv[2], 0

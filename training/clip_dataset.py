@@ -12,7 +12,7 @@ import torch.utils.data
 
 from ..arguments import integer
 from ..errors import DatasetError, DatasetWarning, DecodeError, UsageError, WrongTypeError
-from ..manifests.lazy import lazy
+from ..manifests.ragged import lazy
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from .clip_table import ClipTable, listed_index

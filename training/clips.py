@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..arguments import integer
 from ..errors import UsageError
-from ..manifests.lazy import lazy
+from ..manifests.ragged import lazy
 from .ends import frames_within
 from .keyed import below, hashes, key, permuted
 from .offsets import Spacing, exact_seconds, frame_offsets, nearest_frame

@@ -8,7 +8,7 @@ import torch.utils.data
 
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
-from ..manifests.lazy import lazy
+from ..manifests.ragged import lazy
 from .clip_dataset import ClipDataset, Item
 from .clips import Draw, in_epoch
 from .mixing import MixedIndex

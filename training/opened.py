@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..arguments import integer
 from ..errors import UsageError, VideoNotFoundError
-from ..manifests.lazy import lazy
+from ..manifests.ragged import lazy
 from ..manifests.tables import Manifest
 from ..readers.dataset import Dataset
 from .clips import VideoTable

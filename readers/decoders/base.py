@@ -1,4 +1,4 @@
-"""What a decoder is to the reader: something that turns the bytes of one GOP into rows of a tensor."""
+"""The interface between the reader and a decoder, which decodes one GOP at a time into slots of a tensor."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from ...manifests.video import CodecConfig, Pattern
+from ...manifests.records import CodecConfig, Pattern
 
 Buffer = bytes | memoryview
 
 
 @dataclass(frozen=True)
 class GopRequest:
-    """Frames wanted of one GOP, and what it takes to decode them.
+    """Frames to decode of one GOP.
 
-    `data` is the GOP's moof + mdat, `init` the ftyp + moov of its segment where the decoder's `needs_init` says so.
-    Frame `frames[i]` of the GOP (0 is the first it shows; ascending, each once) goes to row `rows[i]` of the output.
+    `data` is the GOP's moof + mdat. Frame `frames[i]` of the GOP goes to slot `slots[i]` of the output. Frames are
+    numbered in presentation order from 0; `frames` is ascending and has each frame once.
     """
 
     config: CodecConfig
     pattern: Pattern
     data: Buffer
-    init: bytes | None
     frames: tuple[int, ...]
-    rows: tuple[int, ...]
+    slots: tuple[int, ...]
 
 
 class DecodeCost(NamedTuple):
-    """What it took to decode a GOP; `warm` says that no decoder had to be opened for it."""
+    """What decoding a GOP took; `warm` says that the decoder for its codec configuration was open already."""
 
     packets: int
     conversion_seconds: float
@@ -37,23 +36,21 @@ class DecodeCost(NamedTuple):
 
 
 class Decoder(Protocol):
-    """Decodes GOPs, each on its own. May be called by any number of threads at the same time.
+    """Decodes GOPs independently of each other. Any number of threads may call it at the same time.
 
-    A decoder keeps what is costly to set up (contexts, surfaces) from call to call, but never more than a fixed
-    number of them, and throws away what an error may have left in a bad state.
+    A decoder keeps what is costly to set up (contexts, surfaces) between calls, in bounded number. After an error it
+    discards what may be in a bad state.
     """
 
     name: str
     device: torch.device
-    """Where the frames come out: the output has to be there."""
-    needs_init: bool
-    """Whether requests have to bring the segment's init."""
+    """Where it writes frames: the output has to be on this device."""
 
     def decode(self, request: GopRequest, out: torch.Tensor) -> DecodeCost:
-        """Write the frames asked for into `out`, (rows, ...), contiguous, on `device`: each as the `Output` that the
-        decoder was made for says.
+        """Write the requested frames into `out`, converted as the decoder's `Output` says.
 
-        DecodeError when a frame does not come out, or not in the size that the manifest says; CorruptDataError when
-        the data is not a GOP that follows the pattern. Rows may then hold anything.
+        `out` is (slots, ...), contiguous, on `device`. DecodeError when a frame does not come out, or has another size
+        than the manifest says; CorruptDataError when the data is not a GOP of this pattern. After an error the
+        content of the requested slots is undefined.
         """
         ...

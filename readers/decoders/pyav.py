@@ -1,4 +1,4 @@
-"""libavcodec through PyAV, on the CPU: fed with just the packets that the wanted frames need."""
+"""Decodes with libavcodec through PyAV, on the CPU, and sends it only the packets that the wanted frames need."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange
 
 from ...errors import CorruptDataError, DecodeError
+from ...manifests.mp4 import sample_bounds
 from ...manifests.ragged import Array
-from ...manifests.samples import sample_bounds
-from ...manifests.video import CodecConfig
+from ...manifests.records import CodecConfig
+from ..convert.frame_writer import FrameWriter
 from ..output import Output
 from ..plan import needed_samples, reorder_depth
-from ..rows import RowWriter
 from .base import DecodeCost, GopRequest
 
-# For each thread. A dataset has a configuration for each size, rate and colour of its videos; opening a context and
-# what belongs to it takes 0.2 ms, a tenth of a frame of 256p, but each holds a few decoded frames: 6 bytes a pixel. So
-# eight are kept in any case, and more, up to a limit, as long as their pictures are small.
+# Contexts that each thread keeps open. A dataset has a codec configuration for each size, rate and colour of videos.
+# Opening a context and its frame writer takes 0.2 ms, a tenth of the time for a frame of 256p. An open context holds
+# a few decoded frames: 6 bytes a pixel. So a thread keeps eight contexts, and up to 64 if their frames are small.
 _KEPT_CONTEXTS, _MAX_CONTEXTS = 8, 64
 _MAX_PIXELS = 8_000_000
 _UNSPECIFIED = 2  # ISO/IEC 23091-2
 
 
 class PyavDecoder:
-    """Decodes on the calling thread, with contexts of its own for each thread."""
+    """Decodes on the calling thread. Each thread has contexts of its own."""
 
     name = "pyav"
-    needs_init = False
 
     def __init__(self, output: Output) -> None:
         self.device = torch.device("cpu")
@@ -48,15 +47,15 @@ class PyavDecoder:
         contexts: OrderedDict[CodecConfig, _WarmContext] | None = getattr(self._local, "contexts", None)
         if contexts is None:
             contexts = self._local.contexts = OrderedDict()
-        # Taken out, and put back only when nothing went wrong: an error leaves packets and frames behind.
+        # The context returns to the dict only without an error: an error leaves packets and frames in it.
         known = contexts.pop(request.config, None)
         context = known or _WarmContext(request.config, self._output)
         try:
             packets = context.decode(request, out.numpy())
         except av.FFmpegError as error:
-            raise DecodeError(f"libavcodec does not decode it: {error}") from error
+            raise DecodeError(f"libavcodec does not decode the GOP: {error}") from error
         contexts[request.config] = context
-        # Only a new one can be one too many: this is done for every GOP.
+        # Tested for a new context only, since this runs for every GOP.
         while (
             known is None
             and len(contexts) > _KEPT_CONTEXTS
@@ -67,13 +66,13 @@ class PyavDecoder:
 
 
 class _WarmContext:
-    """An open codec context, and what writes its frames. Belongs to one thread."""
+    """An open codec context, and the writer of its frames. Belongs to one thread."""
 
     def __init__(self, config: CodecConfig, output: Output) -> None:
         self._codec = open_context(config)
-        self._writer = RowWriter(config, output)
+        self._writer = FrameWriter(config, output)
         self.conversion_seconds = 0.0
-        """Of the last GOP."""
+        """Seconds of conversion in the last GOP."""
 
     def decode(self, request: GopRequest, out: Array) -> int:
         if out.shape[1:] != self._writer.shape:
@@ -83,15 +82,15 @@ class _WarmContext:
         samples = needed_samples(request.pattern, request.frames)
         bounds = sample_bounds(request.data)
         if len(bounds) - 1 != len(request.pattern):
-            raise CorruptDataError(f"a GOP of {len(bounds) - 1} frames, the manifest says {len(request.pattern)}")
+            raise CorruptDataError(f"the GOP has {len(bounds) - 1} frames, the manifest says {len(request.pattern)}")
         data, shown = memoryview(request.data), request.pattern.frames
-        # Where the stream does not say how far frames are out of order, libavcodec guesses, and loses some at first.
+        # If the stream does not say how many frames are reordered, libavcodec guesses, and loses frames at first.
         codec.reorder_depth = reorder_depth(request.pattern)
-        missing = dict(zip(request.frames, request.rows, strict=True))
+        missing = dict(zip(request.frames, request.slots, strict=True))
         for sample in samples:
-            # Any buffer will do, whatever its types say; libavcodec copies what it is sent.
+            # PyAV's types ask for bytes, but it takes any buffer. libavcodec copies what it is sent.
             packet = Packet(cast("Any", data[bounds[sample] : bounds[sample + 1]]))
-            # What goes in with the packet comes out with its frame.
+            # libavcodec gives the frame the pts of its packet.
             packet.pts = shown[sample]
             for frame in codec.decode(packet):
                 self._take(frame, missing, out)
@@ -100,26 +99,26 @@ class _WarmContext:
                 self._take(frame, missing, out)
         codec.flush_buffers()
         if missing:
-            raise DecodeError(f"libavcodec gave no frame {min(missing)} of the GOP, without saying why")
+            raise DecodeError(f"libavcodec output no frame {min(missing)} of the GOP, and reported no error")
         return len(samples)
 
     def _take(self, frame: VideoFrame, missing: dict[int, int], out: Array) -> None:
-        """Convert the frame into its row if it is a wanted one."""
-        row = missing.pop(frame.pts, None) if frame.pts is not None else None
-        if row is not None:
+        """Convert the frame into its slot if it was asked for."""
+        slot = missing.pop(frame.pts, None) if frame.pts is not None else None
+        if slot is not None:
             started = time.perf_counter()
-            self._writer.write(frame, out[row])
+            self._writer.write(frame, out[slot])
             self.conversion_seconds += time.perf_counter() - started
 
 
 def open_context(config: CodecConfig) -> VideoCodecContext:
-    """An open decoder that works on the calling thread, and gives up on anything damaged."""
+    """An open decoder that uses the calling thread only, and raises an error for damaged data."""
     codec: Any = CodecContext.create(config.codec, "r")
     codec.extradata = config.extradata
     codec.thread_count = 1
-    # Rather an error than a frame patched up from its neighbours.
+    # Without this, libavcodec conceals damage with content of neighbouring frames.
     codec.options = {"err_detect": "explode"}
-    # As a demuxer does; where the stream itself says something else, that counts.
+    # A demuxer sets these too. What the stream itself says takes precedence.
     tags = (config.primaries, config.transfer, config.matrix)
     codec.color_primaries, codec.color_trc, codec.colorspace = tags
     if config.full_range or tags != (_UNSPECIFIED,) * 3:

@@ -1,0 +1,211 @@
+"""What `shortgop prep --runner inline` takes beside the encodes that it runs: by hand, and the job around them.
+
+    python benchmarks/prep.py
+
+The command lines are the job's own, written down by `ffmpeg_between.py` in a first run. Then they are run one after the
+other, in turn with the job, each time as a new process and into a new folder. The ratio is how much of the job's time
+the encodes alone take: with the start of the interpreter, and from the end of its imports on. A last run under cProfile
+says where the rest goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import footage
+import numpy as np
+from encoded import BETWEEN
+from results import markdown_row
+from rich.console import Console
+
+from shortgop.comparison.estimates import median
+from shortgop.comparison.timing import alternate
+from shortgop.prep.ffmpeg import find_ffmpeg
+
+SIZE = "256"
+# Parts of the job by the functions that do them, as FILE:NAME, with all that these call.
+PARTS = {
+    "finding ffmpeg": ("ffmpeg.py:find_ffmpeg",),
+    "trying the encoder": ("ffmpeg.py:try_encoder",),
+    "trying NVDEC": ("ffmpeg.py:try_nvdec",),
+    "reading the sources' packets": ("mounts.py:read_in_time",),
+    "looking at all sources": ("prepare.py:_look_at",),
+    "reading the command line": ("core.py:make_context",),
+    "looking at a picture": ("picture_check.py:check_picture",),
+    "planning": ("source_times.py:plan_times",),
+    "starting ffmpeg": ("subprocess.py:__init__",),
+    "waiting for ffmpeg": ("selectors.py:select", "subprocess.py:wait"),
+    "looking whether ffmpeg hangs": ("stalls.py:look",),
+    "checking GOPs": ("gop_check.py:check_gop",),
+    "restamping": ("mp4.py:restamp_fragment",),
+    "CRC-32": ("~:<built-in method zlib.crc32>",),
+    "writing shards": ("shards.py:append", "shards.py:commit"),
+    "rows and parts": ("manifest_rows.py:video_manifest", "merge.py:merge", "parts.py:write_part"),
+    "ffmpeg's report of frames": ("frame_report.py:parse_stats",),
+    "publishing": ("publish.py:publish",),
+    "removing old files": ("tidy.py:tidy",),
+    "finding sources": ("prepare.py:_find",),
+}
+console = Console(highlight=False)
+
+
+def prep_arguments(sources: Sequence[Path], out: Path) -> list[str]:
+    """Of `shortgop`."""
+    options = ("--size", SIZE, "--runner", "inline", "--encoder", "libx264")
+    return ["prep", *map(str, sources), "--out", str(out), *options]
+
+
+def child(arguments: Sequence[str], profile: str) -> None:
+    """In a new process: import, then the job; print the seconds of the job and of its ffmpegs' CPU."""
+    from shortgop.cli import app
+
+    import_all()
+    start = time.perf_counter()
+    profiler = cProfile.Profile()
+    if profile:
+        profiler.enable()
+    app(list(arguments), standalone_mode=False)
+    profiler.disable()
+    elapsed = time.perf_counter() - start
+    own, ffmpegs = (cpu_seconds(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    if profile:
+        profiler.dump_stats(profile)
+    figures = {"job": elapsed, "ffmpeg_cpu": ffmpegs, "cpu": own}
+    sys.stderr.write("\n" + json.dumps(figures) + "\n")
+
+
+def cpu_seconds(who: int) -> float:
+    """Of this process or of those that it waited for."""
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+def import_all() -> None:
+    """What the command imports when it is called."""
+    import av  # noqa: F401
+
+    import shortgop.jobs.prepare
+    import shortgop.jobs.work  # noqa: F401
+
+
+def run_child(arguments: Sequence[str], *, profile: str = "", **environment: str) -> dict[str, float]:
+    """The figures of a child, and the seconds of its whole process."""
+    start = time.perf_counter()
+    argv = [sys.executable, __file__, "--child", profile, *arguments]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=os.environ | environment)
+    elapsed = time.perf_counter() - start
+    if done.returncode != 0:
+        sys.exit(f"bench: {' '.join(argv)}\n{done.stderr}")
+    figures: dict[str, float] = json.loads(done.stderr.splitlines()[-1])
+    return figures | {"process": elapsed}
+
+
+def recorded(sources: Sequence[Path], folder: Path) -> list[list[str]]:
+    """The job's ffmpeg command lines that encode."""
+    record = folder / "commands.jsonl"
+    between = {
+        "SHORTGOP_FFMPEG": str(BETWEEN),
+        "BETWEEN_FFMPEG": find_ffmpeg().path,
+        "BETWEEN_RECORD": str(record),
+    }
+    run_child(prep_arguments(sources, folder / "recorded"), **between)
+    commands = [json.loads(line) for line in record.read_text().splitlines()]
+    encodes = [argv for argv in commands if argv[-1] == "pipe:1" and "-stats_enc_pre" in argv]
+    if len(encodes) != len(sources):
+        sys.exit(f"bench: {len(encodes)} encodes of {len(sources)} sources were recorded")
+    return encodes
+
+
+def by_hand(encodes: Sequence[Sequence[str]], folder: Path) -> None:
+    """The same encodes, their output and reports into files."""
+    folder.mkdir()
+    for number, argv in enumerate(encodes):
+        place = argv.index("-stats_enc_pre") + 1
+        changed = [*argv[:place], str(folder / f"{number}.stats"), *argv[place + 1 :]]
+        with (folder / f"{number}.mp4").open("wb") as out:
+            subprocess.run([find_ffmpeg().path, *changed], stdout=out, check=True)
+
+
+def measure(sources: Sequence[Path], runs: int) -> str:
+    """The ratios, and the table of where the rest goes."""
+    with TemporaryDirectory(prefix="shortgop-bench-") as name:
+        folder = Path(name)
+        encodes = recorded(sources, folder)
+        figures: list[dict[str, float]] = []
+
+        def job(_number: int) -> None:
+            shutil.rmtree(folder / "dataset", ignore_errors=True)
+            figures.append(run_child(prep_arguments(sources, folder / "dataset")))
+
+        hand_cpu: list[float] = []
+
+        def hand(_number: int) -> None:
+            shutil.rmtree(folder / "by-hand", ignore_errors=True)
+            before = cpu_seconds(resource.RUSAGE_CHILDREN)
+            by_hand(encodes, folder / "by-hand")
+            hand_cpu.append(cpu_seconds(resource.RUSAGE_CHILDREN) - before)
+
+        seconds = alternate({"job": job, "by hand": hand}, requests=runs).seconds
+        # The first job was not counted.
+        counted = {key: np.array([each[key] for each in figures[1:]]) for key in figures[0]}
+        alone = seconds["by hand"]
+        lines = [
+            f"by hand: {median(alone)} s, CPU {median(np.array(hand_cpu[1:]))} s",
+            f"of the job's process: {median(alone / counted['process'])}",
+            f"of the job without its start: {median(alone / counted['job'])}",
+            # Other processes of the machine hardly change this one.
+            f"CPU, of the job's process: {median(np.array(hand_cpu[1:]) / (counted['cpu'] + counted['ffmpeg_cpu']))}",
+            *(f"{key}: {median(values)} s" for key, values in counted.items()),
+        ]
+        shutil.rmtree(folder / "dataset")
+        profile = folder / "profile"
+        profiled = run_child(prep_arguments(sources, folder / "dataset"), profile=str(profile))
+        return "\n".join([*lines, "", parts_table(pstats.Stats(str(profile)), profiled["job"])])
+
+
+def parts_table(stats: pstats.Stats, job_seconds: float) -> str:
+    """Seconds of each part under the profiler, which itself slows what is called often."""
+    rows = {part: sum(_cumulative(stats, function) for function in functions) for part, functions in PARTS.items()}
+    lines = [markdown_row(["part", "s", "of the job"]), markdown_row(["---"] * 3)]
+    for part, seconds in sorted(rows.items(), key=lambda row: -row[1]):
+        lines.append(markdown_row([part, f"{seconds:.3f}", f"{seconds / job_seconds:.1%}"]))
+    return "\n".join(lines)
+
+
+def _cumulative(stats: pstats.Stats, function: str) -> float:
+    """Of a function, as FILE:NAME."""
+    found = 0.0
+    for (file, _line, name), (_calls, _primitive, _own, cumulative, _callers) in stats.stats.items():  # type: ignore[attr-defined]
+        if f"{Path(file).name}:{name}" == function:
+            found += cumulative
+    return found
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[3:], sys.argv[2])
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--videos", type=int, default=4)
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--height", type=int, default=720)
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    sources = footage.make_sources("prep", options.videos, options.height, options.seconds)
+    console.print(measure(sources, options.runs), markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""The command line: it parses arguments, calls the other rooms and prints results.
+
+A command imports what it needs when it runs: `shortgop --help`, `info` and `verify` import neither torch nor Ray.
+"""
+
+from . import inspect_commands, prepare_command, read_commands
+from .app import app
+
+__all__ = ["app", "inspect_commands", "prepare_command", "read_commands"]

@@ -1,0 +1,52 @@
+"""What all commands share: the application, its consoles and its exit statuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from ..errors import ShortGopError, UsageError
+from .printing import PlainConsole
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_SOMETHING_MISSING = 3
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Videos re-encoded once to short GOPs, and any frames of them read back quickly.",
+)
+# Without a terminal there is no width to ask for. 120 columns fit a log.
+_WIDTH = None if sys.stdout.isatty() else 120
+out = PlainConsole(highlight=False, width=_WIDTH)
+err = PlainConsole(stderr=True, highlight=False, width=_WIDTH)
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Turn this package's errors into a message and an exit status."""
+    try:
+        yield
+    except ShortGopError as error:
+        err.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED) from error
+    except KeyboardInterrupt as error:
+        err.print("interrupted; finished work is kept, and the same command goes on from there")
+        raise typer.Exit(EXIT_INTERRUPTED) from error
+
+
+def megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")

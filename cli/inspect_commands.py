@@ -1,0 +1,160 @@
+"""Commands that show a dataset's content, check it, and show this machine's tools: `info`, `verify`, `doctor`."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from typing import Annotated
+
+import typer
+
+from ..errors import UsageError
+from .app import EXIT_FAILED, app, err, errors, megabytes, out, print_json
+from .job_reports import print_diagnosis, print_report
+from .parameters import (
+    AddressOption,
+    DatasetArgument,
+    GapsOption,
+    JsonOption,
+    KeepSnapshotsOption,
+    MaxGapOption,
+    MaxStallOption,
+    RunnerOption,
+    SalvageOption,
+    WorkersOption,
+    policy_of,
+)
+from .printing import counted, video_table
+from .progress import job_progress, loop_bar
+
+_VIDEOS_SHOWN = 20
+
+
+@app.command()
+def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
+    """Show what is in a dataset."""
+    with errors():
+        from ..manifests.summary import summarize
+
+        summary = summarize(dataset)
+        if as_json:
+            print_json(dataclasses.asdict(summary))
+            return
+        out.print(
+            f"{counted(summary.num_videos, 'video')}, {counted(summary.num_frames, 'frame')} "
+            f"({summary.duration_seconds:.1f} s), {counted(summary.num_gops, 'GOP')} in "
+            f"{counted(summary.num_shards, 'shard')}, {megabytes(summary.num_bytes)}; "
+            f"format {summary.format_version}, snapshot {summary.snapshot}",
+            soft_wrap=True,
+        )
+        out.print(
+            "profile: " + ", ".join(f"{k} {v}" for k, v in summary.profile.items() if v is not None),
+            markup=False,
+            soft_wrap=True,
+        )
+        out.print(video_table(summary.videos[:_VIDEOS_SHOWN]))
+        if len(summary.videos) > _VIDEOS_SHOWN:
+            out.print(f"and {len(summary.videos) - _VIDEOS_SHOWN} more: --json lists all")
+        for failure in summary.failures:
+            out.print(f"not in the dataset: {failure.id}: {failure.reason}", markup=False, soft_wrap=True)
+        if summary.trouble:
+            err.print(summary.trouble, style="red", markup=False, soft_wrap=True)
+
+
+@app.command()
+def verify(  # noqa: PLR0917  # typer makes options of them
+    dataset: DatasetArgument,
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="[SOURCE]...", help="With --repair: the sources that prep was given.")
+    ] = None,
+    decode: Annotated[bool, typer.Option("--decode", help="Decode every frame as well.")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make damaged videos again from SOURCEs, and no other videos.")
+    ] = False,
+    salvage: SalvageOption = False,
+    gaps: GapsOption = "fail",
+    max_gap: MaxGapOption = "10",
+    max_stall: MaxStallOption = "120",
+    address: AddressOption = None,
+    workers: WorkersOption = None,
+    runner: RunnerOption = "ray",
+    keep_snapshots: KeepSnapshotsOption = "1d",
+    as_json: JsonOption = False,
+) -> None:
+    """Check every GOP's bytes against its CRC and structure. The exit status is 1 if something is wrong, with --repair
+    if something still is. The options of prep count only with --repair."""
+    with errors():
+        if repair != bool(sources):
+            raise UsageError("--repair and SOURCEs need each other; give the sources of the dataset, or leave both out")
+        from ..manifests.layout import open_current
+        from ..manifests.tidy import parse_duration
+        from ..manifests.verify import damaged_videos, stray_files
+        from ..manifests.verify import verify as check
+
+        policy, keep_seconds = policy_of(salvage, gaps, max_gap, max_stall), parse_duration(keep_snapshots)
+        where = None
+        if (repair, address, workers, runner) != (False, None, None, "ray"):
+            # Wrong options of a job are reported before hours of reading. Without them `verify` needs nothing of
+            # `jobs`.
+            from ..jobs.prepare import Where
+
+            where = Where(runner, address, workers)
+        root, manifest = open_current(dataset)
+        with loop_bar(err, "GOPs", len(manifest.gops)) as advance:
+            problems = list(check(dataset, manifest, snapshot=root.snapshot, on_gop=advance))
+        lines, damaged = [str(problem) for problem in problems], damaged_videos(manifest, problems)
+        strays = stray_files(dataset, manifest)
+        if decode:
+            from ..readers.decode_check import undecodable
+
+            # Videos whose bytes are damaged need no decoding.
+            with loop_bar(err, "videos", len(manifest.videos) - len(damaged)) as advance:
+                for video_id, line in undecodable(dataset, root.snapshot, skip=frozenset(damaged), on_video=advance):
+                    lines.append(line)
+                    damaged.setdefault(video_id, line)
+        report = None
+        if repair and damaged:
+            from ..jobs.prepare import repair as make_again
+
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            with job_progress(err) as on_update:
+                report = make_again(
+                    sources or [], dataset, manifest, damaged, policy=policy, where=where,
+                    keep_snapshots_seconds=keep_seconds, on_update=on_update,
+                )  # fmt: skip
+        if as_json:
+            found = {"gops": len(manifest.gops), "decoded": decode, "problems": lines}
+            print_json(found if report is None else {**found, "repair": dataclasses.asdict(report)})
+        else:
+            for line in lines:
+                err.print(line, style="red", markup=False, soft_wrap=True)
+            for file in strays:
+                err.print(f"note: {file} is not in the current snapshot", markup=False, soft_wrap=True)
+            verdict = (
+                counted(len(lines), "problem")
+                if lines
+                else "all as written" + (", every frame decodes" if decode else "")
+            )
+            num_bytes = int(manifest.shards.length.sum())
+            out.print(f"{counted(len(manifest.gops), 'GOP')}, {megabytes(num_bytes)}: {verdict}")
+            if report is not None:
+                print_report(report, dataset, out, err)
+        if lines and (report is None or report.lost):
+            raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """Show which ffmpegs, encoders and decoders this machine has, which of them run, and which would be used."""
+    with errors():
+        from ..prep.doctor import diagnose
+        from ..readers.decoder_trial import try_decoders, versions
+
+        diagnosis, decoders, found = diagnose(), try_decoders(), versions()
+        if as_json:
+            tried = [dataclasses.asdict(decoder) for decoder in decoders]
+            print_json({**dataclasses.asdict(diagnosis), "decoders": tried, "versions": found})
+            return
+        print_diagnosis(diagnosis, decoders, found, out)
+        if diagnosis.chosen is None:
+            raise typer.Exit(EXIT_FAILED)

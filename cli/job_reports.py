@@ -1,0 +1,92 @@
+"""Reports for people: the result of a job, and the tools of a machine. For `prep`, `verify --repair` and `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from .printing import cell, counted
+
+if TYPE_CHECKING:
+    from ..jobs import prepare as job
+    from ..prep.doctor import Diagnosis
+    from ..readers.decoder_trial import DecoderTrial
+
+_IDS_SHOWN = 10
+
+
+def print_report(report: job.Report, dataset: Path, out: Console, err: Console) -> None:
+    """Print what was done on standard output, and what failed on standard error."""
+    for line in _problems(report):
+        err.print(line, style="yellow", markup=False, soft_wrap=True)
+    for line in _results(report, dataset):
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def _problems(report: job.Report) -> list[str]:
+    lines = [f"not in the dataset: {failure.id}: {failure.reason}" for failure in report.failures]
+    said = {failure.id for failure in report.failures}
+    rest = [video_id for video_id in report.lost if video_id not in said]
+    if rest:
+        lines.append(
+            f"{counted(len(rest), 'video')} cannot be read because shards are missing or damaged: {_some(rest)}; give "
+            "the sources to make them again, or copy the shards to the dataset again"
+        )
+    return lines
+
+
+def _results(report: job.Report, dataset: Path) -> list[str]:
+    lines = []
+    if report.repaired:
+        lines.append(
+            f"{counted(len(report.repaired), 'video')} made again because shards were missing or damaged: "
+            f"{_some(report.repaired)}"
+        )
+    if report.videos_added:
+        rate = report.frames_added / report.seconds if report.seconds else 0
+        lines.append(
+            f"{counted(report.videos_added, 'video')}, {counted(report.frames_added, 'frame')}, "
+            f"{report.bytes_added / 1e6:.1f} MB added to {dataset} in {report.seconds:.1f} s ({rate:.0f} frames/s)"
+        )
+    there = f"{report.already_there} of {counted(report.sources, 'source')} already in the dataset"
+    rest = [there] if report.already_there else []
+    if report.failures:
+        rest.append(f"{len(report.failures)} could not be prepared")
+    if rest or not lines:
+        lines.append("; ".join(rest or ["nothing to do"]))
+    return lines
+
+
+def _some(ids: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(ids[:_IDS_SHOWN]) + (f" and {len(ids) - _IDS_SHOWN} more" if len(ids) > _IDS_SHOWN else "")
+
+
+def print_diagnosis(
+    diagnosis: Diagnosis, decoders: Sequence[DecoderTrial], versions: Mapping[str, str], out: Console
+) -> None:
+    """Print which tools of this machine run, and which would be used."""
+    table = Table("what", "runs", "detail")
+    for ffmpeg in diagnosis.ffmpegs:
+        chosen = "used" if ffmpeg.path == diagnosis.chosen else "not needed"
+        detail = ffmpeg.problem or f"{chosen}, version {ffmpeg.version}"
+        table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), cell(detail))
+    trials = [(trial.name, trial.works, trial.detail) for trial in diagnosis.trials]
+    for name, works, detail in [*trials, *((d.name, d.works, d.detail) for d in decoders)]:
+        table.add_row(name, _yes(works), cell(detail))
+    for library, loads in diagnosis.nvidia_libraries.items():
+        table.add_row(library, _yes(loads), "loads" if loads else "not on this machine")
+    out.print(table)
+    out.print("GPU: " + (", ".join(diagnosis.gpus) or "the NVIDIA driver lists none"))
+    for ffmpeg in diagnosis.ffmpegs:
+        out.print(f"ffmpeg of {ffmpeg.origin}: {ffmpeg.path}", markup=False, soft_wrap=True)
+    for codec, choice in diagnosis.choices.items():
+        out.print(f"{codec} is encoded with {choice}", markup=False, soft_wrap=True)
+    out.print(", ".join(f"{name} {version}" for name, version in versions.items()), markup=False, soft_wrap=True)
+
+
+def _yes(works: bool) -> str:
+    return "yes" if works else "no"

@@ -1,0 +1,51 @@
+"""Arguments and options that several commands share, and functions that parse their texts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..prep.options import SourcePolicy
+
+DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the file if it exists; never a source or a file of a dataset.")
+]
+SalvageOption = Annotated[
+    bool, typer.Option("--salvage", help="Prepare damaged sources too, from the frames that decode.")
+]
+GapsOption = Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")]
+MaxGapOption = Annotated[
+    str, typer.Option(help="Longest time in seconds that a frame may last; a time-lapse may exceed it.")
+]
+MaxStallOption = Annotated[str, typer.Option(help="Seconds without progress after which a source fails.")]
+RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
+AddressOption = Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")]
+KeepSnapshotsOption = Annotated[
+    str, typer.Option(help="How long a snapshot is kept after the next one replaces it: 0, 30m, 7d.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def seconds_of(text: str, option: str) -> Fraction:
+    from ..arguments import exact
+
+    try:
+        return exact(text)
+    except ValueError:
+        raise UsageError(f"{option} is {text!r}; it takes a number of seconds") from None
+
+
+def policy_of(salvage: bool, gaps: str, max_gap: str, max_stall: str) -> SourcePolicy:
+    from ..prep.options import SourcePolicy
+
+    return SourcePolicy(
+        salvage, cast("Any", gaps), seconds_of(max_gap, "--max-gap"), seconds_of(max_stall, "--max-stall")
+    )

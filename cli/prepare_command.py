@@ -1,0 +1,119 @@
+"""`shortgop prep`."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .app import EXIT_SOMETHING_MISSING, app, err, errors, out, print_json
+from .job_reports import print_report
+from .parameters import (
+    AddressOption,
+    GapsOption,
+    JsonOption,
+    KeepSnapshotsOption,
+    MaxGapOption,
+    MaxStallOption,
+    RunnerOption,
+    SalvageOption,
+    WorkersOption,
+    policy_of,
+    seconds_of,
+)
+from .progress import job_progress
+
+
+@app.command()
+def prep(  # noqa: PLR0917  # typer makes options of them
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Video files, folders, globs, lists.")],
+    out_path: Annotated[Path, typer.Option("--out", metavar="DATASET", help="The dataset, new or existing.")],
+    profile_name: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="fast (to read), balanced or small.  [fast]")
+    ] = None,
+    fps: Annotated[str | None, typer.Option(help="source, or a rate: 30, 29.97, 30000/1001.  [source]")] = None,
+    size: Annotated[str | None, typer.Option(help="At most: source, a short side, or WxH.  [source]")] = None,
+    fit: Annotated[str | None, typer.Option(help="Into WxH: within, pad, crop or stretch.  [within]")] = None,
+    upscale: Annotated[
+        bool | None, typer.Option("--upscale/--no-upscale", help="Enlarge sources smaller than --size.  [no]")
+    ] = None,
+    deinterlace: Annotated[str | None, typer.Option(help="auto (interlaced sources) or never.  [auto]")] = None,
+    gop: Annotated[int | None, typer.Option(help="Frames in a GOP.  [16]")] = None,
+    b_frames: Annotated[
+        int | None, typer.Option(help="Unreferenced B-frames between two referenced frames.  [3]")
+    ] = None,
+    codec: Annotated[str | None, typer.Option(help="h264 or hevc.  [h264]")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="auto, libx264, libx265, h264_nvenc or hevc_nvenc.  [auto]")
+    ] = None,
+    crf: Annotated[int | None, typer.Option(help="Quality: lower is better and larger.  [23]")] = None,
+    preset: Annotated[str | None, typer.Option(help="The encoder's preset.  [the encoder's own]")] = None,
+    fastdecode: Annotated[
+        bool | None,
+        typer.Option("--fastdecode/--no-fastdecode", help="Faster to decode, and larger; not on hevc_nvenc.  [yes]"),
+    ] = None,
+    segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
+    shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard starts.  [256]")] = None,
+    salvage: SalvageOption = False,
+    gaps: GapsOption = "fail",
+    max_gap: MaxGapOption = "10",
+    max_stall: MaxStallOption = "120",
+    address: AddressOption = None,
+    workers: WorkersOption = None,
+    runner: RunnerOption = "ray",
+    check: Annotated[
+        bool, typer.Option("--check", help="First read every GOP of the dataset, and make damaged videos again.")
+    ] = False,
+    keep_snapshots: KeepSnapshotsOption = "1d",
+    as_json: JsonOption = False,
+) -> None:
+    """Re-encode SOURCEs into a dataset. Videos that are in it already are left alone.
+
+    An option that is left out has its value in the dataset, or the default in brackets. Exit status: 0 every source is
+    in the dataset, 1 the job could not go on (disk full, no encoder; finished work is kept), 2 wrong usage, 3 the
+    dataset is complete and usable but some sources are not in it, or some of its videos are lost.
+    """
+    # Job managers end a job with SIGTERM, which should end it as cleanly as Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with errors():
+        from ..jobs.prepare import Where, existing_profile, prepare
+        from ..manifests.tidy import parse_duration
+        from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
+
+        where = Where(runner, address, workers)
+        base = existing_profile(out_path)
+        given: dict[str, Any] = {
+            "fps": fps and parse_fps(fps),
+            "size": size and parse_size(size),
+            "fit": fit,
+            "upscale": upscale,
+            "deinterlace": deinterlace,
+            "gop_frames": gop,
+            "b_frames": b_frames,
+            "codec": codec or ENCODERS.get(encoder or "auto"),
+            "encoder": encoder,
+            "crf": crf,
+            "preset": preset,
+            "fastdecode": fastdecode,
+            "segment_seconds": segment_seconds and seconds_of(segment_seconds, "--segment-seconds"),
+            "shard_bytes": shard_mb and shard_mb * 1_000_000,
+        }
+        named = named_profile(profile_name) if profile_name is not None else {}
+        wanted = named | {name: value for name, value in given.items() if value is not None}
+        profile = changed_profile(base, wanted | ({"fps": None} if fps == "source" else {}))
+        policy = policy_of(salvage, gaps, max_gap, max_stall)
+        keep_seconds = parse_duration(keep_snapshots)
+        with job_progress(err) as on_update:
+            report = prepare(
+                sources, out_path, profile, policy=policy, where=where, keep_snapshots_seconds=keep_seconds,
+                check=check,                on_update=on_update,
+            )  # fmt: skip
+        if as_json:
+            print_json({**dataclasses.asdict(report), "dataset": str(out_path)})
+        else:
+            print_report(report, out_path, out, err)
+        if report.failures or report.lost:
+            raise typer.Exit(EXIT_SOMETHING_MISSING)

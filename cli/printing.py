@@ -1,0 +1,61 @@
+"""What the command line prints for people. Text that comes out of a file cannot control the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from ..manifests.summary import VideoSummary
+
+
+class PlainConsole(Console):
+    """A console that shows control characters and does not send them to the terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Like rich's `print`, with each object on one line."""
+        super().print(*(plain(each) if isinstance(each, str) else each for each in objects), **options)
+
+
+def plain(text: str) -> str:
+    """The text with each character that is not printable written as an escape: \\x1b, \\n, \\u202e."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun in singular or plural: 1 video, 2 videos."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def cell(text: str) -> Text:
+    """A table's cell that shows this text as it is, without rich's markup."""
+    return Text(plain(text))
+
+
+def video_table(videos: list[VideoSummary]) -> Table:
+    """A table with a row for each video. A column of differences from the sources is there only if there are any."""
+    differences = [_differences(video) for video in videos]
+    differs = ["differs from its source"] if any(differences) else []
+    table = Table("video", "frames", "fps", "size", "codec", "seconds", *differs)
+    for video, difference in zip(videos, differences, strict=True):
+        table.add_row(
+            cell(video.id), str(video.num_frames), video.fps, f"{video.width}x{video.height}", video.codec,
+            f"{video.duration_seconds:.2f}", *([cell(difference)] if differs else []),
+        )  # fmt: skip
+    return table
+
+
+def _differences(video: VideoSummary) -> str:
+    counts = (
+        ("dropped", video.dropped),
+        ("shown more than once", video.repeated),
+        ("in place of lost ones", video.salvaged),
+    )
+    frames = [f"{count} {what}" for what, count in counts if count]
+    lost = ["cannot be read"] if video.lost else []
+    return ", ".join([*lost, *video.given_up, *([f"frames: {', '.join(frames)}"] if frames else [])])

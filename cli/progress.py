@@ -1,0 +1,67 @@
+"""The progress of a command, on standard error: a live bar on a terminal, lines in a log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from ..jobs import tally as job
+
+# Without a terminal a line is printed this often: often enough to follow a job in a log.
+_LINE_EVERY_SECONDS = 10.0
+
+
+@contextmanager
+def job_progress(err: Console) -> Iterator[job.OnUpdate]:
+    """Yields the function that shows a job's progress: a live bar on a terminal, else a line from time to time."""
+    started = time.monotonic()
+
+    def text(state: job.Progress) -> str:
+        rate = state.frames_done / max(time.monotonic() - started, 1e-3)
+        failed = f", {len(state.failures)} failed" if state.failures else ""
+        return f"{rate:.0f} frames/s, {state.videos_done}/{state.videos_planned} videos{failed}; {state.note}"
+
+    if err.is_terminal:
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("frames"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
+        with Progress(*columns, console=err, transient=True) as bar:
+            task = bar.add_task("", total=None)
+            yield lambda state: bar.update(
+                task, completed=state.frames_done, total=state.frames_planned or None, description=text(state)
+            )
+        return
+    last_line, last_note = 0.0, ""
+
+    def line(state: job.Progress) -> None:
+        nonlocal last_line, last_note
+        now = time.monotonic()
+        if state.note != last_note or now - last_line >= _LINE_EVERY_SECONDS:
+            last_line, last_note = now, state.note
+            left = ""
+            if 0 < state.frames_done < state.frames_planned:
+                left = f", {(now - started) * (state.frames_planned / state.frames_done - 1):.0f} s left"
+            err.print(
+                f"{state.frames_done}/{state.frames_planned} frames{left}, {text(state)}", markup=False, soft_wrap=True
+            )
+
+    yield line
+
+
+@contextmanager
+def loop_bar(err: Console, what: str, total: int) -> Iterator[Any]:
+    """A bar for a loop of known length, on a terminal only."""
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,234 @@
+"""Reading a manifest: its Zarr arrays (one dimension, the chunks and codecs of docs/format.md), and its tables.
+
+The zarr library wrote them and could read them. This module reads them itself: importing zarr takes longer than all
+else that `shortgop info` does, zarr reads a lost file as zeros, and zarr's event loop runs in a thread, which does not
+survive a fork.
+
+This module does not know where the files are. `file` of an error raised here is a key of the Zarr store.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
+
+from ..errors import CorruptDataError, DatasetError, MissingDataError, not_read
+from .ragged import Array, Ragged, from_rows
+from .tables import OFFSETS, SCHEMA, TABLE_TYPES, Column, Failures, Manifest
+
+# Opens the file of a Zarr store that has this key. FileNotFoundError or KeyError if there is none.
+OpenFile = Callable[[str], BinaryIO]
+
+_CODECS = (["bytes", "zstd"], ["numcodecs.delta", "bytes", "zstd"])
+_CHECKSUM_BYTES = 4
+# No table is larger than this. A document that claims more is damaged, and must not make numpy ask for that much
+# memory.
+_MAX_BYTES = 1 << 46
+# Error numbers of a seek before a file's start, which means that the file is too short. Errors of Python's own file
+# objects have no number.
+_OUT_OF_THE_FILE = (errno.EINVAL, errno.EOVERFLOW, None)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How an array is stored. Without sharding `file_rows` equals `chunk_rows`; with sharding it is a multiple."""
+
+    rows: int
+    file_rows: int
+    chunk_rows: int
+    sharded: bool
+    delta: bool
+
+
+@contextmanager
+def opening(open_file: OpenFile, key: str) -> Iterator[BinaryIO]:
+    """The file with this key. Any exception inside the block becomes an error that names the file."""
+    try:
+        file = open_file(key)
+    except KeyError as error:
+        raise MissingDataError(f"{key} is missing", file=key) from error
+    except OSError as error:
+        raise not_read(key, error) from error
+    except Exception as error:
+        raise _damaged(key, error) from error
+    try:
+        with file:
+            yield file
+    except DatasetError:
+        raise
+    except (OSError, MemoryError) as error:
+        if isinstance(error, OSError) and error.errno in _OUT_OF_THE_FILE:
+            raise _damaged(key, error) from error
+        raise not_read(key, error) from error
+    except Exception as error:
+        # Each codec has its own exceptions for damaged input.
+        raise _damaged(key, error) from error
+
+
+def _damaged(key: str, error: Exception) -> CorruptDataError:
+    return CorruptDataError(f"{key} cannot be decoded: {type(error).__name__}: {error}", file=key)
+
+
+def read_rows(open_file: OpenFile, path: str, dtype: str, start: int = 0, stop: int | None = None) -> Array:
+    """Rows [start, stop) of the array at `path`, whose type must be `dtype`."""
+    with opening(open_file, f"{path}/zarr.json") as file:
+        layout = _layout(json.loads(file.read()), dtype)
+        stop = layout.rows if stop is None else min(stop, layout.rows)
+        out = np.empty(max(0, stop - start), dtype=dtype)
+    for number in range(start // layout.file_rows, -(-stop // layout.file_rows)):
+        with opening(open_file, f"{path}/c/{number}") as file:
+            first = number * layout.file_rows
+            for row, encoded in _encoded_chunks(file, layout, start - first, stop - first):
+                chunk = _decoded(encoded, layout, dtype)
+                at = first + row - start
+                out[max(at, 0) : at + len(chunk)] = chunk[max(-at, 0) : len(out) - at]
+    # All readers of an open dataset share its tables, so they are read-only.
+    out.flags.writeable = False
+    return out
+
+
+def _layout(document: Any, dtype: str) -> _Layout:
+    (rows,) = document["shape"]
+    (file_rows,) = document["chunk_grid"]["configuration"]["chunk_shape"]
+    codecs = document["codecs"]
+    chunk_rows, sharded = file_rows, codecs[0]["name"] == "sharding_indexed"
+    if sharded:
+        configuration = codecs[0]["configuration"]
+        (chunk_rows,), codecs = configuration["chunk_shape"], configuration["codecs"]
+        if configuration.get("index_location", "end") != "end" or file_rows % chunk_rows:
+            raise ValueError("a kind of sharding that the format does not know")
+    if min(rows + 1, file_rows, chunk_rows) < 1 or max(rows, chunk_rows) * np.dtype(dtype).itemsize > _MAX_BYTES:
+        raise ValueError("an impossible shape")
+    names = [codec["name"] for codec in codecs]
+    if names not in _CODECS or np.dtype(document["data_type"]) != np.dtype(dtype):
+        raise ValueError(f"{document['data_type']} encoded with {names}, where {dtype} was expected")
+    return _Layout(rows, file_rows, chunk_rows, sharded, delta=names == _CODECS[1])
+
+
+def _encoded_chunks(file: BinaryIO, layout: _Layout, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """The first row and the encoded bytes of each chunk that has any of the file's rows [start, stop)."""
+    if not layout.sharded:
+        yield 0, file.read()
+        return
+    index = _shard_index(file, layout.file_rows // layout.chunk_rows)
+    for chunk in range(max(start, 0) // layout.chunk_rows, -(-min(stop, layout.file_rows) // layout.chunk_rows)):
+        offset, length = index[chunk]
+        file.seek(offset)
+        yield chunk * layout.chunk_rows, file.read(length)
+
+
+def _shard_index(file: BinaryIO, chunks: int) -> list[tuple[int, int]]:
+    """Offset and length of each chunk. This index and its CRC-32C are the last bytes of the file."""
+    import google_crc32c
+
+    index_bytes = 16 * chunks
+    file.seek(-(index_bytes + _CHECKSUM_BYTES), os.SEEK_END)
+    data = file.read()
+    if google_crc32c.value(data[:index_bytes]) != int.from_bytes(data[index_bytes:], "little"):
+        raise ValueError("the CRC-32C of its index differs")
+    return [tuple(entry) for entry in np.frombuffer(data, dtype="<u8", count=2 * chunks).reshape(-1, 2).tolist()]
+
+
+def _decoded(encoded: bytes, layout: _Layout, dtype: str) -> Array:
+    size = _content_size(encoded)
+    if size not in (None, layout.chunk_rows * np.dtype(dtype).itemsize):
+        # Checked before the decoder asks for that much memory.
+        raise ValueError(f"a chunk of {size} bytes, not of {layout.chunk_rows} rows")
+    chunk = np.frombuffer(Zstd().decode(encoded), dtype=dtype)
+    if len(chunk) != layout.chunk_rows:
+        raise ValueError(f"a chunk of {len(chunk)} rows, not {layout.chunk_rows}")
+    return np.cumsum(chunk, dtype=chunk.dtype) if layout.delta else chunk
+
+
+def _content_size(frame: bytes) -> int | None:
+    """The decoded size in bytes that the header of a Zstandard frame gives (RFC 8878, 3.1.1.1), or None if it gives
+    none."""
+    if len(frame) < 6:
+        return None
+    descriptor = frame[4]
+    single_segment, size_flag, dictionary_flag = descriptor >> 5 & 1, descriptor >> 6, descriptor & 3
+    size_bytes = (single_segment, 2, 4, 8)[size_flag]
+    start = 5 + (1 - single_segment) + (0, 1, 2, 4)[dictionary_flag]
+    if not size_bytes or len(frame) < start + size_bytes:
+        return None
+    return int.from_bytes(frame[start : start + size_bytes], "little") + (256 if size_bytes == 2 else 0)
+
+
+# Format versions that can be read. Each snapshot and each part says its own.
+READABLE_VERSIONS = (1, 2)
+
+
+def read_attributes(open_file: OpenFile) -> dict[str, Any]:
+    """The attributes that the manifest was written with."""
+    with opening(open_file, "zarr.json") as file:
+        attributes = json.loads(file.read())["attributes"]["shortgop"]
+        return dict(attributes)
+
+
+def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
+    """Read all tables; the timeline only on request. MissingDataError or CorruptDataError names what is wrong.
+
+    Columns that are newer than the manifest's format version are filled with their `before`.
+    """
+    version = read_attributes(open_file).get("format_version")
+    if version is True or version not in READABLE_VERSIONS:
+        raise CorruptDataError(f"zarr.json says format version {version!r}", file="zarr.json")
+    for group in ("", *(f"{name}/" for name in SCHEMA)):
+        # These documents hold nothing that is needed here, but without them this is not a Zarr store.
+        with opening(open_file, f"{group}zarr.json") as file:
+            document = json.loads(file.read())
+            if (document["zarr_format"], document["node_type"]) != (3, "group"):
+                raise ValueError("not a Zarr group of version 3")
+    tables: dict[str, Any] = {
+        name: TABLE_TYPES[name](**_read_columns(open_file, name, columns, version))
+        for name, columns in SCHEMA.items()
+        if timeline or name != "timeline"
+    }
+    return Manifest(**{"timeline": None, **tables})
+
+
+def read_failures(open_file: OpenFile) -> Failures:
+    """The failures table, without the others."""
+    version = read_attributes(open_file)["format_version"]
+    return Failures(**_read_columns(open_file, "failures", SCHEMA["failures"], version))
+
+
+def _read_columns(open_file: OpenFile, table: str, columns: dict[str, Column], version: int) -> dict[str, Any]:
+    there = {
+        name: _read_column(open_file, f"{table}/{name}", spec)
+        for name, spec in columns.items()
+        if spec.since <= version
+    }
+    rows = len(next(iter(there.values())))
+    missing = {name: _column_before(spec, rows) for name, spec in columns.items() if name not in there}
+    return {**there, **missing}
+
+
+def _column_before(column: Column, rows: int) -> Array | Ragged:
+    if column.ragged:
+        return from_rows([b""] * rows if column.dtype == "u1" else [()] * rows, column.dtype)
+    return np.full(rows, column.before, dtype=column.dtype)
+
+
+def _read_column(open_file: OpenFile, path: str, column: Column) -> Array | Ragged:
+    values = read_rows(open_file, path, column.dtype)
+    if not column.ragged:
+        return values
+    offsets = read_rows(open_file, f"{path}_offsets", OFFSETS.dtype)
+    try:
+        return Ragged(values, offsets)
+    except ValueError as error:
+        raise CorruptDataError(f"{path}: {error}", file=f"{path}_offsets") from error
+
+
+def read_timeline(open_file: OpenFile, start: int, stop: int) -> Array:
+    """Rows [start, stop) of the timeline: int64 pts of the source frames, in the video's source timebase."""
+    return read_rows(open_file, "timeline/pts", SCHEMA["timeline"]["pts"].dtype, start, stop)

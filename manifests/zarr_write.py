@@ -1,0 +1,77 @@
+"""Writing a manifest as Zarr: one group per table, one array per column."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.store import Store
+from zarr.codecs import ZstdCodec
+from zarr.codecs.numcodecs import Delta
+from zarr.core.buffer import Buffer
+from zarr.errors import ZarrUserWarning
+from zarr.storage import LocalStore
+
+from . import zarr_sizes
+from .ragged import Array, Ragged
+from .tables import OFFSETS, SCHEMA, Column, Manifest
+
+
+class NewFolder(LocalStore):
+    """A store in a folder that only this process writes to. LocalStore makes sure by hard links that it replaces no
+    metadata, but some file systems have no hard links."""
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        if not await self.exists(key):
+            await self.set(key, value)
+
+
+def write_manifest(
+    store: Store, manifest: Manifest, attributes: dict[str, Any], timeline: Iterable[Array] | None = None
+) -> None:
+    """Write all tables to an empty store; `attributes` go to the root group under "shortgop".
+
+    If the manifest does not hold its timeline, `timeline` gives the rows in blocks of BLOCK_ROWS.
+    """
+    with warnings.catch_warnings():
+        # Zarr warns that Delta is not in its specification. docs/format.md defines it, in one line.
+        warnings.simplefilter("ignore", ZarrUserWarning)
+        root = zarr.create_group(store, attributes={"shortgop": attributes}, zarr_format=3)
+        for table_name, columns in SCHEMA.items():
+            table = getattr(manifest, table_name)
+            group = root.create_group(table_name)
+            for column_name, column in columns.items():
+                if table_name == "timeline" and timeline is not None:
+                    _write_array(group, column_name, column, int(manifest.first_frames[-1]), timeline)
+                    continue
+                values = getattr(table, column_name)
+                if isinstance(values, Ragged):
+                    _write_array(group, f"{column_name}_offsets", OFFSETS, len(values.offsets), [values.offsets])
+                    values = values.values
+                _write_array(group, column_name, column, len(values), [values])
+
+
+def _write_array(group: zarr.Group, name: str, column: Column, rows: int, blocks: Iterable[Array]) -> None:
+    chunk = max(1, min(rows, zarr_sizes.CHUNK_ROWS))
+    chunks_per_shard = min(zarr_sizes.SHARD_CHUNKS, -(-rows // chunk))
+    array = group.create_array(
+        name,
+        shape=(rows,),
+        dtype=np.dtype(column.dtype),
+        chunks=(chunk,),
+        shards=(chunk * chunks_per_shard,) if chunks_per_shard > 1 else None,
+        filters=[Delta(dtype=column.dtype)] if column.delta else None,
+        compressors=[ZstdCodec(level=zarr_sizes.ZSTD_LEVEL, checksum=True)],
+        fill_value=0,
+        dimension_names=["row"],
+        # Readers must be able to tell a lost chunk from a run of zeros.
+        config={"write_empty_chunks": True},
+    )
+    start = 0
+    for block in blocks:
+        if len(block):
+            array[start : start + len(block)] = np.ascontiguousarray(block, dtype=column.dtype)
+            start += len(block)

@@ -1,0 +1,189 @@
+"""The one place that starts processes and ends them.
+
+They are started by posix_spawn. `subprocess` closes in the child what the child inherited, before the new program
+runs, and holds Python's lock until that is done. Where one of these files lies on a mount that does not answer, and
+the mount wants to be asked before a file is closed (FUSE, NFS), the child waits for the mount, and this process waits
+for the child, with all its threads. With posix_spawn the kernel closes files as the new program begins, when this
+process has gone on already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+# A process that waits for a dead mount or a driver does not end even when it is killed.
+_GRACE_SECONDS = 5
+_FIRST_SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 0.0005, 0.05
+_READ_BYTES = 1 << 16
+# Python ignores these; programs expect them to end a process that writes to a closed pipe or a file that is too large.
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+@dataclass(eq=False)
+class Process:
+    """A child in a process group of its own, with the reading ends of its output. One thread uses it."""
+
+    pid: int
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit status, negative for a signal; None while it runs."""
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                # This process ignores SIGCHLD, so the system keeps no status. `subprocess` says 0 then as well.
+                self.returncode = 0
+            else:
+                self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Whether it ends in that time."""
+        deadline, sleep_seconds = time.monotonic() + timeout_seconds, _FIRST_SLEEP_SECONDS
+        while self.poll() is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(sleep_seconds, left))
+            sleep_seconds = min(2 * sleep_seconds, _LONGEST_SLEEP_SECONDS)
+        return True
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A process that ended by itself."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass
+class WritingEnd:
+    """The end of a pipe that a child is to inherit. `number` is the descriptor in the child."""
+
+    number: int
+    _copy: int
+    _open: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._open = [self.number, self._copy]
+
+    def action(self) -> tuple[int, int, int]:
+        # This replaces the child's copy of one end by another copy, which it inherits. Another number might belong to
+        # a file on a dead mount, and taking the number would close that file before the program runs.
+        return (os.POSIX_SPAWN_DUP2, self._copy, self.number)
+
+    def close(self) -> None:
+        while self._open:
+            os.close(self._open.pop())
+
+
+def pipe_from_child() -> tuple[IO[bytes], WritingEnd]:
+    """A pipe: what this process reads, and what the child writes to."""
+    read, write = os.pipe()
+    return os.fdopen(read, "rb", buffering=0), WritingEnd(write, os.dup(write))
+
+
+def start(
+    argv: Sequence[str], *, inherit: Sequence[WritingEnd] = (), stdin: int | None = None, env: Mapping[str, str]
+) -> Process:
+    """Start a program, with /dev/null as its input unless `stdin` is a descriptor. OSError when that fails."""
+    stdout, stdout_end = pipe_from_child()
+    stderr, stderr_end = pipe_from_child()
+    actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0) if stdin is None else (os.POSIX_SPAWN_DUP2, stdin, 0),
+        (os.POSIX_SPAWN_DUP2, stdout_end.number, 1),
+        (os.POSIX_SPAWN_DUP2, stderr_end.number, 2),
+        *(end.action() for end in inherit),
+    ]
+    try:
+        pid = os.posix_spawnp(
+            argv[0],
+            list(argv),
+            env,
+            file_actions=actions,
+            # A group of its own: the program may be a script that starts the real one.
+            setpgroup=0,
+            setsigdef=_DEFAULT_SIGNALS,
+        )
+    except BaseException:
+        stdout.close()
+        stderr.close()
+        raise
+    finally:
+        stdout_end.close()
+        stderr_end.close()
+    return Process(pid, stdout, stderr)
+
+
+def run(argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float) -> Finished:
+    """Run a program to its end. OSError when it does not start; TimeoutError when it takes longer, whether it can be
+    ended or not."""
+    deadline = time.monotonic() + timeout_seconds
+    with _file_of(stdin) as source:
+        process = start(argv, stdin=source, env=os.environ)
+    try:
+        output = _output(process, deadline)
+        ended = output is not None and process.wait(max(0.0, deadline - time.monotonic()))
+    except BaseException:
+        end(process)
+        raise
+    finally:
+        process.stdout.close()
+        process.stderr.close()
+    if output is None or not ended:
+        end(process)
+        raise TimeoutError(f"{argv[0]} did not end within {timeout_seconds:g} s")
+    return Finished(process.returncode or 0, *output)
+
+
+def _output(process: Process, deadline: float) -> tuple[bytes, bytes] | None:
+    """Standard output and standard error; None where they are not complete in time."""
+    stdout, stderr = bytearray(), bytearray()
+    with selectors.PollSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ, stdout)
+        selector.register(process.stderr, selectors.EVENT_READ, stderr)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return None
+            for key, _ in ready:
+                data = os.read(key.fd, _READ_BYTES)
+                key.data.extend(data)
+                if not data:
+                    selector.unregister(key.fileobj)
+    return bytes(stdout), bytes(stderr)
+
+
+@contextlib.contextmanager
+def _file_of(content: bytes) -> Iterator[int]:
+    """A descriptor from which `content` can be read."""
+    with os.fdopen(os.memfd_create("stdin"), "w+b") as file:
+        file.write(content)
+        file.seek(0)
+        yield file.fileno()
+
+
+left_behind: list[Process] = []
+"""Those that were killed and had not ended when this process stopped waiting for them."""
+
+
+def end(process: Process) -> None:
+    """Kill a process and those that it started."""
+    # Some of them may have ended since: polling them leaves no zombies.
+    left_behind[:] = [earlier for earlier in left_behind if earlier.poll() is None]
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if not process.wait(_GRACE_SECONDS):
+        left_behind.append(process)

@@ -1,0 +1,92 @@
+"""From a source's timestamps to its frame grid: gaps, rate, ticks."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from ..errors import DamagedSourceError, EncodeError
+from ..manifests.ragged import Array
+from ..wording import counted
+from .grid import FrameGrid, TickRule, find_gaps, ordinary_interval, plan_grid
+from .options import SourcePolicy
+from .probe import SourceVideo
+from .rates import constant_rate, variable_rate
+
+# The rate is chosen as if longer pauses were not there, be they closed or kept.
+_PAUSE_SECONDS = Fraction(10)
+# Decoders put out a frame or two in the wrong order; recordings that were joined start anew.
+_MAX_JUMP_BACK_SECONDS = 1
+# Each is a term of an expression that ffmpeg works out for every frame.
+_MAX_CLOSED_GAPS = 1000
+
+
+def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -> FrameGrid:
+    """The frame grid of a source that has timestamps, at the rate `fps` or, for None, one that suits it.
+
+    DamagedSourceError for gaps that the policy does not take, EncodeError for what would be nearly all repeats.
+    """
+    pts, timebase = source.pts, source.timebase
+    if pts is None:
+        raise ValueError("a source without timestamps cannot be planned")
+    gaps = find_gaps(pts, source.end_pts, timebase, policy.max_gap_seconds)
+    if gaps and policy.gaps == "fail":
+        before = int(pts[pts < gaps[0].pts][-1])
+        gap, at = float((gaps[0].pts - before) * timebase), float((before - int(pts[0])) * timebase)
+        raise DamagedSourceError(
+            f"{source.path} has {counted(len(gaps), 'gap')} of more than "
+            f"{float(policy.max_gap_seconds):g} s in its timestamps, the first one of {gap:.3f} s, {at:.3f} s after "
+            "the first frame: --gaps close moves up what is behind a gap, --gaps keep shows the frame before it for as "
+            "long, --max-gap allows longer ones",
+            file=source.path,
+        )
+    closed = gaps if policy.gaps == "close" else ()
+    if len(closed) > _MAX_CLOSED_GAPS:
+        raise EncodeError(
+            f"{source.path} has {len(closed)} gaps in its timestamps, more than the {_MAX_CLOSED_GAPS} that can be "
+            "closed: raise --max-gap, or remux it first",
+            file=source.path,
+        )
+    pauses = find_gaps(pts, source.end_pts, timebase, min(policy.max_gap_seconds, _PAUSE_SECONDS))
+    without = TickRule(timebase, Fraction(1), int(pts[0]), Fraction(0), pauses)
+    spans, end = without.spans(pts), int(without.spans(np.array([source.end_pts]))[0])
+    constant = constant_rate(spans, timebase, source.rate_hints)
+    rate = fps or constant or variable_rate(spans, end, timebase, source.rate_hints)
+    interval = 1 / constant if constant else ordinary_interval(spans, timebase)
+    return grid_of(source, pts, TickRule.of(pts, timebase, rate, interval, closed))
+
+
+def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:
+    """The grid of those of a source's frames that are at `pts`. EncodeError for what would be nearly all repeats."""
+    try:
+        return plan_grid(pts, source.end_pts, rule)
+    except EncodeError as error:
+        raise EncodeError(f"{source.path}: {error.message}", file=source.path) from None
+
+
+def check_order(source: SourceVideo, decoded_pts: Array) -> None:
+    """DamagedSourceError for frames that come, one after the other, much earlier than one before them: recordings that
+    were joined."""
+    latest = np.maximum.accumulate(decoded_pts)
+    back = np.flatnonzero((latest - decoded_pts) * float(source.timebase) > _MAX_JUMP_BACK_SECONDS)
+    if len(back):
+        first = int(back[0])
+        seconds, at = (
+            float(int(span) * source.timebase)
+            for span in (latest[first] - decoded_pts[first], latest[first] - decoded_pts[0])
+        )
+        raise DamagedSourceError(
+            f"{source.path}: its timestamps jump back by {seconds:.3f} s, {at:.3f} s after the first frame, at frame "
+            f"{first}: cut or remux it so that they rise; --salvage lets each recording of a file that was joined "
+            "continue after the one before",
+            file=source.path,
+        )
+
+
+def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
+    """Whether the decoder kept a frame to itself, other than those that a stream may begin with."""
+    if source.pts is None or len(np.setdiff1d(decoded_pts, source.pts)):
+        # Times that do not belong to packets can only be counted.
+        return len(decoded_pts) < source.num_packets
+    return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0

@@ -1,0 +1,36 @@
+"""Decodes all frames of a dataset, for `verify --decode`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from ..errors import DatasetWarning, ShortGopError
+from .dataset import open as open_dataset
+
+
+def undecodable(
+    dataset: Path,
+    snapshot: str | None = None,
+    *,
+    skip: Collection[str] = (),
+    on_video: Callable[[], object] = lambda: None,
+) -> Iterator[tuple[str, str]]:
+    """Decode every frame of all videos but those whose ids are in `skip`. Yield for each GOP that does not decode the
+    video's id, and what is wrong.
+
+    One GOP is in memory at a time. `on_video` is called after each video.
+    """
+    with warnings.catch_warnings():
+        # `verify` reports each lost video itself.
+        warnings.simplefilter("ignore", DatasetWarning)
+        opened = open_dataset(dataset, snapshot=snapshot)
+    for video in (opened[video_id] for video_id in opened.ids if video_id not in skip):
+        gop_frames = video.metadata.gop_frames
+        for start in range(0, len(video), gop_frames):
+            try:
+                video.get_frames_in_range(start, start + gop_frames)
+            except ShortGopError as error:
+                yield video.id, str(error)
+        on_video()

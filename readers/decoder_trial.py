@@ -1,0 +1,78 @@
+"""Tries whether decoders run on this machine, for `doctor`."""
+
+from __future__ import annotations
+
+import base64
+import platform
+import zlib
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import av
+import torch
+
+from ..errors import ShortGopError
+from ..manifests.mp4 import parse_init
+from ..manifests.records import Pattern
+from .decoders.base import Decoder, GopRequest
+from .decoders.pyav import PyavDecoder
+from .output import Output
+
+# One brown frame of 64x64, as an init and a GOP: `ffmpeg -f lavfi -i color=0x804020:s=64x64 -frames:v 1 -c:v libx264
+# -preset ultrafast -pix_fmt yuv420p -bsf:v filter_units=remove_types=6 -fflags +bitexact -movflags
+# +frag_keyframe+delay_moov+default_base_moof+skip_trailer -f mp4 sample.mp4`, packed with zlib.
+_SAMPLE = zlib.decompress(
+    base64.b64decode(
+        "eNqVUr9Lw0AUfkkVihSMUKRDwaodBBGx2FIEoehSwcFFJx3SXmJic03IXUN17iCujo7+Ix0c7OIqOOkguEn/gvru0uq1/gBf7u577+7L"
+        "e+/eOwDI2vw8cJlfBNBBIM4SDTY30H6lvh8BgEcjh8CYJN4kaHJ8iTbOmrQr8KfoOFI8NBuoH/OGjJn4w/v/4lY+E8hbhDPErOUx/u0P"
+        "qWkdSlwTlRwlk3cvyPXwTsKaQ7xwdBK5xFKZR2j7VbNJPEtwtHXqNm1U0hGVTtU08yQ+y5LQspVUUq3Qyw31d8ZrHuIt44wonGszqm/8"
+        "WqQKflXE6oiR2kd+znNr7UJp86dyZgYDcTVk7Wo73ZnBC8yfIj4ZN5ohWiKWRK6/dKbBlPMwe49kIzBZMAwvpsG4rPFI0GZ1xU6jfTER"
+        "Fjl1X7FXaGS1RQ94KBEU/6pstwgXvSpSS6KQRbUv2MvQDAJP/Snpxs138JGLehvUdtSaHuBDlP3gYl+Hcryvi/NlLU4hzW3CJ7LJ8LDV"
+        "RJwe+gn0eH+VElPEW7AuO1tzV6DP97tQscuQTO/1eo8nrXg8fwDnsHfL"
+    )
+)
+_SAMPLE_RGB = (128, 64, 32)
+# In levels of 256: chroma subsampling and a coarse quantiser change the colour a little.
+_TOLERANCE = 4
+
+
+@dataclass(frozen=True)
+class DecoderTrial:
+    """Whether a decoder decoded a frame on this machine, and why not."""
+
+    name: str
+    works: bool
+    detail: str
+
+
+def try_decoders() -> tuple[DecoderTrial, ...]:
+    """Decode a frame with each decoder."""
+    return (_try(PyavDecoder(Output(dimension_order="NHWC"))),)
+
+
+def _try(decoder: Decoder) -> DecoderTrial:
+    what = f"{decoder.name} (decoder)"
+    cut = _SAMPLE.index(b"moof") - 4
+    init = parse_init(_SAMPLE[:cut])
+    # torch's default device may be another one.
+    out = torch.zeros((1, init.height, init.width, 3), dtype=torch.uint8, device="cpu")
+    request = GopRequest(init.config, Pattern((0,), (True,)), _SAMPLE[cut:], (0,), (0,))
+    try:
+        decoder.decode(request, out)
+    except ShortGopError as error:
+        return DecoderTrial(what, False, error.message)
+    if (out.int() - torch.tensor(_SAMPLE_RGB, device="cpu")).abs().max() > _TOLERANCE:
+        return DecoderTrial(what, False, "it decoded a test frame to other colours")
+    return DecoderTrial(what, True, "it decoded a test frame")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the installed libraries that shortgop depends on."""
+    found = {"python": platform.python_version()}
+    for library in ("shortgop", "torch", "av", "numpy", "zarr", "numcodecs", "ray", "imageio-ffmpeg"):
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    found["libavcodec"] = ".".join(map(str, av.library_versions["libavcodec"]))
+    return found

@@ -1,0 +1,206 @@
+"""Frames into slots of a batch: libswscale called directly, the conversion by PyAV, and what both have to give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+import torch
+from av.video.reformatter import VideoReformatter
+from torch.nn.functional import interpolate
+
+from shortgop.errors import DecodeError
+from shortgop.manifests.ragged import Array
+from shortgop.manifests.records import CodecConfig
+from shortgop.readers.convert import swscale
+from shortgop.readers.convert.frame_writer import FrameWriter
+from shortgop.readers.convert.planes import PlaneLayout
+from shortgop.readers.convert.tiling import possible_tilings, tiles_for
+from shortgop.readers.output import Output
+
+GUARD = 77
+COLOURS = [(2, False), (1, False), (1, True), (5, False), (5, True), (6, False), (7, False), (9, False), (4, False)]
+
+
+def make_frame(height: int, width: int, *, matrix: int = 2, full_range: bool = False, smooth: bool = False) -> Any:
+    """A frame of noise, or of waves as in photographs."""
+    frame = av.VideoFrame(width, height, "yuvj420p" if full_range else "yuv420p")
+    frame.colorspace, frame.color_range = matrix, 2 if full_range else 1
+    rng = np.random.default_rng(0)
+    for number, plane in enumerate(frame.planes):
+        y, x = np.mgrid[: plane.height, : plane.line_size] * (2 if number else 1)
+        # Colour changes slowly, which is why half its samples do.
+        length, amount = (40, 1) if number else (7, 10)
+        waves = (
+            128
+            + (30 if number else 60) * np.sin(x / length + number) * np.cos(y / length)
+            + rng.normal(0, amount, x.shape)
+        )
+        noise = rng.integers(0, 256, x.shape)
+        plane.update(np.clip(waves if smooth else noise, 0, 255).astype(np.uint8).tobytes())
+    return frame
+
+
+def written(frame: Any, **options: Any) -> Array:
+    """The frame as a slot, which is surrounded by bytes that must not change."""
+    output = Output(**options)
+    config = CodecConfig("h264", b"", frame.width, frame.height, 2, 2, 2, False)
+    writer = FrameWriter(config, output)
+    dtype = torch.zeros(0, dtype=output.dtype).numpy().dtype
+    count = int(np.prod(writer.shape))
+    memory = np.full(count * dtype.itemsize + 512, GUARD, dtype=np.uint8)
+    inner = memory[256 : 256 + count * dtype.itemsize]
+    writer.write(frame, inner.view(dtype).reshape(writer.shape))
+    assert (memory[:256] == GUARD).all()
+    assert (memory[256 + inner.size :] == GUARD).all()
+    return inner.view(dtype).reshape(writer.shape)
+
+
+def without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swscale, "library", lambda: None)
+
+
+def rgb_of(frame: Any) -> Array:
+    return np.asarray(VideoReformatter().reformat(frame, format="rgb24", threads=1).to_ndarray())
+
+
+def test_the_library_is_found() -> None:
+    assert swscale.library() is not None
+
+
+@pytest.mark.parametrize("way", ["directly", "through PyAV"])
+@pytest.mark.parametrize("order", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    "size",
+    [(2, 2), (16, 8), (34, 40), (64, 96), (66, 98), (67, 98), (66, 97), (130, 130), (256, 342), (256, 454), (256, 456)],
+)
+def test_rgb_is_what_pyav_makes_of_it(
+    size: tuple[int, int], order: Any, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way != "directly":
+        without_the_library(monkeypatch)
+    for matrix, full_range in COLOURS:
+        frame = make_frame(*size, matrix=matrix, full_range=full_range)
+        slot = written(frame, dimension_order=order)
+        assert np.array_equal(slot.transpose(1, 2, 0) if order == "NCHW" else slot, rgb_of(frame))
+
+
+@pytest.mark.parametrize("order", ["NCHW", "NHWC"])
+def test_every_way_to_cut_a_picture_up_that_may_be_taken_is_right(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in range(2, 82, 2):
+        frame = make_frame(34, width, matrix=1)
+        output = Output(dimension_order=order)
+        geometry = output.geometry(34, width)
+        layout = PlaneLayout.of(output, geometry)
+        taken = tiles_for(geometry, layout)
+        ways = list(possible_tilings(geometry, layout))
+        # Which of them come into question depends on the processor; those that copy from padded memory always do.
+        for way in (taken, *ways[-1:], *ways[2:]):
+            monkeypatch.setattr("shortgop.readers.convert.frame_writer.tiles_for", lambda *_, way=way: way)
+            slot = written(frame, dimension_order=order)
+            assert np.array_equal(slot.transpose(1, 2, 0) if order == "NCHW" else slot, rgb_of(frame)), (width, way)
+
+
+@pytest.mark.parametrize("options", [{"size": (50, 62)}, {"size": 33}, {"crop": (10, 20, 40, 64), "size": (96, 64)}])
+@pytest.mark.parametrize("colour", [{}, {"dimension_order": "NHWC"}, {"color": "yuv420"}], ids=str)
+def test_both_ways_resize_alike(
+    options: dict[str, Any], colour: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "color" in colour and options["size"] == 33:
+        options = {"size": 34}
+    for matrix, full_range in COLOURS:
+        frame = make_frame(96, 128, matrix=matrix, full_range=full_range)
+        direct = written(frame, **options, **colour)
+        with monkeypatch.context() as patch:
+            without_the_library(patch)
+            assert np.array_equal(written(frame, **options, **colour), direct)
+
+
+@pytest.mark.parametrize("way", ["directly", "through PyAV"])
+@pytest.mark.parametrize("crop", [(0, 0, 64, 96), (2, 4, 11, 13), (30, 20, 33, 75), (0, 32, 64, 64), (62, 94, 4, 4)])
+def test_a_crop_is_a_part_of_the_whole(
+    crop: tuple[int, int, int, int], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way != "directly":
+        without_the_library(monkeypatch)
+    frame = make_frame(66, 98, matrix=1)
+    top, left, height, width = crop
+    expected = rgb_of(frame)[top : top + height, left : left + width]
+    for order in ("NCHW", "NHWC"):
+        slot = written(frame, crop=crop, dimension_order=order)
+        found = slot.transpose(1, 2, 0) if order == "NCHW" else slot
+        assert np.array_equal(found, expected)
+
+
+# Mean difference, in levels of 256, to the same done with floats; most of it is rounding to whole levels.
+RESIZE_MEAN, RESIZE_99TH = 1.5, 4
+
+
+@pytest.mark.parametrize("size", [(112, 200), (64, 114), (224, 224), (100, 300), (40, 60)])
+def test_resizing_is_antialiased_bilinear(size: tuple[int, int]) -> None:
+    frame = make_frame(256, 456, matrix=1, smooth=True)
+    whole = torch.from_numpy(rgb_of(frame)).permute(2, 0, 1).float()[None]
+    found = torch.from_numpy(written(frame, size=size)).float()
+
+    def difference(expected: torch.Tensor) -> torch.Tensor:
+        return (found - expected[0].round()).abs().flatten()
+
+    same = difference(interpolate(whole, size=size, mode="bilinear", antialias=True))
+    assert same.mean() < RESIZE_MEAN
+    assert same.quantile(0.99) <= RESIZE_99TH
+    # What that bound is good for: half a pixel of the result, and skipped pixels of the source, would be seen.
+    half = torch.nn.functional.pad(whole, (456 // size[1] // 2 + 1, 0, 0, 0), mode="replicate")[..., :456]
+    shifted = difference(interpolate(half, size=size, mode="bilinear", antialias=True))
+    assert shifted.mean() > 2 * RESIZE_MEAN
+    skipping = difference(interpolate(whole, size=size, mode="bilinear", antialias=False))
+    assert skipping.mean() > 2 * RESIZE_MEAN
+
+
+@pytest.mark.parametrize("order", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_floats(order: Any, dtype: torch.dtype) -> None:
+    frame = make_frame(34, 50, matrix=1)
+    levels = torch.from_numpy(rgb_of(frame))
+    if order == "NCHW":
+        levels = levels.permute(2, 0, 1)
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    channels = (3, 1, 1) if order == "NCHW" else (3,)
+    tolerance = 2e-3 if dtype == torch.float16 else 1e-6
+    slot = torch.from_numpy(written(frame, dtype=dtype, dimension_order=order))
+    assert slot.dtype == dtype
+    assert (slot.float() - levels / 255).abs().max() < tolerance
+    slot = torch.from_numpy(written(frame, dtype=dtype, normalize=(mean, std), dimension_order=order))
+    expected = (levels / 255 - torch.tensor(mean).reshape(channels)) / torch.tensor(std).reshape(channels)
+    assert (slot.float() - expected).abs().max() < 2 * tolerance
+
+
+@pytest.mark.parametrize("way", ["directly", "through PyAV"])
+@pytest.mark.parametrize("full_range", [False, True])
+@pytest.mark.parametrize("crop", [None, (10, 20, 34, 50)])
+def test_planes_come_as_they_are(
+    crop: tuple[int, int, int, int] | None, full_range: bool, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way != "directly":
+        without_the_library(monkeypatch)
+    frame = make_frame(66, 98, full_range=full_range)
+    top, left, height, width = crop or (0, 0, 66, 98)
+    expected = []
+    for number, plane in enumerate(frame.planes):
+        half = 2 if number else 1
+        lines = np.frombuffer(plane, dtype=np.uint8).reshape(plane.height, plane.line_size)
+        part = lines[top // half : (top + height) // half, left // half : (left + width) // half]
+        expected.append(part.reshape(-1))
+    slot = written(frame, color="yuv420", crop=crop)
+    assert slot.shape == (1, height * 3 // 2, width)
+    assert np.array_equal(slot.reshape(-1), np.concatenate(expected))
+
+
+def test_frames_of_another_size_or_kind() -> None:
+    config = CodecConfig("h264", b"", 98, 66, 2, 2, 2, False)
+    with pytest.raises(DecodeError, match="frames of 96x64, the manifest says 98x66"):
+        FrameWriter(config, Output()).write(make_frame(64, 96), np.zeros((3, 66, 98), dtype=np.uint8))
+    deep = av.VideoFrame(98, 66, "yuv420p10le")
+    with pytest.raises(DecodeError, match="yuv420p10le, which is not 8-bit 4:2:0"):
+        FrameWriter(config, Output(crop=(0, 0, 4, 4), size=8)).write(deep, np.zeros((3, 8, 8), dtype=np.uint8))

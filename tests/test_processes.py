@@ -1,0 +1,108 @@
+"""How ffmpeg is started: what it inherits, and that this process goes on whatever the child waits for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dead_mount import dead_mount
+from shortgop.prep import processes
+from shortgop.prep.processes import left_behind
+
+SHELL = ["sh", "-c"]
+
+
+def test_a_program_gets_its_input_and_gives_its_output_and_its_status() -> None:
+    done = processes.run([*SHELL, "tr a-z A-Z; echo why >&2; exit 3"], stdin=b"abc", timeout_seconds=30)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"ABC", b"why\n")
+
+
+def test_more_output_than_a_pipe_holds_is_read_while_the_program_runs() -> None:
+    done = processes.run([*SHELL, "head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2"], timeout_seconds=30)
+    assert (len(done.stdout), len(done.stderr)) == (1_000_000, 1_000_000)
+
+
+def test_a_program_that_does_not_end_in_time_is_killed_with_those_that_it_started() -> None:
+    with pytest.raises(TimeoutError, match="sh did not end within"):
+        processes.run([*SHELL, "sleep 1234.5 & sleep 1234.5"], timeout_seconds=0.5)
+    assert not [entry for entry in Path("/proc").glob("[0-9]*") if b"1234.5" in command_line(entry)]
+
+
+def command_line(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_program_that_is_not_there_is_an_error() -> None:
+    before = open_files()
+    with pytest.raises(FileNotFoundError):
+        processes.run(["/nowhere/ffmpeg"], timeout_seconds=30)
+    assert open_files() == before
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_signal_that_ended_a_program_is_its_status() -> None:
+    assert processes.run([*SHELL, "kill -9 $$"], timeout_seconds=30).returncode == -signal.SIGKILL
+
+
+def test_programs_end_when_nobody_reads_what_they_write() -> None:
+    """Python ignores SIGPIPE, and a child would inherit that."""
+    process = processes.start(["yes"], env=os.environ)
+    process.stdout.close()
+    process.stderr.close()
+    assert process.wait(10)
+    assert process.returncode == -signal.SIGPIPE
+
+
+def test_a_child_inherits_its_pipes_and_no_file_of_this_process() -> None:
+    read, end = processes.pipe_from_child()
+    with Path(__file__).open() as file, read:
+        process = processes.start([*SHELL, f"ls /proc/self/fd > /dev/fd/{end.number}"], inherit=[end], env=os.environ)
+        end.close()
+        listed = {int(line) for line in iter(read.readline, b"")}
+        assert listed >= {0, 1, 2, end.number}
+        assert not listed & {file.fileno(), read.fileno(), process.stdout.fileno(), process.stderr.fileno()}
+    assert process.wait(10)
+    process.stdout.close()
+    process.stderr.close()
+
+
+@pytest.fixture
+def dead(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "dead"
+    folder.mkdir()
+    with dead_mount(folder, size=100_000) as mounted:
+        if mounted is None:
+            pytest.skip("mounting a file system takes rights that are missing here")
+        yield mounted
+    for process in left_behind:
+        assert process.wait(10)
+
+
+def test_starting_a_program_does_not_wait_for_a_mount_on_which_a_file_is_open(dead: Path) -> None:
+    """The child closes the file, which this mount never answers. `subprocess.Popen` would not return."""
+    code = (
+        "import os, sys\n"
+        "from shortgop.prep import processes\n"
+        "file = os.open(sys.argv[1], os.O_RDONLY)\n"
+        "process = processes.start(['true'], env=os.environ)\n"
+        "print('goes on', process.wait(0.5), flush=True)\n"
+    )
+    child = processes.start([sys.executable, "-c", code, str(dead / "a.mp4")], env=os.environ)
+    started = time.monotonic()
+    assert child.stdout.readline() == b"goes on False\n"
+    assert time.monotonic() - started < 30
+    child.stdout.close()
+    child.stderr.close()
+    left_behind.append(child)
