@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UsageError
+from ..wording import counted
 from .app import EXIT_FAILED, app, err, errors, megabytes, out, print_json
 from .job_reports import print_diagnosis, print_report
 from .parameters import (
@@ -24,7 +25,7 @@ from .parameters import (
     WorkersOption,
     policy_of,
 )
-from .printing import counted, video_table
+from .printing import video_table
 from .progress import job_progress, loop_bar
 
 _VIDEOS_SHOWN = 20

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from .printing import cell, counted
+from ..wording import counted
+from .printing import cell
 
 if TYPE_CHECKING:
     from ..jobs import prepare as job

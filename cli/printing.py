@@ -27,11 +27,6 @@ def plain(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def counted(count: int, noun: str) -> str:
-    """A count with its noun in singular or plural: 1 video, 2 videos."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def cell(text: str) -> Text:
     """A table's cell that shows this text as it is, without rich's markup."""
     return Text(plain(text))

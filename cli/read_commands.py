@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..errors import DatasetWarning
+from ..wording import counted
 from .app import app, err, errors, out, print_json
 from .parameters import (
     DatasetArgument,
@@ -17,7 +18,6 @@ from .parameters import (
     OverwriteOption,
     seconds_of,
 )
-from .printing import counted
 
 
 @app.command()

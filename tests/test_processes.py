@@ -6,12 +6,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dead_mount import dead_mount
 from shortgop.prep import processes
 from shortgop.prep.processes import left_behind
 
@@ -76,18 +74,6 @@ def test_a_child_inherits_its_pipes_and_no_file_of_this_process() -> None:
     assert process.wait(10)
     process.stdout.close()
     process.stderr.close()
-
-
-@pytest.fixture
-def dead(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "dead"
-    folder.mkdir()
-    with dead_mount(folder, size=100_000) as mounted:
-        if mounted is None:
-            pytest.skip("mounting a file system takes rights that are missing here")
-        yield mounted
-    for process in left_behind:
-        assert process.wait(10)
 
 
 def test_starting_a_program_does_not_wait_for_a_mount_on_which_a_file_is_open(dead: Path) -> None:
