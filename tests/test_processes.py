@@ -28,8 +28,10 @@ def test_more_output_than_a_pipe_holds_is_read_while_the_program_runs() -> None:
 
 def test_a_program_that_does_not_end_in_time_is_killed_with_those_that_it_started() -> None:
     with pytest.raises(TimeoutError, match="sh did not end within"):
-        processes.run([*SHELL, "sleep 1234.5 & sleep 1234.5"], timeout_seconds=0.5)
-    assert not [entry for entry in Path("/proc").glob("[0-9]*") if b"1234.5" in command_line(entry)]
+        # The number tells these apart from those of another run of the tests.
+        processes.run([*SHELL, f"sleep 1000.{os.getpid()} & sleep 1000.{os.getpid()}"], timeout_seconds=0.5)
+    mine = f"1000.{os.getpid()}".encode()
+    assert not [entry for entry in Path("/proc").glob("[0-9]*") if mine in command_line(entry)]
 
 
 def command_line(process: Path) -> bytes:
