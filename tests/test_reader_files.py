@@ -26,13 +26,13 @@ def test_a_file_that_ends_too_early(tmp_path: Path, start: int, stop: int) -> No
     file = tmp_path / "a"
     file.write_bytes(bytes(100))
     with pytest.raises(MissingDataError, match=f"ends before byte {stop}, it was cut; copy it") as caught:
-        ShardBytes(max_open_files=2).read(file, start, stop)
+        ShardBytes(max_open_files=2, lost_remedy="copy it").read(file, start, stop)
     assert caught.value.file == str(file)
     assert caught.value.byte_range == (start, stop)
 
 
 def test_a_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
-    source = ShardBytes(max_open_files=2)
+    source = ShardBytes(max_open_files=2, lost_remedy="copy it")
     with pytest.raises(MissingDataError, match="is missing; copy it") as caught:
         source.read(tmp_path / "a", 0, 1)
     assert caught.value.byte_range == (0, 1)
