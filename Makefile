@@ -70,7 +70,7 @@ check: $(STAMP)
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy -p shortgop
-	@$(PY) -m mypy tests scripts benchmarks
+	@$(PY) -m mypy tests scripts benchmarks examples
 
 # Without a stamp the last install never ended, so it starts afresh; with an old one it brings the environment
 # up to date. The link is for mypy, see pyproject.toml.

@@ -148,7 +148,7 @@ _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    # Readers import torch, which takes seconds; the command line and prep jobs do without.
+    # Readers import torch, which takes seconds. The command line and prep jobs do not need it.
     if name in _LAZY:
         from importlib import import_module
 

@@ -1,7 +1,7 @@
-"""Numbers as callers give them: Python's, numpy's and torch's, and nothing that only looks like one.
+"""Numbers that callers pass: those of Python, numpy and torch.
 
-A boolean is neither an index nor a count nor a time, though Python, numpy and torch would take it for 0 or 1; a text
-that holds a number is no number either.
+Booleans are refused, although Python, numpy and torch accept them as 0 and 1: a boolean is not an index, a count or a
+time. Text that spells a number is refused too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 
 from .errors import WrongTypeError
 
-# Beyond any float: exact arithmetic on these would take all memory for nothing.
+# No float has so large an exponent. Exact arithmetic on larger ones could take all memory.
 _MAX_DECIMAL_EXPONENT = 400
 
 
 def integer(value: Any, what: str, *, video: str | None = None) -> int:
-    """`value` as an integer; WrongTypeError, which says that it was given as `what`, for anything else."""
+    """`value` as an int. WrongTypeError for anything else; its message calls the value `what`."""
     if not _is_boolean(value):
         try:
             return operator.index(value)
@@ -32,11 +32,11 @@ def integer(value: Any, what: str, *, video: str | None = None) -> int:
 
 
 def number(value: Any, what: str, *, video: str | None = None) -> float | Fraction:
-    """`value` as it is: exact where its type is (Fraction, Decimal, longdouble), and a float otherwise.
+    """`value` as a Fraction if its type is exact (int, Fraction, Decimal, longdouble), else as a float.
 
-    It may be infinite or not a number. Scalars of numpy and torch of any precision become floats first, so that one
-    of them means the same alone as in a list. WrongTypeError, which says that it was given as `what`, for anything
-    that is no single real number.
+    The result may be infinite or NaN. Scalars of numpy and torch of any precision become floats first, so that a value
+    means the same alone as in a list. WrongTypeError for anything that is not a single real number; its message calls
+    the value `what`.
     """
     if type(value) is float:
         return value
@@ -47,11 +47,11 @@ def number(value: Any, what: str, *, video: str | None = None) -> float | Fracti
 
 
 def exact(text: str) -> Fraction:
-    """The number that a text stands for: 29.97, 30000/1001, 1e-3. ValueError where it stands for none, or for one so
-    large or small that working it out would take all memory."""
+    """The number that a text spells: 29.97, 30000/1001, 1e-3. ValueError if it spells no number, or one so large or
+    small that its exact value would take all memory."""
     power = re.search(r"[eE]([+-]?\d[\d_]*)\s*$", text)
     if len(text) > _MAX_DECIMAL_EXPONENT or (power and abs(int(power[1])) > _MAX_DECIMAL_EXPONENT):
-        raise ValueError("a number beyond any use")
+        raise ValueError("the number is too long, too large or too small")
     try:
         return Fraction(text)
     except ZeroDivisionError as error:
@@ -61,7 +61,7 @@ def exact(text: str) -> Fraction:
 def _number(value: Any) -> float | Fraction:
     if _is_boolean(value) or isinstance(value, (str, bytes, bytearray, memoryview)):
         raise TypeError
-    # A tensor or an array with a single element; more raise ValueError or RuntimeError.
+    # A tensor or an array. `item` raises ValueError or RuntimeError if it has more than one element.
     if hasattr(value, "ndim") and hasattr(value, "item"):
         value = value if isinstance(value, np.longdouble) else value.item()
         if _is_boolean(value) or isinstance(value, (str, bytes)):
@@ -77,7 +77,7 @@ def _number(value: Any) -> float | Fraction:
 
 
 def _is_boolean(value: Any) -> bool:
-    # numpy's and torch's say so in their dtype; torch is not known here.
+    # Booleans of numpy and torch are known by the name of their dtype, since this module does not import torch.
     return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 

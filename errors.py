@@ -4,26 +4,26 @@ The tree is what `except` clauses may rely on:
 
     ShortGopError                    the root; carries where it happened
      ├─ UsageError (ValueError)      an argument or option makes no sense
-     │   └─ WrongTypeError (TypeError)  it is of a type that makes none
-     ├─ ToolError                    ffmpeg, an encoder or a library this needs is missing or unfit
+     │   └─ WrongTypeError (TypeError)  an argument has the wrong type
+     ├─ ToolError                    ffmpeg, an encoder or a library is missing or does not work
      ├─ SourceError                  one source video cannot be prepared; the others can
-     │   ├─ SourceNotFoundError      there is no such file
-     │   ├─ NotAVideoError           there is a file, but no video stream in it
+     │   ├─ SourceNotFoundError      the file does not exist
+     │   ├─ NotAVideoError           the file has no video stream that can be decoded
      │   ├─ DamagedSourceError       the file is cut short or its data does not decode
-     │   └─ EncodeError              ffmpeg failed, or wrote something else than was planned
+     │   └─ EncodeError              ffmpeg failed, or did not write what was planned
      ├─ DatasetError                 a dataset on disk cannot be used as it is
-     │   ├─ NotADatasetError         nothing there, or something that is no dataset
-     │   ├─ FormatVersionError       written by another version of the format
+     │   ├─ NotADatasetError         there is no dataset at this path
+     │   ├─ FormatVersionError       the dataset has another version of the format
      │   ├─ MissingDataError         a file is missing, or shorter than the manifest says
-     │   ├─ CorruptDataError         bytes are there, but not the ones that were written
-     │   └─ UnreadableDataError      the system refuses to read a file, which says nothing of what is in it
+     │   ├─ CorruptDataError         the bytes differ from those that were written
+     │   └─ UnreadableDataError      the system cannot read a file; its content may be intact
      ├─ DatasetBusyError             another job is writing to this dataset
      ├─ OutputError                  the dataset cannot be written: disk full, no permission
-     ├─ VideoNotFoundError (KeyError)   no video of that id or number
-     ├─ FrameIndexError (IndexError)    no frame of that number or at that time
-     └─ DecodeError                  a decoder refused data that is as it was written
+     ├─ VideoNotFoundError (KeyError)   the dataset has no video with that id or number
+     ├─ FrameIndexError (IndexError)    the video has no frame with that number or at that time
+     └─ DecodeError                  a decoder rejected data whose bytes are intact
 
-Beside it stands DatasetWarning (UserWarning), for a dataset of which a part cannot be used.
+DatasetWarning (UserWarning) is the only warning. It is for a dataset of which a part cannot be used.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ import re
 
 
 class ShortGopError(Exception):
-    """Root of all errors of this package; it says which piece of which dataset it concerns.
+    """Root of all errors of this package. It names the place that it concerns.
 
-    Parameters that do not apply are None. `video` is a video's id, `frame` a frame index in it, `segment` a
-    row of the segment table, `file` a path and `byte_range` the half-open range [start, stop) in that file.
+    `video` is a video's id, `frame` a frame index in that video, `segment` a row of the segment table, `file` a path
+    and `byte_range` the half-open range [start, stop) of bytes in that file. What does not apply is None.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ShortGopError(Exception):
         self.byte_range = byte_range
 
     def __str__(self) -> str:
-        # KeyError prints the repr of its argument, so the text is always made here.
+        # KeyError.__str__ gives the repr of its argument, so this class makes the text itself.
         where = [
             f"{name} {value!r}"
             for name in ("video", "frame", "segment", "file")
@@ -69,8 +69,8 @@ class ShortGopError(Exception):
         return f"{self.message} [{', '.join(where)}]" if where else self.message
 
     def _says(self, name: str, value: str | int) -> bool:
-        """Whether the message names it already. An id or a number has to stand there as one, not as a part of
-        another word or number."""
+        """Whether the message already names this value. An id or a number counts only as a whole word, not as a part of
+        another one."""
         if name == "file":
             return str(value) in self.message
         return re.search(rf"\b{name} {re.escape(repr(value))}(?!\w)", self.message) is not None
@@ -81,11 +81,11 @@ class UsageError(ShortGopError, ValueError):
 
 
 class WrongTypeError(UsageError, TypeError):
-    """An argument is of a type that makes no sense, such as a text where a number is wanted."""
+    """An argument has the wrong type, such as text in place of a number."""
 
 
 class ToolError(ShortGopError):
-    """ffmpeg, an encoder or a library that is needed is missing or unfit."""
+    """ffmpeg, an encoder or a library is missing or does not work."""
 
 
 class SourceError(ShortGopError):
@@ -93,11 +93,11 @@ class SourceError(ShortGopError):
 
 
 class SourceNotFoundError(SourceError):
-    """There is no such source file."""
+    """The source file does not exist."""
 
 
 class NotAVideoError(SourceError):
-    """The source is a file without a video stream that can be decoded."""
+    """The source file has no video stream that can be decoded."""
 
 
 class DamagedSourceError(SourceError):
@@ -105,7 +105,7 @@ class DamagedSourceError(SourceError):
 
 
 class EncodeError(SourceError):
-    """ffmpeg failed, or wrote something else than was planned."""
+    """ffmpeg failed, or did not write what was planned."""
 
 
 class DatasetError(ShortGopError):
@@ -113,11 +113,11 @@ class DatasetError(ShortGopError):
 
 
 class NotADatasetError(DatasetError):
-    """Nothing there, or something that is no dataset."""
+    """There is no dataset at this path."""
 
 
 class FormatVersionError(DatasetError):
-    """The dataset was written by another version of the format."""
+    """The dataset has a version of the format that this shortgop cannot read."""
 
 
 class MissingDataError(DatasetError):
@@ -125,12 +125,12 @@ class MissingDataError(DatasetError):
 
 
 class CorruptDataError(DatasetError):
-    """Bytes are there, but not the ones that were written."""
+    """The bytes of a dataset differ from those that were written."""
 
 
 class UnreadableDataError(DatasetError):
-    """The system refuses to read a file of the dataset: no permission, too many open files, no memory, a disk that
-    fails. What is in the file may be as it was written."""
+    """The system cannot read a file of the dataset: no permission, too many open files, no memory, a failing disk. The
+    content of the file may be intact."""
 
 
 class DatasetBusyError(ShortGopError):
@@ -142,15 +142,15 @@ class OutputError(ShortGopError):
 
 
 class VideoNotFoundError(ShortGopError, KeyError):
-    """The dataset has no video of that id or number."""
+    """The dataset has no video with that id or number."""
 
 
 class FrameIndexError(ShortGopError, IndexError):
-    """The video has no frame of that number, or none is shown at that time."""
+    """The video has no frame with that number, or shows none at that time."""
 
 
 class DecodeError(ShortGopError):
-    """A decoder refused data that is as it was written."""
+    """A decoder rejected data whose bytes are intact."""
 
 
 class DatasetWarning(UserWarning):
@@ -160,19 +160,19 @@ class DatasetWarning(UserWarning):
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _MEND = {
     errno.EMFILE: "raise the number of files that a process may have open (`ulimit -n`)",
-    errno.ENFILE: "this machine has too many files open: close some",
+    errno.ENFILE: "close some of the files that are open on this machine",
     errno.EACCES: "give yourself permission to read it",
     errno.EPERM: "give yourself permission to read it",
-    errno.EIO: "its disk or server fails: mend that",
+    errno.EIO: "repair its disk or its server",
     errno.ENOMEM: "free some memory",
 }
 
 
 def not_read(file: str, error: OSError | MemoryError, *, remedy: str = "") -> DatasetError:
-    """A MissingDataError with the remedy when there is no such file, else an UnreadableDataError."""
+    """MissingDataError with `remedy` if the file does not exist, else UnreadableDataError."""
     if isinstance(error, MemoryError):
-        return UnreadableDataError(f"{file} does not fit into memory: free some", file=file)
+        return UnreadableDataError(f"{file} does not fit into memory; free some memory and try again", file=file)
     if error.errno in _MISSING:
         return MissingDataError(f"{file} is missing{'; ' if remedy else ''}{remedy}", file=file)
-    mend = _MEND.get(error.errno or 0, "mend that")
+    mend = _MEND.get(error.errno or 0, "fix that")
     return UnreadableDataError(f"{file} cannot be read: {error.strerror or error}; {mend} and try again", file=file)

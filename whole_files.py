@@ -1,7 +1,7 @@
-"""How files come into a dataset: written under .tmp, flushed, linked. What a reader can see is whole.
+"""How files come into a dataset: written under .tmp, flushed, then linked to their names. Readers see only whole files.
 
-A file gets its name by a hard link, which fails where there is something of that name: nothing that is there is ever
-replaced, whoever else is writing, on this host or another. The root is the exception.
+A file gets its name by a hard link, which fails if the name is taken. So no file is ever replaced, even when several
+processes or hosts write at once. The root, zarr.json, is the only exception.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 
 from .errors import OutputError
 
-# What file systems without hard links say: FAT and exFAT, some of those in user space.
+# Errors of file systems without hard links: FAT, exFAT and some in user space.
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
 def temporary_path(dataset: Path, name: str) -> Path:
-    """A new path below .tmp, on the same file system as where it will be linked to."""
+    """A new path below .tmp. It is on the dataset's file system, so the file can be linked to its final name."""
     folder = dataset / ".tmp"
     with writing(folder):
         folder.mkdir(exist_ok=True)
@@ -31,7 +31,7 @@ def temporary_path(dataset: Path, name: str) -> Path:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns the operating system's refusals into an OutputError that names the file and the remedy."""
+    """Turns an OSError into an OutputError that names the file and the remedy."""
     try:
         yield
     except OSError as error:
@@ -41,25 +41,25 @@ def writing(path: Path) -> Iterator[None]:
             errno.EACCES: "give yourself permission to write there, or write somewhere else",
             errno.EROFS: "the file system is read-only; write somewhere else",
             errno.ENOENT: "make that folder first, or write somewhere else",
-            errno.EISDIR: "there is a folder of that name; write somewhere else",
+            errno.EISDIR: "a folder has that name; write somewhere else",
             errno.ENOTDIR: "a part of that path is a file; write somewhere else",
-            errno.EEXIST: "there is a file where a folder is needed; write somewhere else",
+            errno.EEXIST: "a file has the name of a folder that is needed; write somewhere else",
         }
-        remedy = remedies.get(error.errno or 0, "run the same command again once that is mended")
+        remedy = remedies.get(error.errno or 0, "fix that and run the same command again")
         what = f"cannot write {path}: {error.strerror or error}"
         raise OutputError(f"{what}; {remedy}", file=str(path)) from error
 
 
 def commit(temporary: Path, final: Path) -> bool:
-    """Make a finished file visible under a name that is free: flush it, link it, flush the folder it is in.
+    """Make a finished file visible under a free name: flush it, link it, flush its folder.
 
-    False where the name is taken: what is there stays as it is, and so does the temporary file.
+    Returns False if the name is taken. Then the existing file and the temporary one both stay as they are.
     """
     with writing(final):
         flush(temporary)
         final.parent.mkdir(exist_ok=True)
         named = _named(temporary, final)
-        # Of what another put there as well: it may be about to do that.
+        # Also if another process made the name: it may not have flushed the folder yet.
         flush(final.parent)
     return named
 
@@ -68,7 +68,7 @@ def _named(temporary: Path, final: Path) -> bool:
     try:
         os.link(temporary, final)
     except FileExistsError:
-        # NFS sends a request again when the answer was lost: the file that is there may be this one.
+        # NFS repeats a request whose answer was lost, so the existing name may be the link just made.
         if not (final.exists() and temporary.samefile(final)):
             return False
     except OSError as error:
@@ -80,8 +80,8 @@ def _named(temporary: Path, final: Path) -> bool:
 
 
 def _renamed(temporary: Path, final: Path) -> bool:
-    """The same where there are no hard links. A lock keeps the processes of one host apart; between two hosts nothing
-    does on such a file system."""
+    """Like `_named`, for file systems without hard links. A lock on the folder keeps out other processes of this host.
+    Nothing keeps out other hosts."""
     folder = os.open(final.parent, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -95,7 +95,7 @@ def _renamed(temporary: Path, final: Path) -> bool:
 
 
 def flush(path: Path) -> None:
-    """Return when a file, or the names in a folder, are on the disk."""
+    """Write a file's content, or a folder's names, to the disk, and wait until that is done."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -105,7 +105,7 @@ def flush(path: Path) -> None:
 
 @contextlib.contextmanager
 def discarding(temporary: Path) -> Iterator[None]:
-    """Removes what was written so far when it cannot be finished; on a full disk that is space to go on with."""
+    """Removes `temporary` if the block fails. On a full disk that frees space for what comes next."""
     try:
         yield
     except BaseException:
@@ -114,7 +114,7 @@ def discarding(temporary: Path) -> Iterator[None]:
 
 
 def discard(temporary: Path) -> None:
-    """Remove a file or folder below .tmp, be it there or not."""
+    """Remove a file or folder below .tmp, if it exists."""
     if temporary.is_dir():
         shutil.rmtree(temporary, ignore_errors=True)
     else:
@@ -122,7 +122,7 @@ def discard(temporary: Path) -> None:
 
 
 def commit_bytes(dataset: Path, final: Path, data: bytes) -> bool:
-    """Make a file with these bytes visible, or leave nothing; False where the name is taken."""
+    """Commit a file with these bytes. Returns False, and leaves nothing behind, if the name is taken."""
     temporary = _written(dataset, final, data)
     with discarding(temporary):
         committed = commit(temporary, final)
@@ -132,7 +132,7 @@ def commit_bytes(dataset: Path, final: Path, data: bytes) -> bool:
 
 
 def replace_bytes(dataset: Path, final: Path, data: bytes) -> None:
-    """Put a file with these bytes in the place of one that may be there. Only for the root."""
+    """Write a file with these bytes, replacing an existing one. Only for the root."""
     temporary = _written(dataset, final, data)
     with discarding(temporary), writing(final):
         flush(temporary)

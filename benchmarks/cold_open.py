@@ -23,7 +23,8 @@ from shortgop.comparison.timing import alternate
 from shortgop.manifests.layout import create, open_manifest, read_root, shard_path, snapshot_path
 from shortgop.manifests.ragged import Array, Ragged, from_texts
 from shortgop.manifests.tables import Manifest, Table
-from shortgop.manifests.zarr_write import BLOCK_ROWS, write_manifest
+from shortgop.manifests.zarr_sizes import BLOCK_ROWS
+from shortgop.manifests.zarr_write import write_manifest
 from shortgop.manifests.zarr_zip import pack_folder
 
 SECONDS = 3

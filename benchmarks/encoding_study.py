@@ -97,13 +97,18 @@ class Plan:
 
 
 PARTS, BY_PRESET, GRID = "What `fastdecode` consists of", "Presets", "GOP, B-frames and codec"
+TABLES = {"parts": PARTS, "presets": BY_PRESET, "grid": GRID}
 
 
-def plan(*, full: bool, codecs: Sequence[str]) -> Plan:
-    gops, fast = (ALL_GOPS, (False, True)) if full else (REDUCED_GOPS, (True,))
+def plan(
+    *, full: bool, codecs: Sequence[str], gops: Sequence[int] | None = None, b_frames: Sequence[int] = (0, 3)
+) -> Plan:
+    """The three tables; `codecs`, `gops` and `b_frames` are those of the third."""
+    fast = (False, True) if full else (True,)
+    gops = gops or (ALL_GOPS if full else REDUCED_GOPS)
     names = PRESETS if full else PRESETS[::2]
     # BASE is in each table, first: the others are compared with it.
-    in_grid = dict.fromkeys([BASE, *grid(gops, codecs, (0, 3), fast)])
+    in_grid = dict.fromkeys([BASE, *grid(gops, codecs, b_frames, fast)])
     tables = {PARTS: parts(), BY_PRESET: presets(names), GRID: list(in_grid)}
     return Plan(tables, (PARTS, BY_PRESET))
 
@@ -245,10 +250,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="every GOP and preset: an hour and more")
     parser.add_argument("--codecs", default="h264,hevc,av1", help="of the third table")
+    parser.add_argument("--gops", help="of the third table, such as 8,16")
+    parser.add_argument("--b-frames", default="0,3", help="of the third table")
     parser.add_argument("--seconds", type=float, default=6, help="of each video")
     parser.add_argument("--reading-seconds", type=float, default=90, help="for clips and for frames each")
     parser.add_argument("--videos", type=int, help="the first so many of the sample footage  [all]")
-    parser.add_argument("--only", choices=(PARTS, BY_PRESET, GRID), help="one table")
+    parser.add_argument("--only", choices=TABLES, help="one table")
     parser.add_argument("--dry", action="store_true", help="leave docs/benchmarks.md and the results alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -257,12 +264,16 @@ def main() -> None:
     def note(text: str) -> None:
         console.print(f"{time.monotonic() - started:6.0f} s  {text}", markup=False)
 
-    chosen = plan(full=options.full, codecs=options.codecs.split(","))
+    gops, b_frames = (
+        [int(number) for number in text.split(",")] if text else None for text in (options.gops, options.b_frames)
+    )
+    chosen = plan(full=options.full, codecs=options.codecs.split(","), gops=gops, b_frames=b_frames or ())
     if options.only:
-        chosen = Plan({options.only: chosen.tables[options.only]}, chosen.equal)
+        table = TABLES[options.only]
+        chosen = Plan({table: chosen.tables[table]}, chosen.equal)
     sources = footage.make_samples(options.seconds)[: options.videos]
     outcomes = measure(chosen, sources, options.reading_seconds, note)
-    kind = "sample footage" if footage.real_footage() else "drawn"
+    kind = "sample footage" if footage.sample_folder() else "drawn"
     made_of = f"{len(sources)} videos of at most {options.seconds:g} s and 256p, {kind}, {footage.RATE} frames/s"
     text = f"{described(machine, quick=not options.full)} {made_of}; {taken_on(machine)}.\n\n{tables(outcomes)}"
     console.print(text, markup=False, soft_wrap=True)

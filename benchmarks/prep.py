@@ -35,14 +35,16 @@ from shortgop.comparison.timing import alternate
 from shortgop.prep.ffmpeg import find_ffmpeg
 
 SIZE = "256"
-# Parts of the job, by the functions that do them; cumulative times, so that none may call another.
+# Parts of the job by the functions that do them, as FILE:NAME, with all that these call.
 PARTS = {
     "finding ffmpeg": ("ffmpeg.py:find_ffmpeg",),
     "trying the encoder": ("ffmpeg.py:try_encoder",),
     "trying NVDEC": ("ffmpeg.py:try_nvdec",),
-    "reading the sources' packets": ("probe.py:probe",),
+    "reading the sources' packets": ("mounts.py:read_in_time",),
+    "looking at all sources": ("prepare.py:_look_at",),
+    "reading the command line": ("core.py:make_context",),
     "looking at a picture": ("picture_check.py:check_picture",),
-    "planning": ("timing.py:plan_times",),
+    "planning": ("source_times.py:plan_times",),
     "starting ffmpeg": ("subprocess.py:__init__",),
     "waiting for ffmpeg": ("selectors.py:select", "subprocess.py:wait"),
     "looking whether ffmpeg hangs": ("stalls.py:look",),
@@ -50,11 +52,11 @@ PARTS = {
     "restamping": ("mp4.py:restamp_fragment",),
     "CRC-32": ("~:<built-in method zlib.crc32>",),
     "writing shards": ("shards.py:append", "shards.py:commit"),
-    "rows and parts": ("rows.py:video_manifest", "merge.py:merge", "parts.py:write_part"),
-    "ffmpeg's report of frames": ("shown.py:parse_stats",),
+    "rows and parts": ("manifest_rows.py:video_manifest", "merge.py:merge", "parts.py:write_part"),
+    "ffmpeg's report of frames": ("frame_report.py:parse_stats",),
     "publishing": ("publish.py:publish",),
     "removing old files": ("tidy.py:tidy",),
-    "looking for sources": ("prepare.py:_find",),
+    "finding sources": ("prepare.py:_find",),
 }
 console = Console(highlight=False)
 
@@ -77,11 +79,17 @@ def child(arguments: Sequence[str], profile: str) -> None:
     app(list(arguments), standalone_mode=False)
     profiler.disable()
     elapsed = time.perf_counter() - start
-    own, ffmpegs = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own, ffmpegs = (cpu_seconds(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     if profile:
         profiler.dump_stats(profile)
-    figures = {"job": elapsed, "ffmpeg_cpu": ffmpegs.ru_utime + ffmpegs.ru_stime, "cpu": own.ru_utime + own.ru_stime}
+    figures = {"job": elapsed, "ffmpeg_cpu": ffmpegs, "cpu": own}
     sys.stderr.write("\n" + json.dumps(figures) + "\n")
+
+
+def cpu_seconds(who: int) -> float:
+    """Of this process or of those that it waited for."""
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
 
 
 def import_all() -> None:
@@ -141,18 +149,24 @@ def measure(sources: Sequence[Path], runs: int) -> str:
             shutil.rmtree(folder / "dataset", ignore_errors=True)
             figures.append(run_child(prep_arguments(sources, folder / "dataset")))
 
+        hand_cpu: list[float] = []
+
         def hand(_number: int) -> None:
             shutil.rmtree(folder / "by-hand", ignore_errors=True)
+            before = cpu_seconds(resource.RUSAGE_CHILDREN)
             by_hand(encodes, folder / "by-hand")
+            hand_cpu.append(cpu_seconds(resource.RUSAGE_CHILDREN) - before)
 
         seconds = alternate({"job": job, "by hand": hand}, requests=runs).seconds
         # The first job was not counted.
         counted = {key: np.array([each[key] for each in figures[1:]]) for key in figures[0]}
         alone = seconds["by hand"]
         lines = [
-            f"by hand: {median(alone)} s",
+            f"by hand: {median(alone)} s, CPU {median(np.array(hand_cpu[1:]))} s",
             f"of the job's process: {median(alone / counted['process'])}",
             f"of the job without its start: {median(alone / counted['job'])}",
+            # Other processes of the machine hardly change this one.
+            f"CPU, of the job's process: {median(np.array(hand_cpu[1:]) / (counted['cpu'] + counted['ffmpeg_cpu']))}",
             *(f"{key}: {median(values)} s" for key, values in counted.items()),
         ]
         shutil.rmtree(folder / "dataset")

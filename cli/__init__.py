@@ -1,4 +1,4 @@
-"""The command line: it parses, calls and prints, and decides nothing.
+"""The command line: it parses arguments, calls the other rooms and prints results.
 
 A command imports what it needs when it runs: `shortgop --help`, `info` and `verify` import neither torch nor Ray.
 """

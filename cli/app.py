@@ -1,4 +1,4 @@
-"""What all commands share: the application, where it prints, how it ends."""
+"""What all commands share: the application, its consoles and its exit statuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Videos re-encoded once to short GOPs, and any frames of them read back quickly.",
 )
-# Without a terminal there is no width to ask for; this one fits a log.
+# Without a terminal there is no width to ask for. 120 columns fit a log.
 _WIDTH = None if sys.stdout.isatty() else 120
 out = PlainConsole(highlight=False, width=_WIDTH)
 err = PlainConsole(stderr=True, highlight=False, width=_WIDTH)
@@ -40,7 +40,7 @@ def errors() -> Iterator[None]:
         err.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED) from error
     except KeyboardInterrupt as error:
-        err.print("interrupted; what is finished is kept, the same command goes on from there")
+        err.print("interrupted; finished work is kept, and the same command goes on from there")
         raise typer.Exit(EXIT_INTERRUPTED) from error
 
 

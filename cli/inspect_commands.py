@@ -1,4 +1,4 @@
-"""What is in a dataset, whether it is whole, and what this machine has: `info`, `verify`, `doctor`."""
+"""Commands that show a dataset's content, check it, and show this machine's tools: `info`, `verify`, `doctor`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UsageError
+from ..wording import counted
 from .app import EXIT_FAILED, app, err, errors, megabytes, out, print_json
 from .job_reports import print_diagnosis, print_report
 from .parameters import (
@@ -32,7 +33,7 @@ _VIDEOS_SHOWN = 20
 
 @app.command()
 def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
-    """What is in a dataset."""
+    """Show what is in a dataset."""
     with errors():
         from ..manifests.summary import summarize
 
@@ -41,8 +42,9 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
             print_json(dataclasses.asdict(summary))
             return
         out.print(
-            f"{summary.num_videos} videos, {summary.num_frames} frames ({summary.duration_seconds:.1f} s), "
-            f"{summary.num_gops} GOPs in {summary.num_shards} shards, {megabytes(summary.num_bytes)}; "
+            f"{counted(summary.num_videos, 'video')}, {counted(summary.num_frames, 'frame')} "
+            f"({summary.duration_seconds:.1f} s), {counted(summary.num_gops, 'GOP')} in "
+            f"{counted(summary.num_shards, 'shard')}, {megabytes(summary.num_bytes)}; "
             f"format {summary.format_version}, snapshot {summary.snapshot}",
             soft_wrap=True,
         )
@@ -64,11 +66,11 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
 def verify(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     sources: Annotated[
-        list[str] | None, typer.Argument(metavar="[SOURCE]...", help="With --repair: what prep was given.")
+        list[str] | None, typer.Argument(metavar="[SOURCE]...", help="With --repair: the sources that prep was given.")
     ] = None,
     decode: Annotated[bool, typer.Option("--decode", help="Decode every frame as well.")] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Make the videos with something wrong again from SOURCEs, and no others.")
+        bool, typer.Option("--repair", help="Make damaged videos again from SOURCEs, and no other videos.")
     ] = False,
     salvage: SalvageOption = False,
     gaps: GapsOption = "fail",
@@ -80,11 +82,11 @@ def verify(  # noqa: PLR0917  # typer makes options of them
     keep_snapshots: KeepSnapshotsOption = "1d",
     as_json: JsonOption = False,
 ) -> None:
-    """Check every GOP's bytes against its CRC and structure. Exit status 1 when something is wrong, and with --repair
-    when something still is. The options of a job are those of prep, and count with --repair."""
+    """Check every GOP's bytes against its CRC and structure. The exit status is 1 if something is wrong, with --repair
+    if something still is. The options of prep count only with --repair."""
     with errors():
         if repair != bool(sources):
-            raise UsageError("--repair takes the sources to make videos again from, and sources are only for --repair")
+            raise UsageError("--repair and SOURCEs need each other; give the sources of the dataset, or leave both out")
         from ..manifests.layout import open_current
         from ..manifests.tidy import parse_duration
         from ..manifests.verify import damaged_videos, stray_files
@@ -93,7 +95,8 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         policy, keep_seconds = policy_of(salvage, gaps, max_gap, max_stall), parse_duration(keep_snapshots)
         where = None
         if (repair, address, workers, runner) != (False, None, None, "ray"):
-            # What is no option of a job is told before hours of reading. Nothing else of `jobs` is needed to verify.
+            # Wrong options of a job are reported before hours of reading. Without them `verify` needs nothing of
+            # `jobs`.
             from ..jobs.prepare import Where
 
             where = Where(runner, address, workers)
@@ -105,7 +108,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         if decode:
             from ..readers.decode_check import undecodable
 
-            # Of those whose bytes are damaged it is known already.
+            # Videos whose bytes are damaged need no decoding.
             with loop_bar(err, "videos", len(manifest.videos) - len(damaged)) as advance:
                 for video_id, line in undecodable(dataset, root.snapshot, skip=frozenset(damaged), on_video=advance):
                     lines.append(line)
@@ -127,11 +130,14 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             for line in lines:
                 err.print(line, style="red", markup=False, soft_wrap=True)
             for file in strays:
-                err.print(f"note: {file} is not of the current snapshot", markup=False, soft_wrap=True)
+                err.print(f"note: {file} is not in the current snapshot", markup=False, soft_wrap=True)
             verdict = (
-                f"{len(lines)} problems" if lines else "all as written" + (", every frame decodes" if decode else "")
+                counted(len(lines), "problem")
+                if lines
+                else "all as written" + (", every frame decodes" if decode else "")
             )
-            out.print(f"{len(manifest.gops)} GOPs, {megabytes(int(manifest.shards.length.sum()))}: {verdict}")
+            num_bytes = int(manifest.shards.length.sum())
+            out.print(f"{counted(len(manifest.gops), 'GOP')}, {megabytes(num_bytes)}: {verdict}")
             if report is not None:
                 print_report(report, dataset, out, err)
         if lines and (report is None or report.lost):
@@ -140,7 +146,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
 
 @app.command()
 def doctor(as_json: JsonOption = False) -> None:
-    """What is found on this machine, what of it really runs, and what would be used."""
+    """Show which ffmpegs, encoders and decoders this machine has, which of them run, and which would be used."""
     with errors():
         from ..prep.doctor import diagnose
         from ..readers.decoder_trial import try_decoders, versions

@@ -1,4 +1,4 @@
-"""What a job came to, and what a machine has, in lines for people: `prep`, `verify --repair`, `doctor`."""
+"""Reports for people: the result of a job, and the tools of a machine. For `prep`, `verify --repair` and `doctor`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from ..wording import counted
 from .printing import cell
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _IDS_SHOWN = 10
 
 
 def print_report(report: job.Report, dataset: Path, out: Console, err: Console) -> None:
-    """What was done on standard output, and what did not work out on standard error."""
+    """Print what was done on standard output, and what failed on standard error."""
     for line in _problems(report):
         err.print(line, style="yellow", markup=False, soft_wrap=True)
     for line in _results(report, dataset):
@@ -33,8 +34,8 @@ def _problems(report: job.Report) -> list[str]:
     rest = [video_id for video_id in report.lost if video_id not in said]
     if rest:
         lines.append(
-            f"{len(rest)} videos cannot be read, as their shards are missing or damaged: {_some(rest)}; give their "
-            "sources to make them again, or copy the shards to the dataset again"
+            f"{counted(len(rest), 'video')} cannot be read because shards are missing or damaged: {_some(rest)}; give "
+            "the sources to make them again, or copy the shards to the dataset again"
         )
     return lines
 
@@ -43,16 +44,17 @@ def _results(report: job.Report, dataset: Path) -> list[str]:
     lines = []
     if report.repaired:
         lines.append(
-            f"{len(report.repaired)} videos were made again, as their shards were missing or damaged: "
+            f"{counted(len(report.repaired), 'video')} made again because shards were missing or damaged: "
             f"{_some(report.repaired)}"
         )
     if report.videos_added:
         rate = report.frames_added / report.seconds if report.seconds else 0
         lines.append(
-            f"{report.videos_added} videos, {report.frames_added} frames, {report.bytes_added / 1e6:.1f} MB added to "
-            f"{dataset} in {report.seconds:.1f} s ({rate:.0f} frames/s)"
+            f"{counted(report.videos_added, 'video')}, {counted(report.frames_added, 'frame')}, "
+            f"{report.bytes_added / 1e6:.1f} MB added to {dataset} in {report.seconds:.1f} s ({rate:.0f} frames/s)"
         )
-    rest = [f"{report.already_there} of {report.sources} sources were there already"] if report.already_there else []
+    there = f"{report.already_there} of {counted(report.sources, 'source')} already in the dataset"
+    rest = [there] if report.already_there else []
     if report.failures:
         rest.append(f"{len(report.failures)} could not be prepared")
     if rest or not lines:
@@ -67,7 +69,7 @@ def _some(ids: list[str] | tuple[str, ...]) -> str:
 def print_diagnosis(
     diagnosis: Diagnosis, decoders: Sequence[DecoderTrial], versions: Mapping[str, str], out: Console
 ) -> None:
-    """What of this machine really runs, and what would be used."""
+    """Print which tools of this machine run, and which would be used."""
     table = Table("what", "runs", "detail")
     for ffmpeg in diagnosis.ffmpegs:
         chosen = "used" if ffmpeg.path == diagnosis.chosen else "not needed"

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and what their texts stand for."""
+"""Arguments and options that several commands share, and functions that parse their texts."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
 OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace the file if it exists; never a source, nor within a dataset.")
+    bool, typer.Option("--overwrite", help="Replace the file if it exists; never a source or a file of a dataset.")
 ]
 SalvageOption = Annotated[
     bool, typer.Option("--salvage", help="Prepare damaged sources too, from the frames that decode.")
 ]
 GapsOption = Annotated[str, typer.Option(help="Gaps between frames above --max-gap: fail, close or keep.")]
 MaxGapOption = Annotated[
-    str, typer.Option(help="Seconds between two frames, or that the last one is shown; a time-lapse may have more.")
+    str, typer.Option(help="Longest time in seconds that a frame may last; a time-lapse may exceed it.")
 ]
-MaxStallOption = Annotated[str, typer.Option(help="Seconds without progress after which reading a source is given up.")]
+MaxStallOption = Annotated[str, typer.Option(help="Seconds without progress after which a source fails.")]
 RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
 AddressOption = Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")]
 KeepSnapshotsOption = Annotated[
-    str, typer.Option(help="How long a state of the dataset stays open to readers after the next: 0, 30m, 7d.")
+    str, typer.Option(help="How long a snapshot is kept after the next one replaces it: 0, 30m, 7d.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

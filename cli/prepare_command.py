@@ -38,11 +38,13 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     size: Annotated[str | None, typer.Option(help="At most: source, a short side, or WxH.  [source]")] = None,
     fit: Annotated[str | None, typer.Option(help="Into WxH: within, pad, crop or stretch.  [within]")] = None,
     upscale: Annotated[
-        bool | None, typer.Option("--upscale/--no-upscale", help="Enlarge what is smaller than --size.  [no]")
+        bool | None, typer.Option("--upscale/--no-upscale", help="Enlarge sources smaller than --size.  [no]")
     ] = None,
-    deinterlace: Annotated[str | None, typer.Option(help="auto: interlaced sources; or never.  [auto]")] = None,
+    deinterlace: Annotated[str | None, typer.Option(help="auto (interlaced sources) or never.  [auto]")] = None,
     gop: Annotated[int | None, typer.Option(help="Frames in a GOP.  [16]")] = None,
-    b_frames: Annotated[int | None, typer.Option(help="Unreferenced B-frames between others.  [3]")] = None,
+    b_frames: Annotated[
+        int | None, typer.Option(help="Unreferenced B-frames between two referenced frames.  [3]")
+    ] = None,
     codec: Annotated[str | None, typer.Option(help="h264 or hevc.  [h264]")] = None,
     encoder: Annotated[
         str | None, typer.Option(help="auto, libx264, libx265, h264_nvenc or hevc_nvenc.  [auto]")
@@ -54,7 +56,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         typer.Option("--fastdecode/--no-fastdecode", help="Faster to decode, and larger; not on hevc_nvenc.  [yes]"),
     ] = None,
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
-    shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard is begun.  [256]")] = None,
+    shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard starts.  [256]")] = None,
     salvage: SalvageOption = False,
     gaps: GapsOption = "fail",
     max_gap: MaxGapOption = "10",
@@ -63,18 +65,18 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     workers: WorkersOption = None,
     runner: RunnerOption = "ray",
     check: Annotated[
-        bool, typer.Option("--check", help="Read every GOP that is there first, and make again what is damaged.")
+        bool, typer.Option("--check", help="First read every GOP of the dataset, and make damaged videos again.")
     ] = False,
     keep_snapshots: KeepSnapshotsOption = "1d",
     as_json: JsonOption = False,
 ) -> None:
-    """Re-encode SOURCEs into a dataset; what is in it already is left alone.
+    """Re-encode SOURCEs into a dataset. Videos that are in it already are left alone.
 
-    Options left out are those of the dataset, or the default in brackets. Exit status: 0 every source is in the
-    dataset, 1 the job could not go on (disk full, no encoder: what is finished is kept), 2 wrong usage, 3 the dataset
-    is complete and usable but some sources are not in it, or some of its videos are lost.
+    An option that is left out has its value in the dataset, or the default in brackets. Exit status: 0 every source is
+    in the dataset, 1 the job could not go on (disk full, no encoder; finished work is kept), 2 wrong usage, 3 the
+    dataset is complete and usable but some sources are not in it, or some of its videos are lost.
     """
-    # A job manager ends a job with SIGTERM; it deserves the same tidy end as Ctrl-C.
+    # Job managers end a job with SIGTERM, which should end it as cleanly as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with errors():
         from ..jobs.prepare import Where, existing_profile, prepare

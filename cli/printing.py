@@ -1,4 +1,4 @@
-"""What the command line prints for people: nothing that comes out of a file can command the terminal."""
+"""What the command line prints for people. Text that comes out of a file cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
 
 class PlainConsole(Console):
-    """A console that shows control characters instead of obeying them."""
+    """A console that shows control characters and does not send them to the terminal."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Like rich's; one object is one line."""
+        """Like rich's `print`, with each object on one line."""
         super().print(*(plain(each) if isinstance(each, str) else each for each in objects), **options)
 
 
 def plain(text: str) -> str:
-    """The text with everything written out that does not show as itself: \\x1b, \\n, \\u202e."""
+    """The text with each character that is not printable written as an escape: \\x1b, \\n, \\u202e."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def cell(text: str) -> Text:
-    """A table's cell with this text as it is."""
+    """A table's cell that shows this text as it is, without rich's markup."""
     return Text(plain(text))
 
 
 def video_table(videos: list[VideoSummary]) -> Table:
-    """A row for each video. There is a column for what differs from the sources only where anything does."""
+    """A table with a row for each video. A column of differences from the sources is there only if there are any."""
     differences = [_differences(video) for video in videos]
     differs = ["differs from its source"] if any(differences) else []
     table = Table("video", "frames", "fps", "size", "codec", "seconds", *differs)

@@ -1,4 +1,4 @@
-"""How far a command is: a live bar on a terminal, lines for a log, always on standard error."""
+"""The progress of a command, on standard error: a live bar on a terminal, lines in a log."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 if TYPE_CHECKING:
     from ..jobs import tally as job
 
-# Without a terminal a line now and then; often enough for a log that somebody watches.
+# Without a terminal a line is printed this often: often enough to follow a job in a log.
 _LINE_EVERY_SECONDS = 10.0
 
 
 @contextmanager
 def job_progress(err: Console) -> Iterator[job.OnUpdate]:
-    """A live bar on a terminal, else a line now and then, both on standard error."""
+    """Yields the function that shows a job's progress: a live bar on a terminal, else a line from time to time."""
     started = time.monotonic()
 
     def text(state: job.Progress) -> str:

@@ -1,4 +1,4 @@
-"""Frames and videos out of a dataset, and how fast: `read`, `export`, `bench`."""
+"""Commands that read a dataset: `read`, `export` and `bench`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..errors import DatasetWarning
+from ..wording import counted
 from .app import app, err, errors, out, print_json
 from .parameters import (
     DatasetArgument,
@@ -38,7 +39,7 @@ def read(  # noqa: PLR0917  # typer makes options of them
         from ..readers.sheet import check_sheet, write_sheet
 
         with warnings.catch_warnings():
-            # Whether this video is among those that are lost, reading it will tell.
+            # The warning may concern other videos. Reading this one fails if it is lost.
             warnings.simplefilter("ignore", DatasetWarning)
             opened = open_dataset(dataset, dimension_order="NHWC")
         chosen = opened[int(video)] if video not in opened and video.isdecimal() else opened[video]
@@ -56,7 +57,8 @@ def read(  # noqa: PLR0917  # typer makes options of them
                 "source_timebase": str(chosen.source_timebase), "seconds": seconds, "out": str(out_path),
             })  # fmt: skip
         else:
-            out.print(f"{len(indices)} frames of {chosen.id} read in {1000 * seconds:.1f} ms: {out_path}", markup=False)
+            frames_read = counted(len(indices), "frame")
+            out.print(f"{frames_read} of {chosen.id} read in {1000 * seconds:.1f} ms: {out_path}", markup=False)
 
 
 @app.command()
@@ -94,9 +96,9 @@ def bench(  # noqa: PLR0917  # typer makes options of them
         list[str] | None, typer.Option(help="Frames and stride, such as 16x4; may be given several times.  [16x4]")
     ] = None,
     random_frames: Annotated[bool, typer.Option("--random-frames", help="Single frames as well.")] = False,
-    batch: Annotated[int, typer.Option(min=1, help="Clips, or frames, that are read at a time.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Clips, or frames, to read at a time.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads that share a batch.")] = 1,
-    seconds: Annotated[float, typer.Option(help="For each pattern, all readers together.")] = 20.0,
+    seconds: Annotated[float, typer.Option(help="Seconds for each pattern, for all readers together.")] = 20.0,
     peers: Annotated[
         str | None, typer.Option(help="Libraries to compare with.  [torchcodec,pyav,opencv,decord]")
     ] = None,
@@ -105,7 +107,7 @@ def bench(  # noqa: PLR0917  # typer makes options of them
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Read a dataset at random, and its sources with other libraries, in turn; compare how long that takes."""
+    """Compare how long random reads take: of the dataset, and of its sources with other libraries, in turn."""
     with errors():
         from ..comparison.accesses import Access, parse_clip
         from ..comparison.chart import check_chart

@@ -1,4 +1,4 @@
-"""Which Ray a job runs on: a cluster's address as people write it, understood or refused before anything is started."""
+"""The address of the Ray cluster that a job joins, parsed and checked before anything starts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HOST_AND_PORT = re.compile(r"(?P<host>[^\s:/@\[\]]+|\[[0-9A-Fa-f:.%]+\]):(?P<po
 
 
 def cluster_address(address: str | None, environment: Mapping[str, str]) -> str | None:
-    """The cluster that a job joins, as HOST:PORT or `auto`; None for a local Ray of its own.
+    """The cluster that a job joins, as HOST:PORT or `auto`; None for a local Ray.
 
-    `address` is what the user gave. Without it, and for `auto`, $RAY_ADDRESS counts if `environment` has it, as it does
-    in a submitted job. A UsageError names the address, where it stands and what to write instead.
+    `address` is what the user gave. If it is None or `auto`, $RAY_ADDRESS in `environment` is used if it is set, as it
+    is in a submitted job. UsageError names the address, where it was given and what to write instead.
     """
     if address is not None and address != AUTO:
         return _understood(address, "--address")
@@ -27,7 +27,7 @@ def cluster_address(address: str | None, environment: Mapping[str, str]) -> str 
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The parts of an address HOST:PORT that `cluster_address` has let through."""
+    """Host and port of an address HOST:PORT that `cluster_address` returned."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -47,5 +47,5 @@ def _understood(address: str, name: str) -> str | None:
         raise UsageError(f"{name} is {address!r}, an address for {other.get(scheme, 'something else')}; {_REMEDY}")
     match = _HOST_AND_PORT.fullmatch(address)
     if match is None or not 0 < int(match["port"]) < 1 << 16:
-        raise UsageError(f"{name} is {address!r}, which is no address of a Ray cluster; {_REMEDY}")
+        raise UsageError(f"{name} is {address!r}, which is not an address of a Ray cluster; {_REMEDY}")
     return address

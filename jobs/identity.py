@@ -1,4 +1,4 @@
-"""Telling whether a source file is the one that was prepared, without reading all of it."""
+"""A source file's fingerprint. It tells whether a file is the one that was prepared, without reading all of it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ SAMPLE_BYTES = 64 * 1024
 def identity_of(path: str) -> tuple[int, int]:
     """A 64-bit fingerprint of a file's content, and its size in bytes.
 
-    The fingerprint covers the size, the first 64 KiB and the last 64 KiB. It leaves out the path and the time
-    of the last change, so that a corpus may be moved, copied or touched and nothing is encoded again. Two
-    files, or two versions of one file, of the same length that differ only in between look the same: a few
-    bytes repaired in place go unnoticed, as does a download that was given its full length before its middle
-    had come in. What a muxer or an encoder writes anew differs in size, or in the headers or the index at an
-    end, and is noticed.
+    The fingerprint covers the size, the first 64 KiB and the last 64 KiB. It leaves out the path and the time of the
+    last change, so a corpus can be moved, copied or touched and nothing is encoded again. Two files of the same length
+    that differ only in between have the same fingerprint. So a few bytes repaired in place go unnoticed, and so does a
+    download that had its full length before its middle arrived. A file that was muxed or encoded again differs in size,
+    or in the headers or the index at an end, and is noticed.
+
+    SourceNotFoundError if the file does not exist, SourceError if it is not a regular file or cannot be read.
     """
     try:
-        # Asked before opening, as opening a pipe waits for somebody to write to it.
+        # Checked before opening, because opening a pipe waits for a writer.
         if not stat.S_ISREG(Path(path).stat().st_mode):
-            raise SourceError(f"{path!r} is no regular file; name the video file itself", file=path)
+            raise SourceError(f"{path!r} is not a regular file; name the video file itself", file=path)
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             head = file.read(SAMPLE_BYTES)
@@ -33,11 +34,11 @@ def identity_of(path: str) -> tuple[int, int]:
             tail = file.read(SAMPLE_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SourceNotFoundError(
-            f"{path!r} does not exist; put the file there, or name the place where it is", file=path
+            f"{path!r} does not exist; put the file there, or give the path where it is", file=path
         ) from error
     except OSError as error:
         raise SourceError(
-            f"cannot read {path!r}: {error.strerror or error}; mend that and run the same command again",
+            f"cannot read {path!r}: {error.strerror or error}; fix that and run the same command again",
             file=path,
         ) from error
     digest = hashlib.blake2b(size.to_bytes(8, "big") + head + tail, digest_size=8).digest()

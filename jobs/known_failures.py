@@ -1,7 +1,7 @@
-"""What the dataset says of sources that failed: whether a failure is news, and when it is none any more.
+"""Failures that the dataset already records: whether a failure is new, and which ones to withdraw.
 
-A failure is withdrawn by a later row of the same id without a reason. So there is nothing to delete, and whichever
-order parts are merged in, the latest word counts.
+A later row with the same id and no reason withdraws a failure. So nothing has to be deleted, and the latest row counts
+in whatever order parts are merged.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ WITHDRAWN = ""
 
 @dataclass(frozen=True)
 class Said:
-    """The (id, reason) of each failure in a snapshot, and the ids of those that were withdrawn."""
+    """The (id, reason) of each failure in a snapshot, and the ids of withdrawn failures."""
 
     failures: frozenset[tuple[str, str]] = frozenset()
     withdrawn: frozenset[str] = frozenset()
 
 
 def said(dataset: Path) -> Said:
-    """What the current snapshot says; read once in a process for each snapshot."""
+    """The failures in the current snapshot. A process reads each snapshot once."""
     snapshot = read_root(dataset).snapshot
     if snapshot is None:
         return Said()
@@ -41,7 +41,7 @@ def said(dataset: Path) -> Said:
 
 @lru_cache(maxsize=1)
 def _said(dataset: Path, snapshot: str, _which: tuple[int, int]) -> Said:
-    # A dataset that was removed and made anew has another folder of this name.
+    # `_which` differs if a dataset was removed and made again at the same path.
     table = open_failures(dataset, snapshot)
     rows = list(zip(table.id.texts(), table.reason.texts(), strict=True))
     return Said(
@@ -51,7 +51,7 @@ def _said(dataset: Path, snapshot: str, _which: tuple[int, int]) -> Said:
 
 
 def withdraw_gone(dataset: Path, arguments: Sequence[str], sources: Iterable[Source]) -> bool:
-    """Withdraw the failures of files that are gone from the folders that this job is about; whether there were any.
+    """Withdraw the failures of files that no longer exist in the folders of this job. Returns whether there were any.
 
     `arguments` are those of the job, `sources` what they stand for. The caller holds the writer lock and publishes.
     """

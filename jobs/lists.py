@@ -1,4 +1,4 @@
-"""Lists of sources: text, CSV, TSV, JSONL and Parquet files -> rows of a path, maybe an id, and metadata."""
+"""Lists of sources: text, CSV, TSV, JSONL and Parquet files -> lines of a path, perhaps an id, and attributes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..errors import ToolError, UsageError
+from ..wording import counted
 
-# Types of Parquet columns that JSON has no type for, and whose text says all there is to say.
+# Types of Parquet columns that JSON does not have, and whose text loses nothing.
 _WRITTEN_AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a list. `place` says where it stands, for error messages; `attributes` is a JSON object."""
+    """One line of a list; of a Parquet list, one row of its table. `place` names the line in messages. `attributes` is
+    a JSON object."""
 
     place: str
     path: str
@@ -35,22 +37,22 @@ def is_list(name: str) -> bool:
 
 
 def read_list(file: str) -> list[Row]:
-    """All rows of a list, in order; a UsageError says which line is not as it should be, and why.
+    """All lines of a list, in order. UsageError names the line that is wrong and says why.
 
-    Text has one path a line; blank lines and those that start with # are skipped. The others have a column,
-    or a key, `path`, and may have `id`: text or a whole number, where null or nothing stands for none. Every
-    other column goes into the attributes, in the order of the columns.
+    A text list has one path on each line; blank lines and lines that start with # are skipped. The other kinds have a
+    column, or a key, `path`, and may have `id`: text or a whole number, where null or empty text means no id. All other
+    columns become attributes, in the order of the columns.
     """
     try:
         read = _READERS[Path(file).suffix.lower()]
         rows = [_row(f"{place} of {file!r}", values) for place, values in read(file)]
     except OSError as error:
         raise UsageError(
-            f"cannot read the list {file!r}: {error.strerror or error}; mend that, or give another list",
+            f"cannot read the list {file!r}: {error.strerror or error}; fix that, or give another list",
             file=file,
         ) from error
     if not rows:
-        raise UsageError(f"the list {file!r} is empty; add a row for each video", file=file)
+        raise UsageError(f"the list {file!r} is empty; add a line for each video", file=file)
     return rows
 
 
@@ -60,7 +62,7 @@ def valid_text(text: str) -> str:
 
 
 def can_be_a_path(text: str) -> bool:
-    """Whether the operating system would take the text for a path, be there such a file or not."""
+    """Whether the operating system accepts the text as a path. The file need not exist."""
     try:
         return bool(text) and b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
@@ -70,9 +72,9 @@ def can_be_a_path(text: str) -> bool:
 def _row(place: str, values: dict[str, Any]) -> Row:
     path = values.pop("path", None)
     if path is None:
-        raise UsageError(f"{place} has no `path`, only {_names(values)}; name the video's file there")
+        raise UsageError(f"{place} has no `path`, only {_names(values)}; give the video's file as `path`")
     if not isinstance(path, str) or not can_be_a_path(path):
-        raise UsageError(f"{place} has {path!r} as its `path`, which cannot be a file's name; lists are UTF-8 text")
+        raise UsageError(f"{place} has {path!r} as its `path`, which cannot be a file's name; write lists in UTF-8")
     row_id = values.pop("id", None)
     if isinstance(row_id, int) and not isinstance(row_id, bool):
         row_id = str(row_id)
@@ -87,11 +89,12 @@ def _row(place: str, values: dict[str, Any]) -> Row:
 
 
 class _NotJsonError(Exception):
-    """A value that has no place in JSON, in words."""
+    """A value that JSON cannot hold. The message describes it."""
 
 
 def _plain(value: Any) -> Any:
-    """The value in the types of JSON: text for dates and decimals, null for NaN and infinities."""
+    """The value in the types of JSON: text for dates and decimals, null for NaN and infinities. _NotJsonError for a
+    type that JSON cannot hold."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
@@ -108,7 +111,8 @@ def _plain(value: Any) -> Any:
 
 
 def _open_text(file: str, newline: str) -> TextIO:
-    # Paths need not be UTF-8: a byte that is not becomes a lone surrogate, and the byte again on opening.
+    # Paths need not be UTF-8. An invalid byte becomes a lone surrogate here, and the same byte again when the path is
+    # opened.
     return Path(file).open(encoding="utf-8-sig", errors="surrogateescape", newline=newline)
 
 
@@ -129,11 +133,11 @@ def _json_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 values = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise UsageError(
-                    f"line {number} of {file!r} is not JSON: {error}; write one object a line", file=file
+                    f"line {number} of {file!r} is not JSON: {error}; write one object on each line", file=file
                 ) from None
             if not isinstance(values, dict):
                 raise UsageError(
-                    f'line {number} of {file!r} is not an object; write some such as {{"path": "a.mp4"}}',
+                    f'line {number} of {file!r} is not an object; write objects such as {{"path": "a.mp4"}}',
                     file=file,
                 )
             yield f"line {number}", values
@@ -160,7 +164,7 @@ def _table_rows(file: str, delimiter: str) -> Iterator[tuple[str, dict[str, Any]
                 elif cells and header is not None:
                     if len(cells) != len(header):
                         raise UsageError(
-                            f"line {line} of {file!r} has {len(cells)} cells and the header {len(header)}; "
+                            f"line {line} of {file!r} has {counted(len(cells), 'cell')} and the header {len(header)}; "
                             "put text that holds the separator in double quotes",
                             file=file,
                         )
@@ -180,7 +184,7 @@ def _parquet_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise ToolError(
-            f"reading the list {file!r} needs pyarrow, and {error}; run `pip install pyarrow`", file=file
+            f"reading the list {file!r} needs pyarrow ({error}); run `pip install pyarrow`", file=file
         ) from error
     number = 0
     with Path(file).open("rb") as stream:
@@ -189,7 +193,7 @@ def _parquet_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
             _check_columns(file, table.schema_arrow.names)
             for batch in table.iter_batches():
                 columns = {
-                    # Python's own types stop at microseconds.
+                    # Python's own types hold microseconds at most, so these columns become text.
                     name: (
                         column.cast(pa.string())
                         if pa.types.is_timestamp(column.type) or pa.types.is_time(column.type)
@@ -212,7 +216,7 @@ def _parquet_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def _check_columns(file: str, columns: Sequence[str]) -> None:
     if "path" not in columns:
         raise UsageError(
-            f"the list {file!r} has no column `path`, only {_names(columns)}; name the column that holds the files so",
+            f"the list {file!r} has no column `path`, only {_names(columns)}; rename the column of files to `path`",
             file=file,
         )
     twice = {name for name in columns if columns.count(name) > 1}

@@ -7,17 +7,18 @@ from pathlib import Path
 
 
 def from_home(path: str) -> str:
-    """The path with `~` or `~name` in front replaced by the home folder, as a shell does it, unless there is a file
-    that is really called so."""
+    """The path with a leading `~` or `~name` replaced by the home folder, as a shell does it. A path that exists
+    literally is kept."""
     if not path.startswith("~") or os.path.lexists(path):
         return path
     try:
         return str(Path(path).expanduser())
     except RuntimeError:
-        # There is no such user, or nobody knows where the home folder is.
+        # The user does not exist, or the home folder is not known.
         return path
 
 
 def absolute(path: Path) -> Path:
-    """The path as any process on any machine understands it. Links are kept: the name outlives what it points to."""
+    """The absolute path, which means the same in any process. Links are kept: a link's name stays when its target
+    moves."""
     return Path(from_home(str(path))).absolute()

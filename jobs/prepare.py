@@ -1,4 +1,4 @@
-"""The job: sources into a dataset. Plans the units, runs them, publishes snapshots as results come."""
+"""The job that brings sources into a dataset: it plans units, runs them, and publishes snapshots as results come."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
 from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
+from ..wording import counted
 from .cluster_address import cluster_address
 from .identity import identity_of
 from .known_failures import withdraw_gone
@@ -34,18 +35,21 @@ from .tally import OnUpdate, Progress, Tally, ignore
 from .units import Item, Unit, changed_sources, plan_units
 from .work import Failure, UnitResult, run_unit
 
-# Looking at files is waiting for disks and networks, so more threads than cores.
+# Looking at files mostly waits for disks and networks, so there are more threads than cores.
 _LOOK_THREADS = 16
-# A snapshot is written whole, so its cost grows with the dataset: this keeps it to a few percent of the job.
+# A snapshot is written whole, so its cost grows with the dataset. These keep that cost to a few percent of the job.
 _PUBLISH_EVERY_SECONDS = 20.0
 _PUBLISH_SHARE = 0.05
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where units run: `runner` is "ray" or "inline", one after the other in this process; `address` is that of a Ray
-    cluster, HOST:PORT or `auto`; without it $RAY_ADDRESS counts, and without that, or with `local`, a local Ray is
-    started; `workers` bounds how many units run at a time. UsageError when these make no sense together."""
+    """Where units run. UsageError if the values contradict each other.
+
+    `runner` is "ray", or "inline" for one unit after the other in this process. `address` is that of a Ray cluster,
+    HOST:PORT or `auto`. Without it $RAY_ADDRESS counts. Without that, or with `local`, a local Ray is started.
+    `workers` bounds how many units run at a time.
+    """
 
     runner: str = "ray"
     address: str | None = None
@@ -60,27 +64,28 @@ class Where:
             raise UsageError(f"--workers is {self.workers!r}; it takes a whole number of at least 1")
         if self.runner == "inline" and self.address is not None:
             raise UsageError(
-                f"--address {self.address} names a Ray cluster and --runner inline does without Ray; leave one out"
+                f"--address {self.address} names a Ray cluster, but --runner inline does not use Ray; leave one out"
             )
         if self.runner == "inline" and self.workers not in (None, 1):
             raise UsageError(
-                f"--workers is {self.workers} and --runner inline does one unit after the other; leave one out"
+                f"--workers is {self.workers}, but --runner inline runs one unit after the other; leave one out"
             )
         if self.address is not None:
             cluster_address(self.address, {})
 
     @property
     def cluster(self) -> str | None:
-        """The address of the Ray cluster to join, None for none; UsageError when $RAY_ADDRESS is no such address."""
+        """The address of the Ray cluster to join, or None. UsageError if $RAY_ADDRESS is not such an address."""
         return cluster_address(self.address, os.environ) if self.runner == "ray" else None
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a job came to. `failures` lists every given source that is not in the dataset as it is now.
+    """The result of a job. `failures` lists every given source whose present content is not in the dataset.
 
-    `repaired` are the ids of videos that were made again because their shards were missing or damaged, `lost` those of
-    videos whose shards still are; `videos_added` counts neither, frames and bytes are all that were written.
+    `repaired` are the ids of videos that were made again because their shards were missing or damaged, `lost` the ids
+    of videos whose shards still are. `videos_added` counts neither. `frames_added` and `bytes_added` count all that was
+    written.
     """
 
     sources: int
@@ -106,16 +111,16 @@ def prepare(
     check: bool = False,
     on_update: OnUpdate = ignore,
 ) -> Report:
-    """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, making it where there is none.
+    """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, which is made if it does not exist.
 
-    What is there already is left alone, but for videos in shards that are missing or were cut: those are made again,
-    with `check` also those of which other bytes are there than were written, which takes reading them all.
-    `policy` is about sources that are damaged or have gaps; `where` says where the units run, by default on a local
-    Ray. Snapshots that others took the place of longer ago than `keep_snapshots_seconds` are removed.
+    Videos that are in the dataset already are left alone, except those in shards that are missing or were cut: these
+    are made again. With `check` all shards are read, and videos whose bytes differ from those that were written are
+    made again too. `policy` is about sources that are damaged or have gaps. `where` says where the units run, by
+    default on a local Ray. Snapshots that have not been current for more than `keep_snapshots_seconds` are removed.
 
-    Raises UsageError for arguments that make no sense, SourceError when their folders do not answer, OutputError when
-    the dataset cannot be written, ToolError when ffmpeg or an encoder is missing, DatasetBusyError when another job
-    writes to the dataset. Sources that cannot be prepared are in the report, and in the dataset.
+    Raises UsageError for arguments that make no sense, SourceError if the folders of sources do not answer, OutputError
+    if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing, DatasetBusyError if another job
+    writes to the dataset. Sources that cannot be prepared raise nothing: the report and the dataset list them.
     """
     how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, on_update)
     find_lost = _lost_by_bytes if check else _lost_by_length
@@ -133,15 +138,17 @@ def repair(
     keep_snapshots_seconds: float = KEEP_SECONDS,
     on_update: OnUpdate = ignore,
 ) -> Report:
-    """Make the `damaged` videos of a dataset again, and nothing else: what is wrong by their ids, as it was found in
-    the manifest `verified`. Those of them that are none of `sources` stay as they are.
+    """Make the `damaged` videos of a dataset again, and no others.
 
-    Errors are those of `prepare`; UsageError when none of the sources is one of the videos.
+    `damaged` says by id what is wrong with each video, as it was found in the manifest `verified`. Videos that are not
+    among `sources` stay as they are. Raises what `prepare` raises, and UsageError if no source is one of the videos.
     """
     found = [source for source in _find(sources, policy) if source.id in damaged]
     if not found:
         names = ", ".join(repr(video_id) for video_id in sorted(damaged)[:3])
-        raise UsageError(f"none of the sources is a damaged video, which are {names}{' ...' * (len(damaged) > 3)}")
+        raise UsageError(
+            f"none of the sources is a damaged video; give the sources of {names}{' ...' * (len(damaged) > 3)}"
+        )
     profile = existing_profile(dataset)
     if profile is None:
         raise UsageError(f"{dataset} has no videos to repair")
@@ -158,7 +165,7 @@ def repair(
     return _job(found, absolute(dataset), how, lost)
 
 
-# What is wrong with videos of a manifest, by their ids.
+# Finds what is wrong with videos of a manifest, by their ids.
 _FindLost = Callable[[Path, Manifest], Mapping[str, str]]
 
 
@@ -172,7 +179,7 @@ def _lost_by_bytes(out: Path, manifest: Manifest) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _How:
-    """What a job was told beside its sources and its dataset."""
+    """The settings of a job, other than its sources and its dataset."""
 
     options: Options
     where: Where
@@ -181,17 +188,17 @@ class _How:
 
 
 def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, folders: Sequence[str] = ()) -> Report:
-    """Failures of files that are gone from `folders` are withdrawn."""
+    """Run a job. The failures of files that no longer exist in `folders` are withdrawn."""
     started = time.monotonic()
     profile, where = how.options.profile, how.where
     progress = Progress()
-    # Before anything is written: what no worker could do is found out at once, not by each of them.
+    # Tried before anything is written: what fails here would fail in every worker.
     _try_tools(profile, where)
     layout.make_folder(out)
     with writer_lock(out):
         if not layout.is_dataset(out):
             layout.create(out, profile.to_json())
-        # What a job that died left finished comes first: a video among it says which profile the dataset has.
+        # Finished parts of a job that died come first: a video among them decides the dataset's profile.
         publish(out)
         _bind(out, profile)
         if withdraw_gone(out, folders, found):
@@ -200,7 +207,7 @@ def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, fo
         manifest = _current(out)
         lost = lost_videos(manifest, find_lost(out, manifest))
         known = dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
-        progress.note = f"looking at {len(found)} sources"
+        progress.note = f"looking at {counted(len(found), 'source')}"
         how.on_update(progress)
         items, estimates = _look_at(found, how.options, known, lost)
         changed = changed_sources(items, known)
@@ -252,27 +259,27 @@ def _made_again(manifest: Manifest, lost: Mapping[str, LostVideo]) -> set[str]:
 
 
 def existing_profile(out: Path) -> Profile | None:
-    """The profile of the dataset at `out`, or None where there is none, or no video in it that would bind it."""
+    """The profile of the dataset at `out`. None if there is no dataset, or if no video in it fixes the profile."""
     out = absolute(out)
     if not layout.is_dataset(out):
         return None
     root = latest_root(out)
     bound = root.snapshot is not None and len(layout.open_manifest(out, root.snapshot).videos) > 0
-    # Or a job that died left videos that no snapshot has yet.
+    # A job that died may have left videos that no snapshot has yet.
     bound = bound or any(len(found.videos) for found in unpublished(out, root).values())
     return profile_from_json(root.profile) if bound else None
 
 
 def _try_tools(profile: Profile, where: Where) -> None:
-    """ToolError when ffmpeg is missing, or the encoder or its preset does not run here; a cluster's workers may have
-    encoders that this machine lacks."""
+    """ToolError if ffmpeg is missing, or if the encoder or its preset does not run here. With a cluster the encoder is
+    not tried: the cluster's workers may have encoders that this machine lacks."""
     ffmpeg = find_ffmpeg()
     if where.cluster is None:
         choose_encoder(ffmpeg.path, profile)
 
 
 def _bind(out: Path, profile: Profile) -> None:
-    """Make sure that the dataset's profile is this one; one without videos takes whichever comes."""
+    """Give a dataset without videos this profile. UsageError if a dataset with videos has another one."""
     known = existing_profile(out)
     if known is None:
         layout.set_profile(out, profile.to_json())
@@ -290,7 +297,7 @@ def _bind(out: Path, profile: Profile) -> None:
 def _look_at(
     sources: Sequence[Source], options: Options, known: Mapping[str, int], lost: Mapping[str, LostVideo]
 ) -> tuple[list[Item], dict[str, int]]:
-    """Each source's fingerprint and size, and about how many frames it will have."""
+    """Each source with its fingerprint and size, and by id about how many frames it will have."""
 
     def look(source: Source) -> tuple[Item, int]:
         revision = lost[source.id].revision if source.id in lost else 0
@@ -298,7 +305,7 @@ def _look_at(
             with stall_limit(float(options.policy.max_stall_seconds)):
                 return read_in_time(source.path, lambda: look_closely(source, revision), "looking at it")
         except SourceError:
-            # One that is in the dataset already may be gone; of another, its unit will record why it failed.
+            # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
             return Item(source, known.get(source.id, 0), 0, revision), 0
 
     def look_closely(source: Source, revision: int) -> tuple[Item, int]:
@@ -317,7 +324,7 @@ def _run(units: Sequence[Unit], out: Path, how: _How, state: Tally) -> list[Unit
     results: list[UnitResult] = []
     published, cost = time.monotonic(), 0.0
     try:
-        # Closed here, so that Ray is gone before the lock on the dataset is.
+        # Closed here, so that Ray ends before the lock on the dataset is released.
         with closing(_results(units, out, how, state)) as finished:
             for result in finished:
                 results.append(result)
@@ -330,7 +337,7 @@ def _run(units: Sequence[Unit], out: Path, how: _How, state: Tally) -> list[Unit
                     published = time.monotonic()
                     cost = published - start
     except BaseException:
-        # Whatever ends the job, what is finished goes in; on a full disk even that may have to wait for the next run.
+        # Finished parts are published, whatever ends the job. On a full disk that may have to wait for the next job.
         with suppress(OutputError, DatasetBusyError):
             publish(out, profile)
         raise

@@ -1,8 +1,8 @@
-"""How to get into a Ray cluster, or into a Ray of one's own: who answers, whether a token is wanted, and which.
+"""Login to a Ray cluster, or to a local Ray: whether a cluster answers, whether it needs a token, and which token.
 
-A cluster may want a token, and what joins it has to be in the same mode: a driver that wants a token where there is
-none turns the workers away. So the cluster is asked first. Ray itself only ever tries one way, for twenty seconds
-before it gives up, and where it finds no token it ends the process.
+A cluster may need a token, and a process that joins must be in the same mode as the cluster: a driver with a token in a
+cluster without one turns the workers away. So the cluster is asked first. Ray itself tries only one mode, gives up
+after twenty seconds, and ends the process if it finds no token.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _SETTINGS_FRAME = 4
 _FRAME_HEADER_BYTES = 9
 _VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 _NAME_ANOTHER = (
-    "name one that runs with --address HOST:PORT; --runner inline does the same work in this process without Ray"
+    "give the address of a running one with --address HOST:PORT, or do the same work in this process, without Ray, "
+    "with --runner inline"
 )
 _TAKE_THE_CLUSTERS = (
     "`ray get-auth-token` prints the right one on the cluster's head: "
@@ -37,22 +38,22 @@ _TAKE_THE_CLUSTERS = (
 
 @contextlib.contextmanager
 def restored_login() -> Iterator[None]:
-    """Put Ray's settings back to what they were: Ray itself changes the environment for good."""
+    """Restores the environment variables of Ray's login on exit: Ray itself changes them for good."""
     before = {name: os.environ.get(name) for name in _VARIABLES}
     try:
         yield
     finally:
         for name, value in before.items():
             _set_variable(name, value)
-        # Ray ends the process when a token is wanted and there is none; what it does next shall not be that.
+        # Not if a token is required and there is none: Ray would then end the process.
         if _has_tokens() and not (_wants_token() and _token_problem()):
             _use_environment()
 
 
 def login_to_own() -> None:
-    """Prepare for starting a local Ray: with a token that nobody else has, unless Ray was told to go without.
+    """Prepare for starting a local Ray, with a token made for this job, unless RAY_AUTH_MODE says otherwise.
 
-    It does not depend on what lies in ~/.ray, which may be outdated, or change under way, or not be writable.
+    The token in ~/.ray is not used: it may be outdated or change during the job, and the folder may not be writable.
     """
     if _has_tokens() and _wants_token(unless_told="token"):
         _set_variable("RAY_AUTH_MODE", "token")
@@ -63,19 +64,19 @@ def login_to_own() -> None:
 def login_to_cluster(address: str) -> str:
     """Prepare for joining a cluster (HOST:PORT or `auto`); returns its address as HOST:PORT.
 
-    ToolError when none answers there, when it wants a token and none is at hand, when it refuses the one that is, or
-    when none of its nodes can be on this machine.
+    ToolError if no cluster answers, if it needs a token and none is found, if it refuses the token, or if it has no
+    node on this machine.
     """
     resolved = _resolved(address)
-    # What the user wrote, and what it stands for.
+    # The address as the user wrote it, and the address that it stands for.
     name = resolved if address == resolved else f"{address} ({resolved})"
     _knock(resolved, name)
     _use_mode_of(resolved, name)
-    # Ray looks for a minute.
+    # Without this check Ray would look for a node for a minute.
     find_node_ids = getattr(services, "find_node_ids", None)
     if find_node_ids is not None and not find_node_ids():
         raise ToolError(
-            f"the Ray cluster at {name} has no node on this machine, and Ray wants one where the job is started: run "
+            f"the Ray cluster at {name} has no node on this machine, and Ray needs one where the job is started; run "
             f"`ray start --address {resolved}` here first, start the job on one of its nodes, or use `ray job submit`"
         )
     return resolved
@@ -90,7 +91,7 @@ def _use_mode_of(resolved: str, name: str) -> None:
         return
     problem = _token_problem()
     if problem is not None:
-        raise ToolError(f"the Ray cluster at {name} wants a token, and {problem}; {_TAKE_THE_CLUSTERS}")
+        raise ToolError(f"the Ray cluster at {name} needs a token, and {problem}; {_TAKE_THE_CLUSTERS}")
     _set_variable("RAY_AUTH_MODE", "token")
     _use_environment()
     if not _is_let_in(resolved, name):
@@ -108,10 +109,10 @@ def _resolved(address: str) -> str:
 
 
 def _knock(address: str, name: str) -> None:
-    """ToolError when nobody speaks HTTP/2 there, as Ray does: it would keep trying for minutes."""
+    """ToolError if no server at this address speaks HTTP/2, as Ray does. Ray itself would keep trying for minutes."""
     try:
         with socket.create_connection(host_and_port(address), timeout=_KNOCK_SECONDS) as connection:
-            # Encrypted, the other side waits for us.
+            # With TLS the server waits for the client to begin.
             if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
                 return
             connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, _SETTINGS_FRAME, 0, 0, 0, 0, 0]))
@@ -119,11 +120,11 @@ def _knock(address: str, name: str) -> None:
     except (OSError, UnicodeError) as error:
         raise ToolError(f"no Ray cluster answers at {name}: {error}; {_NAME_ANOTHER}") from error
     if len(header) < _FRAME_HEADER_BYTES or header[3] != _SETTINGS_FRAME:
-        raise ToolError(f"something else than a Ray cluster answers at {name}; {_NAME_ANOTHER}")
+        raise ToolError(f"what answers at {name} is not a Ray cluster; {_NAME_ANOTHER}")
 
 
 def _is_let_in(address: str, name: str) -> bool:
-    """Whether the cluster answers us in the mode that the environment is in now."""
+    """Whether the cluster accepts this process in the mode that the environment now gives."""
     try:
         with _quiet_native_code():
             _native.GcsClient(address=address)
@@ -131,13 +132,13 @@ def _is_let_in(address: str, name: str) -> bool:
         if isinstance(error, exceptions.AuthenticationError):
             return False
         raise ToolError(
-            f"something else than a Ray cluster answers at {name}, or it is too busy: {error}; {_NAME_ANOTHER}"
+            f"what answers at {name} is not a Ray cluster, or is too busy: {error}; {_NAME_ANOTHER}"
         ) from error
     return True
 
 
 def _token_problem() -> str | None:
-    """Why there is no token, or None when there is one, in any of Ray's places."""
+    """Why there is no token, or None if any of Ray's places has one."""
     try:
         found = _native.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
     except exceptions.RayError:
@@ -146,7 +147,7 @@ def _token_problem() -> str | None:
 
 
 def _token_place() -> str:
-    """Where the token comes from, in the order in which Ray looks."""
+    """The place of the token. Ray looks at the places in this order."""
     if os.environ.get("RAY_AUTH_TOKEN"):
         return "in RAY_AUTH_TOKEN"
     file = os.environ.get("RAY_AUTH_TOKEN_PATH")
@@ -154,7 +155,7 @@ def _token_place() -> str:
 
 
 def _has_tokens() -> bool:
-    """Whether this Ray knows of tokens at all."""
+    """Whether this version of Ray has tokens."""
     return hasattr(_native, "AuthenticationTokenLoader")
 
 
@@ -172,14 +173,14 @@ def _set_variable(name: str, value: str | None) -> None:
 def _use_environment() -> None:
     """Make Ray's native code, which has read the environment once, read it again."""
     if _has_tokens():
-        # In this order: a thread that is still at work must not look for a token that is no longer wanted.
+        # In this order, because a thread that still runs must not look for a token that is no longer required.
         _native.Config.initialize("")
         _native.AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextlib.contextmanager
 def _quiet_native_code() -> Iterator[None]:
-    """Ray's native code complains on standard error about a refusal that is just what was asked about."""
+    """Silences standard error, where Ray's native code reports the refusal that the caller asks about."""
     try:
         kept = os.dup(2)
     except OSError:

@@ -31,20 +31,20 @@ from .shared_files import can_read, check_mark, check_sources, leave_mark, witho
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
 
-# A worker or a node that dies takes nothing along that is not simply done again; a unit that kills its worker each
-# time has to end somewhere.
+# The units of a worker or a node that dies are simply done again. This bound is for a unit that kills its worker each
+# time.
 _MAX_RETRIES = 3
 _POLL_SECONDS = 0.5
 _BOARD_SECONDS = 5
 _CANCEL_SECONDS = 2
-# Two units per worker keep every worker busy while the driver looks away.
+# With two units per worker every worker stays busy while the driver publishes.
 _IN_FLIGHT_PER_WORKER = 2
 
 
 @contextlib.contextmanager
 def connected(cluster: str | None, workers: int | None) -> Iterator[int]:
-    """Ray for as long as the context lasts: the cluster at `cluster`, which is an address that `cluster_address` let
-    through, or a local one of its own; yields how many units can run at a time. ToolError when there is none."""
+    """Ray for as long as the context lasts: the cluster at `cluster`, an address that `cluster_address` returned, or a
+    local Ray for None. Yields how many units can run at a time. ToolError if Ray cannot be started or joined."""
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
     with restored_login():
@@ -54,7 +54,7 @@ def connected(cluster: str | None, workers: int | None) -> Iterator[int]:
             available = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
             yield max(1, min(workers, available) if workers else available)
         finally:
-            # Also when it was told to end while it was starting.
+            # Also if the process was told to end while Ray was starting.
             ray.shutdown()
 
 
@@ -65,13 +65,13 @@ def _init(cluster: str | None, workers: int | None) -> None:
             return
         login_to_own()
         ray.init(
-            # A Ray of its own, also beside a cluster that happens to run on this machine.
+            # A separate Ray, even if a cluster runs on this machine.
             address="local",
             num_cpus=workers,
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            # Ray's default is to retry a task that ran out of memory for ever.
+            # By default Ray retries a task that ran out of memory for ever.
             _system_config={"task_oom_retries": _MAX_RETRIES},
         )
     except (OSError, ValueError, RuntimeError, RayError) as error:
@@ -81,7 +81,7 @@ def _init(cluster: str | None, workers: int | None) -> None:
 
 @contextlib.contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """Ray puts its own handler for SIGTERM in place, under which the process ends without tidying up."""
+    """Restores the handler of SIGTERM: Ray replaces it by one that ends the process without cleaning up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -89,7 +89,8 @@ def _own_sigterm() -> Iterator[None]:
     try:
         yield
     except SystemExit as error:
-        # From Ray's handler: told to end while Ray was starting. Whoever asked for Ctrl-C instead gets that.
+        # Ray's handler raised this on a SIGTERM that came while Ray was starting. A caller that turned SIGTERM into
+        # KeyboardInterrupt gets that instead.
         if error.code == signal.SIGTERM and before is signal.default_int_handler:
             raise KeyboardInterrupt from None
         raise
@@ -102,9 +103,9 @@ def run_units(
 ) -> Iterator[UnitResult]:
     """Run all units, a bounded number at a time, and yield each result as it comes.
 
-    A unit whose worker keeps dying is split into its sources, and a single source that keeps killing its worker
-    becomes a failure: it must not take its neighbours along. With `shared`, workers may be on other machines: each
-    makes sure that it sees the dataset and the sources; OutputError or ToolError names the machine that does not.
+    A unit whose worker keeps dying is split into its sources. A single source whose worker keeps dying becomes a
+    failure, so that the other sources of its unit are still prepared. With `shared`, workers may be on other machines:
+    each checks that it sees the dataset and the sources, and OutputError or ToolError names a machine that does not.
     """
     board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
     task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_unit)
@@ -117,7 +118,7 @@ def run_units(
                 unit = waiting.popleft()
                 running[task.remote(str(dataset), unit, options, board, mark)] = unit
             done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
-            # Progress is a courtesy: while the board is being restarted elsewhere there is none.
+            # Progress is optional: there is none while Ray restarts the board on another node.
             with contextlib.suppress(RayError):
                 for progress in ray.get(board.take.remote(), timeout=_BOARD_SECONDS):
                     on_progress(progress)
@@ -132,19 +133,20 @@ def run_units(
                     reason = f"{unit.items[0].source.given}: its worker died {_MAX_RETRIES + 1} times: {_brief(error)}"
                     yield give_up(dataset, unit, reason)
                 except TaskUnschedulableError as error:
-                    raise ToolError(f"Ray has no place for a unit of work: {_brief(error)}") from error
+                    raise ToolError(f"Ray cannot place a unit of work: {_brief(error)}") from error
                 except RayTaskError as error:
                     waiting.appendleft(without_check(unit, _gone_source(error)))
     finally:
         for reference in running:
             ray.cancel(reference, force=True)
         if running:
-            # A cluster outlives the job, and its workers shall have let go of the dataset before its lock does.
+            # A cluster outlives the job. Its workers must stop using the dataset before the lock on it is released.
             ray.wait(list(running), num_returns=len(running), timeout=_CANCEL_SECONDS)
 
 
 def _gone_source(error: RayTaskError) -> str:
-    """The source that is gone since the job began; any other error of a unit ends the job, and is raised."""
+    """The path of the source that disappeared after the job began. Any other error of a unit ends the job and is
+    raised."""
     cause = error.cause
     if isinstance(cause, SourceNotFoundError):
         if not can_read(str(cause.file)):
@@ -171,7 +173,7 @@ def _run_unit(dataset: str, unit: Unit, options: Options, board: Any, mark: str 
 
 
 class _Board:
-    """An actor that holds the latest word from each unit until the driver asks."""
+    """An actor that holds the latest progress of each unit until the driver takes it."""
 
     def __init__(self) -> None:
         self._latest: dict[str, UnitProgress] = {}
@@ -186,7 +188,7 @@ class _Board:
 
 
 def _node_of(error: RayTaskError) -> str:
-    # What Ray raises has the address in its text only.
+    # Ray's error holds the address only in its text.
     match = re.search(r"\bip=([^\s,)]+)", str(error))
     return match[1] if match else "of unknown address"
 

@@ -1,4 +1,4 @@
-"""Making videos again whose frames in a dataset were lost: which those are, and what to say of them. Pure."""
+"""Videos whose frames in the dataset are lost: which they are, and what reports say of them. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .work import Failure
 
 @dataclass(frozen=True)
 class LostVideo:
-    """A video of the dataset that cannot be read as it was written. `revision` is that of the next attempt at it."""
+    """A video of the dataset that cannot be read as it was written. `revision` is the number that its next attempt
+    gets."""
 
     identity: int
     revision: int
@@ -30,24 +31,24 @@ def lost_videos(manifest: Manifest, why: Mapping[str, str]) -> dict[str, LostVid
 
 
 def changed_failure(item: Item, lost: Mapping[str, LostVideo]) -> Failure:
-    """What to say of a source that is another file than the one that the dataset has."""
+    """The failure of a source whose file is not the one that was prepared."""
     given = item.source.given
     if item.source.id in lost:
         reason = (
-            f"{given} has changed since it was prepared, so that its frames in the dataset, which are lost "
-            f"({lost[item.source.id].why}), cannot be made again: bring back the old file, or copy the shard to the "
+            f"{given} has changed since it was prepared, so its lost frames in the dataset "
+            f"({lost[item.source.id].why}) cannot be made again; bring back the old file, or copy the shard to the "
             "dataset again"
         )
     else:
         reason = (
-            f"{given} has changed since it was prepared; its frames in the dataset are the old ones: "
+            f"{given} has changed since it was prepared, and the dataset has the frames of the old file; "
             "prepare it into a new dataset, or under another id in a list"
         )
     return Failure(item.source.id, given, reason, item.source.path)
 
 
 def with_loss(failure: Failure, lost: Mapping[str, LostVideo]) -> Failure:
-    """A failure that also says that what the dataset had of the source is lost, where it is."""
+    """The failure. If the source's frames in the dataset are lost, its reason also says so."""
     if failure.id not in lost:
         return failure
     return replace(failure, reason=f"{failure.reason}; its frames in the dataset are lost: {lost[failure.id].why}")

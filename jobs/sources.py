@@ -1,4 +1,4 @@
-"""Which videos a job is about: files, folders, globs and lists, as given on the command line -> sources."""
+"""The sources of a job: files, folders, globs and lists, as given on the command line -> sources."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
 class Source:
     """One video to prepare. The file need not exist: a list may name one that does not.
 
-    `id` is the path below the folder it was found in, or a list's `id`, and always valid Unicode; `path` is
-    absolute; `given` is how the user would know it; `attributes` is a JSON object of a list's other columns.
+    `id` is the path below the folder where the file was found, or a list's `id`; it is always valid Unicode. `path` is
+    absolute. `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns.
     """
 
     id: str
@@ -38,7 +38,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Found:
-    """A source and where it was named, for when two of them disagree."""
+    """A source and where it was named, for a message about two sources that disagree."""
 
     source: Source
     place: str
@@ -46,20 +46,20 @@ class _Found:
 
 
 def find_sources(arguments: Sequence[str]) -> list[Source]:
-    """All sources that the arguments stand for, sorted by id; no two have the same.
+    """All sources that the arguments stand for, sorted by id; no two have the same id.
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped,
       links to folders are followed.
     - A glob, with `**` for any number of folders, stands for the files and folders that match. Ids are paths
-      below the folder in front of the first wildcard. Where its end spells out an extension or a name
-      (`clips/*.bin`) it takes every such file, else (`clips/*`) those that have a video's extension.
-    - A list (.txt .csv .tsv .jsonl .ndjson .parquet) stands for its rows; `read_list` says what they look
-      like. Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
-    - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Scripts that lead to
-      other files are sources where they are named so (`*.ffconcat`, `*.m3u8`); folders are not searched for them.
+      below the folder in front of the first wildcard. A glob that ends in a literal extension or name (`clips/*.bin`)
+      takes every file that matches; any other (`clips/*`) takes those that have a video's extension.
+    - A list (.txt .csv .tsv .jsonl .ndjson .parquet) stands for the sources on its lines; `read_list` gives the form.
+      Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
+    - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
+      (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
 
-    A file that comes up twice under the same id is one source. A UsageError says which argument is at fault,
-    and what to do, when it stands for nothing, or an id stands for two files or two sets of attributes.
+    A file that comes up twice under the same id is one source. UsageError names the argument and the remedy if an
+    argument stands for nothing, or an id for two files or two sets of attributes.
     """
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
@@ -72,7 +72,8 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
 
 
 def _same(first: _Found, second: _Found) -> _Found:
-    """The better described of two finds of one source; a UsageError when they are not the same source."""
+    """Of two finds of one source, the one from a list, which has attributes. UsageError if they are not the same
+    source."""
     one, other = first.source, second.source
     if os.path.realpath(one.path) != os.path.realpath(other.path):
         raise UsageError(
@@ -83,14 +84,14 @@ def _same(first: _Found, second: _Found) -> _Found:
     if first.listed and second.listed and one.attributes != other.attributes:
         raise UsageError(
             f"{one.given!r} is listed twice with different attributes ({first.place} and {second.place}); "
-            "remove one row, or add an `id` column in which they differ"
+            "remove one line, or add an `id` column in which they differ"
         )
     return second if second.listed and not first.listed else first
 
 
 def _stands_for(argument: str) -> list[_Found]:
     if not can_be_a_path(argument):
-        raise UsageError(f"{argument!r} is no path; name a video file, a folder, a glob or a list")
+        raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
     try:
         Path(argument).stat()
@@ -162,7 +163,7 @@ def _file(path: Path, root: Path, argument: str) -> _Found:
 
 
 def _source(source_id: str, path: Path, given: str, attributes: str = "{}") -> Source:
-    # Not resolved: the name by which a file is known outlives the place a link points to.
+    # Links are not resolved: a link's name stays when its target moves.
     return Source(valid_text(source_id), str(path.absolute()), given, attributes)
 
 
@@ -171,13 +172,13 @@ def _is_video_name(name: str) -> bool:
 
 
 def _videos_below(top: Path) -> Iterator[Path]:
-    # Links that point nowhere, and pipes, are sources too: it is better to fail on one than to pass it over.
+    # Broken links and pipes are sources too: a failure is better than a source that is passed over.
     for folder, files in _walk(top):
         yield from (folder / name for name in files if _is_video_name(name))
 
 
 def _matches(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """What is below `folder` and matches the parts of a pattern; some of it perhaps twice."""
+    """The paths below `folder` that match the parts of a pattern. A path may come twice."""
     if not parts:
         yield folder
     elif not _is_folder(folder):
@@ -229,7 +230,7 @@ def _reading(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(
-            f"cannot look into the folder {str(folder)!r}: {error.strerror or error}; "
-            "mend that, or list the videos in a file",
+            f"cannot read the folder {str(folder)!r}: {error.strerror or error}; "
+            "fix that, or list the videos in a file",
             file=str(folder),
         ) from error

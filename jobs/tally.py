@@ -1,4 +1,4 @@
-"""How far a job is, added up from what its units report."""
+"""The progress of a job, added up from what its units report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .work import Failure, UnitProgress, UnitResult
 
 @dataclass
 class Progress:
-    """How far the job is. `frames_planned` rests on the sources' headers until each was looked at closely."""
+    """The progress of a job. `frames_planned` is an estimate from the sources' headers until prep has planned each
+    source."""
 
     frames_done: int = 0
     frames_planned: int = 0
@@ -25,7 +26,7 @@ OnUpdate = Callable[[Progress], None]
 
 
 def ignore(_progress: Progress) -> None:
-    """Nobody watches."""
+    """An OnUpdate that does nothing."""
 
 
 class Tally:

@@ -1,4 +1,4 @@
-"""Cutting a corpus into units of work. Pure: the same items give the same units, on any machine."""
+"""The plan that cuts a corpus into units of work. Pure: the same items give the same units, on any machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MIN_TARGET_BYTES = 250_000
 
 @dataclass(frozen=True)
 class Item:
-    """A source that is there, and what `identity_of` said of it. `revision` is how often its video was made again,
-    this time included, because the frames in the dataset were lost."""
+    """A source with its fingerprint and size from `identity_of`. `revision` counts how often its video was made again
+    because its frames in the dataset were lost, this time included."""
 
     source: Source
     identity: int
@@ -26,25 +26,25 @@ class Item:
 
 @dataclass(frozen=True)
 class Unit:
-    """What one task does: several short videos, or one long one. `id` is 16 hexadecimal digits."""
+    """The work of one task: several short videos, or one long one. `id` is 16 hexadecimal digits."""
 
     id: str
     items: tuple[Item, ...]
 
 
 def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int) -> list[Unit]:
-    """Units of work that hold each item once whose id is not in `done` (id -> identity in the dataset).
+    """The units of work for all items whose id is not in `done` (id -> identity in the dataset).
 
-    Items stand in the order of their ids, which must differ. Neighbours share a unit of up to 1/64 of the
-    corpus, but no less than 250 kB and no more than `shard_bytes` of source, and up to 256 videos; a file that
-    reaches this size by itself is a unit of its own.
+    The ids of items must differ. Items are sorted by id, and neighbours share a unit of up to 1/64 of the corpus, but
+    at least 250 kB and at most `shard_bytes` of source, and up to 256 videos. A file of that size or more is a unit of
+    its own.
 
-    The cuts are made over all items, and only then what is done is taken out. So they do not depend on how
-    far an earlier job came: one that was interrupted and started again plans exactly the units that an
-    undisturbed one would still have before it, with the same ids, and both end in the same dataset. Cutting
-    only what is left would shift every boundary behind the first finished video.
+    The cuts are made over all items; only then are the items in `done` taken out. So the cuts do not depend on how far
+    an earlier job came. A job that was interrupted and started again plans exactly the units that an undisturbed one
+    would still have to do, with the same ids, and both end in the same dataset. Cuts over only the rest would shift
+    every boundary after the first finished video.
 
-    An item whose id is done is left out also when its identity has changed; `changed_sources` finds those.
+    An item whose id is in `done` is left out even if its identity has changed; `changed_sources` finds those.
     """
     target_bytes = min(shard_bytes, max(MIN_TARGET_BYTES, sum(item.size_bytes for item in items) // UNITS_PER_CORPUS))
     groups = _groups(_by_id(items), target_bytes)
@@ -53,7 +53,7 @@ def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, in
 
 
 def changed_sources(items: Sequence[Item], done: Mapping[str, int]) -> list[Item]:
-    """Items whose id is in the dataset, but of another file than they are now; in the order of their ids."""
+    """Items whose id is in the dataset with another identity, sorted by id."""
     return [item for item in _by_id(items) if done.get(item.source.id, item.identity) != item.identity]
 
 
@@ -81,7 +81,7 @@ def _unit_id(profile_key: str, items: Iterable[Item]) -> str:
     digest = hashlib.blake2b(digest_size=8)
 
     def add(text: str) -> None:
-        # With its length in front, no text can run into the next one.
+        # The length before each text keeps two texts from running into each other.
         data = text.encode()
         digest.update(len(data).to_bytes(8, "big") + data)
 
@@ -90,11 +90,11 @@ def _unit_id(profile_key: str, items: Iterable[Item]) -> str:
         add(item.source.id)
         digest.update(item.identity.to_bytes(8, "big"))
         if item.revision:
-            # No part of the unit that made it first may pass for this one's.
+            # So a part of the unit that first made the video never counts as a part of this unit.
             digest.update(b"revision" + item.revision.to_bytes(4, "big"))
     return digest.hexdigest()
 
 
 def split_unit(unit: Unit, profile_key: str) -> list[Unit]:
-    """The same work as one unit for each source, for a unit that keeps killing its worker."""
+    """One unit for each source of a unit whose worker keeps dying."""
     return [Unit(_unit_id(profile_key, (item,)), (item,)) for item in unit.items]

@@ -1,4 +1,4 @@
-"""One unit of work: its sources encoded, its shards and its part committed, in whatever process it is called in."""
+"""One unit of work: it encodes its sources and commits its shards and its part, in the process that calls it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REPORT_EVERY_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Failure:
-    """A source that is not in the dataset, and why. `source` is what was given, `path` the absolute path."""
+    """A source that is not in the dataset, and why. `source` is the path as it was given, `path` the absolute path."""
 
     id: str
     source: str
@@ -39,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """What a unit came to; small, whatever the unit was."""
+    """The result of a unit. It is small, however large the unit is."""
 
     unit: str
     videos: int
@@ -50,7 +50,7 @@ class UnitResult:
 
 @dataclass(frozen=True)
 class UnitProgress:
-    """How far a unit is: frames encoded, and frames planned for those of its sources that were looked at."""
+    """The progress of a unit: frames encoded, and frames planned for those of its sources that are planned so far."""
 
     unit: str
     frames: int
@@ -64,7 +64,7 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
     """Prepare a unit's sources and commit them.
 
     A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
-    source alike and pass through; nothing is committed then.
+    source alike: they are raised, and nothing is committed.
     """
     committed = _committed(dataset, unit)
     if committed is not None:
@@ -90,7 +90,7 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
                 progress.close_plan()
             except (OutputError, ToolError):
                 raise
-            except Exception as error:  # noqa: BLE001  # one odd source must not take its neighbours along
+            except Exception as error:  # noqa: BLE001  # one bad source must not fail the others
                 progress.drop_plan()
                 failures.append(failure_of(item, error))
         rows = merge(manifests)
@@ -107,7 +107,7 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
     )
     recorded = _to_record(unit, failures)
     known = said(dataset) if recorded else Said()
-    # Trying the same bad sources again leaves nothing behind.
+    # A retry that fails for the same reasons writes no part.
     if manifests or any((failure.id, failure.reason) not in known.failures for failure in recorded):
         again = any(failure.id in known.withdrawn for failure in recorded)
         write_part(dataset, unit.id, rows, options.profile.to_json(), again=again)
@@ -121,7 +121,8 @@ def _revisions(unit: Unit, rows: Manifest) -> Array:
 
 
 def _to_record(unit: Unit, failures: Sequence[Failure]) -> list[Failure]:
-    """The failures of sources that are not in the dataset: what could not be made again still has its old rows."""
+    """The failures to record. A video that could not be made again is not among them, since its old rows are in the
+    dataset."""
     there = {item.source.id for item in unit.items if item.revision}
     return [failure for failure in failures if failure.id not in there]
 
@@ -132,8 +133,8 @@ def _identity(item: Item) -> Identity:
 
 
 def _committed(dataset: Path, unit: Unit) -> UnitResult | None:
-    """What the unit came to when it was done before: its worker died after committing and was retried, or was only
-    thought dead and was faster.
+    """The result of the unit if it was committed before, else None. Its worker may have died after committing, or
+    another attempt was faster.
 
     Its shards must not be written again then: not every encoder writes the same bytes twice.
     """
@@ -158,7 +159,7 @@ def _result(unit: Unit, rows: Manifest) -> UnitResult:
 
 
 def give_up(dataset: Path, unit: Unit, reason: str) -> UnitResult:
-    """Commit a unit none of whose sources could be prepared."""
+    """Commit a unit of which no source could be prepared. `reason` is the reason of each failure."""
     failures = tuple(Failure(item.source.id, item.source.given, reason, item.source.path) for item in unit.items)
     to_record = _to_record(unit, failures)
     if to_record:
@@ -182,7 +183,7 @@ def failure_of(item: Item, error: Exception) -> Failure:
 
 
 class _Progress:
-    """Adds up a unit's frames and reports them now and then."""
+    """Adds up a unit's frames and reports them from time to time."""
 
     def __init__(self, unit: str, on_progress: OnProgress) -> None:
         self._unit = unit
@@ -193,7 +194,7 @@ class _Progress:
         self._reported = 0.0
 
     def plan(self, frames: int) -> None:
-        # Called again when a source has to be planned anew: the last word counts.
+        # Called again if a source is planned anew; the last call counts.
         self._planned += frames - self._planned_now
         self._planned_now = frames
         self.report()

@@ -1,4 +1,4 @@
-"""A video of a dataset, or a part of it, as an ordinary MP4: nothing is encoded again, only copied and renumbered."""
+"""Export of a video, or a part of it, as an ordinary MP4. GOPs are copied and renumbered, not encoded again."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from fractions import Fraction
 from pathlib import Path
 
 from ..arguments import integer, number
-from ..errors import CorruptDataError, FrameIndexError, UnreadableDataError, UsageError, VideoNotFoundError, not_read
+from ..errors import CorruptDataError, DatasetError, FrameIndexError, UsageError, VideoNotFoundError
 from .gop_check import frame_ticks
 from .layout import shard_path
 from .lost import damage_remedy, lost_remedy
 from .mp4 import Init, parse_init, restamp_fragment
 from .output_files import check_output, new_file, sources_of
-from .ranges import read_gop, read_init
 from .records import VideoRow
+from .shard_bytes import ShardBytes, gop_piece, init_piece
 from .tables import Manifest
 
-# Names of the same container. A .mov is QuickTime's, whose first box is another one.
+# Suffixes of the MP4 container. A .mov is a QuickTime file, which starts with another box.
 SUFFIXES = (".m4v", ".mp4")
 
 
 def frame_range(
     video: VideoRow, start_seconds: Fraction | float = 0, end_seconds: Fraction | float | None = None
 ) -> tuple[int, int]:
-    """The frames [start, stop) that are on the screen at some time in [start_seconds, end_seconds).
+    """The frames [start, stop) that are shown at some time in [start_seconds, end_seconds).
 
-    An end behind the video's means the video's. UsageError when no frame is left.
+    An end after the video's means the video's end. UsageError if no frame is left.
     """
     end = number(video.duration if end_seconds is None else end_seconds, "the end", video=video.id)
     start = number(start_seconds, "the start", video=video.id)
-    # Written so that NaN is refused.
+    # This form of the condition refuses NaN.
     if not (0 <= start < end and start < video.duration):
         raise UsageError(
-            f"video {video.id!r} lasts {_shown(video.duration)}; it has nothing from {_shown(start)} to {_shown(end)}",
+            f"video {video.id!r} lasts {_shown(video.duration)}; it has no frames from {_shown(start)} "
+            f"to {_shown(end)}",
             video=video.id,
         )
     return math.floor(Fraction(start) * video.fps), math.ceil(Fraction(min(end, video.duration)) * video.fps)
@@ -45,7 +46,7 @@ def _shown(seconds: float | Fraction) -> str:
     try:
         return f"{float(seconds):.3f} s"
     except OverflowError:
-        return "a time that no float holds"
+        return "a time beyond any float"
 
 
 def export(
@@ -58,75 +59,76 @@ def export(
     stop_frame: int | None = None,
     overwrite: bool = False,
 ) -> tuple[int, int]:
-    """Write frames [start_frame, stop_frame) of a video to the file `out`, a new one unless told to `overwrite`.
+    """Write frames [start_frame, stop_frame) of a video to the file `out`. An existing file is replaced only with
+    `overwrite`.
 
-    Returns the frames actually written: whole GOPs, since nothing is encoded again. An edit list that hides the
-    frames before and behind would be no help: in a fragmented MP4 ffmpeg takes it for a shift in time and shows
-    all frames.
+    Returns the range of frames written. It covers whole GOPs, since nothing is encoded again. An edit list cannot hide
+    the extra frames: in a fragmented MP4 ffmpeg applies it as a shift in time and shows all frames.
 
-    The file is fragmented like the segments, one fragment per GOP; times count from 0. Every GOP is checked
-    against its CRC-32. CorruptDataError or MissingDataError when the dataset is damaged, OutputError when `out`
-    cannot be written, UsageError when it must not be: it exists, it lies within a dataset, it is the source of a
-    video, it does not end in .mp4 or .m4v. Then `out` is as it was before.
+    The file is fragmented like the segments, one fragment per GOP, and its times start at 0. Every GOP is checked
+    against its CRC-32.
+
+    Raises VideoNotFoundError or FrameIndexError for a row or frames outside the dataset, CorruptDataError or
+    MissingDataError if the dataset is damaged, OutputError if `out` cannot be written, and UsageError if `out` must not
+    be written: it exists, lies within a dataset, is the source of a video, or does not end in .mp4 or .m4v. After an
+    error `out` is as it was before.
     """
     row = integer(row, "row")
     if not 0 <= row < len(manifest.videos):
-        raise VideoNotFoundError(f"the dataset has no video number {row}: it has {len(manifest.videos)} videos")
+        raise VideoNotFoundError(
+            f"the dataset has no video number {row}; numbers start at 0 and end below {len(manifest.videos)}"
+        )
     video = manifest.video(row)
     start_frame = integer(start_frame, "start_frame", video=video.id)
     stop_frame = video.num_frames if stop_frame is None else integer(stop_frame, "stop_frame", video=video.id)
     if not 0 <= start_frame < stop_frame <= video.num_frames:
         raise FrameIndexError(
-            f"video {video.id!r} has frames 0 to {video.num_frames - 1}; {start_frame} to {stop_frame - 1} "
-            "are not among them",
+            f"video {video.id!r} has frames 0 to {video.num_frames - 1}; choose frames within these, not "
+            f"{start_frame} to {stop_frame - 1}",
             video=video.id,
         )
     gops = range(start_frame // video.gop_frames, -(-stop_frame // video.gop_frames))
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite, sources=sources_of(manifest))
-    # Trouble with reading never comes as an OSError, so what does is about `out`.
+    # Errors in reading arrive as errors of this package, so an OSError here concerns `out`.
     with new_file(out, overwrite=overwrite) as temporary, temporary.open("xb") as file:
         file.writelines(_pieces(dataset, manifest, video, gops))
     return gops.start * video.gop_frames, min(gops.stop * video.gop_frames, video.num_frames)
 
 
 def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> Iterator[bytes]:
-    """The init of the first segment, then the GOPs (numbers in the video), their times and numbers from the start."""
+    """The init of the first segment, then the fragments of `gops` (numbers of GOPs in the video), with times and
+    sequence numbers that start anew."""
     init: Init | None = None
     gop_ticks = 0
+    source = ShardBytes(max_open_files=1, lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset))
     for gop in gops:
         segment = video.first_segment + gop // video.segment_gops
         shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
-        with _concerning(shard, video, segment), shard.open("rb") as source:
+        with _concerning(shard, video, segment):
             if gop == gops.start or gop % video.segment_gops == 0:
-                data = read_init(source.fileno(), manifest, segment)
+                data = source.piece(shard, init_piece(manifest, segment))
                 known, init = init, parse_init(data)
                 if known is None:
                     gop_ticks = video.gop_frames * frame_ticks(init.timescale, video.fps)
                     yield data
                 elif init != known:
-                    raise CorruptDataError("the segments of this video do not fit together")
-            data = read_gop(source.fileno(), manifest, video.first_gop + gop)
+                    raise CorruptDataError("the inits of this video's segments differ")
+            data = source.piece(shard, gop_piece(manifest, video.first_gop + gop))
             place = gop - gops.start
             yield restamp_fragment(data, place + 1, place * gop_ticks)
 
 
 @contextmanager
 def _concerning(shard: Path, video: VideoRow, segment: int) -> Iterator[None]:
-    """Completes errors about a shard."""
-    dataset = shard.parents[1]
+    """Adds the video, the segment and the shard to errors about a shard."""
     try:
         yield
-    except (CorruptDataError, UnreadableDataError) as error:
-        what = f"{shard}: {error.message}"
+    except DatasetError as error:
+        named = error.message if str(shard) in error.message else f"{shard}: {error.message}"
         raise type(error)(
-            what if isinstance(error, UnreadableDataError) else f"{what}; {damage_remedy(dataset)}",
+            f"video {video.id!r}: {named}",
             video=video.id,
             segment=segment,
             file=str(shard),
             byte_range=error.byte_range,
-        ) from error
-    except OSError as error:
-        known = not_read(str(shard), error, remedy=lost_remedy(dataset))
-        raise type(known)(
-            f"video {video.id!r}: {known.message}", video=video.id, segment=segment, file=str(shard)
         ) from error

@@ -1,6 +1,6 @@
-"""What a GOP's bytes must look like, and the pattern they follow.
+"""What a GOP's bytes must look like, and the pattern of its samples.
 
-Used where segments are written, to make sure that ffmpeg did what it was asked to, and by `shortgop verify`.
+Prep checks segments with it to make sure that ffmpeg did what it was asked to do. `shortgop verify` checks them again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEVC_FIRST_IRAP = 16
 
 
 def nal_length_bytes(codec: str, extradata: bytes) -> int:
-    """How many bytes hold the length of each NAL unit: lengthSizeMinusOne of avcC or hvcC, plus one."""
+    """Bytes of the length field before each NAL unit: lengthSizeMinusOne of avcC or hvcC, plus one."""
     at = 4 if codec == "h264" else 21
     if len(extradata) <= at:
         raise CorruptDataError(f"the extradata of {codec} has only {len(extradata)} bytes")
@@ -30,15 +30,15 @@ def nal_length_bytes(codec: str, extradata: bytes) -> int:
 
 
 def frame_ticks(timescale: int, fps: Fraction) -> int:
-    """Ticks that a frame lasts; CorruptDataError when it is not a whole number of them."""
+    """Duration of a frame in ticks. CorruptDataError if it is not a whole number."""
     ticks = timescale / fps
     if ticks.denominator != 1:
-        raise CorruptDataError(f"a frame at {fps} per second is no whole number of ticks of 1/{timescale} s")
+        raise CorruptDataError(f"a frame at {fps} frames/s does not last a whole number of ticks of 1/{timescale} s")
     return ticks.numerator
 
 
 def _nal_headers(data: Buffer, start: int, stop: int, length_bytes: int) -> Iterator[int]:
-    """First byte of every NAL unit of an access unit; they must fill it exactly."""
+    """The first byte of every NAL unit of an access unit. The units must fill it exactly."""
     while start < stop:
         body = start + length_bytes
         size = int.from_bytes(data[start:body], "big")
@@ -51,8 +51,8 @@ def _nal_headers(data: Buffer, start: int, stop: int, length_bytes: int) -> Iter
 def access_unit_kind(data: Buffer, start: int, stop: int, codec: str, length_bytes: int) -> tuple[bool, bool]:
     """Whether the access unit is an IDR, and whether other pictures may refer to it.
 
-    H.264 says so in nal_ref_idc; HEVC by the even types below 16 (the `*_N` types), which is about pictures of the
-    same temporal layer: shortgop's encoders write only one.
+    In H.264 nal_ref_idc says whether others may refer to it. In HEVC the even types below 16 (the `*_N` types) say that
+    no picture of the same temporal layer does; shortgop's encoders write only one layer.
     """
     slices = 0
     idr = referenced = False
@@ -70,7 +70,7 @@ def access_unit_kind(data: Buffer, start: int, stop: int, codec: str, length_byt
                 idr |= kind in _HEVC_IDR
                 referenced |= kind >= _HEVC_FIRST_IRAP or kind % 2 == 1
     if slices == 0:
-        raise CorruptDataError("an access unit without a picture")
+        raise CorruptDataError("an access unit has no picture")
     return idr, referenced
 
 
@@ -84,30 +84,30 @@ def check_gop(
     media_time_ticks: int,
     frame_ticks: int,
 ) -> tuple[Fragment, Pattern]:
-    """Parse the fragment of one GOP and insist that it is what the format promises.
+    """Parse the fragment of one GOP and check that it is what the format requires.
 
-    That is: `num_frames` samples, an IDR first and nowhere else, decode times from `decode_ticks` in steps of
-    `frame_ticks`, and presentation times that are a permutation of the GOP's own frames. Returns the sample table and
-    the pattern; CorruptDataError names what is wrong.
+    The format requires `num_frames` samples, an IDR as the first sample and nowhere else, decode times from
+    `decode_ticks` in steps of `frame_ticks`, and presentation times that are a permutation of those of the GOP's own
+    frames. Returns the sample table and the pattern. CorruptDataError says what is wrong.
     """
     fragment = parse_fragment(data)
     if len(fragment) != num_frames:
-        raise CorruptDataError(f"a GOP of {len(fragment)} frames where {num_frames} were planned")
+        raise CorruptDataError(f"the GOP has {len(fragment)} frames, not {num_frames} as planned")
     if fragment.decode_ticks != decode_ticks:
-        raise CorruptDataError(f"a GOP that starts at tick {fragment.decode_ticks}, not {decode_ticks} as planned")
+        raise CorruptDataError(f"the GOP starts at tick {fragment.decode_ticks}, not {decode_ticks} as planned")
     # The last sample's duration is the muxer's guess: nothing follows it, so nothing depends on it.
     if (fragment.duration_ticks[:-1] != frame_ticks).any():
-        raise CorruptDataError(f"frames that do not last {frame_ticks} ticks each")
+        raise CorruptDataError(f"the GOP's frames do not last {frame_ticks} ticks each")
     shown = fragment.pts_ticks - (decode_ticks + media_time_ticks)
     frames, rest = np.divmod(shown, frame_ticks)
     if rest.any() or not np.array_equal(np.sort(frames), np.arange(num_frames)):
-        raise CorruptDataError("presentation times that are not the GOP's own frames: the GOP is not closed")
+        raise CorruptDataError("the presentation times are not those of the GOP's own frames: the GOP is not closed")
     kinds = [
         access_unit_kind(data, offset, offset + size, codec, length_bytes)
         for offset, size in zip(fragment.offsets.tolist(), fragment.sizes.tolist(), strict=True)
     ]
     if not kinds[0][0] or frames[0] != 0:
-        raise CorruptDataError("a GOP that does not start with an IDR showing its first frame")
+        raise CorruptDataError("the GOP does not start with an IDR that shows its first frame")
     if any(idr for idr, _ in kinds[1:]):
-        raise CorruptDataError("an IDR inside a GOP")
+        raise CorruptDataError("the GOP has an IDR after its first sample")
     return fragment, Pattern(tuple(frames.tolist()), tuple(referenced for _, referenced in kinds))

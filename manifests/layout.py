@@ -1,13 +1,13 @@
 """A dataset on disk: which file is where, how one is committed, and how one is opened.
 
     zarr.json                the root; its attributes name the format version, the profile and the snapshot
-    manifest/<snapshot>.zip  immutable tables of everything up to some moment; a folder where version 1 wrote it
+    manifest/<snapshot>.zip  immutable tables; a folder if version 1 of the format wrote it
     parts/<part>.zip         the tables of one unit of work
     shards/<name>.shard      segments back to back
-    .tmp/                    what is being written; never read, removed when a job ends or the next one starts
-    .lock                    whom the lock of writers belongs to
+    .tmp/                    files being written; never read, removed when a job ends or the next one starts
+    .lock                    which process holds the writer lock
 
-The one file that is ever replaced is zarr.json; .lock is written over in place, and nothing depends on what it says.
+Only zarr.json is ever replaced. .lock is overwritten in place; no file of the dataset depends on its content.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same 
 
 @dataclass(frozen=True)
 class Root:
-    """What zarr.json says. `snapshot` is None until the first results are in."""
+    """The content of zarr.json. `snapshot` is None until the first snapshot is published."""
 
     profile: dict[str, Any]
     snapshot: str | None
@@ -66,28 +66,28 @@ def snapshot_path(dataset: Path, snapshot: str) -> Path:
 
 
 def make_folder(dataset: Path) -> None:
-    """Make the folder of a dataset. It may be there already, with a dataset in it or with nothing."""
+    """Make the folder of a dataset. It may exist if it is empty or holds a dataset."""
     with writing(dataset):
         if dataset.exists() and not dataset.is_dir():
-            raise OutputError(f"{dataset} is a file; --out wants a folder", file=str(dataset))
+            raise OutputError(f"{dataset} is a file; --out needs a folder", file=str(dataset))
         dataset.mkdir(parents=True, exist_ok=True)
-        # What a job that is about to make a dataset here has put there already.
+        # A job that is about to create a dataset here has already made these.
         ours = {".tmp", LOCK_FILE}
         if any(entry.name not in ours for entry in dataset.iterdir()) and not is_dataset(dataset):
             raise OutputError(
-                f"{dataset} holds something else than a dataset; choose an empty or new folder",
+                f"{dataset} holds files but no dataset; choose an empty or new folder",
                 file=str(dataset),
             )
 
 
 def create(dataset: Path, profile: dict[str, Any]) -> Root:
-    """Make an empty dataset. The folder may exist if there is nothing in it.
+    """Make an empty dataset. The folder may exist if it is empty.
 
-    Returns the root that is there, which is another's where somebody else made one at the same moment.
+    Returns the root on disk. If another process creates the dataset at the same moment, that is its root.
     """
     make_folder(dataset)
     if is_dataset(dataset):
-        raise OutputError(f"{dataset} holds a dataset already; choose an empty or new folder", file=str(dataset))
+        raise OutputError(f"{dataset} already holds a dataset; choose an empty or new folder", file=str(dataset))
     commit_bytes(dataset, dataset / _ROOT_FILE, _root_document(Root(profile, snapshot=None)))
     return read_root(dataset)
 
@@ -100,7 +100,7 @@ def set_profile(dataset: Path, profile: dict[str, Any]) -> None:
 
 
 def write_root(dataset: Path, root: Root) -> None:
-    """Replace the root: the one file to which that happens."""
+    """Replace zarr.json, the only file that is ever replaced."""
     replace_bytes(dataset, dataset / _ROOT_FILE, _root_document(root))
 
 
@@ -130,9 +130,9 @@ def is_dataset(dataset: Path) -> bool:
 
 
 def read_root(dataset: Path) -> Root:
-    """Read zarr.json; NotADatasetError, FormatVersionError or CorruptDataError when it is not as it should be."""
+    """Read zarr.json. NotADatasetError, FormatVersionError or CorruptDataError if it cannot be used."""
     file = dataset / _ROOT_FILE
-    remedy = "give the folder that `shortgop prep --out` was given"
+    remedy = "give the folder that `shortgop prep --out` wrote"
     try:
         text = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -152,7 +152,7 @@ def read_root(dataset: Path) -> Root:
     if version is True or version not in READABLE_VERSIONS:
         newer = isinstance(version, int) and version > FORMAT_VERSION
         raise FormatVersionError(
-            f"{dataset} has format version {version!r}, this shortgop reads versions "
+            f"{dataset} has format version {version!r}, and this shortgop reads versions "
             f"{' and '.join(map(str, READABLE_VERSIONS))}; "
             f"{'upgrade shortgop' if newer else 'prepare it again'}",
             file=str(file),
@@ -171,26 +171,26 @@ def open_manifest(dataset: Path, snapshot: str, *, timeline: bool = False) -> Ma
 
 
 def open_current(dataset: Path) -> tuple[Root, Manifest]:
-    """The root and the tables of the current snapshot, without the timeline; NotADatasetError before the first."""
+    """The root, and the tables of its snapshot without the timeline. NotADatasetError if there is no snapshot yet."""
     root = read_root(dataset)
     while True:
         if root.snapshot is None:
             raise NotADatasetError(
-                f"{dataset} has no snapshot yet: its job is running, or ended before its first results; "
-                "run `shortgop prep` on it again",
+                f"{dataset} has no snapshot yet: its job is still running, or ended before its first results; "
+                "wait for it, or run `shortgop prep` on it again",
                 file=str(dataset),
             )
         try:
             return root, open_manifest(dataset, root.snapshot)
         except MissingDataError:
-            # A job may have published another one and removed this one just now.
+            # A job may have just published a newer snapshot and removed this one.
             before, root = root, read_root(dataset)
             if root.snapshot == before.snapshot:
                 raise
 
 
 def open_failures(dataset: Path, snapshot: str) -> Failures:
-    """The table of failures of one snapshot, alone."""
+    """The failures table of one snapshot, without the others."""
     with _reading(dataset, snapshot) as open_file:
         return read_failures(open_file)
 
@@ -202,18 +202,18 @@ def open_timeline(dataset: Path, snapshot: str, start: int, stop: int) -> Array:
 
 
 def snapshot_attributes(dataset: Path, snapshot: str) -> dict[str, Any]:
-    """What a snapshot says of itself: `format_version`, `parts`, and since version 2 `profile` and `written_by`."""
+    """The attributes of a snapshot: `format_version`, `parts`, and since version 2 `profile` and `written_by`."""
     with _reading(dataset, snapshot) as open_file:
         return read_attributes(open_file)
 
 
 @contextlib.contextmanager
 def _reading(dataset: Path, snapshot: str) -> Iterator[OpenFile]:
-    """How to open the files of a snapshot. Errors get the path of the file, and what to do."""
+    """Yields the function that opens a file of a snapshot by its key. Errors get the file's path and the remedy."""
     path = snapshot_path(dataset, snapshot)
     try:
         if path.is_dir():
-            # As in version 1.
+            # Version 1 wrote folders.
             yield partial(_open, path)
         else:
             with zips.reading(path) as open_member:
@@ -241,9 +241,9 @@ def _gone(dataset: Path, snapshot: str, path: Path) -> MissingDataError:
         current = read_root(dataset).snapshot
         if current not in (None, snapshot):
             return MissingDataError(
-                f"snapshot {snapshot} of {dataset} is gone, {path} is not there: jobs remove snapshots some time after "
-                f"a later one took their place (see `shortgop prep --keep-snapshots`); open the dataset again, which "
-                f"gives the current one, {current}",
+                f"snapshot {snapshot} of {dataset} is gone ({path} does not exist): jobs remove old snapshots "
+                f"(see `shortgop prep --keep-snapshots`); open the dataset again to read the current snapshot, "
+                f"{current}",
                 file=str(path),
             )
     return MissingDataError(f"the manifest {path} is missing; {_COPY_AGAIN}", file=str(path))

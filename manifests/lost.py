@@ -1,4 +1,4 @@
-"""Which shards of a dataset are lost, which videos with them, what to do about it, and where a video lies."""
+"""Lost shards of a dataset: which they are, which videos lie in them, and what to do. Also where a video lies."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from .tables import Manifest
 
 
 def lost_shards(dataset: Path, manifest: Manifest) -> dict[int, DatasetError]:
-    """What is wrong with shards, by their rows, as far as file metadata tells."""
+    """The error of each shard that is missing, has another length or cannot be read, by row. Only file metadata is
+    read."""
     lost = {}
     folder = str(shard_path(dataset, ""))
     lengths = manifest.shards.length.tolist()
     for row, (name, expected) in enumerate(zip(manifest.shards.name.texts(), lengths, strict=True)):
         file = f"{folder}/{name}"
         try:
-            actual = os.stat(file).st_size  # noqa: PTH116  # a Path takes longer to make than this takes
+            actual = os.stat(file).st_size  # noqa: PTH116  # making a Path takes longer than this call
         except OSError as error:
             lost[row] = not_read(file, error, remedy=lost_remedy(dataset))
             continue
@@ -44,12 +45,12 @@ def lost_remedy(dataset: Path) -> str:
 
 
 def damage_remedy(dataset: Path) -> str:
-    """What to do about a shard of the right length whose bytes are others than were written."""
+    """What to do about a shard that has the right length but other bytes than were written."""
     return f"run `shortgop verify {dataset} --repair SOURCES`, or copy the shard to the dataset again"
 
 
 def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:
-    """The rows of the videos that lie in any of these rows of the table of shards, rising, int64."""
+    """The rows of the videos that lie in any of `shards` (rows of the shards table): int64, ascending."""
     if not shards:
         return np.zeros(0, dtype=np.int64)
     hit = np.isin(manifest.segments.shard, list(shards))
@@ -58,27 +59,27 @@ def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:
 
 
 def lost_text(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError]) -> str:
-    """What to tell the user of lost shards, in a sentence or two."""
+    """A message to the user about lost shards, in one or two sentences."""
     videos = len(lost_videos(manifest, lost))
     refused = [error for error in lost.values() if isinstance(error, UnreadableDataError)]
     if len(refused) == len(lost):
         return (
-            f"{videos} of {len(manifest.videos)} videos of {dataset} cannot be read now, or not all of them: "
-            f"{len(lost)} of {len(manifest.shards)} shards are refused, the first: {refused[0].message}"
+            f"{videos} of {len(manifest.videos)} videos of {dataset} cannot be read now, or only in part: the system "
+            f"refuses {len(lost)} of {len(manifest.shards)} shards, the first: {refused[0].message}"
         )
     first = next(error for error in lost.values() if not isinstance(error, UnreadableDataError))
     return (
-        f"{videos} of {len(manifest.videos)} videos of {dataset} cannot be read, or not all of them: "
-        f"{len(lost)} of {len(manifest.shards)} shards are not as they were written, the first: "
-        f"{_without_remedy(dataset, first)}. To mend that, {lost_remedy(dataset)}"
+        f"{videos} of {len(manifest.videos)} videos of {dataset} cannot be read, or only in part: "
+        f"{len(lost)} of {len(manifest.shards)} shards are missing or damaged, the first: "
+        f"{_without_remedy(dataset, first)}. To repair this, {lost_remedy(dataset)}"
     )
 
 
 def why_lost(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError]) -> dict[str, str]:
-    """What is wrong with each video that lies in one of these shards, by its id.
+    """What is wrong with each video that lies in one of these shards, by id.
 
-    The first error that says only that a shard cannot be read now is raised: a disk that does not answer, or a lack of
-    permission, is no reason to make anything again.
+    Raises the first UnreadableDataError. A disk that does not answer, or a missing permission, is no reason to make
+    videos again.
     """
     for error in lost.values():
         if isinstance(error, UnreadableDataError):
@@ -95,7 +96,7 @@ def _without_remedy(dataset: Path, error: DatasetError) -> str:
 
 
 def where_it_is(manifest: Manifest, video_id: str) -> tuple[str, int] | None:
-    """Shard and offset at which a video starts, or None where the manifest has none of that id."""
+    """The shard and the offset at which a video starts. None if the manifest has no video with this id."""
     try:
         segment = int(manifest.first_segments[manifest.row_of(video_id)])
     except VideoNotFoundError:

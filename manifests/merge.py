@@ -1,8 +1,9 @@
-"""Many manifests into one: what each unit of work found, put together into a snapshot.
+"""Merging: the manifests of many units become one manifest, that of a snapshot.
 
-The result depends on what went in, not on the order: videos stand by id, and patterns, configurations and shards
-are numbered as the rows first use them. That is why an interrupted job ends with the same rows as an undisturbed
-one. Timelines are not held in memory while they are merged: at eight bytes a frame they are the largest table by far.
+The result depends on the content of the manifests, not on their order: videos are sorted by id, and patterns,
+configurations and shards are numbered in the order of their first use. So an interrupted job ends with the same rows as
+an undisturbed one. Timelines are merged in blocks and never held in memory whole: at eight bytes a frame they are by
+far the largest table.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ ReadRows = Callable[[int, int], Array]
 
 @dataclass(frozen=True, eq=False)
 class FrameRuns:
-    """For each video of a merged manifest: which of the merged ones its frames come from, and where they lie
-    there. `len` is the number of frames."""
+    """Where the frames of each video of a merged manifest come from: the number of the input manifest, the first row in
+    its timeline and the number of rows there. `len` is the total number of frames."""
 
     manifest: Array
     start: Array
@@ -37,8 +38,8 @@ class FrameRuns:
 def timeline_blocks(runs: FrameRuns, timelines: Sequence[ReadRows], *, block_rows: int) -> Iterator[Array]:
     """The merged timeline in blocks of `block_rows` rows; the last one may be shorter.
 
-    For each block every timeline that takes part is read once, from the first to the last row that is needed: for
-    timelines of manifests that stand by id, as merged ones do, that is little more than what is used.
+    A block reads each timeline at most once, from the first row that it needs to the last. Videos of a merged manifest
+    are sorted by id, so nearly all rows in between are needed too.
     """
     ends = offsets_of(runs.length)
     total = int(ends[-1])
@@ -59,7 +60,7 @@ def timeline_blocks(runs: FrameRuns, timelines: Sequence[ReadRows], *, block_row
 
 
 def _block(pieces: FrameRuns, targets: Array, timelines: Sequence[ReadRows]) -> Array:
-    """The pieces, each put where `targets` says."""
+    """One block of the timeline. The rows of piece i start at `targets[i]`."""
     block = np.zeros(len(pieces), dtype="<i8")
     order = np.argsort(pieces.manifest, kind="stable")
     numbers, first = np.unique(pieces.manifest[order], return_index=True)
@@ -78,10 +79,10 @@ _T = TypeVar("_T", bound=Table)
 
 
 def merge(manifests: Sequence[Manifest]) -> Manifest:
-    """One manifest with the videos of all; every one of them must have its timeline.
+    """One manifest with the videos of all `manifests`, which must have their timelines.
 
-    Of several videos with the same id the one that was made again most often is kept, then the one in the shard whose
-    name sorts first. A failure is kept while no video has its id, the latest attempt standing for the earlier ones.
+    Of several videos with one id it keeps the one that was made again most often, then the one in the shard whose name
+    sorts first. Of several failures with one id it keeps the latest, and none if a video has that id.
     """
     readers = [_reader(manifest.timeline) for manifest in manifests]
     merged, runs = merge_tables(manifests, readers)
@@ -96,9 +97,9 @@ def _reader(timeline: Timeline | None) -> ReadRows:
 
 
 def merge_tables(manifests: Sequence[Manifest], timelines: Sequence[ReadRows] = ()) -> tuple[Manifest, FrameRuns]:
-    """The same without the timeline, which may be too much for memory; and where its rows are to come from.
+    """Like `merge`, but without the timeline, which may not fit into memory; also returns where its rows come from.
 
-    `timelines`, one for each manifest, are only looked at where two videos are the same in everything else.
+    `timelines` has one entry for each manifest. They are read only if two videos are equal in everything else.
     """
     manifests = [*manifests, empty()]
     videos = _stack([m.videos for m in manifests], config=_bases([len(m.configs) for m in manifests]))
@@ -138,7 +139,7 @@ def _bases(lengths: list[int]) -> list[int]:
 
 
 def _stack(tables: Sequence[_T], **bases: list[int]) -> _T:
-    """Tables one below the other; the columns named in `bases` get their table's base added."""
+    """All tables stacked into one. Columns named in `bases` are references, to which each table's base is added."""
     columns: dict[str, Any] = {}
     for field in fields(tables[0]):
         parts = [getattr(table, field.name) for table in tables]
@@ -157,12 +158,12 @@ def _take(table: _T, rows: Array) -> _T:
 
 
 def _rows(first: Array, counts: Array, videos: Array) -> Array:
-    """The rows of some videos in a table where each video has a run of them."""
+    """The rows of `videos` in a table that holds a run of rows for each video."""
     return ragged_indices(first[videos], counts[videos])
 
 
 def _by_id(manifest: Manifest, origins: FrameRuns, timelines: Sequence[ReadRows]) -> Array:
-    """The videos in the order of their ids, each id once."""
+    """The rows of the videos to keep: one for each id, sorted by id."""
     row_of: dict[str, int] = {}
     for row, video_id in enumerate(manifest.ids):
         known = row_of.setdefault(video_id, row)
@@ -172,7 +173,8 @@ def _by_id(manifest: Manifest, origins: FrameRuns, timelines: Sequence[ReadRows]
 
 
 def _comes_first(manifest: Manifest, row: int, other: int, origins: FrameRuns, timelines: Sequence[ReadRows]) -> bool:
-    """Whether the video in `row` is kept rather than another with its id: a total order over what they are."""
+    """Whether the video in `row` is kept rather than the one in `other`, which has the same id. The order is total: it
+    compares all that the tables say."""
     for key in (_place, _everything):
         one, two = key(manifest, row), key(manifest, other)
         if one != two:
@@ -187,8 +189,8 @@ def _comes_first(manifest: Manifest, row: int, other: int, origins: FrameRuns, t
 
 
 def _place(manifest: Manifest, row: int) -> tuple[Any, ...]:
-    """How often a video was made again, most often first, and the shard and offset at which it starts. Shards are
-    never replaced, so no two videos share that; those of version 1 were."""
+    """Sort key: greatest revision first, then the shard and the offset at which the video starts. Shards are never
+    replaced, so no two videos share these; version 1 did replace shards."""
     segment = int(manifest.first_segments[row])
     return (
         -int(manifest.videos.revision[row]),
@@ -198,7 +200,8 @@ def _place(manifest: Manifest, row: int) -> tuple[Any, ...]:
 
 
 def _everything(manifest: Manifest, row: int) -> tuple[Any, ...]:
-    """All that the tables say of a video, whatever numbers its configuration, patterns and shards have there."""
+    """Sort key: all that the tables say of a video. Its configuration, patterns and shards count by content, not by
+    number."""
     tables: list[tuple[Table, range]] = [
         (manifest.segments, range(*manifest.first_segments[row : row + 2].tolist())),
         (manifest.gops, range(*manifest.first_gops[row : row + 2].tolist())),
@@ -213,7 +216,7 @@ def _everything(manifest: Manifest, row: int) -> tuple[Any, ...]:
 
 
 def _latest(failures: Failures, present: set[str]) -> Failures:
-    """The latest failure of each source that is not in the dataset, by id."""
+    """The latest failure of each source that is not in the dataset, sorted by id."""
     latest: dict[str, tuple[Any, ...]] = {}
     texts = (failures.id.texts(), failures.reason.texts(), failures.source.texts(), failures.path.texts())
     for row, (source_id, *said) in enumerate(zip(*texts, strict=True)):
@@ -224,7 +227,7 @@ def _latest(failures: Failures, present: set[str]) -> Failures:
 
 
 def _canonical(manifest: Manifest) -> Manifest:
-    """Equal patterns, configurations and shards become one row, numbered by first use; unused ones go."""
+    """Keeps one row of equal patterns, configurations and shards, numbers them by first use, and drops unused ones."""
     patterns, pattern_numbers = _unique_rows(manifest.patterns, manifest.gops.pattern)
     configs, config_numbers = _unique_rows(manifest.configs, manifest.videos.config)
     shards, shard_numbers = _unique_rows(manifest.shards, manifest.segments.shard)
@@ -240,11 +243,11 @@ def _canonical(manifest: Manifest) -> Manifest:
 
 
 def _unique_rows(table: _T, references: Array) -> tuple[_T, Array]:
-    """The rows of `table` that `references` point to, each content once, in order of first reference; and the
-    references renumbered."""
+    """The rows of `table` that `references` point to, each content once, in the order of the first reference; and the
+    renumbered references."""
     unused = len(references)
     first_use = np.full(len(table), unused, dtype=np.int64)
-    # Written from the back, so that the first use of a row is the last one written.
+    # Assigned in reverse, so that the value that stays is the first use.
     first_use[references[::-1]] = np.arange(len(references) - 1, -1, -1)
     number_of_content: dict[tuple[Any, ...], int] = {}
     renumbered = np.zeros(len(table), dtype=references.dtype)

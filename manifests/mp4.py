@@ -1,9 +1,10 @@
 """The few boxes of an MP4 that shortgop reads: the init (ftyp + moov) and one fragment (moof + mdat) per GOP.
 
-Readers need only where the samples of a GOP lie in its bytes, many times a second: that is `sample_bounds`.
+`sample_bounds` is the fast path for readers: many times a second they need the byte ranges of a GOP's samples, and
+nothing else.
 
-Box layouts are those of ISO/IEC 14496-12 (base format) and 14496-15 (avcC, hvcC). Everything here is a pure
-function of bytes; whatever does not fit raises CorruptDataError.
+Box layouts are those of ISO/IEC 14496-12 (base format) and 14496-15 (avcC, hvcC). All functions here are pure functions
+of bytes. They raise CorruptDataError for bytes that do not follow these layouts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .records import CodecConfig
 
 Buffer = bytes | bytearray | memoryview
 
-# tfhd and trun flags, ISO/IEC 14496-12, 8.8.7 and 8.8.8. The optional fields stand in this order.
+# tfhd and trun flags, ISO/IEC 14496-12, 8.8.7 and 8.8.8. The optional fields follow each other in this order.
 _TFHD_DURATION, _TFHD_SIZE = 0x8, 0x10
 _TFHD_OPTIONAL = ((0x2, "I"), (_TFHD_DURATION, "I"), (_TFHD_SIZE, "I"), (0x20, "I"))
 _TFHD_DEFAULT_BASE_IS_MOOF = 0x20000
@@ -49,8 +50,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Init:
-    """What ftyp + moov say. `timescale` is ticks per second, `media_time_ticks` the pts that the edit list puts
-    at time 0 (B-frames push the first pts behind the first dts)."""
+    """The content of ftyp + moov. `timescale` is ticks per second, `media_time_ticks` the pts that the edit list puts
+    at time 0 (with B-frames the first pts is later than the first dts)."""
 
     codec: str
     extradata: bytes
@@ -65,7 +66,7 @@ class Init:
 
     @property
     def config(self) -> CodecConfig:
-        """What of it a decoder has to be told."""
+        """The part that a decoder needs."""
         return CodecConfig(
             codec=self.codec,
             extradata=self.extradata,
@@ -103,7 +104,7 @@ class Fragment:
 
 
 def boxes(data: Buffer, start: int = 0, stop: int | None = None) -> Iterator[Box]:
-    """The boxes that lie side by side in data[start:stop]; they must fill it exactly."""
+    """The consecutive boxes in data[start:stop], which they must fill exactly."""
     stop = len(data) if stop is None else stop
     while start < stop:
         size, kind, body = read_box_header(data, start, stop)
@@ -157,7 +158,7 @@ def parse_init(data: Buffer) -> Init:
     """Read ftyp + moov of a file with a single H.264 or HEVC track."""
     moov = next((box for box in boxes(data) if box.type == b"moov"), None)
     if moov is None:
-        raise CorruptDataError("an init without moov")
+        raise CorruptDataError("the init has no moov box")
     trak = _child(data, moov, b"trak")
     mdia = _child(data, trak, b"mdia")
     mdhd = _child(data, mdia, b"mdhd")
@@ -168,11 +169,11 @@ def parse_init(data: Buffer) -> Init:
     entry = next(boxes(data, stsd.body + 8, stsd.stop), None)
     if entry is None or entry.type not in _CODECS:
         found = entry.type if entry else None
-        raise CorruptDataError(f"a sample entry {found!r} where H.264 or HEVC was expected")
+        raise CorruptDataError(f"the sample entry is {found!r}, not one of H.264 or HEVC")
     codec, config_type = _CODECS[entry.type]
     width, height = _fields(data, entry, "HH", 24)
     if not (timescale and width and height):
-        raise CorruptDataError(f"a picture of {width}x{height} at {timescale} ticks per second")
+        raise CorruptDataError(f"the init has a picture of {width}x{height} at {timescale} ticks per second")
     config = _child(data, entry, config_type, _VISUAL_SAMPLE_ENTRY_BYTES)
     primaries, transfer, matrix, full_range = 2, 2, 2, False
     colr = _child_or_none(data, entry, b"colr", _VISUAL_SAMPLE_ENTRY_BYTES)
@@ -194,7 +195,7 @@ def parse_init(data: Buffer) -> Init:
 
 
 def _media_time(data: Buffer, trak: Box) -> int:
-    """The first edit that shows media; empty edits (media time -1) before it are skipped."""
+    """Media time of the first edit that shows media, in ticks. Empty edits (media time -1) before it are skipped."""
     edts = _child_or_none(data, trak, b"edts")
     if edts is None:
         return 0
@@ -211,11 +212,11 @@ def _media_time(data: Buffer, trak: Box) -> int:
 def parse_fragment(data: Buffer) -> Fragment:
     """Read the sample table of one fragment: a moof with a single track run, followed by its mdat.
 
-    CorruptDataError when it is anything else, or when the samples do not fill the mdat exactly.
+    CorruptDataError for anything else, or if the samples do not fill the mdat exactly.
     """
     top = list(boxes(data))
     if [box.type for box in top] != [b"moof", b"mdat"]:
-        raise CorruptDataError(f"boxes {[box.type for box in top]} where one moof and one mdat were expected")
+        raise CorruptDataError(f"the boxes are {[box.type for box in top]}, not one moof and one mdat")
     moof, mdat = top
     (sequence_number,) = _fields(data, _child(data, moof, b"mfhd"), "I", 4)
     traf = _child(data, moof, b"traf")
@@ -224,15 +225,15 @@ def parse_fragment(data: Buffer) -> Fragment:
     (version,) = _fields(data, tfdt, "B")
     (decode_ticks,) = _fields(data, tfdt, "Q" if version == 1 else "I", 4)
     if decode_ticks > _MAX_TICKS:
-        raise CorruptDataError(f"a fragment that starts at tick {decode_ticks}")
+        raise CorruptDataError(f"the fragment starts at tick {decode_ticks}, which is too large")
 
     truns = [box for box in boxes(data, traf.body, traf.stop) if box.type == b"trun"]
     if len(truns) != 1:
-        raise CorruptDataError(f"{len(truns)} track runs where one was expected")
+        raise CorruptDataError(f"the fragment has {len(truns)} track runs, not one")
     data_offset, columns, count = _track_run(data, truns[0])
     payload = mdat.stop - mdat.body
     if not 0 < count <= payload:
-        raise CorruptDataError(f"{count} samples in {payload} bytes")
+        raise CorruptDataError(f"the fragment has {count} samples in {payload} bytes")
     sizes = columns.get(_TRUN_SIZE, np.full(count, default_size, dtype=np.int64))
     expected_offset = mdat.body - moof.start
     if data_offset not in (None, expected_offset) or int(sizes.sum()) != payload:
@@ -248,10 +249,10 @@ def parse_fragment(data: Buffer) -> Fragment:
 
 
 def _sample_defaults(data: Buffer, tfhd: Box) -> tuple[int, int]:
-    """Duration and size of samples for which the track run gives none; 0 if tfhd does not either."""
+    """Default duration and size of samples, for a track run that gives none; 0 if tfhd gives none either."""
     (version_and_flags,) = _fields(data, tfhd, "I")
     if version_and_flags & 0x1 or not version_and_flags & _TFHD_DEFAULT_BASE_IS_MOOF:
-        raise CorruptDataError("sample offsets that do not count from the moof")
+        raise CorruptDataError("the sample offsets do not count from the moof")
     defaults, offset = {}, 8
     for flag, layout in _TFHD_OPTIONAL:
         if version_and_flags & flag:
@@ -261,7 +262,7 @@ def _sample_defaults(data: Buffer, tfhd: Box) -> tuple[int, int]:
 
 
 def _track_run(data: Buffer, trun: Box) -> tuple[int | None, dict[int, Array], int]:
-    """Where the samples start if it says so, its columns by flag, and the number of samples."""
+    """The data offset (None if absent), the columns by flag, and the number of samples."""
     version_and_flags, count = _fields(data, trun, "II")
     data_offset, at = None, 8
     if version_and_flags & _TRUN_DATA_OFFSET:
@@ -282,11 +283,11 @@ def _track_run(data: Buffer, trun: Box) -> tuple[int | None, dict[int, Array], i
 
 
 def restamp_fragment(data: Buffer, sequence_number: int, decode_ticks: int) -> bytes:
-    """The fragment with another sequence number and decode time, so that it can stand in another file."""
+    """The fragment with another sequence number and decode time, as another file needs it."""
     out = bytearray(data)
     moof = next(boxes(out), None)
     if moof is None or moof.type != b"moof":
-        raise CorruptDataError("a fragment that does not start with moof")
+        raise CorruptDataError("the fragment does not start with moof")
     _patch(out, _child(out, moof, b"mfhd"), "I", 4, sequence_number)
     tfdt = _path(out, moof, b"traf", b"tfdt")
     (version,) = _fields(out, tfdt, "B")
@@ -295,7 +296,7 @@ def restamp_fragment(data: Buffer, sequence_number: int, decode_ticks: int) -> b
 
 
 def _patch(data: bytearray, box: Box, layout: str, offset: int, value: int) -> None:
-    # Makes sure that the field is there.
+    # CorruptDataError if the box is too short for the field.
     _fields(data, box, layout, offset)
     try:
         struct.pack_into(f">{layout}", data, box.body + offset, value)
@@ -312,10 +313,10 @@ _DATA_OFFSET, _FIRST_FLAGS, _DURATION, _SIZE, _COLUMNS = 0x1, 0x4, 0x100, 0x200,
 
 
 def sample_bounds(data: Buffer) -> list[int]:
-    """The first byte of each sample of a fragment, in decode order, and the byte behind the last one.
+    """The first byte of each sample of a fragment, in decode order, and the byte after the last sample.
 
-    The samples follow each other and fill the mdat. CorruptDataError when the data is no fragment, as
-    `parse_fragment` says.
+    The samples follow each other and fill the mdat. CorruptDataError if the data is not a fragment as `parse_fragment`
+    defines it.
     """
     try:
         bounds = _usual_bounds(data)
@@ -328,7 +329,7 @@ def sample_bounds(data: Buffer) -> list[int]:
 
 
 def _usual_bounds(data: Buffer) -> list[int] | None:
-    """The same where the boxes are those that ffmpeg writes; None where they are not, be it right or wrong."""
+    """`sample_bounds` for the boxes that ffmpeg writes. None for other boxes, valid or not."""
     moof_size, moof = _HEADER.unpack_from(data, 0)
     mdat_size, mdat = _HEADER.unpack_from(data, moof_size)
     mfhd_size, mfhd = _HEADER.unpack_from(data, 8)

@@ -1,8 +1,8 @@
-"""Files that are written for somebody who named them: exported videos, pictures, charts.
+"""Files at paths that the user chose: exported videos, pictures, charts.
 
-The rule is the same for all of them. The suffix says what kind of file it becomes. A file that exists is replaced
-only where that was asked for. A path within a dataset is never written to, and neither is the source of a video,
-whatever was asked for: both may be all there is of somebody's footage. What is written appears whole or not at all.
+The same rules hold for all of them. The suffix chooses the kind of file. An existing file is replaced only on request.
+A path within a dataset is never written to, and neither is the source of a video: either may be the only copy of the
+footage. A file appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from .tables import Manifest
 
 _ROOT_FILE, _ROOT_MARK = "zarr.json", b'"shortgop"'
 _ROOT_BYTES = 1 << 20
-# Where there are no hard links.
+# Errors of file systems without hard links.
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
 def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources: Iterable[str] = ()) -> None:
-    """UsageError when `out` must not be written, OutputError when it cannot be; nothing is written.
+    """UsageError if `out` must not be written, OutputError if it cannot be. Nothing is written here.
 
-    `suffixes` are those that it may have, in small letters; `sources` are the files that it must not be.
+    `suffixes` are the allowed ones, in lower case. `sources` are the files that `out` must not be.
     """
     with writing(out):
         if out.is_dir() or not out.name:
             raise OutputError(f"{out} is a folder; give the name of a file", file=str(out))
         if out.exists() and not out.is_file():
-            raise OutputError(f"{out} is no ordinary file; give the name of one, or of a new one", file=str(out))
+            raise OutputError(f"{out} is not an ordinary file; give the name of one, or of a new file", file=str(out))
         known = sorted(suffixes)
         if out.suffix.lower() not in known:
             raise UsageError(
-                f"{out} ends in {out.suffix!r}, which says nothing of what to write; it can be {', '.join(known)}",
+                f"{out} ends in {out.suffix!r}; give a name that ends in one of {', '.join(known)}",
                 file=str(out),
             )
         real = out.resolve()
@@ -46,7 +46,7 @@ def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources
         for folder in (*out.absolute().parents, *real.parents):
             if _is_root(folder):
                 raise UsageError(
-                    f"{out} lies within the dataset {folder}; a dataset holds only what `shortgop prep` writes: write "
+                    f"{out} lies within the dataset {folder}, which holds only what `shortgop prep` writes; write "
                     "somewhere else",
                     file=str(out),
                 )
@@ -55,21 +55,22 @@ def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources
         identity = _identity(real)
         if any(_is_source(real, identity, source) for source in sources):
             raise UsageError(
-                f"{out} is the source of a video of the dataset; it is never written over: write somewhere else",
+                f"{out} is the source of a video of the dataset and is never replaced; write somewhere else",
                 file=str(out),
             )
         if not overwrite:
             raise UsageError(
-                f"{out} exists; write somewhere else, or have it replaced with --overwrite (overwrite=True)",
+                f"{out} exists; write somewhere else, or replace it with --overwrite (overwrite=True)",
                 file=str(out),
             )
 
 
 @contextlib.contextmanager
 def new_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A path beside `out` to write to, which becomes `out`, or what `out` is a link to, when all went well.
+    """Yields a path beside `out` to write to. On success the file there becomes `out`, or the target of `out` if that
+    is a link.
 
-    `check_output` comes first. OutputError when the file cannot be written; then everything is as it was before.
+    Call `check_output` first. OutputError if the file cannot be written; then everything is as it was before.
     """
     with writing(out):
         final = out.resolve()
@@ -84,22 +85,23 @@ def new_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 def sources_of(manifest: Manifest) -> Iterator[str]:
-    """Every source that a dataset was made from, or was to be made from: as it was given, and its absolute path."""
+    """Every source of a dataset, prepared or failed: the path as it was given, and the absolute path."""
     for table in (manifest.videos, manifest.failures):
         yield from table.source.texts()
         yield from (path for path in table.path.texts() if path)
 
 
 def sources_in(dataset: Path) -> Iterator[str]:
-    """The same of a dataset's current snapshot, which is opened once somebody asks: most files are new ones."""
+    """`sources_of` the current snapshot, which is opened only on iteration: most outputs are new files and need no
+    comparison."""
     yield from sources_of(open_current(dataset)[1])
 
 
 def _is_source(file: Path, identity: tuple[int, int] | None, source: str) -> bool:
-    # Bytes of a name that are not UTF-8 are written out in a manifest.
+    # A manifest holds bytes of a file name that are not UTF-8 as \udc.. text.
     if any(_identity(Path(path)) == identity for path in {source, _written_back(source)}):
         return True
-    # Given in another folder, and kept as nothing else in datasets of version 1.
+    # Version 1 kept only the path as given, which may be relative to another folder.
     parts = Path(source).parts
     return not Path(source).is_absolute() and file.parts[-len(parts) :] == parts
 
@@ -109,13 +111,12 @@ def _written_back(text: str) -> str:
 
 
 def _publish(temporary: Path, final: Path) -> None:
-    """Rename, unless somebody has put a file there meanwhile."""
+    """Give the file its final name, unless another process has created a file of that name meanwhile."""
     try:
         final.hardlink_to(temporary)
     except FileExistsError:
         raise UsageError(
-            f"{final} has come to exist meanwhile; write somewhere else, or have it replaced with --overwrite "
-            "(overwrite=True)",
+            f"{final} was created meanwhile; write somewhere else, or replace it with --overwrite (overwrite=True)",
             file=str(final),
         ) from None
     except OSError as error:
@@ -127,7 +128,7 @@ def _publish(temporary: Path, final: Path) -> None:
 
 
 def _is_root(folder: Path) -> bool:
-    """Whether a dataset begins here: its root names the product, even where it is damaged."""
+    """Whether this folder is a dataset. Even a damaged root names the product."""
     try:
         with (folder / _ROOT_FILE).open("rb") as file:
             return _ROOT_MARK in file.read(_ROOT_BYTES)
@@ -136,7 +137,7 @@ def _is_root(folder: Path) -> bool:
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """What a file is, under whatever name and through whatever links; None where there is none."""
+    """Device and inode of a file, the same for all its names and links; None if it does not exist."""
     try:
         status = file.stat()
     except (OSError, ValueError):

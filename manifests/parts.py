@@ -1,13 +1,13 @@
-"""What one unit of work found: a Zarr store in a zip file, which is one small file instead of a hundred.
+"""Parts: the results of one unit of work, as a Zarr store in one zip file instead of a hundred small files.
 
-The same rows give the same bytes. A part is committed once its shards are in place; that is when a unit is done.
+The same rows give the same bytes. A part is committed after its shards; from then on its unit is done.
 """
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -18,23 +18,30 @@ from ..errors import CorruptDataError, DatasetError, MissingDataError, Unreadabl
 from ..whole_files import commit_bytes
 from . import zarr_zip as zips
 from .layout import FORMAT_VERSION, part_path
+from .ragged import Array
 from .tables import TABLE_TYPES, Manifest, Table
 from .zarr_read import read_attributes, read_manifest
+from .zarr_small import is_small, small_files
 
 
-def pack(manifest: Manifest, attributes: dict[str, Any]) -> bytes:
-    """The bytes of a zip file that holds the manifest, timeline included."""
+def pack(manifest: Manifest, attributes: dict[str, Any], timeline: Iterable[Array] | None = None) -> bytes:
+    """The bytes of a zip file that holds the manifest, timeline included.
+
+    `timeline` brings the rows of a manifest that does not hold them, as `zarr_write.write_manifest` takes them.
+    """
+    if is_small(manifest):
+        return zips.pack(small_files(manifest, attributes, timeline))
     from zarr.storage import MemoryStore
 
     from .zarr_write import write_manifest
 
     files: dict[str, Any] = {}
-    write_manifest(MemoryStore(files), manifest, attributes)
+    write_manifest(MemoryStore(files), manifest, attributes, timeline)
     return zips.pack({name: data.to_bytes() for name, data in files.items()})
 
 
 def unpack(data: bytes) -> tuple[Manifest, dict[str, Any]]:
-    """The manifest in a zip file and its attributes. MissingDataError or CorruptDataError names the member that is
+    """The manifest in a zip file, and its attributes. MissingDataError or CorruptDataError names the member that is
     wrong."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -60,13 +67,13 @@ def write_part(
     *,
     again: bool = False,
 ) -> None:
-    """Commit what a unit found; from here on the unit is done. Its shards must be in place.
+    """Commit the results of a unit, whose shards must be in place. From then on the unit is done.
 
-    `profile` is the one that its videos were encoded with: no snapshot takes them in beside videos of another.
+    `profile` is the one that its videos were encoded with. A snapshot takes in videos of one profile only.
 
-    A unit may be done again: one of which every source failed is tried anew by each job, and a worker that is thought
-    dead may end after its successor. The earlier parts stay as they are, and nothing is written when there is nothing
-    new to say, unless it is to be said `again`.
+    A unit may be done more than once: each job retries a unit whose sources all failed, and a worker that was thought
+    dead may end after its successor. Earlier parts are never changed. A part that says the same as an earlier one
+    (without videos: as the last one) is written only with `again`.
     """
     attempts = _attempts(dataset, unit)
     for part in attempts if len(manifest.videos) else attempts[-1:]:
@@ -75,13 +82,13 @@ def write_part(
     attributes: dict[str, Any] = {"format_version": FORMAT_VERSION, "unit": unit}
     packed = pack(manifest, attributes if profile is None else {**attributes, "profile": dict(profile)})
     number = len(attempts)
-    # Another attempt at the same unit may take the name first, also one that was not listed yet.
+    # Another attempt at the same unit may have taken the name since the parts were listed.
     while not commit_bytes(dataset, part_path(dataset, f"{unit}.{number}" if number else unit), packed):
         number += 1
 
 
 def _attempts(dataset: Path, unit: str) -> list[str]:
-    """The parts of a unit, the first one first."""
+    """The parts of a unit, oldest first."""
     parts = {part for part in finished_parts(dataset) if _unit_of(part) == unit}
     return sorted(parts, key=lambda part: int(part.partition(".")[2] or 0))
 
@@ -91,7 +98,7 @@ def _unit_of(part: str) -> str:
 
 
 def _same_outcome(one: Manifest, other: Manifest) -> bool:
-    """Whether both say the same, whenever it was that a source failed."""
+    """Whether both hold the same rows, apart from the times of failures."""
 
     def tables(manifest: Manifest) -> Iterator[Table]:
         for name in TABLE_TYPES:
@@ -102,12 +109,12 @@ def _same_outcome(one: Manifest, other: Manifest) -> bool:
 
 
 def read_part(dataset: Path, part: str) -> Manifest:
-    """The tables of one part. MissingDataError or CorruptDataError names it and says what to do."""
+    """The tables of one part. MissingDataError or CorruptDataError names the part and the remedy."""
     return open_part(dataset, part)[0]
 
 
 def open_part(dataset: Path, part: str) -> tuple[Manifest, dict[str, Any]]:
-    """The same with the part's attributes: `format_version`, `unit`, and `profile` where it has videos."""
+    """Like `read_part`, with the part's attributes: `format_version`, `unit`, and `profile` if it has videos."""
     file = part_path(dataset, part)
     remedy = "remove it and run the same `shortgop prep` again to redo its unit"
     try:
@@ -123,16 +130,16 @@ def open_part(dataset: Path, part: str) -> tuple[Manifest, dict[str, Any]]:
 
 
 def finished_parts(dataset: Path) -> set[str]:
-    """Names of the parts that are in place: a unit's id, followed by `.1`, `.2` ... where it was done again."""
+    """Names of all committed parts: the unit's id, followed by `.1`, `.2` ... for further attempts."""
     folder = dataset / "parts"
     return {file.stem for file in folder.glob("*.zip")} if folder.is_dir() else set()
 
 
 def finished_units(dataset: Path) -> set[str]:
-    """Units that have a part in place."""
+    """Units that have a committed part."""
     return {_unit_of(part) for part in finished_parts(dataset)}
 
 
 def parts_of_unit(dataset: Path, unit: str) -> list[Manifest]:
-    """What each attempt at a unit found, the first one first."""
+    """The tables of each attempt at a unit, oldest first."""
     return [read_part(dataset, part) for part in _attempts(dataset, unit)]

@@ -1,8 +1,8 @@
-"""Making what units found the current state of a dataset: the lock of writers, snapshots, and the switch of the root.
+"""Publishing: the writer lock, snapshots that are made of parts, and the switch of zarr.json to a new snapshot.
 
-A snapshot's file name is the claim to its number: it is linked, never replaced, so two writers cannot both make
-snapshot N + 1, whatever became of their locks. What zarr.json says only ever follows the files; a writer that died
-between the two is caught up with by the next one. docs/design/manifests.md says why that holds.
+A snapshot's file name claims its number. The file is linked and never replaced, so two writers cannot both make
+snapshot N + 1, even if their locks fail. zarr.json is always written after the snapshot that it names. If a writer dies
+between the two, the next one makes the switch. docs/design/manifests.md says why this is safe.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetBusyError, DatasetError
-from ..whole_files import commit, discard, discarding, temporary_path, writing
+from ..whole_files import commit, commit_bytes, discard, discarding, temporary_path, writing
+from . import zarr_sizes
 from .layout import (
     FORMAT_VERSION,
     LOCK_FILE,
@@ -37,19 +38,20 @@ from .layout import (
     write_root,
 )
 from .merge import ReadRows, merge_tables, timeline_blocks
-from .parts import finished_parts, open_part
+from .parts import finished_parts, open_part, pack
 from .ragged import Array
 from .tables import Manifest, Timeline
+from .zarr_small import is_small
 from .zarr_zip import pack_folder
 
-# What a job on another host may still be writing: a lock that was granted proves nothing where locks do not work.
+# A younger file in .tmp may belong to a job on another host: where locks do not work, holding one proves nothing.
 _STALE_SECONDS = 3600
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Who writes to a dataset, for messages: nothing is decided by the time."""
+    """The process that writes to a dataset, for messages. Nothing is decided by `since`."""
 
     host: str
     pid: int
@@ -66,10 +68,10 @@ def this_writer() -> Writer:
 
 @contextlib.contextmanager
 def writer_lock(dataset: Path) -> Iterator[None]:
-    """Held by the one job that writes to a dataset; DatasetBusyError when another holds it.
+    """The lock of the one job that writes to a dataset. DatasetBusyError if another job holds it.
 
-    Nothing has to be cleaned up after a crash. What a dead job left in .tmp is removed on the way in, and the folder
-    on the way out.
+    A crash needs no cleaning up: the lock ends with its process, and the next job removes what is left in .tmp. On exit
+    the folder .tmp itself is removed.
     """
     with contextlib.ExitStack() as held:
         with writing(dataset):
@@ -81,14 +83,14 @@ def writer_lock(dataset: Path) -> Iterator[None]:
             _lock(file, dataset)
             before, me = _holder(dataset), this_writer()
             os.ftruncate(file, 0)
-            # On a full disk the job may still be able to say so.
+            # This write may fail on a full disk. The job's own writes report that better.
             with contextlib.suppress(OSError):
                 os.pwrite(file, json.dumps(asdict(me)).encode(), 0)
         _sweep(dataset, spare_recent=before is not None and before.host != me.host)
         try:
             yield
         finally:
-            # Where locks do not work, another job may have come in meanwhile.
+            # Where locks do not work, another job may have started meanwhile.
             alone = _holder(dataset) in (me, None)
             _sweep(dataset, spare_recent=not alone)
             if alone:
@@ -110,7 +112,7 @@ def _lock(descriptor: int, dataset: Path) -> None:
 
 
 def _holder(dataset: Path) -> Writer | None:
-    """Who took the lock last and has not given it back."""
+    """The last writer that took the lock and has not released it."""
     try:
         return Writer(**json.loads((dataset / LOCK_FILE).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -118,7 +120,7 @@ def _holder(dataset: Path) -> Writer | None:
 
 
 def _sweep(dataset: Path, *, spare_recent: bool) -> None:
-    """Remove what is in .tmp; with `spare_recent` only what nobody has written to for an hour."""
+    """Remove the content of .tmp; with `spare_recent` only what has not changed for an hour."""
     folder = dataset / ".tmp"
     if not spare_recent:
         shutil.rmtree(folder, ignore_errors=True)
@@ -131,19 +133,18 @@ def _sweep(dataset: Path, *, spare_recent: bool) -> None:
 
 
 def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | None:
-    """Make a snapshot of all finished parts and point zarr.json to it; returns the current snapshot.
+    """Make a snapshot of all finished parts and point zarr.json to it. Returns the name of the current snapshot.
 
-    Nothing is written when all of them are in the current one. `profile` is the caller's. DatasetBusyError when another
-    job published at the same time, or gave the dataset another profile: what this one finished stays in its parts.
+    Nothing is written if the current snapshot has all parts already. `profile` is that of the calling job.
+    DatasetBusyError if another job published at the same time, or gave the dataset another profile; this job's results
+    stay in its parts.
     """
-    from .zarr_write import BLOCK_ROWS
-
-    # Listed before the root is read: whatever comes later takes the number that this one is about to take.
+    # Listed before the root is read: a snapshot that comes later takes the number that this one is about to claim.
     there = snapshots(dataset)
     root = catch_up(dataset)
     if profile is not None and _differ(root.profile, profile):
         raise DatasetBusyError(
-            f"another job has given {dataset} other options meanwhile; what this one finished is left out: choose "
+            f"another job has given {dataset} other options meanwhile, so the videos of this one are left out; choose "
             "another --out",
             file=str(dataset),
         )
@@ -151,7 +152,7 @@ def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | No
     if not new:
         return root.snapshot
     manifests = list(new.values())
-    # Slicing arrays that are in memory anyway; the current snapshot's timeline is read as it is needed.
+    # The timelines of parts are in memory already; that of the current snapshot is read in blocks.
     timelines: list[ReadRows] = [
         partial(_rows, manifest.timeline) for manifest in manifests if manifest.timeline is not None
     ]
@@ -159,7 +160,7 @@ def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | No
         manifests.append(open_manifest(dataset, root.snapshot))
         timelines.append(partial(open_timeline, dataset, root.snapshot))
     merged, runs = merge_tables(manifests, timelines)
-    blocks = timeline_blocks(runs, timelines, block_rows=BLOCK_ROWS)
+    blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
     attributes: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "parts": sorted(_parts(dataset, root).union(new)),
@@ -177,10 +178,10 @@ def _rows(timeline: Timeline, start: int, stop: int) -> Array:
 
 
 def unpublished(dataset: Path, root: Root) -> dict[str, Manifest]:
-    """Parts that are in no snapshot yet and have a place in the dataset as it is.
+    """Parts that are in no snapshot yet and can be published.
 
-    A part of other options is from a worker that outlived its job. One whose shards went away before it came, as
-    shards that nothing names do, is from a worker that slept meanwhile; with its shards it comes in.
+    A part with another profile is left out: its worker outlived the job. A part without its shards is left out: they
+    were removed as stray shards before a delayed worker wrote the part. If the shards come back, so does the part.
     """
     new = {}
     for part in sorted(finished_parts(dataset) - _parts(dataset, root)):
@@ -196,12 +197,13 @@ def _parts(dataset: Path, root: Root) -> set[str]:
 
 
 def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two profiles contradict each other. Those of an earlier shortgop have fewer settings."""
+    """Whether two profiles differ in a setting that both have. Profiles of earlier versions have fewer settings."""
     return any(one[name] != other[name] for name in one.keys() & other.keys())
 
 
 def has_its_shards(dataset: Path, manifest: Manifest) -> bool:
-    """Whether every shard is there, in a dataset that has shards: what is known of one may be copied without them."""
+    """Whether every shard exists. Always true in a dataset without a shards folder: manifests may be copied without
+    shards."""
     there = shard_path(dataset, "").is_dir()
     return not there or all(shard_path(dataset, name).exists() for name in manifest.shards.name.texts())
 
@@ -209,6 +211,18 @@ def has_its_shards(dataset: Path, manifest: Manifest) -> bool:
 def _write(
     dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
 ) -> None:
+    if is_small(merged):
+        committed = commit_bytes(dataset, snapshot_path(dataset, snapshot), pack(merged, attributes, timeline))
+    else:
+        committed = _write_by_folder(dataset, snapshot, merged, attributes, timeline)
+    if not committed:
+        raise _lost_the_race(dataset, snapshot)
+
+
+def _write_by_folder(
+    dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
+) -> bool:
+    """Write in bounded memory; False where the snapshot's name is taken."""
     from .zarr_write import NewFolder, write_manifest
 
     final = snapshot_path(dataset, snapshot)
@@ -219,8 +233,7 @@ def _write(
         committed = commit(file, final)
     for temporary in (folder, file):
         discard(temporary)
-    if not committed:
-        raise _lost_the_race(dataset, snapshot)
+    return committed
 
 
 def _lost_the_race(dataset: Path, snapshot: str) -> DatasetBusyError:
@@ -230,7 +243,7 @@ def _lost_the_race(dataset: Path, snapshot: str) -> DatasetBusyError:
         who = f"process {writer['pid']} on {writer['host']}"
     return DatasetBusyError(
         f"{who} is writing to {dataset} as well: it published snapshot {snapshot} first. What this job finished is "
-        "kept; wait until the other has ended, and run the same command again",
+        "kept; wait until the other job has ended, and run the same command again",
         file=str(dataset),
     )
 
@@ -238,12 +251,12 @@ def _lost_the_race(dataset: Path, snapshot: str) -> DatasetBusyError:
 def _switch(dataset: Path, snapshot: str, profile: dict[str, Any]) -> None:
     if int(read_root(dataset).snapshot or 0) < int(snapshot):
         write_root(dataset, Root(profile=profile, snapshot=snapshot))
-    # Between the two, another writer may have caught up with this one and gone on from there.
+    # Between the read and the write, another writer may have made this switch itself and published a later snapshot.
     catch_up(dataset)
 
 
 def catch_up(dataset: Path) -> Root:
-    """Point zarr.json to the last snapshot, if a writer that made it did not come to that; returns the root."""
+    """Point zarr.json to the latest snapshot, if the writer of that snapshot did not do so. Returns the root."""
     named, root = read_root(dataset), latest_root(dataset)
     if root.snapshot != named.snapshot:
         write_root(dataset, root)
@@ -251,16 +264,16 @@ def catch_up(dataset: Path) -> Root:
 
 
 def latest_root(dataset: Path) -> Root:
-    """The root as it is, or as it will be when it is caught up with.
+    """The root with the latest whole snapshot, which zarr.json may not name yet.
 
-    A later snapshot that does not read, or whose shards are not there, came along in a copy that was made meanwhile.
+    A later snapshot that cannot be read, or whose shards do not exist, came with a copy of a dataset that was growing.
     It is left alone, and its number is not used again.
     """
     root = read_root(dataset)
     for snapshot in sorted(snapshots(dataset), key=int, reverse=True):
         if int(snapshot) <= int(root.snapshot or 0):
             break
-        # Version 1 wrote folders, and never used those that were left behind.
+        # Version 1 wrote folders, and never used those that a dead writer left behind.
         if snapshot_path(dataset, snapshot).is_dir():
             continue
         with contextlib.suppress(DatasetError):
@@ -271,7 +284,7 @@ def latest_root(dataset: Path) -> Root:
 
 
 def snapshots(dataset: Path) -> set[str]:
-    """The numbers of all snapshots that are there, current or not."""
+    """The names of all snapshots on disk, current or not: decimal digits."""
     folder = dataset / "manifest"
     names = {file.name.removesuffix(".zip") for file in folder.iterdir()} if folder.is_dir() else set()
     return {name for name in names if name.isdecimal()}

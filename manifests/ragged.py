@@ -1,7 +1,7 @@
-"""Lists of different lengths in two flat arrays: how the manifest holds strings, bytes and patterns.
+"""Ragged columns: rows of different lengths, in two flat arrays. The manifest holds text, bytes and patterns in them.
 
-Row i of `Ragged(values, offsets)` is `values[offsets[i]:offsets[i + 1]]`. Text is UTF-8, as Zarr's own string
-types are not settled in its version 3 specification.
+Row i of `Ragged(values, offsets)` is `values[offsets[i]:offsets[i + 1]]`. Text is UTF-8, because the version 3
+specification of Zarr does not settle Zarr's own string types.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Ragged:
         return self.bytes(index).decode()
 
     def texts(self) -> list[str]:
-        """All rows as text; one decode for the whole table."""
+        """All rows as text, from one copy of the bytes."""
         blob = self.values.tobytes()
         bounds = self.offsets.tolist()
         return [blob[start:stop].decode() for start, stop in pairwise(bounds)]
@@ -65,8 +65,8 @@ def from_rows(rows: Iterable[Sequence[int] | Array | bytes], dtype: str = "u1") 
 
 def from_texts(rows: Iterable[str]) -> Ragged:
     """A ragged array of UTF-8."""
-    # Names of files need not be valid Unicode. Python keeps what is not as lone surrogates; they are written out as
-    # \\udc.., so that two names stay two names.
+    # File names need not be valid Unicode. Python holds invalid bytes as lone surrogates. They are stored as \\udc..
+    # text, so that different names stay different.
     encoded = [row.encode("utf-8", errors="backslashreplace") for row in rows]
     lengths = np.array([len(row) for row in encoded], dtype=np.int64)
     return Ragged(np.frombuffer(b"".join(encoded), dtype="u1"), offsets_of(lengths))
@@ -79,7 +79,7 @@ def concatenate(parts: Sequence[Ragged]) -> Ragged:
 
 
 def offsets_of(lengths: Array) -> Array:
-    """Running start of each row: [0, l0, l0 + l1, ...], one longer than `lengths`."""
+    """The start of each row and the end of the last: [0, l0, l0 + l1, ...], one longer than `lengths`."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -95,9 +95,9 @@ _T = TypeVar("_T")
 
 
 class lazy(Generic[_T]):  # noqa: N801  # used like `property`
-    """Like functools.cached_property, which in Python 3.11 holds a lock meanwhile: a process that forks while
-    another thread holds it leaves its child waiting for ever. Two threads may here do the same work at the same time.
-    """
+    """Like functools.cached_property, but without the lock that it holds in Python 3.11: if a process forks while
+    another thread holds that lock, the child waits for ever. Here two threads may compute the same value at the same
+    time."""
 
     def __init__(self, work_out: Callable[[Any], _T]) -> None:
         self._work_out = work_out
@@ -113,6 +113,6 @@ class lazy(Generic[_T]):  # noqa: N801  # used like `property`
     def __get__(self, instance: object | None, owner: type) -> lazy[_T] | _T:
         if instance is None:
             return self
-        # From now on the instance's own attribute is found first.
+        # From now on Python finds the instance's own attribute first.
         value = instance.__dict__[self._name] = self._work_out(instance)
         return value

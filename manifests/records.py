@@ -1,4 +1,4 @@
-"""One row each of the manifest as plain values, and the arithmetic from a frame to its GOP."""
+"""Rows of the manifest as plain Python values, and the arithmetic from a frame to its GOP."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class VideoRow:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The columns that the source list gave this video."""
+        """The columns of the source list for this video, other than its path and id."""
         return dict(json.loads(self.attributes_json))
 
     @property
@@ -61,7 +61,7 @@ class VideoRow:
         return -(-self.num_gops // self.segment_gops)
 
     def frames_in_gop(self, gop: int) -> int:
-        """Frames in the video's GOP of this number (0 is its first)."""
+        """Number of frames in the video's GOP number `gop`, counted from 0."""
         return min(self.gop_frames, self.num_frames - gop * self.gop_frames)
 
 
@@ -69,10 +69,10 @@ class VideoRow:
 class SourceChanges:
     """How a video's frames differ from those of its source.
 
-    `given_up` says in a few words each what the source had and the video does not ("audio dropped", "tone-mapped").
-    `dropped` frames of the source are never shown, and `repeated` ones more than once; None for a video that was
-    prepared before this was counted. `salvaged` are runs [first, stop) of the video's frames that show an earlier
-    frame of the source in place of one that does not decode.
+    `given_up` lists in a few words each what the source has and the video does not ("audio dropped", "tone-mapped").
+    `dropped` counts source frames that are never shown, `repeated` those that are shown more than once; both are None
+    for a video that was prepared before this was counted. `salvaged` are runs [first, stop) of the video's frames that
+    show an earlier frame of the source in place of one that does not decode.
     """
 
     given_up: tuple[str, ...] = ()
@@ -82,16 +82,16 @@ class SourceChanges:
 
     @property
     def num_salvaged(self) -> int:
-        """How many frames stand in for lost ones."""
+        """Number of frames that show an earlier source frame in place of one that does not decode."""
         return sum(stop - first for first, stop in self.salvaged)
 
 
 @dataclass(frozen=True)
 class CodecConfig:
-    """What a decoder has to be told before the first packet.
+    """What a decoder needs before the first packet.
 
-    `codec` is "h264" or "hevc", `extradata` the payload of the avcC or hvcC box; `primaries`, `transfer` and
-    `matrix` are code points of ISO/IEC 23091-2 (2 is unspecified).
+    `codec` is "h264" or "hevc", `extradata` the payload of the avcC or hvcC box. `primaries`, `transfer` and `matrix`
+    are code points of ISO/IEC 23091-2 (2 is unspecified).
     """
 
     codec: str
@@ -106,9 +106,9 @@ class CodecConfig:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The samples of a GOP in decode order: which frame of the GOP each one shows (0 is the first shown), and
-    whether any other frame refers to it. A sample that nothing refers to need not be decoded unless it is asked
-    for."""
+    """The samples of a GOP in decode order: which frame of the GOP each one shows (0 is the first shown), and whether
+    any other frame refers to it. A sample that no frame refers to need not be decoded unless its own frame is wanted.
+    """
 
     frames: tuple[int, ...]
     referenced: tuple[bool, ...]

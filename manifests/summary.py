@@ -1,4 +1,4 @@
-"""What is in a dataset, in a few numbers and a row per video: `shortgop info`."""
+"""The content of a dataset in a few numbers, with a summary of each video: `shortgop info`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .tables import Failures
 
 @dataclass(frozen=True)
 class VideoSummary:
-    """One video; `fps` is an exact fraction in text, `path` the source's absolute path. `given_up`, `dropped`,
-    `repeated` and `salvaged` (frames that stand in for lost ones) say what differs from the source. `lost`: it lies in
-    a shard that is missing or damaged."""
+    """One video. `fps` is an exact fraction as text, `path` the source's absolute path. `given_up`, `dropped`,
+    `repeated` and `salvaged` (frames that show an earlier one in place of a lost one) say what differs from the source.
+    `lost` is true if a shard that holds some of the video is missing or damaged."""
 
     id: str
     source: str
@@ -45,15 +45,15 @@ class FailureSummary:
 
 
 def failure_summaries(table: Failures) -> tuple[FailureSummary, ...]:
-    """The sources that are not in the dataset; those whose failure was withdrawn, as they are gone, are left out."""
+    """The sources that are not in the dataset. Withdrawn failures, whose sources no longer exist, are left out."""
     columns = (table.id.texts(), table.source.texts(), table.reason.texts(), table.path.texts())
     return tuple(failure for row in zip(*columns, strict=True) if (failure := FailureSummary(*row)).reason)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A dataset; `num_bytes` are those of its shards. `trouble` says what is wrong with them and what to do, if
-    anything is."""
+    """A dataset. `num_bytes` is the size of its shards. `trouble` says what is wrong with the shards and what to do, or
+    is None."""
 
     format_version: int
     snapshot: str
@@ -70,7 +70,7 @@ class Summary:
 
 
 def summarize(dataset: Path) -> Summary:
-    """Read the tables of the current snapshot and look whether the shards are there in full length."""
+    """Read the tables of the current snapshot, and check that the shards exist with their full lengths."""
     root, manifest = open_current(dataset)
     lost = lost_shards(dataset, manifest)
     lost_rows = set(lost_videos(manifest, lost).tolist())

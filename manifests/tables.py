@@ -1,16 +1,16 @@
-"""What a dataset is, in memory: a handful of tables, each a struct of numpy arrays.
+"""A dataset in memory: a handful of tables, each a struct of numpy arrays.
 
-    videos      one row a video: what it came from, its frame rate, how many frames, how they are cut into GOPs
-    segments    one row a segment: about ten seconds of a video, a playable MP4 inside a shard
-    gops        one row a GOP: the byte range to read, its CRC-32 and its pattern
+    videos      a row for each video: its source, its frame rate, its number of frames, its cuts into GOPs
+    segments    a row for each segment: about ten seconds of a video, a playable MP4 inside a shard
+    gops        a row for each GOP: the byte range to read, its CRC-32 and its pattern
     patterns    which frame each sample of a GOP shows, and whether another frame refers to it
-    configs     codec configurations: what a decoder has to be told once
-    shards      the files
+    configs     codec configurations: what a decoder needs once
+    shards      the files that hold the segments
     failures    sources that are not in the dataset, and why
     timeline    for every frame the pts of the source frame it shows
 
-Rows of `segments`, `gops` and `timeline` stand in the order of the videos they belong to, so a video's rows are a
-run whose start is a running sum and needs no column. `docs/format.md` gives the meaning of every column.
+The rows of `segments`, `gops` and `timeline` are in the order of their videos. So a video's rows are one run, whose
+start is a running sum and needs no column. `docs/format.md` gives the meaning of every column.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from .records import CodecConfig, Pattern, SourceChanges, VideoRow
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is stored: its dtype, whether it is ragged, and whether neighbours differ by little.
+    """How a column is stored: its dtype, whether it is ragged, and whether it is stored as differences (`delta`), for
+    columns whose neighbouring rows differ by little.
 
-    `since` is the format version that brought the column; in tables of an earlier one it is `before` in every row, or
-    empty where it is ragged.
+    `since` is the format version that introduced the column. In tables of an earlier version every row is `before`, or
+    empty if the column is ragged.
     """
 
     dtype: str
@@ -112,7 +113,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Shared by all tables: every column has one entry per row."""
+    """Base of all tables. Every column has one entry for each row."""
 
     def __post_init__(self) -> None:
         lengths = {field.name: len(getattr(self, field.name)) for field in fields(self)}
@@ -227,7 +228,7 @@ TABLE_TYPES: dict[str, Any] = {
 class Manifest:
     """All tables of one snapshot, or of one unit of work.
 
-    `timeline` is None when it was not read; it is the only table that grows with frames rather than GOPs.
+    `timeline` is None if it was not read. It is the only table that grows with frames rather than GOPs.
     """
 
     videos: Videos
@@ -252,7 +253,7 @@ class Manifest:
             table = getattr(self, name)
             if table is not None and len(table) != rows:
                 raise CorruptDataError(
-                    f"table {name} has {len(table)} rows, the videos call for {rows}; the manifest is damaged"
+                    f"table {name} has {len(table)} rows, but the videos need {rows}; the manifest is damaged"
                 )
         for table_name, column, target in (
             ("videos", "config", self.configs),
@@ -262,7 +263,7 @@ class Manifest:
             references = getattr(getattr(self, table_name), column)
             if len(references) and (references.min() < 0 or references.max() >= len(target)):
                 raise CorruptDataError(
-                    f"column {table_name}/{column} points outside its table; the manifest is damaged"
+                    f"column {table_name}/{column} refers to rows that do not exist; the manifest is damaged"
                 )
 
     @lazy
@@ -277,17 +278,17 @@ class Manifest:
 
     @lazy
     def first_gops(self) -> Array:
-        """First row of each video in `gops`, and the number of rows behind the last."""
+        """First row of each video in `gops`; then the total number of rows."""
         return offsets_of(self.gop_counts)
 
     @lazy
     def first_segments(self) -> Array:
-        """First row of each video in `segments`, and the number of rows behind the last."""
+        """First row of each video in `segments`; then the total number of rows."""
         return offsets_of(self.segment_counts)
 
     @lazy
     def first_frames(self) -> Array:
-        """First row of each video in `timeline`, and the number of rows behind the last."""
+        """First row of each video in `timeline`; then the total number of rows."""
         return offsets_of(self.videos.num_frames)
 
     @lazy
@@ -309,7 +310,7 @@ class Manifest:
         return row
 
     def video(self, row: int) -> VideoRow:
-        """One video's row with its Python types."""
+        """A row of `videos` as Python values."""
         videos = self.videos
         return VideoRow(
             id=videos.id.text(row),
@@ -341,7 +342,7 @@ class Manifest:
         )
 
     def config(self, index: int) -> CodecConfig:
-        """One codec configuration with its Python types."""
+        """A row of `configs` as Python values."""
         configs = self.configs
         return CodecConfig(
             codec=configs.codec.text(index),
@@ -355,7 +356,7 @@ class Manifest:
         )
 
     def pattern(self, index: int) -> Pattern:
-        """One pattern with its Python types."""
+        """A row of `patterns` as Python values."""
         return Pattern(
             frames=tuple(self.patterns.frames.row(index).tolist()),
             referenced=tuple(bool(value) for value in self.patterns.referenced.row(index)),
@@ -363,7 +364,7 @@ class Manifest:
 
 
 def empty() -> Manifest:
-    """The manifest of a dataset with nothing in it."""
+    """The manifest of an empty dataset."""
     tables: dict[str, Any] = {
         name: kind(
             **{
@@ -377,7 +378,7 @@ def empty() -> Manifest:
 
 
 def failures_table(rows: list[tuple[str, str, str, int, str]]) -> Failures:
-    """A failures table of (id, source, reason, attempted at in nanoseconds since 1970, absolute path) rows."""
+    """A failures table of rows (id, source, reason, time of the attempt in nanoseconds since 1970, absolute path)."""
     return Failures(
         id=from_texts(row[0] for row in rows),
         source=from_texts(row[1] for row in rows),
@@ -388,7 +389,7 @@ def failures_table(rows: list[tuple[str, str, str, int, str]]) -> Failures:
 
 
 def shards_table(rows: list[tuple[str, int]]) -> Shards:
-    """A shards table of (name, length in bytes) rows."""
+    """A shards table of rows (name, length in bytes)."""
     return Shards(
         name=from_texts(row[0] for row in rows),
         length=np.array([row[1] for row in rows], dtype="<i8"),

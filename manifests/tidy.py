@@ -1,6 +1,6 @@
-"""Removing what nobody needs any more: snapshots that others took the place of, and shards that nothing names.
+"""Removal of old files: snapshots that are no longer current, and shards that nothing names.
 
-The caller holds the writer lock. What is removed here is safe without it too, see docs/design/manifests.md.
+The caller holds the writer lock. The removal is safe without it too, see docs/design/manifests.md.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .parts import finished_parts, parts_of_unit, read_part
 from .publish import snapshots
 
 KEEP_SECONDS = 24 * 3600.0
-# A unit that was never finished may still be at work on a host that nobody hears of.
+# An unfinished unit may still run on a host that the driver no longer reaches.
 _ABANDONED_SECONDS = 24 * 3600.0
-# What somebody else put among the shards is left alone.
+# Other files in the shards folder are left alone.
 _SHARD = re.compile(r"\w+-\d+(-[0-9a-f]+(\.\d+)?)?\.shard")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a text such as 90s, 30m, 12h, 7d, 2w or 0; UsageError for another."""
+    """The number of seconds that a text such as 90s, 30m, 12h, 7d, 2w or 0 stands for. UsageError for other text."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]?)", text.strip().lower())
     if match is None or match[2] not in _UNITS:
         raise UsageError(f"--keep-snapshots is {text!r}; it takes a time such as 0, 30m, 12h or 7d")
@@ -41,20 +41,21 @@ def tidy(dataset: Path, keep_seconds: float = KEEP_SECONDS) -> None:
 
 
 def remove_old_snapshots(dataset: Path, keep_seconds: float) -> list[str]:
-    """Remove the snapshots that have not been the current one for this long; returns their names.
+    """Remove the snapshots that have not been current for `keep_seconds`. Returns their names.
 
-    A reader that opened one of them goes on with what it has in memory.
+    A reader that has opened one of them goes on with the tables in its memory.
     """
     current = int(read_root(dataset).snapshot or 0)
     removed = []
-    # Since when a snapshot is not the current one says the time of the next: it may have been that for years.
+    # A snapshot stops being current when the next one is written. Its own time says nothing: it may have been current
+    # for years.
     replaced_at = time.time()
     for snapshot in sorted(snapshots(dataset), key=int, reverse=True):
         path = snapshot_path(dataset, snapshot)
         with writing(path), contextlib.suppress(FileNotFoundError):
             changed = path.stat().st_mtime
             is_later = int(snapshot) > current
-            # A later one than the current is left over, or about to become current.
+            # A snapshot later than the current one is left over, or about to become current.
             since, keep = (changed, max(keep_seconds, _ABANDONED_SECONDS)) if is_later else (replaced_at, keep_seconds)
             if int(snapshot) != current and time.time() - since >= keep:
                 _remove(dataset, path)
@@ -65,14 +66,14 @@ def remove_old_snapshots(dataset: Path, keep_seconds: float) -> list[str]:
 
 
 def remove_stray_shards(dataset: Path) -> list[str]:
-    """Remove shards that no snapshot and no part to be published names, and that no worker can bring in any more;
-    returns their names.
+    """Remove shards that no snapshot and no unpublished part names, and that no worker can commit any more. Returns
+    their names.
 
-    Those are shards of a unit that has a part with videos, as of an attempt that came second or of videos that were
-    made again, and shards that have been lying there for a day.
+    No worker can commit a shard any more if its unit has a part with videos, because another attempt was faster or the
+    videos were made again, or if the shard is a day old.
     """
     folder = shard_path(dataset, "")
-    # Listed before anything that may name them is: what comes in later is none of them.
+    # Listed before the snapshots and parts are read: a shard that comes later is never removed.
     strays = {file.name for file in folder.iterdir() if _SHARD.fullmatch(file.name)} if folder.is_dir() else set()
     try:
         for named in _names(dataset):
@@ -80,15 +81,15 @@ def remove_stray_shards(dataset: Path) -> list[str]:
             if not strays:
                 return []
     except DatasetError:
-        # A damaged snapshot may name them all.
+        # A damaged snapshot may name any of them.
         return []
     return [name for name in sorted(strays) if _is_given_up(dataset, name) and _removed(dataset, name)]
 
 
 def _names(dataset: Path) -> Iterator[set[str]]:
-    """Names of shards that a snapshot names, or a part that may come in."""
+    """Sets of the shards that each snapshot names, then of those that unpublished parts name."""
     current = read_root(dataset).snapshot
-    # The current one first: as a rule it names them all, and the others need not be read.
+    # The current snapshot comes first: as a rule it names all shards, and the others need not be read.
     for snapshot in sorted(snapshots(dataset), key=lambda name: (name != current, name)):
         yield set(open_manifest(dataset, snapshot).shards.name.texts())
     known = set() if current is None else set(snapshot_attributes(dataset, current)["parts"])
@@ -109,10 +110,11 @@ def _is_given_up(dataset: Path, name: str) -> bool:
 
 
 def _removed(dataset: Path, name: str) -> bool:
-    """Remove a shard, unless a worker that was thought dead names it in the end.
+    """Remove a shard, unless a part that names it has come from a worker that was thought dead. Returns whether it was
+    removed.
 
-    It is put aside first. A part that comes after that is not published without its shards; one that came before is
-    seen now, and the shard goes back.
+    The shard is first moved aside, then the parts are read again. A part that came before the move is seen now, and the
+    shard goes back. A part that comes later is not published, because its shard does not exist.
     """
     path = shard_path(dataset, name)
     aside = temporary_path(dataset, name)
@@ -130,7 +132,7 @@ def _removed(dataset: Path, name: str) -> bool:
 
 
 def _remove(dataset: Path, path: Path) -> None:
-    """Remove a file or folder in one step, for whoever looks at its name."""
+    """Remove a file or folder. Its name disappears in one step."""
     aside = temporary_path(dataset, path.name)
     path.rename(aside)
     discard(aside)

@@ -1,11 +1,10 @@
-"""Holding a dataset's bytes against its manifest: `shortgop verify`, short of decoding.
+"""Verification of a dataset's bytes against its manifest: `shortgop verify` without decoding.
 
-Shards are read from their first byte to their last, one GOP in memory at a time. Nothing stops at the first problem.
+Shards are read from their first byte to their last, one GOP in memory at a time. A problem does not end the check.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import CorruptDataError, DatasetError, UnreadableDataError
+from ..errors import CorruptDataError, DatasetError
 from .gop_check import check_gop, frame_ticks, nal_length_bytes
 from .layout import open_timeline, shard_path, snapshot_path
 from .lost import lost_videos, where_it_is
 from .mp4 import Init, parse_init
 from .parts import parts_of_unit
 from .ragged import Array
-from .ranges import read_gop, read_init
 from .records import VideoRow
+from .shard_bytes import ShardBytes, gop_piece, init_piece
 from .tables import Manifest
 
 _TIMELINE_ROWS = 1 << 22
@@ -31,10 +30,10 @@ _TIMELINE_ROWS = 1 << 22
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is not as the manifest says.
+    """A place where the dataset differs from its manifest.
 
-    `byte_range` and `frames` are half-open ranges [start, stop), in the file and in the video; `segment` is a row
-    of the segment table. What does not apply is None.
+    `byte_range` and `frames` are half-open ranges [start, stop), in the file and in the video; `segment` is a row of
+    the segment table. What does not apply is None.
     """
 
     what: str
@@ -59,7 +58,7 @@ def verify(
     snapshot: str | None = None,
     on_gop: Callable[[], object] = lambda: None,
 ) -> Iterator[Problem]:
-    """Check every shard, segment and GOP; with `snapshot`, the name of the manifest's, the timeline as well.
+    """Check every shard, segment and GOP; with `snapshot`, the name of the manifest's snapshot, also the timeline.
 
     `on_gop` is called once for each row of the GOP table.
     """
@@ -74,17 +73,18 @@ def verify(
 
 
 def stray_files(dataset: Path, manifest: Manifest) -> list[str]:
-    """Files among the shards that the manifest does not know: no harm, and no use unless a job is at work."""
+    """Files in the shards folder that the manifest does not name. They do no harm, and are of use only to a running
+    job."""
     folder = dataset / "shards"
     known = set(manifest.shards.name.texts())
     return sorted(str(file) for file in folder.iterdir() if file.name not in known) if folder.is_dir() else []
 
 
 def damaged_videos(manifest: Manifest, problems: Iterable[Problem]) -> dict[str, str]:
-    """The videos to be made again so that these problems go away, each with the first of them.
+    """The videos that must be made again to repair these problems: id -> the first problem.
 
-    A problem with a shard as a whole is one of every video in it. One with the manifest itself, as in a file of its
-    timeline, is none of a video's.
+    A problem of a whole shard concerns every video in it. A problem of the manifest itself, such as a damaged timeline,
+    concerns no video.
     """
     damaged: dict[str, str] = {}
     for problem in problems:
@@ -100,7 +100,7 @@ def _videos_in(manifest: Manifest, shard: str) -> list[str]:
 
 
 class _Checker:
-    """Checks one shard after the other; what they have in common is worked out once."""
+    """Checks one shard after the other. What all checks share is computed once."""
 
     def __init__(
         self, manifest: Manifest, on_gop: Callable[[], object], superseded: Callable[[str], dict[int, int]]
@@ -108,36 +108,34 @@ class _Checker:
         self._manifest = manifest
         self._on_gop = on_gop
         self._superseded = superseded
+        self._source = ShardBytes(max_open_files=1)
         self._video_of_segment: Array = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
-        # Nearly all segments of a dataset have one of a few inits.
+        # Nearly all segments of a dataset share a few inits.
         self._parse_init = lru_cache(maxsize=64)(parse_init)
 
     def shard(self, file: Path, length: int, segments: list[int]) -> Iterator[Problem]:
-        """Problems of a shard and of its segments, which are given in the order of their offsets."""
+        """Problems of a shard and of its segments, which come in the order of their offsets."""
         try:
-            # A pipe in its place would wait for a writer.
-            descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-        except OSError as error:
-            yield Problem(f"cannot be read: {error.strerror}", str(file))
+            # Reading nothing tells whether the file can be read.
+            self._source.read(file, 0, 0)
+            actual = file.stat().st_size
+        except (DatasetError, OSError) as error:
+            yield Problem(_without_file(error, file), str(file))
             for segment in segments:
                 for _ in self._gops(segment):
                     self._on_gop()
             return
-        try:
-            actual = os.fstat(descriptor).st_size
-            if actual != length:
-                yield Problem(f"has {actual} bytes, the manifest says {length}", str(file))
-            end = 0
-            for segment in segments:
-                end = yield from self._segment(file, descriptor, segment, end)
-            yield from self._between(file, end, length)
-        finally:
-            os.close(descriptor)
+        if actual != length:
+            yield Problem(f"has {actual} bytes, the manifest says {length}", str(file))
+        end = 0
+        for segment in segments:
+            end = yield from self._segment(file, segment, end)
+        yield from self._between(file, end, length)
 
     def _between(self, file: Path, end: int, start: int) -> Iterator[Problem]:
-        """For a segment that starts at `start` where the one before it ended at `end`."""
+        """The problem, if any, of a segment that starts at `start` after one that ends at `end`."""
         if end < start:
             stops = self._superseded(file.name)
             while end < start and end in stops:
@@ -154,7 +152,7 @@ class _Checker:
         first = int(manifest.first_gops[video]) + number * per_segment
         return range(first, min(first + per_segment, int(manifest.first_gops[video + 1])))
 
-    def _segment(self, file: Path, descriptor: int, segment: int, end: int) -> Generator[Problem, None, int]:
+    def _segment(self, file: Path, segment: int, end: int) -> Generator[Problem, None, int]:
         """Problems of a segment that should start at `end`; returns where it ends."""
         table = self._manifest.segments
         video = self._manifest.video(int(self._video_of_segment[segment]))
@@ -167,32 +165,32 @@ class _Checker:
 
         init = None
         try:
-            init = self._checked_init(read_init(descriptor, self._manifest, segment), video)
-        except (CorruptDataError, UnreadableDataError) as error:
-            yield problem(f"the init: {error.message}")
+            init = self._checked_init(self._source.piece(file, init_piece(self._manifest, segment)), video)
+        except DatasetError as error:
+            yield problem(f"the init: {_without_file(error, file)}")
         for gop in self._gops(segment):
             start, length = int(self._manifest.gops.offset[gop]), int(self._manifest.gops.length[gop])
             if start != end:
                 yield _gap(file, end, start)
             end = start + length
             try:
-                self._check_gop(descriptor, video, gop, init)
-            except (CorruptDataError, UnreadableDataError) as error:
+                self._check_gop(file, video, gop, init)
+            except DatasetError as error:
                 first = (gop - video.first_gop) * video.gop_frames
                 frames = (first, first + video.frames_in_gop(gop - video.first_gop))
-                yield Problem(error.message, str(file), (start, end), segment, video.id, frames)
+                yield Problem(_without_file(error, file), str(file), (start, end), segment, video.id, frames)
             self._on_gop()
         return end
 
     def _checked_init(self, data: bytes, video: VideoRow) -> Init:
         init = self._parse_init(data)
         if init.config != self._configs[video.config]:
-            raise CorruptDataError(f"it is not for codec configuration {video.config}, the video's")
+            raise CorruptDataError(f"it does not match codec configuration {video.config} of the video")
         frame_ticks(init.timescale, video.fps)
         return init
 
-    def _check_gop(self, descriptor: int, video: VideoRow, gop: int, init: Init | None) -> None:
-        data = read_gop(descriptor, self._manifest, gop)
+    def _check_gop(self, file: Path, video: VideoRow, gop: int, init: Init | None) -> None:
+        data = self._source.piece(file, gop_piece(self._manifest, gop))
         if init is None:
             return
         number = gop - video.first_gop
@@ -208,14 +206,14 @@ class _Checker:
             frame_ticks=ticks,
         )
         if fragment.sequence_number != in_segment + 1:
-            raise CorruptDataError(f"fragment number {fragment.sequence_number}, not {in_segment + 1}")
+            raise CorruptDataError(f"the fragment has sequence number {fragment.sequence_number}, not {in_segment + 1}")
         if pattern != self._patterns[expected := int(self._manifest.gops.pattern[gop])]:
             raise CorruptDataError(f"its samples do not follow pattern {expected}")
 
 
 def _superseded(dataset: Path, manifest: Manifest, shard: str) -> dict[int, int]:
-    """Segments of a shard that are no longer of the dataset, as their videos were made again: where each starts, and
-    where it ends. The part of the shard's unit still knows them."""
+    """Segments of a shard that the dataset no longer uses because their videos were made again: start -> end, in bytes.
+    The part of the shard's unit still has them."""
     stops = {}
     with suppress(DatasetError):
         for part in parts_of_unit(dataset, shard.partition("-")[0]):
@@ -235,14 +233,20 @@ def _end_of_segment(manifest: Manifest, video: int, segment: int) -> int:
     return int(manifest.gops.offset[last] + manifest.gops.length[last])
 
 
+def _without_file(error: DatasetError | OSError, file: Path) -> str:
+    """What an error says, where the file is named anyway."""
+    said = error.message if isinstance(error, DatasetError) else f"cannot be read: {error.strerror}"
+    return said.removeprefix(f"{file} ")
+
+
 def _gap(file: Path, end: int, start: int) -> Problem:
-    """For a piece that starts at `start` where the one before it ended at `end`."""
+    """The problem of a segment or GOP that starts at `start` after one that ends at `end`."""
     what = "no segment or GOP covers these bytes" if end < start else "two segments or GOPs cover these bytes"
     return Problem(what, str(file), (min(start, end), max(start, end)))
 
 
 def _check_timeline(dataset: Path, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
-    """Source frames are shown in their order: within a video, pts never fall."""
+    """Source frames are shown in their order: within a video, the pts of the timeline never fall."""
     file = str(snapshot_path(dataset, snapshot))
     starts = manifest.first_frames
     last_pts = None
@@ -253,12 +257,12 @@ def _check_timeline(dataset: Path, snapshot: str, manifest: Manifest) -> Iterato
             yield Problem(error.message, error.file or file)
             last_pts = None
             continue
-        # The first of these rows that falls below the one before it, unless a video starts there.
+        # A pts may fall below the one before it only where a video starts.
         before = np.concatenate([pts[:1] if last_pts is None else last_pts, pts[:-1]])
         for row in (np.flatnonzero(pts < before) + start).tolist():
             video = int(np.searchsorted(starts, row, side="right")) - 1
             frame = row - int(starts[video])
             if frame > 0:
-                what = "a source pts below that of the frame before"
+                what = "the source pts is below that of the frame before"
                 yield Problem(what, file, None, None, manifest.ids[video], (frame, frame + 1))
         last_pts = pts[-1:]

@@ -24,20 +24,22 @@ from ..errors import CorruptDataError, DatasetError, MissingDataError, not_read
 from .ragged import Array, Ragged, from_rows
 from .tables import OFFSETS, SCHEMA, TABLE_TYPES, Column, Failures, Manifest
 
-# Opens the file of a Zarr store that has this key; a FileNotFoundError or KeyError when there is none.
+# Opens the file of a Zarr store that has this key. FileNotFoundError or KeyError if there is none.
 OpenFile = Callable[[str], BinaryIO]
 
 _CODECS = (["bytes", "zstd"], ["numcodecs.delta", "bytes", "zstd"])
 _CHECKSUM_BYTES = 4
-# No table can be larger than this; what claims to be is damaged, and not a reason to ask for so much memory.
+# No table is larger than this. A document that claims more is damaged, and must not make numpy ask for that much
+# memory.
 _MAX_BYTES = 1 << 46
-# What seeking before a file's start gives: the file is shorter than it should be. Python's own files have no number.
+# Error numbers of a seek before a file's start, which means that the file is too short. Errors of Python's own file
+# objects have no number.
 _OUT_OF_THE_FILE = (errno.EINVAL, errno.EOVERFLOW, None)
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """`file_rows` is `chunk_rows` for an array without sharding, a multiple of it for one with."""
+    """How an array is stored. Without sharding `file_rows` equals `chunk_rows`; with sharding it is a multiple."""
 
     rows: int
     file_rows: int
@@ -48,7 +50,7 @@ class _Layout:
 
 @contextmanager
 def opening(open_file: OpenFile, key: str) -> Iterator[BinaryIO]:
-    """The file that has this key. Whatever goes wrong inside becomes an error that names it."""
+    """The file with this key. Any exception inside the block becomes an error that names the file."""
     try:
         file = open_file(key)
     except KeyError as error:
@@ -67,16 +69,16 @@ def opening(open_file: OpenFile, key: str) -> Iterator[BinaryIO]:
             raise _damaged(key, error) from error
         raise not_read(key, error) from error
     except Exception as error:
-        # Each codec has its own ways of saying that its input is damaged.
+        # Each codec has its own exceptions for damaged input.
         raise _damaged(key, error) from error
 
 
 def _damaged(key: str, error: Exception) -> CorruptDataError:
-    return CorruptDataError(f"{key} does not read: {type(error).__name__}: {error}", file=key)
+    return CorruptDataError(f"{key} cannot be decoded: {type(error).__name__}: {error}", file=key)
 
 
 def read_rows(open_file: OpenFile, path: str, dtype: str, start: int = 0, stop: int | None = None) -> Array:
-    """Rows [start, stop) of the array at `path`, which must be of this type."""
+    """Rows [start, stop) of the array at `path`, whose type must be `dtype`."""
     with opening(open_file, f"{path}/zarr.json") as file:
         layout = _layout(json.loads(file.read()), dtype)
         stop = layout.rows if stop is None else min(stop, layout.rows)
@@ -88,7 +90,7 @@ def read_rows(open_file: OpenFile, path: str, dtype: str, start: int = 0, stop: 
                 chunk = _decoded(encoded, layout, dtype)
                 at = first + row - start
                 out[max(at, 0) : at + len(chunk)] = chunk[max(-at, 0) : len(out) - at]
-    # Tables are shared by everyone who opened the dataset; nobody may write to them.
+    # All readers of an open dataset share its tables, so they are read-only.
     out.flags.writeable = False
     return out
 
@@ -112,7 +114,7 @@ def _layout(document: Any, dtype: str) -> _Layout:
 
 
 def _encoded_chunks(file: BinaryIO, layout: _Layout, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """First row and bytes of each chunk in a file that has any of the file's rows [start, stop)."""
+    """The first row and the encoded bytes of each chunk that has any of the file's rows [start, stop)."""
     if not layout.sharded:
         yield 0, file.read()
         return
@@ -124,21 +126,21 @@ def _encoded_chunks(file: BinaryIO, layout: _Layout, start: int, stop: int) -> I
 
 
 def _shard_index(file: BinaryIO, chunks: int) -> list[tuple[int, int]]:
-    """Offset and length of each chunk: the last bytes of the file, followed by their CRC-32C."""
+    """Offset and length of each chunk. This index and its CRC-32C are the last bytes of the file."""
     import google_crc32c
 
     index_bytes = 16 * chunks
     file.seek(-(index_bytes + _CHECKSUM_BYTES), os.SEEK_END)
     data = file.read()
     if google_crc32c.value(data[:index_bytes]) != int.from_bytes(data[index_bytes:], "little"):
-        raise ValueError("its index has another CRC-32C")
+        raise ValueError("the CRC-32C of its index differs")
     return [tuple(entry) for entry in np.frombuffer(data, dtype="<u8", count=2 * chunks).reshape(-1, 2).tolist()]
 
 
 def _decoded(encoded: bytes, layout: _Layout, dtype: str) -> Array:
     size = _content_size(encoded)
     if size not in (None, layout.chunk_rows * np.dtype(dtype).itemsize):
-        # Before so much memory is asked for.
+        # Checked before the decoder asks for that much memory.
         raise ValueError(f"a chunk of {size} bytes, not of {layout.chunk_rows} rows")
     chunk = np.frombuffer(Zstd().decode(encoded), dtype=dtype)
     if len(chunk) != layout.chunk_rows:
@@ -147,7 +149,8 @@ def _decoded(encoded: bytes, layout: _Layout, dtype: str) -> Array:
 
 
 def _content_size(frame: bytes) -> int | None:
-    """How many bytes a Zstandard frame says it decodes to (RFC 8878, 3.1.1.1), or None where it does not say."""
+    """The decoded size in bytes that the header of a Zstandard frame gives (RFC 8878, 3.1.1.1), or None if it gives
+    none."""
     if len(frame) < 6:
         return None
     descriptor = frame[4]
@@ -159,7 +162,7 @@ def _content_size(frame: bytes) -> int | None:
     return int.from_bytes(frame[start : start + size_bytes], "little") + (256 if size_bytes == 2 else 0)
 
 
-# Versions of the format that can be read. Snapshots and parts say which one theirs is.
+# Format versions that can be read. Each snapshot and each part says its own.
 READABLE_VERSIONS = (1, 2)
 
 
@@ -173,17 +176,17 @@ def read_attributes(open_file: OpenFile) -> dict[str, Any]:
 def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
     """Read all tables; the timeline only on request. MissingDataError or CorruptDataError names what is wrong.
 
-    Columns that came after the version that the manifest was written in are filled with what they say of its rows.
+    Columns that are newer than the manifest's format version are filled with their `before`.
     """
     version = read_attributes(open_file).get("format_version")
     if version is True or version not in READABLE_VERSIONS:
         raise CorruptDataError(f"zarr.json says format version {version!r}", file="zarr.json")
     for group in ("", *(f"{name}/" for name in SCHEMA)):
-        # They say nothing that is not known, but without them it is no Zarr store.
+        # These documents hold nothing that is needed here, but without them this is not a Zarr store.
         with opening(open_file, f"{group}zarr.json") as file:
             document = json.loads(file.read())
             if (document["zarr_format"], document["node_type"]) != (3, "group"):
-                raise ValueError("no Zarr group of version 3")
+                raise ValueError("not a Zarr group of version 3")
     tables: dict[str, Any] = {
         name: TABLE_TYPES[name](**_read_columns(open_file, name, columns, version))
         for name, columns in SCHEMA.items()
@@ -193,7 +196,7 @@ def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
 
 
 def read_failures(open_file: OpenFile) -> Failures:
-    """The table of failures, without reading the others."""
+    """The failures table, without the others."""
     version = read_attributes(open_file)["format_version"]
     return Failures(**_read_columns(open_file, "failures", SCHEMA["failures"], version))
 

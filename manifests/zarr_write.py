@@ -15,20 +15,14 @@ from zarr.core.buffer import Buffer
 from zarr.errors import ZarrUserWarning
 from zarr.storage import LocalStore
 
+from . import zarr_sizes
 from .ragged import Array, Ragged
 from .tables import OFFSETS, SCHEMA, Column, Manifest
 
-# 64 Ki rows decompress in well under a millisecond, so a slice of the timeline stays cheap. One Zarr shard, which is
-# one file, holds 256 of them: a billion rows are 60 files, and writing one takes 128 MiB of memory.
-_CHUNK_ROWS = 1 << 16
-_SHARD_CHUNKS = 1 << 8
-BLOCK_ROWS = _CHUNK_ROWS * _SHARD_CHUNKS
-_ZSTD_LEVEL = 5
-
 
 class NewFolder(LocalStore):
-    """A store in a folder that nobody else writes to. Zarr makes sure by hard links that it replaces no metadata, and
-    there are file systems without them."""
+    """A store in a folder that only this process writes to. LocalStore makes sure by hard links that it replaces no
+    metadata, but some file systems have no hard links."""
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         if not await self.exists(key):
@@ -40,10 +34,10 @@ def write_manifest(
 ) -> None:
     """Write all tables to an empty store; `attributes` go to the root group under "shortgop".
 
-    `timeline` brings the rows of a manifest that does not hold them, in blocks of BLOCK_ROWS.
+    If the manifest does not hold its timeline, `timeline` gives the rows in blocks of BLOCK_ROWS.
     """
     with warnings.catch_warnings():
-        # Delta is not in Zarr's own specification; docs/format.md gives its definition, which is one line.
+        # Zarr warns that Delta is not in its specification. docs/format.md defines it, in one line.
         warnings.simplefilter("ignore", ZarrUserWarning)
         root = zarr.create_group(store, attributes={"shortgop": attributes}, zarr_format=3)
         for table_name, columns in SCHEMA.items():
@@ -61,8 +55,8 @@ def write_manifest(
 
 
 def _write_array(group: zarr.Group, name: str, column: Column, rows: int, blocks: Iterable[Array]) -> None:
-    chunk = max(1, min(rows, _CHUNK_ROWS))
-    chunks_per_shard = min(_SHARD_CHUNKS, -(-rows // chunk))
+    chunk = max(1, min(rows, zarr_sizes.CHUNK_ROWS))
+    chunks_per_shard = min(zarr_sizes.SHARD_CHUNKS, -(-rows // chunk))
     array = group.create_array(
         name,
         shape=(rows,),
@@ -70,7 +64,7 @@ def _write_array(group: zarr.Group, name: str, column: Column, rows: int, blocks
         chunks=(chunk,),
         shards=(chunk * chunks_per_shard,) if chunks_per_shard > 1 else None,
         filters=[Delta(dtype=column.dtype)] if column.delta else None,
-        compressors=[ZstdCodec(level=_ZSTD_LEVEL, checksum=True)],
+        compressors=[ZstdCodec(level=zarr_sizes.ZSTD_LEVEL, checksum=True)],
         fill_value=0,
         dimension_names=["row"],
         # Readers must be able to tell a lost chunk from a run of zeros.

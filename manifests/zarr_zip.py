@@ -1,7 +1,7 @@
 """Zarr stores in one file: zip files without compression, written with fixed dates and read by position.
 
-The same members give the same bytes. A member lies in the file as it is, so that a few rows of a long array are a few
-positional reads; zipfile reads the directory only, once for each file.
+The same members give the same bytes. Members are not compressed, so a few rows of a long array take a few positional
+reads. zipfile reads only the directory, once for each file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .zarr_read import OpenFile
 
 _FILE_MODE = 0o644 << 16
 _COPY_BYTES = 1 << 20
-# The header in front of each member: lengths of its name and of what follows that, at its end.
+# The local header before each member. Its last fields are the lengths of the name and of the extra field after it.
 _HEADER = struct.Struct("<4s22xHH")
 
 
@@ -44,7 +44,7 @@ def pack_folder(folder: Path, target: Path) -> None:
     with zipfile.ZipFile(target, "w") as archive:
         for name in names:
             info = _info(name)
-            # Tells zipfile whether the member may need 64-bit lengths.
+            # With this size zipfile decides whether the member needs 64-bit lengths.
             info.file_size = (folder / name).stat().st_size
             with (folder / name).open("rb") as source, archive.open(info, "w") as member:
                 shutil.copyfileobj(source, member, _COPY_BYTES)
@@ -59,9 +59,9 @@ def _info(name: str) -> zipfile.ZipInfo:
 
 @contextlib.contextmanager
 def reading(file: Path) -> Iterator[OpenFile]:
-    """How to open a zip file's members; a KeyError where there is none of that name.
+    """Yields the function that opens a zip file's members. It raises KeyError for a name that the file does not have.
 
-    The file stays open meanwhile, so that it can be read to the end of the block when its name goes away.
+    The file stays open during the block, so it can be read to the end even after its name was removed.
     """
     descriptor = os.open(file, os.O_RDONLY)
     try:
@@ -80,7 +80,7 @@ class _Member:
     stored: bool
 
 
-# Zip files here are never replaced; the identity is for those that were damaged and copied again.
+# Zip files of a dataset are never replaced. The identity is for a damaged file that was copied again.
 @lru_cache(maxsize=32)
 def _directory(file: Path, _identity: tuple[int, ...]) -> dict[str, _Member]:
     try:
@@ -94,11 +94,12 @@ def _directory(file: Path, _identity: tuple[int, ...]) -> dict[str, _Member]:
     except OSError:
         raise
     except Exception as error:
-        # zipfile says so of a disk that fails, too; and a file that is too short it asks for what is before its start.
+        # zipfile reports a failing disk as a bad zip file too. It also seeks before the start of a file that is too
+        # short, which gives EINVAL.
         cause = error.__context__
         if isinstance(cause, OSError) and cause.errno != errno.EINVAL:
             raise cause from None
-        # It has half a dozen ways to say that a file is damaged.
+        # zipfile has half a dozen exceptions for damaged files.
         raise CorruptDataError(f"not a whole zip file: {type(error).__name__}: {error}") from error
 
 
@@ -106,13 +107,13 @@ def _open_member(descriptor: int, directory: Mapping[str, _Member], name: str) -
     member = directory[name]
     signature, name_length, extra_length = _HEADER.unpack(_pread(descriptor, _HEADER.size, member.header))
     if signature != b"PK\3\4" or not member.stored:
-        raise zipfile.BadZipFile("not a member without compression")
+        raise zipfile.BadZipFile("a member is damaged or compressed")
     start = member.header + _HEADER.size + name_length + extra_length
     return cast(BinaryIO, _MemberFile(descriptor, start, member))
 
 
 class _MemberFile(io.RawIOBase):
-    """A member as a file; one that is read as a whole is held against its CRC-32."""
+    """A member as a file. A member that is read whole is checked against its CRC-32."""
 
     def __init__(self, descriptor: int, start: int, member: _Member) -> None:
         super().__init__()
@@ -124,7 +125,7 @@ class _MemberFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._member.size}[whence]
         if base + offset < 0:
-            raise ValueError("a place before the member's first byte")
+            raise ValueError("the position is before the member's first byte")
         self._position = base + offset
         return self._position
 
@@ -141,7 +142,7 @@ class _MemberFile(io.RawIOBase):
 def _pread(descriptor: int, count: int, start: int) -> bytes:
     data = os.pread(descriptor, count, start)
     while len(data) < count:
-        # Network file systems may give less than was asked for; only nothing at all is the end.
+        # Network file systems may return less than was asked for. Only an empty result means the end of the file.
         more = os.pread(descriptor, count - len(data), start + len(data))
         if not more:
             raise EOFError(f"the file ends at byte {start + len(data)}")

@@ -9,6 +9,7 @@ from fractions import Fraction
 from .damage import Kept
 from .frame_report import STATS_FORMAT
 from .grid import TickRule
+from .joins import Join
 from .opening import input_argv
 from .picture_filters import colour_tags, deinterlace_filters, picture_filters, steady_filters
 from .probe import SourceVideo
@@ -34,6 +35,7 @@ class Encode:
     nvdec: bool = False
     crops_by_itself: bool = False
     kept: Kept | None = None
+    joins: tuple[Join, ...] = ()
 
     @property
     def fps(self) -> Fraction:
@@ -94,22 +96,24 @@ def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
     ]  # fmt: skip
 
 
-def time_filters(rule: TickRule) -> list[str]:
+def time_filters(rule: TickRule, joins: tuple[Join, ...] = ()) -> list[str]:
     """Filters that put each source frame at its tick, and repeat it until the next one's turn."""
     fps = rule.fps
     # Fine enough that a tick is four units or more, so that rounding to units cannot make another tick of it.
     parts = max(1, math.ceil(4 * rule.timebase * fps))
     unit = rule.timebase / parts
     a, b, c = rule.terms
-    span = f"PTS-({rule.origin_pts * parts})"
+    moves = "".join(f"+gte(N,{join.frame})*({join.units * parts})" for join in joins)
+    pts, moved = ("ld(0)", f"st(0,PTS{moves});") if joins else ("PTS", "")
+    span = f"{pts}-({rule.origin_pts * parts})"
     for gap in rule.closed:
-        span += f"-gte(PTS,{gap.pts * parts})*{gap.units * parts}"
-    tick = f"if(lte(PTS,{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
+        span += f"-gte({pts},{gap.pts * parts})*{gap.units * parts}"
+    tick = f"if(lte({pts},{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
     length = 1 / (fps * unit)
     return [
         # Whatever the filters before it have made of the timebase: bwdif halves it.
         f"settb={unit.numerator}/{unit.denominator}",
-        f"setpts='round({tick}*{length.numerator}/{length.denominator})'",
+        f"setpts='{moved}round({tick}*{length.numerator}/{length.denominator})'",
         # What it sees are whole ticks already; `pass` keeps a last frame that is shorter than one.
         f"fps={fps.numerator}/{fps.denominator}:round=near:eof_action=pass",
         # How long the last frame lasts is the demuxer's guess; -frames:v ends the output where the plan says.
@@ -134,7 +138,7 @@ def _filters(encode: Encode) -> list[str]:
         *([] if encode.kept is None else [_selection(encode.kept)]),
         *steady_filters(source),
         *deinterlace_filters(source, encode.profile),
-        *time_filters(encode.rule),
+        *time_filters(encode.rule, encode.joins),
         *picture_filters(source, encode.profile),
     ]
 

@@ -6,11 +6,9 @@ says it showed at each tick is held against the plan. A difference is an error o
 
 from __future__ import annotations
 
-import signal
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -20,14 +18,16 @@ from ..manifests.mp4 import Init, restamp_fragment
 from ..manifests.ragged import Array
 from ..manifests.records import SourceChanges
 from ..manifests.tables import Manifest
+from .attempts import raise_if_failed, raise_if_killed, tried_again
 from .command import Encode, decode_argv, encode_argv
 from .damage import Damage, assess, first_complaint, kept_numbers
 from .encoders import choose_encoder, choose_nvdec
-from .ffmpeg import Run, crops_by_itself, first_reason, running
+from .ffmpeg import crops_by_itself, running
 from .fragments import fragments
 from .frame_report import parse_stats, pts_by_number
 from .given_up import given_up
 from .grid import FrameGrid
+from .joins import Join, Joined, continued_scan, continued_times, joins_of
 from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
@@ -37,17 +37,14 @@ from .salvage import check_salvage, salvaged_runs
 from .scan import scan
 from .shards import ShardWriter
 from .sizes import check_taken, picture_layout, takes
-from .source_times import check_order, grid_of, plan_times
-from .stalls import REMEDY, StalledError, stall_limit
+from .source_times import check_order, grid_of, may_have_lost, plan_times
+from .stalls import stall_limit
 
 _STATS = "<stats>"
-# That ffmpeg was ended by a signal (someone's kill, the kernel short of memory), or hung, says nothing of its source.
-_ATTEMPTS = 3
 # A hole beside damage that is no longer than this was made by it; a longer one is a gap, of which the policy decides.
 _MAX_HOLE_SECONDS = 10
 
 Count = Callable[[int], None]
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -82,13 +79,10 @@ class _Watcher:
 class _DamageFoundError(Exception):
     """Frames of the source are lost."""
 
-    def __init__(self, damage: Damage) -> None:
+    def __init__(self, damage: Damage, joined: Joined | None) -> None:
         super().__init__(damage.complaint)
         self.damage = damage
-
-
-class _KilledError(EncodeError):
-    """ffmpeg was ended by a signal."""
+        self.joined = joined
 
 
 def _ignore(_count: int) -> None:
@@ -123,12 +117,12 @@ def prepare_video(
 def _prepare(
     path: str, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
-    source = _tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it"))
+    source = tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it"))
     try:
         return _prepare_whole(source, options, ffmpeg_path, shards, watcher)
     except _DamageFoundError as found:
         check_salvage(path, found.damage, source.timebase, options.policy)
-        return _prepare_sound_part(source, found.damage, options, ffmpeg_path, shards, watcher)
+        return _prepare_sound_part(source, found, options, ffmpeg_path, shards, watcher)
 
 
 def _prepare_whole(
@@ -146,8 +140,8 @@ def _prepare_whole(
             return plan, video
     # The packets did not tell which frames the decoder shows: timestamps missing or double, two fields in two
     # packets, frames at the start that refer to ones before it. So ask the decoder.
-    decoded_pts = _tried_again(path, lambda: decode_pts(source, ffmpeg_path))
-    if _may_have_lost(source, decoded_pts):
+    decoded_pts = tried_again(path, lambda: decode_pts(source, ffmpeg_path))
+    if may_have_lost(source, decoded_pts):
         _look_closer(source)
     plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
@@ -161,60 +155,77 @@ def _prepare_whole(
     return plan, video
 
 
-def _may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
-    """Whether the decoder kept a frame to itself, other than those that a stream may begin with."""
-    if source.pts is None or len(np.setdiff1d(decoded_pts, source.pts)):
-        # Times that do not belong to packets can only be counted.
-        return len(decoded_pts) < source.num_packets
-    return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0
-
-
 def _look_closer(source: SourceVideo) -> None:
     """_DamageFoundError when a close look at the source finds damage in it, and not only something to complain of."""
     path, stream_index = source.path, source.stream_index
-    found = _tried_again(path, lambda: read_in_time(path, lambda: scan(path, stream_index), "reading it"))
+    found = tried_again(path, lambda: read_in_time(path, lambda: scan(path, stream_index), "reading it"))
+    found, joined = continued_scan(found, source.timebase)
     damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
     if damage is not None:
-        raise _DamageFoundError(damage)
+        raise _DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined)
 
 
 def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
-    source: SourceVideo, damage: Damage, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
+    source: SourceVideo,
+    found: _DamageFoundError,
+    options: Options,
+    ffmpeg_path: str,
+    shards: ShardWriter,
+    watcher: _Watcher,
 ) -> tuple[Plan, EncodedVideo]:
     """The frames of a source that are not lost, and in place of lost ones between them the frame before."""
+    damage = found.damage
+    sound_pts, due_pts, kept = damage.sound_pts, damage.due_pts, damage.kept
+    joins: tuple[Join, ...] = ()
+    pts = None
+    if damage.has_times and found.joined is not None:
+        stated_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
+        pts = found.joined.of(stated_pts)
+        keeps = np.isin(pts, sound_pts)
+        if not keeps.any():
+            raise _not_as_planned(source, damage)
+        sound_pts, kept = pts[keeps], kept_numbers(keeps.tolist())
+        due_pts, joins = due_pts[due_pts >= sound_pts[0]], joins_of(stated_pts[keeps], sound_pts)
     if damage.has_times:
         # Rate and ticks are those of the frames that should be there.
-        whole = with_pts(source, damage.due_pts)
-        due = plan_video(whole, options, ffmpeg_path)
-        plan = replace(due, grid=grid_of(whole, damage.sound_pts, due.grid.rule))
+        whole = with_pts(source, due_pts)
+        due = plan_video(whole, options, ffmpeg_path, pts)
+        plan = replace(due, grid=grid_of(whole, sound_pts, due.grid.rule), encode=replace(due.encode, joins=joins))
     else:
-        decoded_pts = _tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
+        decoded_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
         decoded_pts = decoded_pts[: damage.sound_from_start]
         due = plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
-    kept = plan.encode.kept or damage.kept
-    plan = replace(plan, encode=replace(plan.encode, kept=kept, nvdec=False))
+    plan = replace(plan, encode=replace(plan.encode, kept=plan.encode.kept or kept, nvdec=False))
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, tolerant=True)
     if video is None:
-        raise DamagedSourceError(
-            f"{source.path} is damaged ({damage.complaint}), and ffmpeg does not show what is left of it as planned; "
-            "remux or re-encode it first",
-            file=source.path,
-        )
+        raise _not_as_planned(source, damage)
     changes = replace(
         video.changes,
-        dropped=plan.grid.dropped + damage.lost,
+        dropped=plan.grid.dropped + damage.lost + len(damage.sound_pts) - len(sound_pts),
         salvaged=salvaged_runs(plan.grid.source_pts, due.grid.source_pts),
     )
     return plan, replace(video, changes=changes)
 
 
+def _not_as_planned(source: SourceVideo, damage: Damage) -> DamagedSourceError:
+    return DamagedSourceError(
+        f"{source.path} is damaged ({damage.complaint}), and ffmpeg does not show what is left of it as planned; "
+        "remux or re-encode it first",
+        file=source.path,
+    )
+
+
 def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array) -> Plan:
     """The plan for frames as the decoder puts them out. One that does not come after all before it is never shown."""
-    rising = np.concatenate([[True], decoded_pts[1:] > np.maximum.accumulate(decoded_pts)[:-1]])
-    if not options.policy.salvage:
+    stated_pts = decoded_pts
+    if options.policy.salvage:
+        decoded_pts = continued_times(stated_pts, source.timebase)
+    else:
         check_order(source, decoded_pts)
+    rising = np.concatenate([[True], decoded_pts[1:] > np.maximum.accumulate(decoded_pts)[:-1]])
     plan = plan_video(with_pts(source, decoded_pts[rising]), options, ffmpeg_path, decoded_pts)
+    plan = replace(plan, encode=replace(plan.encode, joins=joins_of(stated_pts[rising], decoded_pts[rising])))
     if rising.all():
         return plan
     grid = replace(plan.grid, dropped=plan.grid.dropped + int(np.count_nonzero(~rising)))
@@ -246,14 +257,14 @@ def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False)
         while run.stdout.read(1 << 16):
             pass
     pts = parse_stats(run.stats, source.timebase).pts
-    _raise_if_killed(run, source.path)
+    raise_if_killed(run, source.path)
     complaint = first_complaint(run.stderr.splitlines())
     if complaint and not tolerant:
         _look_closer(source)
     if len(pts) == 0:
         raise DamagedSourceError(f"{source.path}: not one frame of it decodes", file=source.path)
     if not tolerant:
-        _raise_if_failed(run, source.path)
+        raise_if_failed(run, source.path)
     return pts
 
 
@@ -282,19 +293,7 @@ def _attempt(
                 on_frames(-sum(done))
         return video
 
-    return _tried_again(plan.encode.source.path, attempt)
-
-
-def _tried_again(path: str, work: Callable[[], _T]) -> _T:
-    """What `work` returns, after another attempt or two where it was killed or hung."""
-    for attempts_left in reversed(range(_ATTEMPTS)):
-        try:
-            return work()
-        except (_KilledError, StalledError) as error:
-            if attempts_left == 0:
-                remedy = f": {REMEDY}" if isinstance(error, StalledError) else ""
-                raise EncodeError(f"{path}: {error.message}, {_ATTEMPTS} times over{remedy}", file=path) from error
-    raise AssertionError("the last attempt returns or raises")
+    return tried_again(plan.encode.source.path, attempt)
 
 
 def _run_encode(
@@ -313,12 +312,12 @@ def _run_encode(
             structure_error = error
     # ffmpeg's own words come first: an output that breaks off is only the consequence. Unless it was this side that
     # stopped listening.
-    _raise_if_killed(run, path)
+    raise_if_killed(run, path)
     if not tolerant:
         complaint = first_complaint(run.stderr.splitlines())
         if complaint:
             _look_closer(encode.source)
-        _raise_if_failed(run, path, hung_up=structure_error is not None)
+        raise_if_failed(run, path, hung_up=structure_error is not None)
     shown = parse_stats(run.stats, encode.source.timebase)
     pts = shown.packet_pts if plan.decoded_pts is None else pts_by_number(plan.decoded_pts, shown.numbers)
     planned = plan.grid.source_pts if structure_error is None else plan.grid.source_pts[: len(pts)]
@@ -370,16 +369,3 @@ def _append_gop(
     # Each segment is a file of its own, so its times and sequence numbers start anew.
     data = restamp_fragment(fragment, in_segment + 1, in_segment * gop_frames * frame_ticks)
     written.gops.append(EncodedGop(shards.append(data), len(data), zlib.crc32(data), pattern))
-
-
-def _raise_if_killed(run: Run, path: str) -> None:
-    if run.returncode < 0:
-        name = signal.Signals(-run.returncode).name
-        raise _KilledError(f"ffmpeg was ended by {name}", file=path)
-
-
-def _raise_if_failed(run: Run, path: str, *, hung_up: bool = False) -> None:
-    """With `hung_up` it may have failed because nobody read its output any more."""
-    if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):
-        lines = [line for line in run.stderr.splitlines() if line.strip()]
-        raise EncodeError(f"{path}: ffmpeg failed: {first_reason(lines)}", file=path)

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..errors import EncodeError
 from ..manifests.ragged import Array
+from ..wording import counted
 
 # A file with more repeats than this has a gap of hours in it, or a rate that was meant for another one.
 _MAX_REPEATS = 1000
@@ -148,8 +149,8 @@ def plan_grid(pts: Array, end_pts: int, rule: TickRule) -> FrameGrid:
     if num_frames > _MAX_REPEATS * len(pts) + _ALWAYS_ALLOWED_FRAMES:
         seconds = float((end_pts - int(pts[0])) * rule.timebase)
         raise EncodeError(
-            f"{len(pts)} frames spread over {seconds:.0f} s would be repeated to {num_frames} at {rule.fps} frames/s: "
-            "give a lower --fps, or --gaps close where its timestamps have gaps"
+            f"{counted(len(pts), 'frame')} spread over {seconds:.0f} s would be repeated to {num_frames} at {rule.fps} "
+            "frames/s: give a lower --fps, or --gaps close where its timestamps have gaps"
         )
     shown = np.searchsorted(ticks, np.arange(num_frames), side="right") - 1
     counts = np.bincount(shown, minlength=len(pts))

@@ -3,11 +3,13 @@
 A source whose frames are evenly spaced keeps its exact rate (`constant_rate`). For one whose are not, a rate is chosen
 by what it costs (`variable_rate`):
 
-1. Candidates are the rate of the ordinary intervals, the container's claims, the standard rates, and the rates at which
-   some interval of the source lasts one tick; among these only such that the video has at most 10,000 frames more than
-   30 times as many as the source, and that a tick is not longer than five quarters of the median interval.
+1. Candidates are the standard rate whose interval is the ordinary one but for the timebase's rounding, the rate of the
+   ordinary intervals itself, the container's claims, the standard rates, and the rates at which some interval of the
+   source lasts one tick; among these only such that the video has at most 10,000 frames more than 30 times as many as
+   the source, and that a tick is not longer than five quarters of the median interval.
 2. The lowest of them that leaves out at most one source frame in a hundred, or one, is found. Two frames that stand
-   closer together than all others must not multiply the whole video.
+   closer together than all others must not multiply the whole video. Where up to a quarter of the frames follow another
+   within 1/240 s, which nothing records so fast, they do not count at all.
 3. From there up to five quarters of it, the rate that leaves out the fewest is taken: of several that leave out as few
    the first in the order of (1), so that a 30 fps recording with frames missing becomes 30 and not 29.97.
 
@@ -42,6 +44,8 @@ _MAX_NUMERATOR, _MAX_DENOMINATOR = 1 << 32, 1 << 28
 _MAX_INFLATION, _ALWAYS_ALLOWED_FRAMES = 30, 10_000
 _NEAR = Fraction(5, 4)
 _INTERVALS_TRIED = 32
+# Frames closer together than at the fastest standard rate are twins where they are the exception.
+_TWIN_SECONDS, _TWIN_PART, _MOST_TWINS = Fraction(1, 240), 4, 4
 
 
 def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -> Fraction | None:
@@ -86,6 +90,7 @@ def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fra
     seconds = (end_pts - int(pts[0])) * timebase
     most_frames = _MAX_INFLATION * len(pts) + _ALWAYS_ALLOWED_FRAMES
     interval = ordinary_interval(pts, timebase)
+    pts = _without_twins(pts, timebase)
     # The rate of the mean interval makes about as many frames as the source has; only years have too many at any rate.
     affordable = [rate for rate in candidates if seconds * rate <= most_frames] or [min(candidates)]
     affordable = [rate for rate in affordable if rate * (interval or 0) * _NEAR >= 1] or affordable
@@ -98,9 +103,23 @@ def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fra
     return min((rate for rate in affordable if lowest <= rate <= lowest * _NEAR), key=dropped.__getitem__)
 
 
+def _without_twins(pts: Array, timebase: Fraction) -> Array:
+    """The pts without those closely behind another, where all others are much further apart."""
+    intervals = np.diff(pts)
+    apart = float(np.median(intervals)) / _TWIN_PART
+    is_twin = (intervals < apart) & (intervals < float(_TWIN_SECONDS / timebase))
+    if not 0 < np.count_nonzero(is_twin) <= len(pts) // _MOST_TWINS:
+        return pts
+    return np.asarray(pts[np.concatenate([[True], ~is_twin])])
+
+
 def _candidates(pts: Array, timebase: Fraction, hints: Iterable[Fraction]) -> Iterable[Fraction]:
     intervals = np.diff(pts)
-    yield _ordinary_rate(intervals, timebase)
+    ordinary = _ordinary_rate(intervals, timebase)
+    common = min(STANDARD_RATES, key=lambda known: abs(known - ordinary))
+    if abs(1 / common - 1 / ordinary) <= timebase:
+        yield common
+    yield ordinary
     yield from hints
     yield from sorted(STANDARD_RATES)
     yield _plain(len(intervals) / (int(intervals.sum()) * timebase))

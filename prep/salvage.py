@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import DamagedSourceError
 from ..manifests.ragged import Array
+from ..wording import counted
 from .damage import Damage
 from .options import SourcePolicy
 
@@ -29,12 +30,13 @@ def check_salvage(path: str, damage: Damage, timebase: Fraction, policy: SourceP
         )
     if damage.is_only_cut or policy.salvage:
         return
+    lost = "is lost or leans on a lost one" if damage.lost == 1 else "are lost or lean on lost ones"
     where = ""
     if damage.has_times and damage.first_lost_pts is not None:
         seconds = (damage.first_lost_pts - int(min(damage.sound_pts[0], damage.first_lost_pts))) * timebase
-        where = f", the first of them at {float(seconds):.3f} s"
+        where = f", {'' if damage.lost == 1 else 'the first of them '}at {float(seconds):.3f} s"
     raise DamagedSourceError(
-        f"{path} is damaged: {damage.lost} of its {damage.total} frames are lost or lean on lost ones{where} "
+        f"{path} is damaged: {damage.lost} of its {counted(damage.total, 'frame')} {lost}{where} "
         f"({damage.complaint}); --salvage prepares the others",
         file=path,
     )

@@ -14,6 +14,7 @@ from av.container import InputContainer
 from av.packet import Packet
 from av.video.stream import VideoStream
 
+from ..wording import counted
 from .access_units import HeaderReader, has_alpha_layer
 from .chains import ends_in_mid_packet, first_break
 from .damage import frames_behind_hole
@@ -91,7 +92,7 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
         (first_break(path, container.format.name) is not None, NO_CHAIN),
         (
             promises_more_chunks(container, stream, len(packets.pts)),
-            f"its header promises {stream.frames} frames, there are {len(packets.pts)}",
+            f"its header promises {counted(stream.frames, 'frame')}, {len(packets.pts)} can be found",
         ),
         (may_lack_an_end(path, container, stream), "its last packet may be incomplete"),
         (

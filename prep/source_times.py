@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import DamagedSourceError, EncodeError
 from ..manifests.ragged import Array
+from ..wording import counted
 from .grid import FrameGrid, TickRule, find_gaps, ordinary_interval, plan_grid
 from .options import SourcePolicy
 from .probe import SourceVideo
@@ -34,7 +35,7 @@ def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) 
         before = int(pts[pts < gaps[0].pts][-1])
         gap, at = float((gaps[0].pts - before) * timebase), float((before - int(pts[0])) * timebase)
         raise DamagedSourceError(
-            f"{source.path} has {len(gaps)} gap{'s' * (len(gaps) > 1)} of more than "
+            f"{source.path} has {counted(len(gaps), 'gap')} of more than "
             f"{float(policy.max_gap_seconds):g} s in its timestamps, the first one of {gap:.3f} s, {at:.3f} s after "
             "the first frame: --gaps close moves up what is behind a gap, --gaps keep shows the frame before it for as "
             "long, --max-gap allows longer ones",
@@ -66,7 +67,7 @@ def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:
 
 def check_order(source: SourceVideo, decoded_pts: Array) -> None:
     """DamagedSourceError for frames that come, one after the other, much earlier than one before them: recordings that
-    were joined, of which all but the first would be left out."""
+    were joined."""
     latest = np.maximum.accumulate(decoded_pts)
     back = np.flatnonzero((latest - decoded_pts) * float(source.timebase) > _MAX_JUMP_BACK_SECONDS)
     if len(back):
@@ -77,7 +78,15 @@ def check_order(source: SourceVideo, decoded_pts: Array) -> None:
         )
         raise DamagedSourceError(
             f"{source.path}: its timestamps jump back by {seconds:.3f} s, {at:.3f} s after the first frame, at frame "
-            f"{first}: cut or remux it so that they rise; --salvage leaves out the {len(back)} frames that come too "
-            "late",
+            f"{first}: cut or remux it so that they rise; --salvage lets each recording of a file that was joined "
+            "continue after the one before",
             file=source.path,
         )
+
+
+def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
+    """Whether the decoder kept a frame to itself, other than those that a stream may begin with."""
+    if source.pts is None or len(np.setdiff1d(decoded_pts, source.pts)):
+        # Times that do not belong to packets can only be counted.
+        return len(decoded_pts) < source.num_packets
+    return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0

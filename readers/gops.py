@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import CorruptDataError, DatasetError, DecodeError
+from ..errors import DatasetError, DecodeError
 from ..manifests.layout import shard_path
 from ..manifests.lost import damage_remedy, lost_remedy
+from ..manifests.shard_bytes import Piece, ShardBytes, gop_piece
 from ..manifests.tables import Manifest
-from .byte_source import ByteSource
 from .decoders.base import Buffer
 from .plan import ByteRange, GopPlan, coalesce
 from .stats import Tally
@@ -27,12 +26,12 @@ _MAX_OPEN_FILES = 64
 
 @dataclass(frozen=True)
 class GopRead:
-    """GOPs that are read at once: bytes [start, stop) of a file, and the byte range of each GOP."""
+    """GOPs that are read at once: bytes [start, stop) of a file, and the piece of each GOP."""
 
     file: Path
     start: int
     stop: int
-    gops: tuple[tuple[GopPlan, ByteRange], ...]
+    gops: tuple[tuple[GopPlan, Piece], ...]
 
 
 class GopStore:
@@ -40,21 +39,23 @@ class GopStore:
 
     def __init__(self, dataset: Path, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._damage_remedy = damage_remedy(dataset)
         self._paths = [shard_path(dataset, name) for name in manifest.shards.name.texts()]
-        self._source = source = ByteSource(max_open_files=_MAX_OPEN_FILES, remedy=lost_remedy(dataset))
+        self._source = source = ShardBytes(
+            max_open_files=_MAX_OPEN_FILES, lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset)
+        )
         self.tally = Tally(lambda: source.hits_and_misses)
 
     def reads(self, gops: Sequence[GopPlan], *, max_parts: int) -> list[GopRead]:
         """Reads that fetch these GOPs, in the order of the shards, with at most `max_parts` GOPs each."""
-        ranges = [self._range(gop) for gop in gops]
+        pieces = [gop_piece(self._manifest, gop.gop) for gop in gops]
+        ranges = [ByteRange(self._shard(gop), piece.start, piece.stop) for gop, piece in zip(gops, pieces, strict=True)]
         limits = {"max_gap_bytes": _MAX_GAP_BYTES, "max_read_bytes": _MAX_READ_BYTES, "max_parts": max_parts}
         return [
             GopRead(
                 self._paths[read.range.file],
                 read.range.start,
                 read.range.stop,
-                tuple((gops[part], ranges[part]) for part in read.parts),
+                tuple((gops[part], pieces[part]) for part in read.parts),
             )
             for read in coalesce(ranges, **limits)
         ]
@@ -65,37 +66,26 @@ class GopStore:
         CorruptDataError when they are not the bytes that prep wrote; MissingDataError, UnreadableDataError.
         """
         started = time.perf_counter()
-        gop, crcs = read.gops[0][0], self._manifest.gops.crc32
+        gop = read.gops[0][0]
         try:
             data = memoryview(self._source.read(read.file, read.start, read.stop))
             self.tally.add(reads=1, bytes_read=read.stop - read.start, io_seconds=time.perf_counter() - started)
-            for gop, place in read.gops:
+            for gop, piece in read.gops:
                 started = time.perf_counter()
-                gop_data = self._checked(
-                    data[place.start - read.start : place.stop - read.start],
-                    int(crcs[gop.gop]),
-                    (read.file, place.start, place.stop),
+                gop_data = self._source.checked(
+                    data[piece.start - read.start : piece.stop - read.start], read.file, piece, on_read=self._count
                 )
                 self.tally.add(io_seconds=time.perf_counter() - started)
                 yield gop, gop_data
         except DatasetError as error:
             raise self.located(error, gop) from error
 
-    def _checked(self, data: memoryview, crc32: int, place: tuple[Path, int, int]) -> Buffer:
-        """`data` if it has this CRC-32, else the bytes at `place` of the file opened again; CorruptDataError."""
-        if zlib.crc32(data) == crc32:
-            return data
-        again = self._source.read(*place, reopen=True)
-        self.tally.add(reads=1, bytes_read=len(again))
-        if zlib.crc32(again) != crc32:
-            raise CorruptDataError(
-                f"the bytes are not those that were written: their CRC-32 differs; {self._damage_remedy}"
-            )
-        return again
+    def _count(self, num_bytes: int) -> None:
+        self.tally.add(reads=1, bytes_read=num_bytes)
 
     def located(self, error: DatasetError | DecodeError, gop: GopPlan) -> DatasetError | DecodeError:
         """The same error with the GOP's video, frames, file and byte range."""
-        place = self._range(gop)
+        piece = gop_piece(self._manifest, gop.gop)
         pattern = int(self._manifest.gops.pattern[gop.gop])
         last = gop.first_frame + len(self._manifest.patterns.frames.row(pattern)) - 1
         video = self._manifest.videos.id.text(gop.video)
@@ -104,11 +94,9 @@ class GopStore:
             video=video,
             frame=gop.first_frame,
             segment=gop.segment,
-            file=str(self._paths[place.file]),
-            byte_range=(place.start, place.stop),
+            file=str(self._paths[self._shard(gop)]),
+            byte_range=(piece.start, piece.stop),
         )
 
-    def _range(self, gop: GopPlan) -> ByteRange:
-        start = int(self._manifest.gops.offset[gop.gop])
-        stop = start + int(self._manifest.gops.length[gop.gop])
-        return ByteRange(int(self._manifest.segments.shard[gop.segment]), start, stop)
+    def _shard(self, gop: GopPlan) -> int:
+        return int(self._manifest.segments.shard[gop.segment])

@@ -17,6 +17,7 @@ from ..manifests.layout import open_manifest, open_timeline
 from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
 from ..manifests.tables import Manifest
+from .clip_output import ClipOutput, check_outputs, geometry_numbers, target_of
 from .convert.copies import copy_frame
 from .decoders.base import Decoder, GopRequest, Target
 from .decoders.pyav import PyavDecoder
@@ -25,7 +26,6 @@ from .gops import GopRead, GopStore
 from .memory_limit import fits, too_many
 from .memory_pool import MemoryPool
 from .metadata import VideoMetadata, video_metadata
-from .outputs import ClipOutput, check_outputs, geometry_numbers, target_of
 from .plan import VideoGops, plan_frames
 from .stats import Stats
 from .workers import Workers

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import settings
 
 from datasets import make_dataset
+from dead_mount import dead_mount
 from example_manifests import failure, video
 from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
+from shortgop.prep.processes import left_behind
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
 
 # How long an example takes says more of the machine, and of what else runs on it, than of the code.
@@ -113,3 +115,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.fixture
+def dead(tmp_path: Path) -> Iterator[Path]:
+    """Mount a file system that answers neither reading nor closing; skipped where mounting is not allowed."""
+    folder = tmp_path / "dead"
+    folder.mkdir()
+    with dead_mount(folder, size=100_000) as mounted:
+        if mounted is None:
+            pytest.skip("mounting a file system takes rights that are missing here")
+        yield mounted
+    for process in left_behind:
+        assert process.wait(10)

@@ -326,6 +326,12 @@ def check_rows(name: str, kind: str, whole: Whole, broken: Path, rows: Manifest,
     said, suspect = _what_the_file_says(whole, broken)
     # Without its head a file may open as something else, such as a raw stream, with times of its own.
     numbers = whole.numbers if _format_of(broken) == _format_of(whole.path) else {}
+    in_time = [said[time_] for time_ in sorted(said)]
+    has_wrong_times = in_time != sorted(in_time)
+    if has_wrong_times:
+        # The times of the file contradict its frames, so that no time is right. Their order is that of the stream.
+        numbers, said = {}, {}
+    latest = 0
     for frame, (time_, picture) in enumerate(zip(pts, pictures, strict=True)):
         try:
             number = read_number(picture)
@@ -333,6 +339,9 @@ def check_rows(name: str, kind: str, whole: Whole, broken: Path, rows: Manifest,
             # Noise that decodes; every decoder shows it.
             outcome.unreadable += 1
             continue
+        if has_wrong_times and number < latest:
+            raise AssertionError(f"{name}: frame {frame} shows {number} after {latest}")
+        latest = number
         right = {each for each in (numbers.get(time_), said.get(time_)) if each is not None}
         if time_ in suspect and right and min(abs(number - each) for each in right) <= GOP:
             # Noise in a packet may decode without a complaint, to the picture it leans on.
@@ -364,9 +373,10 @@ def _check_marks(name: str, whole: Whole, rows: Manifest, outcome: Outcome) -> N
 
 def _what_the_file_says(whole: Whole, broken: Path) -> tuple[dict[int, int], set[int]]:
     """By pts, the number of the frame whose packet lies there unharmed; and the pts of packets in whose GOP one is
-    harmed, or whose neighbours are others than they were."""
+    harmed, or whose neighbours are others than they were, and of packets that are no longer there."""
     said: dict[int, int] = {}
     suspect: set[int] = set()
+    there: set[int] = set()
     harmed = True
     try:
         with av.open(broken, metadata_errors="replace") as container:
@@ -379,13 +389,15 @@ def _what_the_file_says(whole: Whole, broken: Path) -> tuple[dict[int, int], set
                     # Frames are put out two or three packets later, and one unit later for each.
                     suspect.update(range(place - 2, place + 6) if harmed else ())
                 elif packet.pts is not None:
+                    there.add(packet.pts)
                     if number is not None:
                         said[packet.pts] = number
                     if harmed:
                         suspect.add(packet.pts)
     except (av.error.FFmpegError, UnicodeDecodeError):
         pass
-    return said, suspect
+    # Without a packet that others refer to, decoders give its time to another frame.
+    return said, suspect | (set(whole.numbers) - there)
 
 
 def _format_of(path: Path) -> str:

@@ -137,7 +137,7 @@ def test_an_output_path_that_is_a_file_or_holds_something_else_is_refused(folder
         make_dataset([folder], file)
     with pytest.raises(shortgop.OutputError, match="a part of that path is a file"):
         make_dataset([folder], file / "below")
-    with pytest.raises(shortgop.OutputError, match="something else than a dataset"):
+    with pytest.raises(shortgop.OutputError, match="holds files but no dataset"):
         make_dataset([folder], folder)
     assert file.read_text() == "precious"
     assert [entry.name for entry in folder.iterdir()] == ["good.mp4"]

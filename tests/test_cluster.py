@@ -92,9 +92,9 @@ def test_auto_finds_the_cluster_of_this_machine(guarded: Head, folder: Path, tmp
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [
-        ({}, "wants a token, and none is in RAY_AUTH_TOKEN"),
+        ({}, "needs a token, and none is in RAY_AUTH_TOKEN"),
         # Ray itself would end the process here.
-        ({"RAY_AUTH_MODE": "token"}, "wants a token, and none is in RAY_AUTH_TOKEN"),
+        ({"RAY_AUTH_MODE": "token"}, "needs a token, and none is in RAY_AUTH_TOKEN"),
         ({"RAY_AUTH_TOKEN": "outdated"}, "refuses the token in RAY_AUTH_TOKEN"),
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere"}, "the file '/nowhere'"),
     ],
@@ -147,7 +147,7 @@ def test_a_submitted_job_that_is_stopped_leaves_the_dataset_tidy(guarded: Head, 
         time.sleep(0.02)
     assert "was stopped" in job(guarded, "stop", "stopped").stdout
     logs = job(guarded, "logs", "stopped").stdout
-    assert "interrupted; what is finished is kept" in logs
+    assert "interrupted; finished work is kept" in logs
     assert "Traceback" not in logs
     # Neither the driver nor a worker that outlives it goes on writing.
     before = sorted(dataset.rglob("*"))
@@ -214,7 +214,7 @@ def complaint(unguarded: Head, folder: Path, source: Path, dataset: Path) -> str
         prepare([str(source)], dataset, Profile(), where=Where(address=unguarded.address))
     text = str(caught.value)
     assert f"on the cluster's node {socket.gethostname()} (" in text
-    assert "a cluster's nodes all need the dataset and the sources at the same paths" in text
+    assert "all nodes of a cluster need the dataset and the sources at the same paths" in text
     return text
 
 
@@ -230,7 +230,7 @@ def test_a_worker_with_another_dataset_of_that_path_is_named(
     """What it wrote there would be lost without a word."""
     before = sorted(elsewhere.rglob("*"))
     text = complaint(unguarded, folder, folder / "clips", hidden / "dataset")
-    assert f"{hidden}/dataset is another folder than the job's" in text
+    assert f"{hidden}/dataset is not the job's folder" in text
     assert sorted(elsewhere.rglob("*")) == before
 
 

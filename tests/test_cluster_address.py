@@ -42,14 +42,14 @@ def test_what_is_given_counts_before_the_environment(
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("", "no address of a Ray cluster"),
-        ("head", "no address of a Ray cluster"),
-        (":6379", "no address of a Ray cluster"),
-        ("head:", "no address of a Ray cluster"),
-        ("head:0", "no address of a Ray cluster"),
-        ("head:65536", "no address of a Ray cluster"),
-        ("head:6379 ", "no address of a Ray cluster"),
-        ("::1:6379", "no address of a Ray cluster"),
+        ("", "not an address of a Ray cluster"),
+        ("head", "not an address of a Ray cluster"),
+        (":6379", "not an address of a Ray cluster"),
+        ("head:", "not an address of a Ray cluster"),
+        ("head:0", "not an address of a Ray cluster"),
+        ("head:65536", "not an address of a Ray cluster"),
+        ("head:6379 ", "not an address of a Ray cluster"),
+        ("::1:6379", "not an address of a Ray cluster"),
         ("ray://head:10001", "an address for a Ray Client"),
         ("http://head:8265", "an address for the dashboard"),
         ("redis://head:6379", "an address for something else"),
@@ -89,7 +89,7 @@ def test_an_unfit_ray_address_in_the_environment_is_named(
         ({"runner": "slurm"}, "--runner is 'slurm'"),
         ({"runner": "inline", "address": "head:6379"}, "--address head:6379 names a Ray cluster"),
         ({"runner": "inline", "address": "auto"}, "--address auto names a Ray cluster"),
-        ({"runner": "inline", "workers": 2}, "--workers is 2 and --runner inline does one unit after the other"),
+        ({"runner": "inline", "workers": 2}, "--workers is 2, but --runner inline runs one unit after the other"),
         ({"workers": 0}, "--workers is 0"),
         ({"workers": -1}, "--workers is -1"),
         ({"workers": True}, "--workers is True"),
@@ -136,5 +136,5 @@ def test_something_else_at_the_address_is_noticed_at_once(
     other_server: str, constant_video: SyntheticVideo, tmp_path: Path
 ) -> None:
     """Ray would keep trying for 40 seconds."""
-    with pytest.raises(shortgop.ToolError, match=f"something else than a Ray cluster answers at {other_server}"):
+    with pytest.raises(shortgop.ToolError, match=f"what answers at {other_server} .*is not a Ray cluster"):
         prepare([str(constant_video.path)], tmp_path / "dataset", Profile(), where=Where(address=other_server))

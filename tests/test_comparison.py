@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 import torch
 from cold_open import repeated
-from encoded import Encoding, crf_for_bytes
-from encoding_study import grid, parts, plan
+from encoded import Encoding, Quality, crf_for_bytes
+from encoding_study import BASE, GRID, PARTS, Outcome, grid, parts, plan
+from encoding_study import tables as study_tables
+from encoding_study import write_chart as write_study_chart
 from ffmpeg_between import changed
 from floor import ACCESSES, floor_task, packets_of
 from hypothesis import assume, given
@@ -307,6 +309,30 @@ def test_fastdecode_is_taken_apart() -> None:
     assert parts()[5].x264 == "no-cabac=1:weightp=0:weightb=0"
     everything = {each for table in plan(full=True, codecs=["h264", "hevc", "av1"]).tables.values() for each in table}
     assert len({each.key for each in everything}) == len(everything), "each has files of its own"
+
+
+def test_the_study_is_shown_as_tables_and_a_chart(tmp_path: Path) -> None:
+    one, half = Estimate(10.0, 9.0, 11.0), Estimate(0.5, 0.45, 0.55)
+
+    def outcome(table: str, encoding: Encoding, size: int, *, equal: bool = False) -> Outcome:
+        return Outcome(table, encoding, size, equal, Quality(42.0, 93.5), one, one, half, half, one, one)
+
+    fast = Encoding(fastdecode=True)
+    outcomes = [
+        outcome(PARTS, BASE, 1000),
+        outcome(PARTS, replace(fast, crf=23.7), 1001, equal=True),
+        outcome(PARTS, fast, 1090),
+        *(outcome(GRID, each, size) for each, size in ((BASE, 1000), (Encoding(gop=32), 900))),
+    ]
+    lines = study_tables(outcomes).splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:6]] for line in lines if line.startswith("| h264")]
+    assert rows[:3] == [
+        ["h264, GOP 16, 3 B", "1.00", "42.00", "93.5", "**10 (9.0-11) ms**"],
+        ["h264, GOP 16, 3 B, fastdecode", "1.09", "42.00", "93.5", "0.50 (0.45-0.55) x"],
+        ["h264, GOP 16, 3 B, fastdecode, CRF 23.7", "1.00", "42.00", "93.5", "0.50 (0.45-0.55) x"],
+    ]
+    write_study_chart(outcomes, tmp_path / "chart.png")
+    assert (tmp_path / "chart.png").stat().st_size > 1000
 
 
 @given(st.floats(1e4, 1e9), st.floats(0.05, 0.3), st.floats(5, 45), st.lists(st.floats(1, 50), min_size=2, max_size=5))

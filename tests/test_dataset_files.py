@@ -34,7 +34,7 @@ from shortgop.manifests.lost import lost_shards
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, finished_units, read_part, write_part
 from shortgop.manifests.publish import publish, writer_lock
-from shortgop.manifests.ranges import read_gop
+from shortgop.manifests.shard_bytes import ShardBytes, gop_piece
 from shortgop.manifests.tables import empty
 from shortgop.manifests.verify import verify
 
@@ -62,8 +62,8 @@ def test_an_empty_folder_may_become_a_dataset_and_no_other(tmp_path: Path) -> No
     create(tmp_path / "empty", PROFILE)
     (tmp_path / "file").write_text("precious")
     for path, complaint in (
-        (tmp_path, "holds something else"),
-        (tmp_path / "empty", "holds a dataset already"),
+        (tmp_path, "holds files but no dataset"),
+        (tmp_path / "empty", "already holds a dataset"),
         (tmp_path / "file", "is a file"),
         (tmp_path / "file" / "below", "a part of that path is a file"),
     ):
@@ -78,10 +78,10 @@ ROOT: dict[str, Any] = {"format_version": 1, "profile": PROFILE, "snapshot": "00
 @pytest.mark.parametrize(
     ("content", "kind", "complaint"),
     [
-        (None, NotADatasetError, r"holds no dataset; give the folder that `shortgop prep --out` was given"),
+        (None, NotADatasetError, r"holds no dataset; give the folder that `shortgop prep --out` wrote"),
         ({"zarr_format": 3, "node_type": "group", "attributes": {}}, NotADatasetError, "is not the root"),
         ([], NotADatasetError, "is not the root"),
-        ({**ROOT, "format_version": 3}, FormatVersionError, "version 3, this shortgop reads versions 1 and 2; upgrade"),
+        ({**ROOT, "format_version": 3}, FormatVersionError, "this shortgop reads versions 1 and 2; upgrade"),
         ({**ROOT, "format_version": 0}, FormatVersionError, "version 0, .*; prepare it again"),
         ({**ROOT, "snapshot": "../../etc"}, CorruptDataError, "is damaged"),
         ({**ROOT, "snapshot": 1}, CorruptDataError, "is damaged"),
@@ -328,7 +328,7 @@ def test_a_malformed_document_of_a_snapshot_is_damaged_and_not_missing(published
     file = snapshot_path(published, "000001")
     _replace_member(file, key, b"{}")
     with pytest.raises(
-        CorruptDataError, match=f"{key} does not read: KeyError.*copy it to the dataset again"
+        CorruptDataError, match=f"{key} cannot be decoded: KeyError.*copy it to the dataset again"
     ) as caught:
         open_current(published)
     assert caught.value.file == str(file)
@@ -336,7 +336,7 @@ def test_a_malformed_document_of_a_snapshot_is_damaged_and_not_missing(published
 
 def test_a_part_with_a_malformed_document_is_damaged(published: Path) -> None:
     _replace_member(part_path(published, "u1"), "videos/id/zarr.json", b"{}")
-    with pytest.raises(CorruptDataError, match="videos/id/zarr.json does not read: KeyError"):
+    with pytest.raises(CorruptDataError, match="videos/id/zarr.json cannot be decoded: KeyError"):
         read_part(published, "u1")
 
 
@@ -352,11 +352,13 @@ def test_a_disk_that_fails_is_not_called_damage(published: Path, tmp_path: Path)
             shard_path(published, name).symlink_to(mounted / name)
         root, manifest = open_current(published)
         problems = list(verify(published, manifest))
-        assert {problem.what for problem in problems if problem.frames} == {"cannot be read: Input/output error"}
-        with shard_path(published, "u1-0.shard").open("rb") as shard, pytest.raises(UnreadableDataError):
-            read_gop(shard.fileno(), manifest, 0)
+        assert {problem.what for problem in problems if problem.frames} == {
+            "cannot be read: Input/output error; repair its disk or its server and try again"
+        }
+        with pytest.raises(UnreadableDataError):
+            ShardBytes(max_open_files=1).piece(shard_path(published, "u1-0.shard"), gop_piece(manifest, 0))
         snapshot = snapshot_path(published, str(root.snapshot))
         snapshot.unlink()
         snapshot.symlink_to(mounted / "0")
-        with pytest.raises(UnreadableDataError, match="its disk or server fails: mend that and try again"):
+        with pytest.raises(UnreadableDataError, match="repair its disk or its server and try again"):
             open_current(published)

@@ -173,36 +173,6 @@ def test_source_pts_are_in_the_sources_timebase_where_only_the_decoder_knows_the
     assert float(shown[0]) % float(1 / rate) != 0
 
 
-@pytest.fixture
-def joined(tmp_path: Path) -> Path:
-    """Two recordings in one file, the second of which starts at 0 again."""
-    parts = []
-    for first in (0, 200):
-        rate = Fraction(25)
-        part = make_video(
-            tmp_path / f"{first}.ts", pts=constant_rate_pts(rate, 50), timebase=1 / rate, b_frames=0, first_number=first
-        )
-        parts.append(part.path.read_bytes())
-    path = tmp_path / "joined.ts"
-    path.write_bytes(b"".join(parts))
-    return path
-
-
-def test_recordings_that_were_joined_are_not_half_left_out_in_silence(joined: Path, tmp_path: Path) -> None:
-    report = prepare([str(joined)], tmp_path / "dataset", Profile(), where=Where("inline"))
-    (failure,) = report.failures
-    assert "--salvage" in failure.reason
-
-
-def test_frames_that_are_left_out_of_what_was_joined_count_as_dropped(joined: Path, tmp_path: Path) -> None:
-    policy = SourcePolicy(salvage=True)
-    report = prepare([str(joined)], tmp_path / "dataset", Profile(), where=Where("inline"), policy=policy)
-    assert report.failures == ()
-    video = shortgop.open(tmp_path / "dataset")[0]
-    assert numbers(video) == list(range(len(video)))
-    assert video.changes.dropped == 100 - len(video)
-
-
 def test_timestamps_that_jump_back_are_an_error_that_says_where(tmp_path: Path) -> None:
     source = probe(str(make_video(tmp_path / "x.mkv", pts=range(0, 4000, 40), timebase=MS).path))
     check_order(source, np.array([0, 40, 120, 80, 160]))

@@ -103,7 +103,7 @@ def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.
     below = [pid for pid, _ in descendants(job.pid)]
     job.send_signal(number)
     assert job.wait(_PATIENCE_SECONDS) == 130
-    assert "interrupted; what is finished is kept" in dataset.with_suffix(".log").read_text()
+    assert "interrupted; finished work is kept" in dataset.with_suffix(".log").read_text()
     assert "Traceback" not in dataset.with_suffix(".log").read_text()
     assert not (dataset / ".tmp").exists()
     # All that was finished is published, not just the first result.
@@ -120,7 +120,7 @@ def test_told_to_end_while_ray_starts(sources: Path, tmp_path: Path) -> None:
     job.send_signal(signal.SIGTERM)
     assert job.wait(_PATIENCE_SECONDS) == 130
     log = dataset.with_suffix(".log").read_text()
-    assert "interrupted; what is finished is kept" in log
+    assert "interrupted; finished work is kept" in log
     assert "Traceback" not in log
     assert not (dataset / ".tmp").exists()
     wait_until_gone(below)

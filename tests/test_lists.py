@@ -161,7 +161,7 @@ def write(name: str, text: str) -> Callable[[], str]:
             write("l.csv", "path,label\na.mp4,x\nb.mp4,x,y\n"),
             "line 3 of 'l.csv' has 3 cells and the header 2",
         ),
-        (write("l.csv", "path,label\na.mp4\n"), "line 2 of 'l.csv' has 1 cells and the header 2"),
+        (write("l.csv", "path,label\na.mp4\n"), "line 2 of 'l.csv' has 1 cell and the header 2"),
         (write("l.csv", "path,label\n,x\n"), "line 2 of 'l.csv' has '' as its `path`"),
         (write("l.csv", 'path,label\na.mp4,"x\nb.mp4,y\n'), "line 2 of 'l.csv' is malformed"),
         (write("l.jsonl", '{"path": "a.mp4"}\n{"path": \n'), "line 2 of 'l.jsonl' is not JSON"),
@@ -199,7 +199,7 @@ def test_rows_that_say_different_things_of_one_file() -> None:
     Path("list.csv").write_text("path,label\na.mp4,walk\n./a.mp4,run\n")
     message = complaint("list.csv")
     assert "different attributes (line 2 of 'list.csv' and line 3 of 'list.csv')" in message
-    assert "remove one row, or add an `id` column" in message
+    assert "remove one line, or add an `id` column" in message
 
 
 def test_rows_that_say_the_same_of_one_file_are_one_source() -> None:

@@ -144,11 +144,11 @@ def replaced(manifest: Manifest, table: str, **columns: object) -> dict[str, obj
 @pytest.mark.parametrize(
     ("table", "column", "value", "complaint"),
     [
-        ("videos", "config", 1, "videos/config points outside"),
-        ("segments", "shard", -1, "segments/shard points outside"),
-        ("gops", "pattern", 9, "gops/pattern points outside"),
-        ("videos", "num_frames", 100, "table segments has 2 rows, the videos call for 13"),
-        ("videos", "num_frames", 12, "table timeline has 10 rows, the videos call for 12"),
+        ("videos", "config", 1, "videos/config refers to rows that do not exist"),
+        ("segments", "shard", -1, "segments/shard refers to rows that do not exist"),
+        ("gops", "pattern", 9, "gops/pattern refers to rows that do not exist"),
+        ("videos", "num_frames", 100, "table segments has 2 rows, but the videos need 13"),
+        ("videos", "num_frames", 12, "table timeline has 10 rows, but the videos need 12"),
         ("videos", "num_frames", -5, "videos/num_frames has a value below 1"),
         ("videos", "gop_frames", 0, "videos/gop_frames has a value below 1"),
         ("videos", "fps_den", 0, "videos/fps_den has a value below 1"),

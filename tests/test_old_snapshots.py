@@ -94,7 +94,7 @@ def test_a_job_removes_old_snapshots_and_their_readers_are_told(sources: Path, t
     # What it has in memory, and the shards, are enough for frames.
     assert [read_number(frame) for frame in reader["a.mp4"][::19]] == [0, 19]
     gone = (
-        "snapshot 000001 of .* is gone.*--keep-snapshots.*open the dataset again, which gives the current one, 000003"
+        "snapshot 000001 of .* is gone.*--keep-snapshots.*open the dataset again to read the current snapshot, 000003"
     )
     with pytest.raises(shortgop.MissingDataError, match=gone):
         reader["a.mp4"].source_pts([0])

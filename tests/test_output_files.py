@@ -76,7 +76,7 @@ def run(*arguments: object) -> Result:
 def test_an_existing_file_is_replaced_only_when_asked(write: Callable[..., object], name: str, folder: Path) -> None:
     out = folder / name
     out.write_bytes(OLD)
-    with pytest.raises(shortgop.UsageError, match="exists; write somewhere else, or have it replaced with --overwrite"):
+    with pytest.raises(shortgop.UsageError, match="exists; write somewhere else, or replace it with --overwrite"):
         write(folder / "dataset", out)
     assert out.read_bytes() == OLD
     write(folder / "dataset", out, overwrite=True)
@@ -137,7 +137,7 @@ def test_the_source_is_never_written_over_under_whatever_name(
     (tmp_path / "sub").mkdir()
     content = source.read_bytes()
     for out in (source, "source.mp4", "soft.mp4", tmp_path / "hard.mp4", "sub/../source.mp4"):
-        with pytest.raises(shortgop.UsageError, match="is the source of a video of the dataset; it is never written"):
+        with pytest.raises(shortgop.UsageError, match="is the source of a video of the dataset and is never replaced"):
             write_export(dataset, Path(out), overwrite=True)
         result = run("export", dataset, "0", out, "--overwrite")
         assert (result.exit_code, "is the source of a video" in result.stderr) == (2, True)
@@ -183,7 +183,7 @@ def test_the_suffix_decides_the_format_of_a_picture(suffix: str, tmp_path: Path)
 @pytest.mark.parametrize("name", ["out", "out.mkv", "out.mov", "out.mp4.part", "out.gif", ".png", "out.png.txt"])
 def test_an_unknown_suffix_is_an_error(name: str, folder: Path) -> None:
     for write, _ in WRITERS.values():
-        with pytest.raises(shortgop.UsageError, match=r"says nothing of what to write; it can be \."):
+        with pytest.raises(shortgop.UsageError, match=r"give a name that ends in one of \."):
             write(folder / "dataset", folder / name, overwrite=True)
     for command in (
         ["export", folder / "dataset", "0", folder / name],
@@ -228,7 +228,7 @@ def test_a_file_that_comes_to_exist_meanwhile_is_not_lost(tmp_path: Path) -> Non
             temporary.write_bytes(b"new")
             out.write_bytes(OLD)
 
-    with pytest.raises(shortgop.UsageError, match="has come to exist meanwhile"):
+    with pytest.raises(shortgop.UsageError, match="was created meanwhile"):
         write_while_somebody_else_does()
     assert out.read_bytes() == OLD
     assert list(tmp_path.iterdir()) == [out]
@@ -267,7 +267,7 @@ def test_no_room_for_links_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_places_that_are_no_files(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
-    for out, complaint in ((tmp_path / "folder.png", "is a folder"), (Path("/dev/null"), "is no ordinary file")):
+    for out, complaint in ((tmp_path / "folder.png", "is a folder"), (Path("/dev/null"), "is not an ordinary file")):
         with pytest.raises(shortgop.OutputError, match=complaint):
             check_output(out, suffixes=[".png"], overwrite=True)
 

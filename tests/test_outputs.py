@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import shutil
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -16,9 +17,10 @@ import torch
 from torch.utils.data import DataLoader
 
 import shortgop
-from datasets import make_dataset
+from datasets import current_manifest, make_dataset
 from shortgop import Output
-from shortgop.errors import UsageError, WrongTypeError
+from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from shortgop.manifests.layout import shard_path
 from shortgop.training.outputs import Outputs
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -249,9 +251,8 @@ def test_workers_draw_the_same(folder: Path) -> None:
     assert read(num_workers=2, multiprocessing_context="fork", persistent_workers=True) == alone
     copied = pickle.loads(pickle.dumps(dataset))
     assert torch.equal(copied[3]["frames"], dataset[3]["frames"])
-    # The epoch draws again.
-    crops = [[dataset[draw]["crop_frames"].tolist() for draw in (clip, clip + 12)] for clip in range(12)]
-    assert sum(one != other for one, other in crops) > 6
+    # The epoch draws again: the first of each item's values is its crop.
+    assert sum(alone[clip][0] != alone[clip + 12][0] for clip in range(12)) > 6
 
 
 def drawn(output: Output, count: int, size: tuple[int, int] = (64, 96)) -> torch.Tensor:
@@ -391,3 +392,33 @@ def test_errors_name_the_output_and_the_remedy(folder: Path) -> None:
     for wrong in wrongs:
         with pytest.raises(WrongTypeError, match="shortgop.Output"):
             shortgop.ClipDataset(folder, shortgop.AllClips(4), outputs=wrong)
+
+
+@pytest.mark.filterwarnings("ignore:draw .* is skipped")
+def test_a_clip_in_place_of_a_damaged_one_has_the_crop_of_its_own_draw(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    manifest = current_manifest(copy)
+    shard = shard_path(copy, manifest.shards.name.text(int(manifest.segments.shard[0])))
+    data = bytearray(shard.read_bytes())
+    data[int(manifest.gops.offset[0]) + int(manifest.gops.length[0]) // 2] ^= 1
+    shard.write_bytes(data)
+    outputs = {"frames": Output(size=(32, 32), crop="random"), "small": Output(size=(8, 8), shared="frames")}
+    whole_again = shortgop.ClipDataset(folder, shortgop.AllClips(2), outputs=outputs)
+    dataset = shortgop.ClipDataset(copy, shortgop.AllClips(2), outputs=outputs, on_error="skip")
+    items = dataset.__getitems__([30, 0])
+    assert (items[0]["draw"], items[1]["draw"] == 0, dataset.skipped > 0) == (30, False, True)
+    for item in items:
+        expected = whole_again[int(item["draw"])]
+        assert all(torch.equal(item[name], expected[name]) for name in ("frames", "small", "crop"))
+
+
+def test_outputs_that_cannot_fit_into_memory_are_refused(folder: Path) -> None:
+    dataset = clips_of(folder, huge=Output(size=(2_000_000, 2_000_000)))
+    with pytest.raises(UsageError, match="take .* while they are read, and this process can have"):
+        dataset[0]
+
+
+def test_random_crops_that_repeat_in_every_epoch_are_told(folder: Path) -> None:
+    dataset = clips_of(folder, shortgop.AllClips(24), frames=Output(size=(32, 32), crop="random"))
+    with pytest.warns(DatasetWarning, match="call dataset.set_epoch"):
+        dataset.__getitems__([0, 1, 2] * 3)

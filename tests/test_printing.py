@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from shortgop.cli import app
 from shortgop.cli.printing import plain, video_table
 from shortgop.manifests.summary import VideoSummary
+from shortgop.wording import counted
 from synthetic import SyntheticVideo
 
 
@@ -73,6 +74,11 @@ def printed(videos: list[VideoSummary], width: int = 120) -> list[str]:
     with console.capture() as captured:
         console.print(video_table(videos))
     return captured.get().splitlines()
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 videos"), (1, "1 video"), (2, "2 videos")])
+def test_a_noun_agrees_with_its_count(count: int, text: str) -> None:
+    assert counted(count, "video") == text
 
 
 def test_what_differs_from_the_source_stands_beside_each_video() -> None:

@@ -99,6 +99,27 @@ def test_a_single_frame_needs_no_rate() -> None:
     assert planned(array(5), hints=(Fraction(90_000), Fraction(12))).rule.fps == 12
 
 
+def test_a_rate_that_milliseconds_cut_short_is_the_common_one_where_nothing_is_lost() -> None:
+    """33 ms for 30 frames/s, and not 30.304."""
+    for fast, slow, rate in ((33, 200, 30), (16, 200, 60), (41, 200, 24), (8, 100, 120)):
+        grid = planned(steps(*[fast] * 12, *[slow] * 8))
+        assert grid.rule.fps == rate
+        assert grid.dropped == 0
+    # Over many frames they part: 30 frames/s would leave out one of a hundred.
+    grid = planned(steps(*[33] * 1000, *[200] * 20))
+    assert grid.dropped == 0
+
+
+@pytest.mark.parametrize("places", [(3, 7), (2, 5, 8), (4, 12, 20, 28)])
+def test_several_pairs_of_frames_that_nearly_coincide_do_not_multiply_a_short_clip(places: tuple[int, ...]) -> None:
+    pts = steps(*[33, 33, 34] * (3 if places[-1] < 10 else 10))
+    pts = np.sort(np.append(pts, pts[list(places)] + 2))
+    grid = planned(pts)
+    assert grid.rule.fps == 30
+    assert grid.dropped == len(places)
+    assert len(grid) == len(pts) - len(places)
+
+
 @pytest.mark.parametrize("triples", [3, 30, 100])
 def test_two_frames_that_nearly_coincide_do_not_multiply_the_whole_video(triples: int) -> None:
     pts = steps(*[33, 33, 34] * triples)

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from shortgop.errors import MissingDataError, OutputError, UnreadableDataError, UsageError
-from shortgop.readers.byte_source import ByteSource, _OpenFile
+from shortgop.manifests.shard_bytes import ShardBytes, _OpenFile
 from shortgop.readers.sheet import write_sheet
 
 
 def test_ranges_of_files(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(bytes(range(100)))
-    source = ByteSource(max_open_files=2)
+    source = ShardBytes(max_open_files=2)
     assert source.read(file, 10, 20) == bytes(range(10, 20))
     assert source.read(file, 0, 100) == bytes(range(100))
     assert source.read(file, 99, 100) == b"c"
@@ -26,13 +26,13 @@ def test_a_file_that_ends_too_early(tmp_path: Path, start: int, stop: int) -> No
     file = tmp_path / "a"
     file.write_bytes(bytes(100))
     with pytest.raises(MissingDataError, match=f"ends before byte {stop}, it was cut; copy it") as caught:
-        ByteSource(max_open_files=2).read(file, start, stop)
+        ShardBytes(max_open_files=2, lost_remedy="copy it").read(file, start, stop)
     assert caught.value.file == str(file)
     assert caught.value.byte_range == (start, stop)
 
 
 def test_a_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
-    source = ByteSource(max_open_files=2)
+    source = ShardBytes(max_open_files=2, lost_remedy="copy it")
     with pytest.raises(MissingDataError, match="is missing; copy it") as caught:
         source.read(tmp_path / "a", 0, 1)
     assert caught.value.byte_range == (0, 1)
@@ -48,14 +48,14 @@ def test_less_than_was_asked_for_is_asked_for_again(tmp_path: Path, monkeypatch:
     file.write_bytes(bytes(range(100)))
     read = _OpenFile.read
     monkeypatch.setattr(_OpenFile, "read", lambda self, start, count: read(self, start, min(count, 7)))
-    assert ByteSource(max_open_files=1).read(file, 3, 98) == bytes(range(3, 98))
+    assert ShardBytes(max_open_files=1).read(file, 3, 98) == bytes(range(3, 98))
 
 
 def test_no_file_is_closed_while_it_is_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if meanwhile it is put out of the cache."""
     for name in "ab":
         (tmp_path / name).write_bytes(name.encode())
-    source = ByteSource(max_open_files=1)
+    source = ShardBytes(max_open_files=1)
     read = _OpenFile.read
 
     def slow_read(file: _OpenFile, start: int, count: int) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 
 import shortgop
 from shortgop.errors import MissingDataError
-from shortgop.readers.byte_source import ByteSource, _Place
+from shortgop.manifests.shard_bytes import ShardBytes, _Place
 from synthetic import read_number
 
 Replace = Callable[[Path, bytes], None]
@@ -116,7 +116,7 @@ def test_what_is_read_is_right_while_shards_are_replaced(copy: Path, shard: Path
 def test_a_replaced_file_counts_as_opened_again_and_the_old_one_is_closed(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"old")
-    source = ByteSource(max_open_files=2)
+    source = ShardBytes(max_open_files=2)
     assert [source.read(file, 0, 3) for _ in range(3)] == [b"old"] * 3
     assert source.hits_and_misses == (2, 1)
     before = len(list(Path("/proc/self/fd").iterdir()))
@@ -132,13 +132,13 @@ def test_wrong_bytes_are_read_once_more_from_a_file_opened_again(
     """A network file system may go on saying for a while that the path leads to the old file."""
     file = tmp_path / "a"
     file.write_bytes(b"old")
-    source = ByteSource(max_open_files=2)
+    source = ShardBytes(max_open_files=2)
     source.read(file, 0, 3)
-    monkeypatch.setattr("shortgop.readers.byte_source._identity", lambda status: (0, 0))
+    monkeypatch.setattr("shortgop.manifests.shard_bytes._identity", lambda status: (0, 0))
     known = _Place(file).file(reopen=False)[0]
     by_rename(file, b"longer")
     assert known.read(0, 9) == b"old"
-    source = ByteSource(max_open_files=2)
+    source = ShardBytes(max_open_files=2)
     by_rename(file, b"old")
     assert source.read(file, 0, 3) == b"old"
     by_rename(file, b"longer")

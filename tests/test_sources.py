@@ -116,7 +116,7 @@ def test_a_folder_that_may_not_be_looked_into() -> None:
     Path("corpus/private").chmod(0)
     message = complaint("corpus")
     Path("corpus/private").chmod(0o700)
-    assert "cannot look into the folder 'corpus/private': Permission denied" in message
+    assert "cannot read the folder 'corpus/private': Permission denied" in message
 
 
 # Globs

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,7 +14,6 @@ import pytest
 
 import shortgop
 from datasets import current_manifest
-from dead_mount import dead_mount
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.layout import create
 from shortgop.manifests.tables import Manifest
@@ -22,7 +21,6 @@ from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg, running
 from shortgop.prep.manifest_rows import Identity
 from shortgop.prep.options import Options, SourcePolicy
-from shortgop.prep.processes import left_behind
 from shortgop.prep.profile import Profile
 from shortgop.prep.shards import ShardWriter
 from shortgop.prep.stalls import Activity, StalledError, Watch, activity_of_group, in_time, stall_limit
@@ -210,18 +208,6 @@ def test_what_was_done_so_far_is_that_of_all_processes_of_a_group() -> None:
 
 
 # Mounts that went away
-
-
-@pytest.fixture
-def dead(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "dead"
-    folder.mkdir()
-    with dead_mount(folder, size=100_000) as mounted:
-        if mounted is None:
-            pytest.skip("mounting a file system takes rights that are missing here")
-        yield mounted
-    for process in left_behind:
-        assert process.wait(10)
 
 
 def test_a_job_goes_on_beside_a_mount_that_does_not_answer(

@@ -202,6 +202,36 @@ def test_the_epoch_reaches_workers_under_other_samplers(folder: Path) -> None:
     assert read_by(loader, dataset) == [21, 22, 23]
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_random_clips_that_never_change_are_noticed(folder: Path) -> None:
+    """A shuffling DataLoader without set_epoch reads the same random clips in each epoch."""
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4))
+    loader = DataLoader(dataset, batch_size=3, shuffle=True)
+    for _ in range(2):
+        list(loader)
+    with pytest.warns(DatasetWarning, match="call dataset.set_epoch"):
+        list(loader)
+    told = shortgop.ClipDataset(folder, shortgop.RandomClips(4))
+    fixed = shortgop.ClipDataset(folder, shortgop.CenterClips(4))
+    for epoch in range(5):
+        told.set_epoch(epoch)
+        list(DataLoader(told, batch_size=3, num_workers=0))
+        list(DataLoader(fixed, batch_size=3))
+        list(DataLoader(told, batch_size=3, sampler=shortgop.ElasticSampler(told, 3)))
+
+
+def test_draws_of_a_sampler_hold_their_epoch_whatever_the_dataset_was_told(folder: Path) -> None:
+    """Some trainers call set_epoch of the sampler and of the dataset."""
+    both = shortgop.MixedClips([shortgop.ClipDataset(folder, shortgop.RandomClips(3)) for _ in range(2)])
+    # Of the second dataset an epoch sees a few clips: its rounds are not the epochs.
+    sampler = shortgop.ElasticSampler(both, 4, order=shortgop.Mixture([3, 1], num_blocks=1))
+    sampler.set_epoch(1)
+    before = [batch["draw"].tolist() for batch in DataLoader(both, batch_size=4, sampler=sampler)]
+    assert min(before[0]) < len(both)
+    both.set_epoch(1)
+    assert [batch["draw"].tolist() for batch in DataLoader(both, batch_size=4, sampler=sampler)] == before
+
+
 def test_it_pickles_as_a_path_and_a_policy(folder: Path) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4), metadata=["label"])
     dumped = pickle.dumps(dataset)
@@ -409,6 +439,7 @@ def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
             "no column 'colour'",
         ),
         (lambda f: shortgop.ClipDataset(f, shortgop.AllClips(2), metadata="label"), WrongTypeError, "metadata is"),
+        (lambda f: shortgop.ClipDataset(f, shortgop.AllClips(2), metadata=["draw"]), UsageError, "which items have"),
         (
             lambda f: shortgop.ClipDataset(f, shortgop.AllClips(2), on_error=cast(Any, "ignore")),
             UsageError,

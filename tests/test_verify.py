@@ -126,7 +126,7 @@ def test_a_missing_shard(dataset: Path) -> None:
     file.unlink()
     seen = []
     found = list(verify(dataset, opened(dataset), on_gop=lambda: seen.append(1)))
-    assert found == [Problem("cannot be read: No such file or directory", str(file))]
+    assert found == [Problem("is missing", str(file))]
     assert len(seen) == len(opened(dataset).gops)
 
 
@@ -135,7 +135,7 @@ def test_a_shard_that_was_cut(dataset: Path) -> None:
     os.truncate(file, length - 10)
     first, second = problems(dataset)
     assert first == Problem(f"has {length - 10} bytes, the manifest says {length}", str(file))
-    assert "bytes are there" in second.what
+    assert "it was cut" in second.what
 
 
 def test_a_shard_with_something_behind_it(dataset: Path) -> None:
@@ -162,13 +162,13 @@ def test_bytes_that_belong_to_nothing_or_to_two(dataset: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "complaint"),
     [
-        ("gops/length", 0, "no range of bytes; the manifest is damaged"),
-        ("gops/offset", -5, "no range of bytes; the manifest is damaged"),
+        ("gops/length", 0, "are no range: the manifest is damaged"),
+        ("gops/offset", -5, "are no range: the manifest is damaged"),
         ("gops/pattern", 1, "its samples do not follow pattern 1"),
         ("gops/crc32", 0, "their CRC-32 differs"),
         ("segments/init_crc32", 0, "the init: the bytes are not those that were written"),
-        ("configs/width", 98, "the init: it is not for codec configuration 0, the video's"),
-        ("videos/fps_num", 31, "the init: a frame at 31 per second is no whole number of ticks"),
+        ("configs/width", 98, "the init: it does not match codec configuration 0 of the video"),
+        ("videos/fps_num", 31, "the init: a frame at 31 frames/s does not last a whole number of ticks"),
     ],
 )
 def test_a_manifest_that_does_not_fit_its_shards(dataset: Path, column: str, value: int, complaint: str) -> None:
@@ -178,7 +178,7 @@ def test_a_manifest_that_does_not_fit_its_shards(dataset: Path, column: str, val
 
 @pytest.mark.parametrize(
     ("sequence_number", "decode_ticks", "complaint"),
-    [(7, 0, "fragment number 7, not 1"), (1, 512, "a GOP that starts at tick 512, not 0 as planned")],
+    [(7, 0, "the fragment has sequence number 7, not 1"), (1, 512, "the GOP starts at tick 512, not 0 as planned")],
 )
 def test_bytes_that_are_as_written_but_not_as_they_must_be(
     dataset: Path, sequence_number: int, decode_ticks: int, complaint: str
@@ -210,7 +210,7 @@ def test_a_timeline_that_runs_backwards(dataset: Path) -> None:
     current, manifest = open_current(dataset)
     (problem,) = verify(dataset, manifest, snapshot=current.snapshot)
     assert (problem.what, problem.video, problem.frames) == (
-        "a source pts below that of the frame before",
+        "the source pts is below that of the frame before",
         "constant.mp4",
         (50, 51),
     )

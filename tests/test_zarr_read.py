@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from shortgop.errors import CorruptDataError, MissingDataError, UnreadableDataError
+from shortgop.manifests import zarr_sizes
 from shortgop.manifests import zarr_write as writer
 from shortgop.manifests.ragged import Array
 from shortgop.manifests.tables import Column
@@ -39,8 +40,8 @@ def open_file(folder: Path, key: str) -> BinaryIO:
 def _small_chunks() -> Iterator[None]:
     """Real ones are of 65,536 rows and files of 256 chunks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "_CHUNK_ROWS", CHUNK_ROWS)
-        patch.setattr(writer, "_SHARD_CHUNKS", SHARD_CHUNKS)
+        patch.setattr(zarr_sizes, "CHUNK_ROWS", CHUNK_ROWS)
+        patch.setattr(zarr_sizes, "SHARD_CHUNKS", SHARD_CHUNKS)
         yield
 
 
@@ -155,7 +156,7 @@ def test_an_array_of_another_kind_is_refused(
     document = json.loads((squares / "x" / "zarr.json").read_text())
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "zarr.json").write_text(json.dumps({**document, **changes}))
-    with pytest.raises(CorruptDataError, match=f"x/zarr.json does not read: .*{complaint}"):
+    with pytest.raises(CorruptDataError, match=f"x/zarr.json cannot be decoded: .*{complaint}"):
         read_rows(partial(open_file, tmp_path), "x", "<i8")
 
 
@@ -193,7 +194,7 @@ def test_a_disk_that_fails_midway_is_not_called_damage(squares: Path, key: str) 
 
 @pytest.mark.parametrize("content", [b"{}", b"[]", b'{"shape": [100]}', b"null", b"3", b'{"shape": {}}'])
 def test_a_malformed_document_is_damaged_and_not_missing(squares: Path, content: bytes) -> None:
-    with pytest.raises(CorruptDataError, match=r"x/zarr.json does not read"):
+    with pytest.raises(CorruptDataError, match=r"x/zarr.json cannot be decoded"):
         read_rows(_answering(squares, "x/zarr.json", lambda: io.BytesIO(content)), "x", "<i8")
 
 

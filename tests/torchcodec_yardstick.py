@@ -6,7 +6,6 @@ brings, so that equal frames are equal bit for bit.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 from datasets import current_manifest
 from shortgop.errors import DecodeError
 from shortgop.manifests.layout import shard_path
-from shortgop.manifests.ranges import read_gop, read_init
+from shortgop.manifests.shard_bytes import ShardBytes, gop_piece, init_piece
 from shortgop.readers.decoders.base import DecodeCost, GopRequest, Target
 
 
@@ -62,14 +61,11 @@ def all_frames(dataset: Path, video_id: str) -> torch.Tensor:
     """Every frame of a video, each GOP decoded on its own: uint8, (frames, 3, height, width)."""
     manifest = current_manifest(dataset)
     video = manifest.video(manifest.row_of(video_id))
-    gops = []
+    source, gops = ShardBytes(max_open_files=1), []
     for number in range(video.num_gops):
         segment = video.first_segment + number // video.segment_gops
         shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
-        descriptor = os.open(shard, os.O_RDONLY)
-        try:
-            data = read_init(descriptor, manifest, segment) + read_gop(descriptor, manifest, video.first_gop + number)
-        finally:
-            os.close(descriptor)
+        data = source.piece(shard, init_piece(manifest, segment))
+        data += source.piece(shard, gop_piece(manifest, video.first_gop + number))
         gops.append(VideoDecoder(data).get_all_frames().data)
     return torch.cat(gops)

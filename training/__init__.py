@@ -1,0 +1,9 @@
+"""A dataset becomes clips for a training run. This room knows torch and the readers. Start at `clip_dataset`.
+
+policies, offsets, ends, references, clips  which clips there are, and which frames each has: pure functions
+keyed                          random numbers that are functions of a key
+orders, weights, mixing, slices, sampler  in which order clips come, and the sampler that deals them to ranks
+clip_dataset, opened, shared, transforms  the Dataset: reads clips, in any worker
+clip_table, mixed              clips that were written down, and several datasets as one
+effective                      what chunks of neighbours do to a batch
+"""

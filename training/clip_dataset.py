@@ -16,7 +16,7 @@ from ..manifests.ragged import lazy
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from .clip_table import ClipTable, listed_index
-from .clips import Clip, Clips, placed_index, split_draws, table_index
+from .clips import Clip, Clips, Draw, in_epoch, placed_index, split_draws, table_index
 from .keyed import below, hashes, key
 from .offsets import MultiRate, Offsets, at_least_one, listed
 from .opened import OpenedDataset
@@ -32,6 +32,10 @@ OnError = Literal["raise", "skip"] | Callable[[Exception, int], int | None]
 
 # In a row, for one sample.
 _MAX_ATTEMPTS = 100
+# Once or twice may be meant.
+_READ_TWICE = 2
+# What items have of their own.
+_KEYS = ("frames", "pts_seconds", "video", "start", "mask", "draw", "dataset")
 
 
 class ClipDataset(torch.utils.data.Dataset[Item]):
@@ -49,7 +53,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     - `pts_seconds`: float64, (frames,): when each frame is shown, in seconds from the start of its video;
     - `video`: the video's number; `start`: the frame where the clip starts;
     - `mask`: bool, (frames,), where the policy pads: True for frames that are those which were called for;
-    - `draw`: what the item was asked for by, which tells its clip and all that is random about it;
+    - `draw`: the integer that stands for the item: it tells the clip, and everything that is random about it;
     - with `outputs`, each of them under its name in place of `frames`, and `crop`, int64, (top, left, height, width) in
       pixels of the decoded frame, and `flip`, bool, that were drawn; where several outputs have crops of their own,
       `crop_input` and `flip_input` for the output "input" and so on;
@@ -73,8 +77,9 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
       gets the error and the draw and returns another draw, or None for the choice of "skip". After `max_skipped` clips
       it is an error. `skipped` counts them.
 
-    Indices from 0 to `len` - 1 are draws of the first epoch. Where a sampler is used that yields these in every epoch,
-    `set_epoch` makes their random choices other ones; ElasticSampler yields draws that hold the epoch.
+    Indices from 0 to `len` - 1 are draws of the first epoch. For a sampler that yields these in every epoch,
+    `set_epoch` makes their random choices other ones, and a DatasetWarning reminds of it. ElasticSampler yields draws
+    that hold the epoch.
 
     Reads of several items, as a DataLoader's, are planned together: each GOP is read and decoded once. Pickles as the
     dataset's path and the policy. UsageError for videos that are too short where the policy's rule is "error".
@@ -106,6 +111,9 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             raise UsageError(f'on_error is {on_error!r}; it can be "raise", "skip" or a callable')
         if isinstance(metadata, str):
             raise WrongTypeError(f"metadata is {metadata!r}; it is a list of names of columns")
+        taken = [name for name in metadata if name in _KEYS]
+        if taken:
+            raise UsageError(f"metadata names {taken[0]!r}, which items have already; rename that column in the list")
         self._opened = OpenedDataset(dataset)
         self._policy = _policy(clips)
         self._rows = None if videos is None else self._opened.rows(videos)
@@ -118,6 +126,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         self._transform, self._transform_batch = transform, bool(transform_batch)
         self._on_error, self._max_skipped = on_error, at_least_one(max_skipped, "max_skipped")
         self._shared = SharedNumbers()
+        self._warned = False
         # Errors of the policy and of names come now, and not in a worker.
         table = self.clip_index
         if len(table) and len(self._opened.manifest.videos):
@@ -188,17 +197,13 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     def __getitem__(self, draw: int) -> Item:
         """The item of a draw; -1 is the last clip of the first epoch."""
         number = integer(draw, "a draw")
-        return self.__getitems__([number + len(self) if number < 0 else number])[0]
+        return self.__getitems__([number + len(self) if number < 0 else draw])[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
         """The items of several draws, read together; DataLoader calls this."""
-        numbers = [int(draw) for draw in draws]
-        epoch = self._shared.epoch
-        if epoch:
-            count = len(self)
-            numbers = [draw + epoch * count if draw < count else draw for draw in numbers]
+        self._notice_repetition(draws)
         with explaining_forks():
-            return self._items(self.clip_index.clips(numbers))
+            return self._items(self.clip_index.clips(in_epoch(draws, self._shared.epoch, len(self))))
 
     def clip_table(self, draws: Sequence[int] | None = None) -> ClipTable:
         """The clips of these draws, or of the first epoch, as a table that can be written down and read back.
@@ -216,6 +221,27 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             mask=np.array(masks) if masks else None,
             black=self._is_black,
         )
+
+    def _notice_repetition(self, draws: Sequence[int]) -> None:
+        """DatasetWarning, once in a process, where random clips are read again and again without another epoch."""
+        plain = sum(not isinstance(draw, Draw) for draw in draws)
+        if not plain or self._warned or not self._is_random:
+            return
+        self._shared.count_read(plain)
+        if self._shared.read > _READ_TWICE * len(self):
+            self._warned = True
+            warnings.warn(
+                "random clips are read for the third time with the same choices: call dataset.set_epoch(epoch) in each "
+                "epoch, or use shortgop.ElasticSampler (for clips that are to stay the same, dataset.clip_table())",
+                DatasetWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def _is_random(self) -> bool:
+        if self._outputs is not None and self._outputs.are_random:
+            return True
+        return isinstance(self._policy, (RandomClips, RandomFrames)) or bool(getattr(self._policy, "jitter", 0))
 
     def _items(self, clips: list[Clip]) -> list[Item]:
         if self._on_error == "raise":

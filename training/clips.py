@@ -43,6 +43,12 @@ from .references import ReferencedFrames
 Array = NDArray[Any]
 
 
+class Draw(int):
+    """A draw of a sampler that knows of epochs. Plain integers below N may be indices of any epoch."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Clip:
     """What a draw stands for. `start` is the frame that offsets count from. `mask` is True where a frame is the one
@@ -209,6 +215,12 @@ class TableIndex:
             wanted = wanted + _jittered(self.seed, draw, len(wanted), jitter)
         frames, mask = frames_within(wanted, num_frames, self.common.ends)
         return Clip(draw, int(self.videos.rows[video]), start, frames, mask if self.common.pads else None)
+
+
+def in_epoch(draws: Sequence[int], epoch: int, count: int) -> list[int]:
+    """Draws, where integers below `count` that are no Draw stand for clips of this epoch."""
+    shift = epoch * count
+    return [int(each) if not shift or isinstance(each, Draw) or each >= count else each + shift for each in draws]
 
 
 def split_draws(draws: Sequence[int], count: int) -> tuple[Array, Array]:

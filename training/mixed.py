@@ -10,6 +10,7 @@ from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from .clip_dataset import ClipDataset, Item
+from .clips import Draw, in_epoch
 from .mixing import MixedIndex
 from .offsets import listed
 from .shared import SharedNumbers
@@ -65,15 +66,14 @@ class MixedClips(torch.utils.data.Dataset[Item]):
 
     def __getitem__(self, draw: int) -> Item:
         number = integer(draw, "a draw")
-        return self.__getitems__([number + len(self) if number < 0 else number])[0]
+        return self.__getitems__([number + len(self) if number < 0 else draw])[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
-        epoch, count = self._shared.epoch, len(self)
-        located = self.clip_index.located([draw + epoch * count if draw < count else draw for draw in map(int, draws)])
+        located = self.clip_index.located(in_epoch(draws, self._shared.epoch, len(self)))
         items: list[Item] = [{}] * len(located)
         for part, dataset in enumerate(self._datasets):
             places = [place for place, (which, _) in enumerate(located) if which == part]
-            read = dataset.__getitems__([located[place][1] for place in places]) if places else []
+            read = dataset.__getitems__([Draw(located[place][1]) for place in places]) if places else []
             for place, item in zip(places, read, strict=True):
                 items[place] = {**item, "draw": self.clip_index.joined(part, item["draw"]), "dataset": part}
         return items

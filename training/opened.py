@@ -18,9 +18,9 @@ from ..arguments import integer
 from ..errors import UsageError, VideoNotFoundError
 from ..manifests.ragged import lazy
 from ..manifests.tables import Manifest
+from ..readers.clip_output import ClipOutput
 from ..readers.dataset import Dataset
 from ..readers.frame_format import FrameFormat
-from ..readers.outputs import ClipOutput
 from ..readers.reader import SnapshotReader
 from ..readers.times import seconds_of, seconds_tensor
 from .clips import VideoTable

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
+from ..readers.clip_output import ClipOutput
 from ..readers.convert.copies import array_of
 from ..readers.frame_format import Color, FrameFormat, Geometry, Normalize, PixelFormat, Size, integers_in_pixels
-from ..readers.outputs import ClipOutput
 from .keyed import below, hashes, key
 from .offsets import listed
 
@@ -252,6 +252,11 @@ class Outputs:
         self.named = dict(outputs)
         self._keys = {name: key(seed, "view", name) for name, output in outputs.items() if output.shared is None}
         self._suffixes = {name: f"_{name}" if len(self._keys) > 1 else "" for name in self._keys}
+
+    @property
+    def are_random(self) -> bool:
+        """Whether an output has a random crop or flip."""
+        return any(output.crop in _RANDOM or 0 < output.flip < 1 for output in self.named.values())
 
     def views(self, draws: Sequence[int], sizes: Sequence[tuple[int, int]], ids: Sequence[str]) -> Views:
         """The geometries of clips of these draws; `sizes` are (height, width) of their frames, `ids` their videos'."""

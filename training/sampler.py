@@ -12,7 +12,7 @@ from torch.utils.data import DistributedSampler
 
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
-from .clips import Clips
+from .clips import Clips, Draw
 from .offsets import at_least_one
 from .orders import Order, Shuffled
 from .slices import EpochSlices
@@ -56,7 +56,8 @@ class ElasticSampler(DistributedSampler[int]):
 
     `order` is Shuffled() when not given. `rank` and `world_size` are those of torch.distributed where it is
     initialised, otherwise 0 and 1; with tensor or pipeline parallelism give those of data parallelism. A subclass of
-    DistributedSampler, so that Lightning and Accelerate do not divide its samples among the ranks again.
+    DistributedSampler, so that Lightning does not divide its samples among the ranks again. Accelerate does: see
+    docs/training.md.
     """
 
     def __init__(
@@ -183,7 +184,7 @@ class ElasticSampler(DistributedSampler[int]):
             positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             for draw in self._order.draws(running.epoch, positions[skipped:]).tolist():
                 running.taken += 1
-                yield draw
+                yield Draw(draw)
             skipped = 0
         # Whoever begins again without set_epoch gets the whole epoch, not the part of it that was left.
         if self.epoch == running.epoch:

@@ -1,16 +1,54 @@
-"""Positional reads from a dataset's files, of which a bounded number stay open.
+"""Reading pieces of shards: positional reads from a bounded number of open files, each piece checked by its CRC-32.
 
 A path may lead to another file later: replacing a damaged shard by a good copy often creates a new file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
-from ..errors import MissingDataError, not_read
+from ..errors import CorruptDataError, MissingDataError, not_read
+from .tables import Manifest
+
+_Bytes = TypeVar("_Bytes", bytes, memoryview)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes [start, stop) of a shard, an init or a GOP, and their CRC-32."""
+
+    start: int
+    stop: int
+    crc32: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.stop:
+            raise CorruptDataError(
+                f"bytes {self.start} to {self.stop} are no range: the manifest is damaged",
+                byte_range=(self.start, self.stop),
+            )
+
+
+def init_piece(manifest: Manifest, segment: int) -> Piece:
+    """ftyp + moov of a row of the table of segments. CorruptDataError when the manifest gives no range of bytes."""
+    table = manifest.segments
+    start = int(table.offset[segment])
+    return Piece(start, start + int(table.init_length[segment]), int(table.init_crc32[segment]))
+
+
+def gop_piece(manifest: Manifest, gop: int) -> Piece:
+    """moof + mdat of a row of the table of GOPs, likewise."""
+    table = manifest.gops
+    start = int(table.offset[gop])
+    return Piece(start, start + int(table.length[gop]), int(table.crc32[gop]))
 
 
 class _OpenFile:
@@ -24,7 +62,9 @@ class _OpenFile:
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            # A mount that is gone says so here too. Of a file that was only read that is no loss.
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
 
     def read(self, start: int, count: int) -> bytes:
         return os.pread(self._descriptor, count, start)
@@ -48,7 +88,7 @@ class _Place:
         return file, True
 
 
-class ByteSource:
+class ShardBytes:
     """Reads byte ranges of files. At most `max_open_files` stay open; the least recently used one is closed first.
 
     Each read checks where its path leads, so it never reads a file that was replaced or removed. Any number of threads
@@ -56,8 +96,10 @@ class ByteSource:
     hold during a fork, so a forked process can read from the files that it inherited.
     """
 
-    def __init__(self, *, max_open_files: int, remedy: str = "copy it to the dataset again") -> None:
-        self._remedy = remedy
+    def __init__(self, *, max_open_files: int, lost_remedy: str = "", damage_remedy: str = "") -> None:
+        """The remedies stand in the errors about missing and about damaged bytes."""
+        self._lost_remedy = lost_remedy
+        self._damage_remedy = f"; {damage_remedy}" if damage_remedy else ""
         self._places = lru_cache(maxsize=max_open_files)(_Place)
         # One entry for each file opened again: list.append is atomic, += on a number is not.
         self._reopened: list[None] = []
@@ -67,6 +109,29 @@ class ByteSource:
         """The number of reads that found their file open, and of those that opened it."""
         info, reopened = self._places.cache_info(), len(self._reopened)
         return info.hits - reopened, info.misses + reopened
+
+    def piece(self, path: Path, piece: Piece) -> bytes:
+        """The bytes of a piece. Errors are those of `read` and of `checked`."""
+        return self.checked(self.read(path, piece.start, piece.stop), path, piece)
+
+    def checked(
+        self, data: _Bytes, path: Path, piece: Piece, *, on_read: Callable[[int], object] = lambda _: None
+    ) -> _Bytes | bytes:
+        """`data` if it has the piece's CRC-32; else what the file has there once it is opened again.
+
+        `on_read` is called with the number of bytes of a second read. CorruptDataError when its CRC-32 differs too.
+        """
+        if zlib.crc32(data) == piece.crc32:
+            return data
+        again = self.read(path, piece.start, piece.stop, reopen=True)
+        on_read(len(again))
+        if zlib.crc32(again) != piece.crc32:
+            raise CorruptDataError(
+                f"the bytes are not those that were written: their CRC-32 differs{self._damage_remedy}",
+                file=str(path),
+                byte_range=(piece.start, piece.stop),
+            )
+        return again
 
     def read(self, path: Path, start: int, stop: int, *, reopen: bool = False) -> bytes:
         """Bytes [start, stop) of a file.
@@ -84,12 +149,12 @@ class ByteSource:
         except OSError as error:
             if error.errno == errno.ESTALE and not reopen:
                 return self.read(path, start, stop, reopen=True)
-            refused = not_read(str(path), error, remedy=self._remedy)
+            refused = not_read(str(path), error, remedy=self._lost_remedy)
             refused.byte_range = (start, stop)
             raise refused from error
         if data is None:
             raise MissingDataError(
-                f"{path} ends before byte {stop}, it was cut; {self._remedy}",
+                f"{path} ends before byte {stop}, it was cut{'; ' if self._lost_remedy else ''}{self._lost_remedy}",
                 file=str(path),
                 byte_range=(start, stop),
             )

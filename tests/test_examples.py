@@ -1,0 +1,35 @@
+"""The examples run as they are, and come to what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(example: str) -> str:
+    # One thread each: the tests share the machine.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(EXAMPLES / example)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_network_learns_to_tell_motions_apart() -> None:
+    accuracies = re.findall(r"accuracy ([\d.]+)", run("train_classifier.py"))
+    assert float(accuracies[-1]) > 0.95
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes with a signal")
+def test_two_ranks_are_killed_and_three_go_on() -> None:
+    said = run("ddp_resume.py")
+    assert "two ranks were killed with signal 9" in said
+    assert "3 ranks go on from sample 48" in said
+    assert "84 samples, 84 of them different, of 84" in said

@@ -1,0 +1,66 @@
+"""What docs/training.md shows runs as it stands there: the three seeds of practice, in five lines each."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+import shortgop
+from datasets import make_dataset
+from synthetic import constant_rate_pts, make_video, read_number
+
+PAGE = Path(__file__).parents[1] / "docs" / "training.md"
+
+
+@pytest.fixture(scope="module")
+def loaders(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The loaders that the page makes, of three videos of 200 frames, 20 s each, and one that is too short."""
+    root = tmp_path_factory.mktemp("page")
+    for number in range(4):
+        count = 200 if number else 40
+        name = root / f"{number}.mp4"
+        make_video(
+            name, pts=constant_rate_pts(Fraction(10), count), timebase=Fraction(1, 10), first_number=500 * number
+        )
+    make_dataset(sorted(root.glob("*.mp4")), root / "dataset")
+    block = re.search(r"Three common needs:\n\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    text = block[1].replace('"DATASET"', repr(str(root / "dataset"))).replace("num_workers=8", "num_workers=0")
+    # Some of it is too large for the videos of a test.
+    text = text.replace("size=(224, 224)", "size=(64, 96)")
+    text = re.sub(r"batch_size=8|rates, 8|clips, 8", lambda found: found[0].replace("8", "3"), text)
+    made: list[Any] = []
+    for part in text.split("\n\n"):
+        names: dict[str, Any] = {"shortgop": shortgop, "DataLoader": DataLoader}
+        exec(part, names)
+        made.append(names["loader"])
+        assert len([line for line in part.splitlines() if line and not line.startswith("#")]) <= 5
+    return made
+
+
+def test_batches_of_random_frames(loaders: list[Any]) -> None:
+    shown = [read_number(frame[0]) for batch in loaders[0] for frame in batch["frames"]]
+    assert sorted(shown) == [*range(40), *range(500, 700), *range(1000, 1200), *range(1500, 1700)]
+    first = next(iter(loaders[0]))["frames"]
+    assert first.shape == (128, 1, 3, 64, 96)
+    assert len({read_number(frame[0]) // 500 for frame in first}) == 4
+
+
+def test_clips_of_frames_one_second_apart(loaders: list[Any]) -> None:
+    (batch,) = loaders[1]
+    assert sorted(batch["video"].tolist()) == [1, 2, 3]
+    for clip in batch["frames"]:
+        shown = [read_number(frame) for frame in clip]
+        assert shown == list(range(shown[0], shown[0] + 151, 10))
+
+
+def test_two_rates_in_one_clip(loaders: list[Any]) -> None:
+    (batch,) = loaders[2]
+    for clip in batch["frames"]:
+        shown = [read_number(frame) - read_number(clip[0]) for frame in clip]
+        assert shown == [*range(0, 80, 10), *range(80, 120, 5)]

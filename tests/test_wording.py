@@ -1,0 +1,31 @@
+"""Numbers in messages: one frame, two frames."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from shortgop import DamagedSourceError
+from shortgop.prep.damage import Damage, Kept
+from shortgop.prep.options import SourcePolicy
+from shortgop.prep.salvage import check_salvage
+from shortgop.wording import counted
+
+DAMAGE = Damage(
+    sound_pts=np.arange(39), due_pts=np.arange(40), sound_from_start=39, has_times=True, kept=Kept("pts", ((0, 38),)),
+    total=40, lost=1, first_lost_pts=20, complaint="a packet is incomplete", is_only_cut=False,
+)  # fmt: skip
+
+
+def test_one_is_not_several() -> None:
+    assert [counted(number, "frame") for number in (0, 1, 2)] == ["0 frames", "1 frame", "2 frames"]
+
+
+def test_a_reason_speaks_of_one_lost_frame_or_of_several() -> None:
+    with pytest.raises(DamagedSourceError, match="1 of its 40 frames is lost or leans on a lost one, at 0.800 s"):
+        check_salvage("x.mp4", DAMAGE, Fraction(1, 25), SourcePolicy())
+    with pytest.raises(DamagedSourceError, match="2 of its 40 frames are lost or lean on lost ones, the first"):
+        check_salvage("x.mp4", replace(DAMAGE, lost=2), Fraction(1, 25), SourcePolicy())

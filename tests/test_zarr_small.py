@@ -1,0 +1,83 @@
+"""A small manifest is written without zarr, and has the very files that zarr writes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from zarr.storage import MemoryStore
+
+from example_manifests import failure, video
+from shortgop.manifests import zarr_sizes
+from shortgop.manifests.merge import merge
+from shortgop.manifests.ragged import Array
+from shortgop.manifests.tables import Manifest, empty
+from shortgop.manifests.zarr_small import is_small, small_files
+from shortgop.manifests.zarr_write import write_manifest
+
+
+def files_by_zarr(manifest: Manifest, timeline: list[Array] | None = None) -> dict[str, bytes]:
+    files: dict[str, Any] = {}
+    write_manifest(MemoryStore(files), manifest, {"parts": ["u1", "ü2"], "none": None}, timeline)
+    return {name: data.to_bytes() for name, data in files.items()}
+
+
+def files_without_zarr(manifest: Manifest, timeline: list[Array] | None = None) -> dict[str, bytes]:
+    return small_files(manifest, {"parts": ["u1", "ü2"], "none": None}, timeline)
+
+
+@settings(max_examples=30)
+@given(
+    frames=st.lists(st.integers(1, 70), min_size=0, max_size=4),
+    failures=st.lists(st.text(max_size=9), max_size=2),
+)
+def test_the_files_are_those_of_zarr(frames: list[int], failures: list[str]) -> None:
+    videos = [video(f"v{number}", shard=f"{number}.shard", frames=count) for number, count in enumerate(frames)]
+    manifest = merge([*videos, *(failure(f"f{number}", reason) for number, reason in enumerate(failures))])
+    assert files_without_zarr(manifest) == files_by_zarr(manifest)
+
+
+def test_of_no_rows_as_well() -> None:
+    assert files_without_zarr(empty()) == files_by_zarr(empty())
+
+
+def test_a_timeline_may_come_in_blocks() -> None:
+    manifest = video("a", frames=20)
+    assert manifest.timeline is not None
+    pts = manifest.timeline.pts
+    assert files_without_zarr(replace(manifest, timeline=None), [pts[:7], pts[7:]]) == files_by_zarr(manifest)
+
+
+def test_what_is_larger_than_a_chunk_is_not_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zarr_sizes, "CHUNK_ROWS", 200)
+    manifest = video("a", frames=200)
+    # The rows of a timeline count, whether the manifest holds them or not.
+    for each in (manifest, replace(manifest, timeline=None)):
+        assert is_small(each)
+    for frames in (201, 500):
+        assert not is_small(replace(video("a", frames=frames), timeline=None))
+    assert not is_small(failure("f", "x" * 201))
+
+
+def test_a_small_dataset_is_published_without_importing_zarr(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from shortgop.manifests.layout import create
+from shortgop.manifests.parts import write_part
+from shortgop.manifests.publish import publish
+from shortgop.manifests.tables import empty
+dataset = Path({str(tmp_path / "d")!r})
+dataset.mkdir()
+create(dataset, {{}})
+write_part(dataset, "u1", empty())
+assert publish(dataset) == "000001"
+assert "zarr" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
