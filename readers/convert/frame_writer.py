@@ -38,6 +38,9 @@ class FrameWriter:
         self._bytes: Array = np.empty((0, 0, 0), dtype=np.uint8)
         self._floats: Array = self._bytes
         self._arrangement = Arrangement(False)
+        # What was found for the last frame, since the next one is mostly of the same kind.
+        self._slot_found: tuple[Geometry | None, object, Arrangement | None] = (None, None, None)
+        self._tiles_found: tuple[object, object, object, tuple[TileWriter, ...]] = (None, None, None, ())
 
     def write(self, frame: VideoFrame, slot: Array, geometry: Geometry) -> None:
         """Write a part of a frame into `slot`, (channels, height, width), with any strides.
@@ -45,13 +48,10 @@ class FrameWriter:
         The geometry lies within the frame. A slot of bfloat16 is given as its bits, uint16. DecodeError when the slot
         has another size, or the frame is in a format that cannot be converted.
         """
-        if slot.shape != self._pixels.shape(*geometry.size):
-            raise DecodeError(f"a frame of {geometry.size} for a slot of shape {slot.shape}")
-        if self._pixels.dtype == torch.uint8:
-            arrangement = Arrangement(False) if self._pixels.color == "yuv420" else arrangement_of(slot, self._pixels)
-            if arrangement is not None and not geometry.flip:
-                self._write_bytes(frame, slot, geometry, arrangement)
-                return
+        arrangement = self._straight(slot, geometry)
+        if arrangement is not None:
+            self._write_bytes(frame, slot, geometry, arrangement)
+            return
         self._stage(slot)
         self._write_bytes(frame, self._bytes, geometry, self._arrangement)
         pixels = self._bytes[:, :, ::-1] if geometry.flip else self._bytes
@@ -67,6 +67,25 @@ class FrameWriter:
                 np.add(floats, self._offset, out=floats)
             if floats is not into:
                 _round(floats, into, self._pixels.dtype)
+
+    def _straight(self, slot: Array, geometry: Geometry) -> Arrangement | None:
+        """The arrangement of a slot that frames are converted into straight away; None where they are not.
+
+        DecodeError when frames of this geometry have another shape.
+        """
+        form = (slot.shape, slot.strides)
+        known, known_form, arrangement = self._slot_found
+        if geometry is known and form == known_form:
+            return arrangement
+        if slot.shape != self._pixels.shape(*geometry.size):
+            raise DecodeError(f"a frame of {geometry.size} for a slot of shape {slot.shape}")
+        arrangement = None
+        if self._pixels.color == "yuv420":
+            arrangement = Arrangement(False)
+        elif self._pixels.dtype == torch.uint8 and not geometry.flip:
+            arrangement = arrangement_of(slot, self._pixels)
+        self._slot_found = geometry, form, arrangement
+        return arrangement
 
     def _stage(self, slot: Array) -> None:
         """Make memory of this slot's shape for bytes and for floats, with the channels where the slot has them."""
@@ -91,6 +110,14 @@ class FrameWriter:
 
     def _tiles(self, frame: VideoFrame, geometry: Geometry, arrangement: Arrangement) -> tuple[TileWriter, ...]:
         """A writer for each tile of such crops of frames of this colour; none for those that PyAV has to convert."""
+        color = (frame.colorspace, frame.color_range, frame.format.name)
+        known, known_arrangement, known_color, found = self._tiles_found
+        if geometry is not known or arrangement is not known_arrangement or color != known_color:
+            found = self._tiles_of(frame, geometry, arrangement)
+            self._tiles_found = geometry, arrangement, color, found
+        return found
+
+    def _tiles_of(self, frame: VideoFrame, geometry: Geometry, arrangement: Arrangement) -> tuple[TileWriter, ...]:
         matrix, name = int(frame.colorspace), frame.format.name
         full_range = frame.color_range == _FULL_RANGE or name == _PLANAR[1]
         source, size = (geometry.height, geometry.width), geometry.size
