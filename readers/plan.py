@@ -126,9 +126,8 @@ def plan_frames(
                     origins[gop] = (video, number)
                 slots = of_gop.get(in_gop)
                 if slots is None:
-                    slots = of_gop[in_gop] = {}
-                holder = slots.setdefault(use, slot)
-                if holder != slot:
+                    of_gop[in_gop] = {use: slot}
+                elif (holder := slots.setdefault(use, slot)) != slot:
                     repeats.append(Repeat(output, slot, holder))
                 slot += 1
             next_slots[output] = slot
@@ -148,8 +147,10 @@ def _gop_plan(
         first_frame=number * int(layout.gop_frames[video]),
         frames=frames,
         places=tuple(
-            tuple([Place(output, slot, geometry) for (output, geometry), slot in wanted[frame].items()])
-            for frame in frames
+            [
+                tuple([Place(output, slot, geometry) for (output, geometry), slot in wanted[frame].items()])
+                for frame in frames
+            ]
         ),
     )
 

@@ -193,7 +193,7 @@ def test_outputs_may_share_a_crop(folder: Path) -> None:
     assert any(not torch.equal(item["crop_one"], item["crop_other"]) for item in dataset)
 
 
-def test_what_is_not_random_is_told_as_well(folder: Path) -> None:
+def test_items_have_the_crop_where_it_is_not_random_too(folder: Path) -> None:
     item = clips_of(folder, frames=Output(size=(32, 32), crop="center"))[0]
     assert item["crop"].tolist() == [0, 16, 64, 64]
     assert not item["flip"]
@@ -382,6 +382,10 @@ def test_errors_name_the_output_and_the_remedy(folder: Path) -> None:
         clips_of(folder, big=Output(crop=(60, 0, 10, 10)))[0]
     with pytest.raises(UsageError, match="output 'draw': items have something else of that name"):
         clips_of(folder, draw=Output())
+    with pytest.raises(UsageError, match="'crop_a' is what items call a crop or a flip"):
+        clips_of(folder, a=Output(), b=Output(), crop_a=Output())
+    with pytest.raises(UsageError, match="'flip' is what items call a crop or a flip"):
+        shortgop.ClipDataset(folder, shortgop.AllClips(4), outputs={"a": Output()}, metadata=["flip"])
     with pytest.raises(UsageError, match="output 'a': shared is 'b'; it can be the name of an output .*: c"):
         clips_of(folder, a=Output(shared="b"), b=Output(shared="c"), c=Output())
     with pytest.raises(UsageError, match="there is none"):
@@ -418,7 +422,7 @@ def test_outputs_that_cannot_fit_into_memory_are_refused(folder: Path) -> None:
         dataset[0]
 
 
-def test_random_crops_that_repeat_in_every_epoch_are_told(folder: Path) -> None:
+def test_random_crops_that_repeat_in_every_epoch_cause_a_warning(folder: Path) -> None:
     dataset = clips_of(folder, shortgop.AllClips(24), frames=Output(size=(32, 32), crop="random"))
     with pytest.warns(DatasetWarning, match="call dataset.set_epoch"):
         dataset.__getitems__([0, 1, 2] * 3)

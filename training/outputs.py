@@ -34,7 +34,7 @@ _STEPS = 16
 _NUMBERS = 4 * _ATTEMPTS + 1
 _COLORS = ("rgb", "ycbcr", "grey")
 # What else an item of ClipDataset has.
-_TAKEN = ("pts_seconds", "video", "start", "mask", "draw", "crop", "flip")
+_TAKEN = ("pts_seconds", "video", "start", "mask", "draw")
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Output:
     - `shared`: the name of another output, whose crop and flip it takes, resized to its own `size`; it has no `crop`,
       `scale`, `ratio` and `flip` then.
 
-    All frames of a clip have the same crop and flip, which are functions of the dataset's seed, the output's name and
-    the draw: whatever reads the clip, they are the same, and in another epoch they are others. UsageError for values
+    All frames of a clip have the same crop and flip. They are a function of the dataset's seed, the output's name and
+    the draw, so they do not depend on workers, batches or ranks, and differ from epoch to epoch. UsageError for values
     that are wrong, or that do not go together.
     """
 
@@ -145,7 +145,6 @@ class Output:
         elif self.crop == "random-resized":
             region = _resized(height, width, self.scale or (0.08, 1.0), self.ratio or (3 / 4, 4 / 3), bits)
         else:
-            # What is not random, FrameFormat knows.
             fixed = FrameFormat(self.size, self.crop).geometry(height, width)
             return Geometry(fixed.top, fixed.left, fixed.height, fixed.width, fixed.size, flip)
         return Geometry(*region, self._two_sides, flip)
@@ -216,7 +215,8 @@ class Views:
 
     geometries: Mapping[str, Sequence[Geometry]]
     drawn: Mapping[str, str]
-    """What items call the draw of each output that has one: "" or "_" and the output's name."""
+    """For each output with random choices of its own, what follows "crop" and "flip" in the names of an item's
+    entries: "" where there is one such output, else "_" and its name."""
 
     def columns(self) -> dict[str, torch.Tensor]:
         """What was drawn, as items have it: `crop`, int64, (clips, 4), and `flip`, bool, (clips,)."""
@@ -230,7 +230,10 @@ class Views:
 
 
 class Outputs:
-    """The outputs of a dataset by their names. UsageError for what they cannot be called, or do not share."""
+    """The outputs of a dataset by their names.
+
+    `taken` are the other columns that items have. UsageError for a name that items use twice, and for a wrong `shared`.
+    """
 
     def __init__(self, outputs: Mapping[str, Output], *, taken: Sequence[str], seed: int) -> None:
         if not isinstance(outputs, Mapping) or not outputs:
@@ -252,6 +255,10 @@ class Outputs:
         self.named = dict(outputs)
         self._keys = {name: key(seed, "view", name) for name, output in outputs.items() if output.shared is None}
         self._suffixes = {name: f"_{name}" if len(self._keys) > 1 else "" for name in self._keys}
+        drawn = {f"{word}{suffix}" for suffix in self._suffixes.values() for word in ("crop", "flip")}
+        for name in (*outputs, *taken):
+            if name in drawn:
+                raise UsageError(f"{name!r} is what items call a crop or a flip that was drawn; choose another name")
 
     @property
     def are_random(self) -> bool:
