@@ -426,3 +426,18 @@ def test_random_crops_that_repeat_in_every_epoch_cause_a_warning(folder: Path) -
     dataset = clips_of(folder, shortgop.AllClips(24), frames=Output(size=(32, 32), crop="random"))
     with pytest.warns(DatasetWarning, match="call dataset.set_epoch"):
         dataset.__getitems__([0, 1, 2] * 3)
+
+
+def test_threads_and_batches_change_nothing(folder: Path) -> None:
+    outputs = {
+        "cut": Output(size=(32, 46), crop="random", flip=0.5, layout="CTHW"),
+        "resized": Output(size=(40, 40), crop="random-resized", dtype=torch.bfloat16, layout="THWC"),
+        "last": Output(size=(20, 30), frames=[-1], color="grey"),
+    }
+    alone, threads = (
+        shortgop.ClipDataset(folder, shortgop.AllClips(5), outputs=outputs, threads=count) for count in (1, 3)
+    )
+    draws = [7, 0, 3, 59, 21, 20, 0]
+    for one, other in zip([alone[draw] for draw in draws], threads.__getitems__(draws), strict=True):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in ("cut", "resized", "last", "crop_cut", "flip_cut"))
