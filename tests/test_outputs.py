@@ -173,8 +173,8 @@ def test_a_resized_crop_is_near_to_the_same_done_by_torch(folder: Path) -> None:
         part = whole(folder, item)[:, :, top : top + height, left : left + width].float()
         expected = torch.nn.functional.interpolate(part, size=(48, 56), mode="bilinear", antialias=True)
         difference = (item["frames"].float() - expected.round()).abs()
-        # The pictures have edges of black and white; test_frame_writer.py has the bound for smooth ones.
-        assert difference.mean() < 6
+        # A crop two pixels off differs by 8 and more.
+        assert difference.mean() < 3
 
 
 def test_outputs_may_share_a_crop(folder: Path) -> None:
@@ -187,7 +187,8 @@ def test_outputs_may_share_a_crop(folder: Path) -> None:
         assert sorted(item) == ["crop", "draw", "flip", "input", "pts_seconds", "start", "target", "video"]
         large = item["target"][0].float()
         small = torch.nn.functional.interpolate(large[None], size=(16, 24), mode="bilinear", antialias=True)[0]
-        assert (item["input"][1] * 255 - small).abs().mean() < 8
+        # One pixel off, it differs by 12 and more.
+        assert (item["input"][1] * 255 - small).abs().mean() < 5
     dataset = clips_of(folder, one=Output(size=(8, 8), crop="random"), other=Output(size=(8, 8), crop="random"))
     assert {"crop_one", "crop_other", "flip_one", "flip_other"} < set(dataset[0])
     assert any(not torch.equal(item["crop_one"], item["crop_other"]) for item in dataset)
