@@ -153,19 +153,21 @@ def _encoder_options(encode: Encode) -> list[str]:
     profile, encoder = encode.profile, encode.encoder
     gop, b_frames, quality = profile.gop_frames, profile.b_frames, str(profile.crf)
     options = ["-c:v", encoder, *(["-preset", profile.preset] if profile.preset else [])]
-    tune = ["-tune", "fastdecode"] if profile.fastdecode else []
     keyframes = ["-g", str(gop), "-force_key_frames", f"expr:eq(mod(n,{gop}),0)"]
     if encoder == "libx264":
         return [
-            *options, *tune, "-threads", "1", "-crf", quality,
-            *keyframes, "-keyint_min", str(gop), "-sc_threshold", "0",
-            "-bf", str(b_frames), "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0",
+            *options, "-threads", "1", "-crf", quality,
+            *keyframes, "-keyint_min", str(gop), "-sc_threshold", "0", "-bf", str(b_frames),
+            # Less than x264's own tune=fastdecode, which gives up weighted prediction too: that makes files larger
+            # and decoding no faster (docs/benchmarks.md).
+            "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0" + ":no-deblock=1:no-cabac=1" * profile.fastdecode,
         ]  # fmt: skip
     if encoder == "libx265":
         params = (
             f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes={b_frames}:b-pyramid=0:b-adapt=0"
             ":pools=none:frame-threads=1:log-level=error:info=0"
         )
+        tune = ["-tune", "fastdecode"] if profile.fastdecode else []
         return [*options, *tune, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
     return [
         *options, "-rc", "vbr", "-cq", quality, "-b:v", "0", *keyframes, "-forced-idr", "1", "-no-scenecut", "1",

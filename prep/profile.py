@@ -56,9 +56,9 @@ class Profile:
     keeps them whole and gives frames of their shape, "pad" adds black around them, "crop" cuts off what is over, and
     "stretch" changes their shape. Without `upscale` a picture is never made larger, so that only padded frames all get
     the same size. `deinterlace` is "auto", which is where a source is interlaced, or "never". `crf` is the
-    constant-quality level of the encoder in use (NVENC calls it cq). `fastdecode` gives up what costs a decoder most,
-    as x264 and x265 tune for it: the deblocking filter, weighted prediction and, in H.264, arithmetic coding; of this,
-    NVENC has only the last. `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use the
+    constant-quality level of the encoder in use (NVENC calls it cq). `fastdecode` gives up what costs a decoder most:
+    the deblocking filter and arithmetic coding with x264, what x265 itself tunes for (the deblocking filter and
+    weighted prediction), and arithmetic coding in H.264 of NVENC. `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use the
     fastest that runs.
     """
 
