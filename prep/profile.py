@@ -57,8 +57,8 @@ class Profile:
     "stretch" changes their shape. Without `upscale` a picture is never made larger, so that only padded frames all get
     the same size. `deinterlace` is "auto", which is where a source is interlaced, or "never". `crf` is the
     constant-quality level of the encoder in use (NVENC calls it cq). `fastdecode` gives up what costs a decoder most:
-    the deblocking filter and arithmetic coding with x264, what x265 itself tunes for (the deblocking filter and
-    weighted prediction), and arithmetic coding in H.264 of NVENC. `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use the
+    with x264 the deblocking filter and arithmetic coding, with x265 what its own tune=fastdecode names, with NVENC
+    arithmetic coding in H.264. `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use the
     fastest that runs.
     """
 
