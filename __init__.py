@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         Systematic,
         Weighted,
     )
+    from .training.outputs import Output
     from .training.policies import AllClips, CenterClips, ClipsAt, RandomClips, RandomFrames, UniformClips
     from .training.sampler import ElasticSampler
 
@@ -94,6 +95,7 @@ __all__ = [
     "NotAVideoError",
     "Offsets",
     "OneClipPerVideo",
+    "Output",
     "OutputError",
     "RandomClips",
     "RandomFrames",
@@ -138,6 +140,7 @@ _MODULES = {
         *("Chunked", "ClassBalanced", "Mixture", "OneClipPerVideo", "Sequential", "Shuffled", "Systematic"),
         "Weighted",
     ),
+    "training.outputs": ("Output",),
     "training.policies": ("AllClips", "CenterClips", "ClipsAt", "RandomClips", "RandomFrames", "UniformClips"),
     "training.sampler": ("ElasticSampler",),
 }

@@ -15,10 +15,10 @@ from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeEr
 from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshot_path
 from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.summary import FailureSummary, failure_summaries
+from .frame_format import Color, Crop, DimensionOrder, FrameFormat, Normalize, Size
 from .frames import ClipBatch
 from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
-from .output import Color, Crop, DimensionOrder, Normalize, Output, Size
 from .reader import ReadOptions, SnapshotReader
 from .stats import Stats
 from .times import seconds_of, seconds_tensor
@@ -48,10 +48,11 @@ def open(  # noqa: A001
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
     - `size`: resize to (height, width), or to a short side of this length, by antialiased bilinear interpolation.
-    - `dtype`: torch.uint8, or torch.float32 or torch.float16 with values from 0 to 1.
-    - `normalize`: (mean, std), three numbers each: values from 0 to 1, less mean, divided by std.
-    - `color`: "rgb", or "yuv420" for the decoded planes Y, U and V as they are, (1, 3 * height / 2, width).
-    - `dimension_order`: "NCHW" or "NHWC", for RGB.
+    - `dtype`: torch.uint8, or torch.float32, torch.float16 or torch.bfloat16 with values from 0 to 1.
+    - `normalize`: (mean, std), a number for each channel: values from 0 to 1, less mean, divided by std.
+    - `color`: "rgb"; "ycbcr", planes Y, Cb and Cr of full size, from 0 to 255 as in JPEG, by the video's own matrix;
+      "grey", the Y of these; or "yuv420" for the decoded planes Y, U and V as they are, (1, 3 * height / 2, width).
+    - `dimension_order`: "NCHW" or "NHWC"; "yuv420" has but one.
 
     NotADatasetError when there is no dataset at `path`, or none that has results yet; FormatVersionError for a dataset
     of another version; MissingDataError, CorruptDataError or UnreadableDataError when its tables cannot be read.
@@ -59,8 +60,7 @@ def open(  # noqa: A001
     DatasetWarning with the number of videos in them (`Dataset.lost_ids`), and an error when such a video is read; with
     `strict` they cause the error at once.
     """
-    output = Output(size, crop, dtype, normalize, color, dimension_order)
-    options = ReadOptions(output, threads, pool_bytes)
+    options = ReadOptions(FrameFormat(size, crop, dtype, normalize, color, dimension_order), threads, pool_bytes)
     # A copy by pickle may be opened in a process that has another current folder.
     folder = _folder(path)
     if snapshot is None:

@@ -14,9 +14,10 @@ import torch
 from ..errors import ShortGopError
 from ..manifests.mp4 import parse_init
 from ..manifests.records import Pattern
-from .decoders.base import Decoder, GopRequest
+from .decoders.base import Decoder, GopRequest, Target
 from .decoders.pyav import PyavDecoder
-from .output import Output
+from .frame_format import FrameFormat
+from .plan import Place
 
 # One brown frame of 64x64, as an init and a GOP: `ffmpeg -f lavfi -i color=0x804020:s=64x64 -frames:v 1 -c:v libx264
 # -preset ultrafast -pix_fmt yuv420p -bsf:v filter_units=remove_types=6 -fflags +bitexact -movflags
@@ -47,7 +48,7 @@ class DecoderTrial:
 
 def try_decoders() -> tuple[DecoderTrial, ...]:
     """Decode a frame with each decoder."""
-    return (_try(PyavDecoder(Output(dimension_order="NHWC"))),)
+    return (_try(PyavDecoder()),)
 
 
 def _try(decoder: Decoder) -> DecoderTrial:
@@ -55,10 +56,11 @@ def _try(decoder: Decoder) -> DecoderTrial:
     cut = _SAMPLE.index(b"moof") - 4
     init = parse_init(_SAMPLE[:cut])
     # torch's default device may be another one.
-    out = torch.zeros((1, init.height, init.width, 3), dtype=torch.uint8, device="cpu")
-    request = GopRequest(init.config, Pattern((0,), (True,)), _SAMPLE[cut:], (0,), (0,))
+    out = torch.zeros((1, 1, init.height, init.width, 3), dtype=torch.uint8, device="cpu")
+    geometry = FrameFormat().geometry(init.height, init.width)
+    request = GopRequest(init.config, Pattern((0,), (True,)), _SAMPLE[cut:], (0,), ((Place(0, 0, 0),),), [geometry])
     try:
-        decoder.decode(request, out)
+        decoder.decode(request, [Target(FrameFormat().pixels, out.permute(0, 1, 4, 2, 3))])
     except ShortGopError as error:
         return DecoderTrial(what, False, error.message)
     if (out.int() - torch.tensor(_SAMPLE_RGB, device="cpu")).abs().max() > _TOLERANCE:

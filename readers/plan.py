@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..errors import FrameIndexError
 from ..manifests.ragged import Array
@@ -31,12 +32,40 @@ class VideoGops:
 
 
 @dataclass(frozen=True)
+class OutputFrames:
+    """Which frames an output has of each clip, and with which geometry.
+
+    `positions` are places in the list of a clip's frames, the same for every clip; None stands for all. `geometries[i]`
+    is the number of the geometry of clip i; None stands for 0, for every clip.
+    """
+
+    positions: Sequence[int] | None = None
+    geometries: Sequence[int] | None = None
+
+
+class Place(NamedTuple):
+    """Where a frame goes: to a slot of an output, with the geometry of this number."""
+
+    output: int
+    slot: int
+    geometry: int
+
+
+class Repeat(NamedTuple):
+    """A slot to fill with a copy of another slot of the same output, `original`."""
+
+    output: int
+    slot: int
+    original: int
+
+
+@dataclass(frozen=True)
 class GopPlan:
     """What to decode of one GOP.
 
     `gop`, `segment` and `video` are rows of their tables. `first_frame` is the number of the GOP's first frame in its
-    video. Frame `frames[i]` of the GOP goes to slot `slots[i]` of the output. Frames of a GOP are numbered in
-    presentation order from 0; `frames` is ascending and has each frame once.
+    video. Frame `frames[i]` of the GOP goes to all of `places[i]`. Frames of a GOP are numbered in presentation order
+    from 0; `frames` is ascending and has each frame once.
     """
 
     gop: int
@@ -44,60 +73,85 @@ class GopPlan:
     video: int
     first_frame: int
     frames: tuple[int, ...]
-    slots: tuple[int, ...]
+    places: tuple[tuple[Place, ...], ...]
 
 
 @dataclass(frozen=True)
 class DecodePlan:
-    """GOPs in ascending order, and copies for frames asked for more than once: (slot to fill, slot with the frame)."""
+    """GOPs in ascending order, and copies for frames that an output has more than once with the same geometry.
+
+    A copy takes a fifth of the time of a conversion, and a thirtieth where frames are resized. A frame with several
+    geometries is converted with each.
+    """
 
     gops: tuple[GopPlan, ...]
-    repeats: tuple[tuple[int, int], ...]
+    repeats: tuple[Repeat, ...]
 
 
-def plan_frames(layout: VideoGops, clips: Iterable[tuple[int, Sequence[int]]]) -> DecodePlan:
-    """Plan clips, each a row of the table of videos and frames of that video.
+_EVERYTHING = (OutputFrames(),)
 
-    The output has a slot for each frame of the first clip, then of the second, and so on. FrameIndexError when a video
-    has no such frame: in the table of GOPs, another video's GOPs follow.
+
+def plan_frames(
+    layout: VideoGops,
+    clips: Iterable[tuple[int, Sequence[int]]],
+    outputs: Sequence[OutputFrames] = _EVERYTHING,
+) -> DecodePlan:
+    """Plan clips, each a row of the table of videos and frames of that video, for one output or several.
+
+    An output has a slot for each of its frames of the first clip, then of the second, and so on. A frame that no output
+    has is not decoded. FrameIndexError when a video has no such frame: in the table of GOPs, another video's GOPs
+    follow.
     """
     # Loops rather than arrays: planning a frame takes a thousandth of its decoding. With arrays a thousand frames
     # would take about as long, and one frame many times as long.
-    wanted: dict[int, dict[int, int]] = {}
-    places: dict[int, tuple[int, int]] = {}
+    wanted: dict[int, dict[int, dict[tuple[int, int], int]]] = {}
+    origins: dict[int, tuple[int, int]] = {}
     repeats = []
-    slot = 0
-    for video, frames in clips:
+    next_slots = [0] * len(outputs)
+    for clip, (video, frames) in enumerate(clips):
         count = int(layout.num_frames[video])
         if frames and not 0 <= min(frames) <= max(frames) < count:
             wrong = next(frame for frame in frames if not 0 <= frame < count)
             raise FrameIndexError(f"video number {video} has no frame {wrong}: it has {count}", frame=wrong)
         gop_frames, first_gop = int(layout.gop_frames[video]), int(layout.first_gops[video])
-        for frame in frames:
-            number, in_gop = divmod(frame, gop_frames)
-            gop = first_gop + number
-            slots = wanted.get(gop)
-            if slots is None:
-                slots = wanted[gop] = {}
-                places[gop] = (video, number)
-            holder = slots.setdefault(in_gop, slot)
-            if holder != slot:
-                repeats.append((slot, holder))
-            slot += 1
+        for output, each in enumerate(outputs):
+            use = output, 0 if each.geometries is None else each.geometries[clip]
+            slot = next_slots[output]
+            for frame in frames if each.positions is None else [frames[position] for position in each.positions]:
+                number, in_gop = divmod(frame, gop_frames)
+                gop = first_gop + number
+                of_gop = wanted.get(gop)
+                if of_gop is None:
+                    of_gop = wanted[gop] = {}
+                    origins[gop] = (video, number)
+                slots = of_gop.get(in_gop)
+                if slots is None:
+                    of_gop[in_gop] = {use: slot}
+                elif (holder := slots.setdefault(use, slot)) != slot:
+                    repeats.append(Repeat(output, slot, holder))
+                slot += 1
+            next_slots[output] = slot
     return DecodePlan(
-        tuple(_gop_plan(layout, gop, *places[gop], wanted[gop]) for gop in sorted(wanted)), tuple(repeats)
+        tuple(_gop_plan(layout, gop, *origins[gop], wanted[gop]) for gop in sorted(wanted)), tuple(repeats)
     )
 
 
-def _gop_plan(layout: VideoGops, gop: int, video: int, number: int, slots: dict[int, int]) -> GopPlan:
-    frames = tuple(sorted(slots))
+def _gop_plan(
+    layout: VideoGops, gop: int, video: int, number: int, wanted: dict[int, dict[tuple[int, int], int]]
+) -> GopPlan:
+    frames = tuple(sorted(wanted))
     return GopPlan(
         gop=gop,
         segment=int(layout.first_segments[video]) + number // int(layout.segment_gops[video]),
         video=video,
         first_frame=number * int(layout.gop_frames[video]),
         frames=frames,
-        slots=tuple(slots[frame] for frame in frames),
+        places=tuple(
+            [
+                tuple([Place(output, slot, geometry) for (output, geometry), slot in wanted[frame].items()])
+                for frame in frames
+            ]
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,15 @@ from ..manifests.layout import open_manifest, open_timeline
 from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
 from ..manifests.tables import Manifest
+from .clip_output import ClipOutput, check_outputs, geometry_numbers, target_of
 from .convert.copies import copy_frame
-from .decoders.base import Decoder, GopRequest
+from .decoders.base import Decoder, GopRequest, Target
 from .decoders.pyav import PyavDecoder
+from .frame_format import FrameFormat, Geometry
 from .gops import GopRead, GopStore
 from .memory_limit import fits, too_many
 from .memory_pool import MemoryPool
 from .metadata import VideoMetadata, video_metadata
-from .output import Output
 from .plan import VideoGops, plan_frames
 from .stats import Stats
 from .workers import Workers
@@ -36,7 +38,7 @@ _PARTS_PER_THREAD = 3
 class ReadOptions:
     """The options that a dataset was opened with."""
 
-    output: Output
+    format: FrameFormat
     threads: int
     pool_bytes: int
 
@@ -58,14 +60,15 @@ class SnapshotReader:
         self.snapshot = snapshot
         self.manifest = manifest
         self.options = options
-        self._decoder: Decoder = PyavDecoder(options.output)
+        self._pixels, self._layout = options.format.pixels, options.format.layout
+        self._decoder: Decoder = PyavDecoder()
         self._store = GopStore(dataset, manifest)
         self._workers = Workers(options.threads)
         self._pool = MemoryPool(options.pool_bytes)
         self._gops = VideoGops.of(manifest)
         # A dataset has only a few of each.
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
-        self._shapes: dict[int, tuple[int, ...]] = {}
+        self._geometries: dict[int, tuple[Geometry, tuple[int, ...]]] = {}
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -81,25 +84,63 @@ class SnapshotReader:
         if out is None:
             if frames:
                 self.check_fits(videos[0], shape[0] * shape[1])
-            out = self._new_output(shape)
+            out = self._new_output(shape, self.options.format.dtype)
         else:
-            _check_out(out, shape, self.options.output.dtype, self._decoder.device)
-        if 0 in shape:
-            return out
-        slots = out.view(-1, *shape[2:])
-        plan = plan_frames(self._gops, zip(videos, frames, strict=True))
+            _check_out(out, shape, self.options.format.dtype, self._decoder.device)
+        if 0 not in shape:
+            geometries = [self._geometry(video) for video in videos]
+            output = ClipOutput(self._pixels, geometries, layout=self._layout)
+            self._fill(videos, frames, [output], [out])
+        return out
+
+    def read_outputs(
+        self, videos: list[int], frames: list[list[int]], outputs: Sequence[ClipOutput]
+    ) -> list[torch.Tensor]:
+        """The same clips in several ways, of one decode: each output is (clips, ...), in the order of its layout.
+
+        The frames have to exist, and each output has a geometry for each clip. UsageError when a geometry does not lie
+        within its frames, when those of an output make frames of different sizes, or when all of them cannot fit into
+        memory. A frame that no output has is not decoded.
+        """
+        count = len(frames[0]) if frames else 0
+        sizes = [self.frame_size(video) for video in videos]
+        shapes = [check_outputs(output, sizes, count) for output in outputs]
+        clip_bytes = sum(
+            math.prod(shape[1:]) * output.pixels.dtype.itemsize for shape, output in zip(shapes, outputs, strict=True)
+        )
+        if count and not fits(len(frames) * count, -(-clip_bytes // count)):
+            raise too_many(len(frames) * count, -(-clip_bytes // count), video=self._id(videos[0]))
+        tensors = [self._new_output(shape, each.pixels.dtype) for shape, each in zip(shapes, outputs, strict=True)]
+        self._fill(videos, frames, outputs, tensors)
+        return tensors
+
+    def frame_size(self, video: int) -> tuple[int, int]:
+        """The (height, width) of a video's frames."""
+        config = self._configs[self.manifest.videos.config[video]]
+        return config.height, config.width
+
+    def _fill(
+        self,
+        videos: list[int],
+        frames: list[list[int]],
+        outputs: Sequence[ClipOutput],
+        tensors: Sequence[torch.Tensor],
+    ) -> None:
+        """Decode into these tensors, one for each output."""
+        targets = [target_of(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
+        geometries, wanted = geometry_numbers(outputs)
+        plan = plan_frames(self._gops, zip(videos, frames, strict=True), wanted)
         share = len(plan.gops)
         if self.options.threads > 1:
             share = -(-share // (self.options.threads * _PARTS_PER_THREAD))
         reads = self._store.reads(plan.gops, max_parts=share)
-        self._workers.each(lambda read: self._decode(read, slots), reads)
-        for slot, original in plan.repeats:
-            copy_frame(slots[original], slots[slot])
-        self._store.tally.add(frames_delivered=len(slots))
-        return out
+        self._workers.each(lambda read: self._decode(read, targets, geometries), reads)
+        for output, slot, original in plan.repeats:
+            copy_frame(targets[output].slot(original), targets[output].slot(slot))
+        self._store.tally.add(frames_delivered=sum(target.num_slots for target in targets))
 
-    def _new_output(self, shape: tuple[int, ...]) -> torch.Tensor:
-        out, reused = self._pool.empty(shape, self.options.output.dtype)
+    def _new_output(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        out, reused = self._pool.empty(shape, dtype)
         if reused is not None:
             self._store.tally.add(pool_hits=int(reused), pool_misses=int(not reused))
         return out
@@ -124,7 +165,7 @@ class SnapshotReader:
         With `has_output` the memory for the pixels exists already. Callers may build nothing that grows with `count`
         before they call this.
         """
-        frame_bytes = 0 if has_output else math.prod(self._shape(video)) * self.options.output.dtype.itemsize
+        frame_bytes = 0 if has_output else math.prod(self._shape(video)) * self.options.format.dtype.itemsize
         if not fits(before + count, frame_bytes):
             raise too_many(before + count, frame_bytes, video=self._id(video))
 
@@ -134,15 +175,23 @@ class SnapshotReader:
 
     def _shape(self, video: int) -> tuple[int, ...]:
         """The shape of a video's frames; UsageError when the crop does not fit."""
+        return self._geometry_and_shape(video)[1]
+
+    def _geometry(self, video: int) -> Geometry:
+        return self._geometry_and_shape(video)[0]
+
+    def _geometry_and_shape(self, video: int) -> tuple[Geometry, tuple[int, ...]]:
         config = int(self.manifest.videos.config[video])
-        if config not in self._shapes:
+        if config not in self._geometries:
             size = self._configs[config]
             try:
-                self._shapes[config] = self.options.output.frame_shape(size.height, size.width)
+                geometry = self.options.format.geometry(size.height, size.width)
+                shape = self.options.format.frame_shape(size.height, size.width)
             except UsageError as error:
                 name = self._id(video)
                 raise UsageError(f"video {name!r}: {error.message}", video=name) from None
-        return self._shapes[config]
+            self._geometries[config] = geometry, shape
+        return self._geometries[config]
 
     def _frame_shape(self, videos: list[int]) -> tuple[int, ...]:
         """The shape of the frames of these videos; UsageError when it differs, or the crop does not fit."""
@@ -161,24 +210,25 @@ class SnapshotReader:
 
     def _shape_of_no_video(self) -> tuple[int, ...]:
         """The shape of all frames of the dataset if it is the same; otherwise sides that differ are 0."""
-        output = self.options.output
+        chosen = self.options.format
         try:
-            shapes = {output.frame_shape(config.height, config.width) for config in self._configs}
+            shapes = {chosen.frame_shape(config.height, config.width) for config in self._configs}
         except UsageError:
             shapes = set()
-        return shapes.pop() if len(shapes) == 1 else output.shape_of_no_frame()
+        return shapes.pop() if len(shapes) == 1 else chosen.shape_of_no_frame()
 
     def _id(self, video: int) -> str:
         return self.manifest.videos.id.text(video)
 
-    def _decode(self, read: GopRead, slots: torch.Tensor) -> None:
-        """Read some GOPs, and decode the requested frames into their slots."""
+    def _decode(self, read: GopRead, targets: Sequence[Target], geometries: Sequence[Geometry]) -> None:
+        """Read some GOPs, and decode the requested frames into their places."""
         for gop, data in self._store.fetch(read):
             config = self._configs[self.manifest.videos.config[gop.video]]
             pattern = self._patterns[self.manifest.gops.pattern[gop.gop]]
             started = time.perf_counter()
             try:
-                cost = self._decoder.decode(GopRequest(config, pattern, data, gop.frames, gop.slots), slots)
+                request = GopRequest(config, pattern, data, gop.frames, gop.places, geometries)
+                cost = self._decoder.decode(request, targets)
             except (CorruptDataError, DecodeError) as error:
                 raise self._store.located(error, gop) from error
             self._store.tally.add(

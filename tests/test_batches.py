@@ -208,9 +208,9 @@ def test_each_gop_is_fed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     gops: list[int] = []
     decode = SnapshotReader._decode
 
-    def counting(self: SnapshotReader, read: GopRead, slots: torch.Tensor) -> None:
+    def counting(self: SnapshotReader, read: GopRead, *into: Any) -> None:
         gops.extend(gop.gop for gop, _ in read.gops)
-        decode(self, read, slots)
+        decode(self, read, *into)
 
     monkeypatch.setattr(SnapshotReader, "_decode", counting)
     rng = random.Random(0)

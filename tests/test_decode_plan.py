@@ -15,6 +15,8 @@ from shortgop.manifests.records import Pattern
 from shortgop.readers.plan import (
     ByteRange,
     GopPlan,
+    OutputFrames,
+    Place,
     VideoGops,
     coalesce,
     needed_samples,
@@ -91,10 +93,12 @@ def test_every_slot_of_the_output_is_filled_with_its_frame(case: Case) -> None:
     plan = plan_frames(case.layout, case.clips)
     filled: dict[int, tuple[int, int]] = {}
     for gop in plan.gops:
-        for frame, to in zip(gop.frames, gop.slots, strict=True):
-            assert to not in filled
-            filled[to] = gop.video, gop.first_frame + frame
-    for to, decoded in plan.repeats:
+        for frame, places in zip(gop.frames, gop.places, strict=True):
+            for output, to, geometry in places:
+                assert (output, geometry) == (0, 0)
+                assert to not in filled
+                filled[to] = gop.video, gop.first_frame + frame
+    for _, to, decoded in plan.repeats:
         assert to not in filled
         filled[to] = filled[decoded]
     assert [filled[to] for to in range(len(case.slots))] == case.slots
@@ -115,16 +119,84 @@ def test_each_gop_is_decoded_once_and_each_frame_lies_in_it(case: Case) -> None:
     assert sum(len(gop.frames) for gop in gops) == len(set(case.slots))
 
 
+def at(slot: int) -> tuple[Place, ...]:
+    """The one place of a frame in the one output."""
+    return (Place(output=0, slot=slot, geometry=0),)
+
+
 def test_plan_of_two_clips() -> None:
     case = Case([16, 10], [3, 2], [100, 60], [(0, [17, 50, 16, 17]), (1, [25, 9]), (0, [50, 51])])
     plan = plan_frames(case.layout, case.clips)
     assert plan.gops == (
-        GopPlan(gop=1, segment=0, video=0, first_frame=16, frames=(0, 1), slots=(2, 0)),
-        GopPlan(gop=3, segment=1, video=0, first_frame=48, frames=(2, 3), slots=(1, 7)),
-        GopPlan(gop=7, segment=3, video=1, first_frame=0, frames=(9,), slots=(5,)),
-        GopPlan(gop=9, segment=4, video=1, first_frame=20, frames=(5,), slots=(4,)),
+        GopPlan(gop=1, segment=0, video=0, first_frame=16, frames=(0, 1), places=(at(2), at(0))),
+        GopPlan(gop=3, segment=1, video=0, first_frame=48, frames=(2, 3), places=(at(1), at(7))),
+        GopPlan(gop=7, segment=3, video=1, first_frame=0, frames=(9,), places=(at(5),)),
+        GopPlan(gop=9, segment=4, video=1, first_frame=20, frames=(5,), places=(at(4),)),
     )
-    assert plan.repeats == ((3, 0), (6, 1))
+    assert plan.repeats == ((0, 3, 0), (0, 6, 1))
+
+
+@st.composite
+def requests_of_outputs(draw: st.DrawFn) -> tuple[Case, list[OutputFrames]]:
+    """Clips of equal length, and outputs that have some of their frames each, with geometries of their own."""
+    layout = draw(requests())
+    length = draw(st.integers(1, 6))
+    clips = [
+        (video, draw(st.lists(st.integers(0, min(5, layout.num_frames[video] - 1)), min_size=length, max_size=length)))
+        for video, _ in layout.clips
+    ]
+    case = Case(layout.gop_frames, layout.segment_gops, layout.num_frames, clips)
+    positions = st.none() | st.lists(st.integers(0, length - 1), min_size=1, max_size=8)
+    geometries = st.none() | st.lists(st.integers(0, 2), min_size=len(clips), max_size=len(clips))
+    return case, draw(st.lists(st.builds(OutputFrames, positions, geometries), min_size=1, max_size=3))
+
+
+@given(requests_of_outputs())
+def test_every_slot_of_every_output_is_filled_with_its_frame_and_geometry(
+    request: tuple[Case, list[OutputFrames]],
+) -> None:
+    case, outputs = request
+    plan = plan_frames(case.layout, case.clips, outputs)
+    filled: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for gop in plan.gops:
+        for frame, places in zip(gop.frames, gop.places, strict=True):
+            # With one geometry an output has a frame once: others are copies.
+            assert len({(place.output, place.geometry) for place in places}) == len(places) > 0
+            for place in places:
+                assert (place.output, place.slot) not in filled
+                filled[place.output, place.slot] = gop.video, gop.first_frame + frame, place.geometry
+    for output, slot, original in plan.repeats:
+        assert (output, slot) not in filled
+        filled[output, slot] = filled[output, original]
+    expected = {}
+    for number, output_frames in enumerate(outputs):
+        slots = [
+            (video, frame, 0 if output_frames.geometries is None else output_frames.geometries[clip])
+            for clip, (video, frames) in enumerate(case.clips)
+            for frame in (
+                frames if output_frames.positions is None else [frames[each] for each in output_frames.positions]
+            )
+        ]
+        expected.update({(number, slot): what for slot, what in enumerate(slots)})
+    assert filled == expected
+    # Nothing is decoded that no output has, and nothing twice.
+    decoded = [(gop.video, gop.first_frame + frame) for gop in plan.gops for frame in gop.frames]
+    assert sorted(decoded) == sorted({what[:2] for what in expected.values()})
+
+
+def test_plan_of_a_small_clip_and_its_middle_frame_in_two_crops() -> None:
+    """NVVL's case, and a frame that two crops of one output need: it is converted twice and decoded once."""
+    case = Case([16], [3], [100], [(0, [4, 5, 6]), (0, [5, 6, 7])])
+    plan = plan_frames(case.layout, case.clips, [OutputFrames(None, [0, 1]), OutputFrames([1], [2, 2])])
+    (gop,) = plan.gops
+    assert gop.frames == (4, 5, 6, 7)
+    assert gop.places == (
+        ((0, 0, 0),),
+        ((0, 1, 0), (1, 0, 2), (0, 3, 1)),
+        ((0, 2, 0), (0, 4, 1), (1, 1, 2)),
+        ((0, 5, 1),),
+    )
+    assert plan.repeats == ()
 
 
 def test_no_frames_need_no_gops() -> None:

@@ -27,13 +27,11 @@ from shortgop.manifests.gop_check import access_unit_kind, nal_length_bytes
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
 from shortgop.manifests.records import CodecConfig, Pattern
 from shortgop.readers.decoders import pyav
-from shortgop.readers.decoders.base import Decoder
+from shortgop.readers.decoders.base import Decoder, Target
 from shortgop.readers.decoders.pyav import PyavDecoder
-from shortgop.readers.output import Output
-from shortgop.readers.plan import needed_samples
+from shortgop.readers.frame_format import FrameFormat, Geometry
+from shortgop.readers.plan import Place, needed_samples
 from torchcodec_yardstick import TorchcodecDecoder, WholeRequest
-
-NHWC = Output(dimension_order="NHWC")
 
 BT601, BT709, UNSPECIFIED, BT2020 = 5, 1, 2, 9
 BT2020_TRANSFER = 14
@@ -64,17 +62,29 @@ class Gop:
     data: bytes
     expected: torch.Tensor
 
-    def request(self, frames: list[int]) -> WholeRequest:
-        """Ask for these frames, in this order."""
-        slots = {frame: slot for slot, frame in enumerate(frames)}
-        wanted = tuple(sorted(slots))
+    def request(self, frames: list[int], slots: list[int] | None = None) -> WholeRequest:
+        """Ask for these frames, in this order, or in these slots."""
+        places = dict(zip(frames, range(len(frames)) if slots is None else slots, strict=True))
+        wanted = tuple(sorted(places))
+        size = (self.config.height, self.config.width)
         return WholeRequest(
-            self.config, self.pattern, self.data, wanted, tuple(slots[frame] for frame in wanted), self.init
+            self.config,
+            self.pattern,
+            self.data,
+            wanted,
+            tuple((Place(0, places[frame], 0),) for frame in wanted),
+            [Geometry(0, 0, *size, size)],
+            self.init,
         )
 
     def blank(self, rows: int) -> torch.Tensor:
         """An output of one grey, which is no frame."""
         return torch.full((rows, self.config.height, self.config.width, 3), 77, dtype=torch.uint8)
+
+
+def into(out: torch.Tensor) -> list[Target]:
+    """Frames, (frames, height, width, 3), as what a decoder writes into."""
+    return [Target(FrameFormat().pixels, out.permute(0, 3, 1, 2)[None])]
 
 
 @lru_cache
@@ -131,7 +141,7 @@ def encode(encoding: Encoding) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture(scope="module", params=[PyavDecoder(NHWC), TorchcodecDecoder()], ids=lambda decoder: decoder.name)
+@pytest.fixture(scope="module", params=[PyavDecoder(), TorchcodecDecoder()], ids=lambda decoder: decoder.name)
 def decoder(request: pytest.FixtureRequest) -> Any:
     return request.param
 
@@ -160,7 +170,7 @@ class TestConformance:
     def test_all_frames(self, decoder: Decoder, encoding: Encoding) -> None:
         gop = make_gop(encoding)
         out = gop.blank(encoding.num_frames)
-        packets = decoder.decode(gop.request(list(range(encoding.num_frames))), out).packets
+        packets = decoder.decode(gop.request(list(range(encoding.num_frames))), into(out)).packets
         assert torch.equal(out, gop.expected)
         assert packets == encoding.num_frames
 
@@ -169,7 +179,7 @@ class TestConformance:
         gop = make_gop(encoding)
         for frame in range(encoding.num_frames):
             out = gop.blank(1)
-            decoder.decode(gop.request([frame]), out)
+            decoder.decode(gop.request([frame]), into(out))
             assert torch.equal(out[0], gop.expected[frame])
 
     @settings(max_examples=40, deadline=None)
@@ -180,13 +190,13 @@ class TestConformance:
     def test_any_frames_in_any_order(self, decoder: Decoder, encoding: Encoding, frames: list[int]) -> None:
         gop = make_gop(encoding)
         out = gop.blank(len(frames))
-        decoder.decode(gop.request(frames), out)
+        decoder.decode(gop.request(frames), into(out))
         assert torch.equal(out, gop.expected[frames])
 
     def test_only_the_slots_asked_for_are_written(self, decoder: Decoder) -> None:
         gop = make_gop()
         out = gop.blank(9)
-        decoder.decode(dataclasses.replace(gop.request([3, 10]), slots=(7, 2)), out)
+        decoder.decode(gop.request([3, 10], slots=[7, 2]), into(out))
         assert torch.equal(out[[7, 2]], gop.expected[[3, 10]])
         assert (out[[0, 1, 3, 4, 5, 6, 8]] == 77).all()
 
@@ -196,7 +206,7 @@ class TestConformance:
             gop = make_gop(rng.choice(list(ENCODINGS.values())))
             frame = rng.randrange(len(gop.pattern))
             out = gop.blank(1)
-            decoder.decode(gop.request([frame]), out)
+            decoder.decode(gop.request([frame]), into(out))
             assert torch.equal(out[0], gop.expected[frame])
 
     def test_many_threads(self, decoder: Decoder) -> None:
@@ -207,7 +217,7 @@ class TestConformance:
             gop = rng.choice(gops)
             frames = rng.sample(range(len(gop.pattern)), rng.randint(1, len(gop.pattern)))
             out = gop.blank(len(frames))
-            decoder.decode(gop.request(frames), out)
+            decoder.decode(gop.request(frames), into(out))
             return torch.equal(out, gop.expected[frames])
 
         with ThreadPoolExecutor(4) as pool:
@@ -220,9 +230,9 @@ class TestConformance:
             request = dataclasses.replace(gop.request([0, 5]), data=with_noise(gop.data, seed))
             # Not all damage can be seen: that is what the CRC of each GOP is for.
             with contextlib.suppress(DecodeError):
-                decoder.decode(request, gop.blank(2))
+                decoder.decode(request, into(gop.blank(2)))
             out = gop.blank(2)
-            decoder.decode(gop.request([0, 5]), out)
+            decoder.decode(gop.request([0, 5]), into(out))
             assert torch.equal(out, gop.expected[[0, 5]])
 
     def test_a_stream_of_nothing_is_an_error(self, decoder: Decoder) -> None:
@@ -230,19 +240,19 @@ class TestConformance:
         fragment = parse_fragment(gop.data)
         empty = gop.data[: int(fragment.offsets[0])] + bytes(int(fragment.sizes.sum()))
         with pytest.raises(DecodeError):
-            decoder.decode(dataclasses.replace(gop.request([0]), data=empty), gop.blank(1))
+            decoder.decode(dataclasses.replace(gop.request([0]), data=empty), into(gop.blank(1)))
 
     def test_another_number_of_frames_than_the_manifest_says(self, decoder: Decoder) -> None:
         gop = make_gop()
         pattern = Pattern((*gop.pattern.frames, 16), (*gop.pattern.referenced, True))
         request = dataclasses.replace(gop.request([0]), pattern=pattern)
         with pytest.raises((CorruptDataError, DecodeError), match="16 frames, the manifest says 17"):
-            decoder.decode(request, gop.blank(1))
+            decoder.decode(request, into(gop.blank(1)))
 
     def test_another_size_than_the_manifest_says(self, decoder: Decoder) -> None:
         gop = make_gop()
         with pytest.raises(DecodeError, match="64"):
-            decoder.decode(gop.request([0]), torch.zeros((1, 66, 96, 3), dtype=torch.uint8))
+            decoder.decode(gop.request([0]), into(torch.zeros((1, 66, 96, 3), dtype=torch.uint8)))
 
 
 @pytest.mark.parametrize("encoding", [Encoding(), Encoding(codec="hevc")], ids=["h264", "hevc"])
@@ -251,7 +261,7 @@ def test_unreferenced_frames_are_left_out(encoding: Encoding) -> None:
     assert sum(gop.pattern.referenced) == 5
     frames = [frame for frame, used in zip(gop.pattern.frames, gop.pattern.referenced, strict=True) if used]
     out = gop.blank(len(frames))
-    assert PyavDecoder(NHWC).decode(gop.request(frames), out).packets == 5
+    assert PyavDecoder().decode(gop.request(frames), into(out)).packets == 5
     assert torch.equal(out, gop.expected[frames])
 
 
@@ -268,7 +278,7 @@ def test_a_stream_that_does_not_say_how_far_frames_are_out_of_order() -> None:
     assert len(frames + context.decode(None)) < 16
 
     out = gop.blank(16)
-    PyavDecoder(NHWC).decode(dataclasses.replace(gop.request(list(range(16))), config=config), out)
+    PyavDecoder().decode(dataclasses.replace(gop.request(list(range(16))), config=config), into(out))
     assert torch.equal(out, gop.expected)
 
 
@@ -301,7 +311,7 @@ def without_bitstream_restriction(avcc: bytes) -> bytes:
     "limits", [{"_MAX_CONTEXTS": 2}, {"_MAX_PIXELS": 100 * 70}], ids=["by number", "by the size of their pictures"]
 )
 def test_contexts_are_bounded(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = PyavDecoder(NHWC)
+    decoder = PyavDecoder()
     opened: list[CodecConfig] = []
     original = pyav.open_context
 
@@ -320,7 +330,7 @@ def test_contexts_are_bounded(limits: dict[str, int], monkeypatch: pytest.Monkey
     def decode(*numbers: int) -> int:
         before = len(opened)
         for number in numbers:
-            decoder.decode(gops[number].request([1]), gops[number].blank(1))
+            decoder.decode(gops[number].request([1]), into(gops[number].blank(1)))
         return len(opened) - before
 
     if "_MAX_CONTEXTS" in limits:
@@ -336,12 +346,12 @@ def test_contexts_are_bounded(limits: dict[str, int], monkeypatch: pytest.Monkey
 
 
 def test_a_context_is_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = PyavDecoder(NHWC)
+    decoder = PyavDecoder()
     gop = make_gop()
-    decoder.decode(gop.request([0]), gop.blank(1))
+    decoder.decode(gop.request([0]), into(gop.blank(1)))
     assert len(decoder._local.contexts) == 1
     with pytest.raises(DecodeError):
-        decoder.decode(gop.request([0]), torch.zeros((1, 2, 2, 3), dtype=torch.uint8))
+        decoder.decode(gop.request([0]), into(torch.zeros((1, 2, 2, 3), dtype=torch.uint8)))
     assert len(decoder._local.contexts) == 0
 
 
@@ -350,7 +360,7 @@ def test_frames_that_do_not_come_out_are_an_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pyav, "needed_samples", lambda pattern, frames: needed_samples(pattern, [0]))
     gop = make_gop()
     with pytest.raises(DecodeError, match="no frame 5"):
-        PyavDecoder(NHWC).decode(gop.request([0, 5, 7]), gop.blank(3))
+        PyavDecoder().decode(gop.request([0, 5, 7]), into(gop.blank(3)))
 
 
 def test_what_libavcodec_would_patch_up_is_an_error() -> None:
@@ -358,7 +368,7 @@ def test_what_libavcodec_would_patch_up_is_an_error() -> None:
     for seed in range(10):
         request = dataclasses.replace(gop.request([0]), data=with_noise(gop.data, seed))
         with pytest.raises(DecodeError, match="libavcodec does not decode the GOP"):
-            PyavDecoder(NHWC).decode(request, gop.blank(1))
+            PyavDecoder().decode(request, into(gop.blank(1)))
 
 
 def with_noise(data: bytes, seed: int) -> bytes:

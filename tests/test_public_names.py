@@ -17,7 +17,7 @@ NAMES = _words("""
     OutputError ShortGopError SourceError SourceNotFoundError Stats ToolError UnreadableDataError UsageError Video
     VideoNotFoundError WrongTypeError __version__ open
     AllClips CenterClips Chunked ClassBalanced ClipDataset ClipTable ClipsAt ElasticSampler MixedClips Mixture MultiRate
-    Offsets OneClipPerVideo RandomClips RandomFrames Sequential Shuffled Systematic UniformClips Weighted
+    Offsets OneClipPerVideo Output RandomClips RandomFrames Sequential Shuffled Systematic UniformClips Weighted
     best_chunk chunk_correlation effective_batch_size gops_per_sample measured_chunk_correlation
 """)
 

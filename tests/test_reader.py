@@ -359,3 +359,20 @@ def test_decoders_and_versions_for_doctor() -> None:
     trials = try_decoders()
     assert [(trial.name, trial.works) for trial in trials] == [("pyav (decoder)", True)]
     assert {"python", "torch", "av", "libavcodec", "numpy", "zarr"} <= versions().keys()
+
+
+@pytest.mark.parametrize("order", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("color", ["rgb", "ycbcr", "grey"])
+def test_colours_and_numbers_of_every_kind(three_videos: Path, color: Any, dtype: torch.dtype, order: Any) -> None:
+    video = shortgop.open(three_videos, color=color, dtype=dtype, dimension_order=order)["ntsc.mp4"]
+    # Frame 3 twice: the second is a copy.
+    frames = video.get_frames_at([3, 20, 3]).data
+    channels = 1 if color == "grey" else 3
+    assert frames.shape == ((3, channels, 66, 98) if order == "NCHW" else (3, 66, 98, channels))
+    assert frames.dtype == dtype
+    assert torch.equal(frames[0], frames[2])
+    luma = frames if order == "NCHW" else frames.permute(0, 3, 1, 2)
+    levels = (luma[:, :1] if color != "rgb" else luma).float() * (1 if dtype == torch.uint8 else 255)
+    shown = levels.round().to(torch.uint8).expand(-1, 3, -1, -1)
+    assert [read_number(each) for each in shown] == [3, 20, 3]

@@ -7,6 +7,7 @@ brings, so that equal frames are equal bit for bit.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from datasets import current_manifest
 from shortgop.errors import DecodeError
 from shortgop.manifests.layout import shard_path
 from shortgop.manifests.shard_bytes import ShardBytes, gop_piece, init_piece
-from shortgop.readers.decoders.base import DecodeCost, GopRequest
+from shortgop.readers.decoders.base import DecodeCost, GopRequest, Target
 
 
 @dataclass(frozen=True)
@@ -28,27 +29,30 @@ class WholeRequest(GopRequest):
 
 
 class TorchcodecDecoder:
-    """Gives frames as they are, (height, width, 3). Takes a `WholeRequest`."""
+    """Gives frames as they are, in one target. Takes a `WholeRequest`."""
 
     name = "torchcodec"
 
     def __init__(self) -> None:
         self.device = torch.device("cpu")
 
-    def decode(self, request: GopRequest, out: torch.Tensor) -> DecodeCost:
+    def decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
         """See `Decoder.decode`."""
         assert isinstance(request, WholeRequest)
         try:
-            opened = VideoDecoder(b"".join((request.init, request.data)), dimension_order="NHWC")
+            opened = VideoDecoder(b"".join((request.init, request.data)), dimension_order="NCHW")
             frames = opened.get_frames_at(list(request.frames)).data
         except (RuntimeError, ValueError, IndexError) as error:
             raise DecodeError(f"TorchCodec does not decode it: {error}") from error
         if len(opened) != len(request.pattern):
             raise DecodeError(f"TorchCodec finds {len(opened)} frames, the manifest says {len(request.pattern)}")
-        if frames.shape[1:] != out.shape[1:]:
-            raise DecodeError(f"frames of shape {tuple(frames.shape[1:])} where {tuple(out.shape[1:])} was expected")
+        slots = targets[0].slots
+        if frames.shape[1:] != slots.shape[2:]:
+            raise DecodeError(f"frames of shape {tuple(frames.shape[1:])} where {tuple(slots.shape[2:])} was expected")
         started = time.perf_counter()
-        out[list(request.slots)] = frames
+        for frame, places in zip(frames, request.places, strict=True):
+            for place in places:
+                targets[place.output].slot(place.slot)[...] = frame
         packets = 1 + max(request.pattern.frames.index(frame) for frame in request.frames)
         return DecodeCost(packets, time.perf_counter() - started, warm=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,13 +20,14 @@ from .clips import Clip, Clips, Draw, in_epoch, placed_index, split_draws, table
 from .keyed import below, hashes, key
 from .offsets import MultiRate, Offsets, at_least_one, listed
 from .opened import OpenedDataset
+from .outputs import Output, Outputs, paint_black
 from .policies import ClipsAt, Placement, RandomClips, RandomFrames
 from .shared import SharedNumbers
 from .transforms import explaining_forks, seeded
 
 Item = dict[str, Any]
 Policy = Placement | RandomFrames | ClipsAt | ClipTable | MultiRate | Offsets
-Transform = Callable[[torch.Tensor], Any]
+Transform = Callable[[Any], Any]
 OnError = Literal["raise", "skip"] | Callable[[Exception, int], int | None]
 
 # In a row, for one sample.
@@ -53,6 +54,9 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     - `video`: the video's number; `start`: the frame where the clip starts;
     - `mask`: bool, (frames,), where the policy pads: True for frames that are those which were called for;
     - `draw`: the integer that stands for the item: it tells the clip, and everything that is random about it;
+    - with `outputs`, each of them under its name in place of `frames`, and `crop`, int64, (top, left, height, width) in
+      pixels of the decoded frame, and `flip`, bool, that were drawn; where several outputs have crops of their own,
+      `crop_input` and `flip_input` for the output "input" and so on;
     - the columns named in `metadata`, as the source list gave them (and "id"): numbers as tensors, texts as they are.
 
     Parameters:
@@ -61,11 +65,13 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
       on to shortgop.open: `size`, `crop`, `dtype`, `normalize`, `threads`, `snapshot`, ...
     - `clips`: a policy (AllClips, RandomClips, UniformClips, CenterClips, RandomFrames, ClipsAt), a ClipTable, or a
       MultiRate or Offsets alone, which stands for RandomClips of it.
+    - `outputs`: what frames become, as a dict of shortgop.Output by name: several of them are made of one decode, and
+      each has a size, crop, dtype, ... and frames of its own. Without it items have `frames` as the dataset was opened.
     - `videos`: ids or numbers, to take clips of these alone: training and validation sets of one dataset.
     - `seed`: of all that is random about clips.
     - `transform`: a callable on the frames of one item; with `transform_batch`, on those of all clips that are read
-      together, (clips, frames, ...). Python's, numpy's and torch's generators are seeded by the draw around it, and put
-      back after it.
+      together, (clips, frames, ...). With `outputs` it gets a dict of them and returns one. Python's, numpy's and
+      torch's generators are seeded by the draw around it, and put back after it.
     - `on_error`: what to do when a clip cannot be read because its data is missing or damaged. "raise"; "skip", which
       takes another clip in its place, chosen by the draw so that it is the same one on every rank; or a callable that
       gets the error and the draw and returns another draw, or None for the choice of "skip". After `max_skipped` clips
@@ -84,6 +90,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         dataset: str | os.PathLike[str] | Dataset,
         clips: Policy,
         *,
+        outputs: Mapping[str, Output] | None = None,
         videos: Iterable[str | int] | None = None,
         seed: int = 0,
         metadata: Sequence[str] = (),
@@ -112,6 +119,10 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         self._rows = None if videos is None else self._opened.rows(videos)
         self._seed = integer(seed, "seed")
         self._metadata = tuple(metadata)
+        self._outputs = None
+        if outputs is not None:
+            self._opened.check_plain()
+            self._outputs = Outputs(outputs, taken=self._metadata, seed=self._seed)
         self._transform, self._transform_batch = transform, bool(transform_batch)
         self._on_error, self._max_skipped = on_error, at_least_one(max_skipped, "max_skipped")
         self._shared = SharedNumbers()
@@ -120,6 +131,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         table = self.clip_index
         if len(table) and len(self._opened.manifest.videos):
             self._opened.columns(0 if self._rows is None else int(self._rows[0]), self._metadata)
+            if self._outputs is not None:
+                self._outputs.positions(len(table.clips([0])[0].frames))
 
     def __getstate__(self) -> dict[str, Any]:
         # The index is worked out again where it is needed: it would be most of what is sent to a worker.
@@ -226,18 +239,21 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
     @property
     def _is_random(self) -> bool:
+        if self._outputs is not None and self._outputs.are_random:
+            return True
         return isinstance(self._policy, (RandomClips, RandomFrames)) or bool(getattr(self._policy, "jitter", 0))
 
     def _items(self, clips: list[Clip]) -> list[Item]:
         if self._on_error == "raise":
-            outputs = self._read(clips)
+            read = self._read(clips)
         else:
-            clips, outputs = self._read_what_can_be(clips)
-        frames = self._transformed(clips, outputs.pop("frames"))
+            clips, read = self._read_what_can_be(clips)
+        names = ("frames",) if self._outputs is None else tuple(self._outputs.named)
+        frames = self._transformed(clips, {name: read.pop(name) for name in names})
         return [
             {
-                "frames": frames[place],
-                **{name: output[place] for name, output in outputs.items()},
+                **frames[place],
+                **{name: column[place] for name, column in read.items()},
                 "video": clip.video,
                 "start": clip.start,
                 **({} if clip.mask is None else {"mask": torch.from_numpy(clip.mask)}),
@@ -250,14 +266,28 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     def _read(self, clips: list[Clip]) -> dict[str, torch.Tensor]:
         """What is read of these clips, by the names that items have for it: each tensor is (clips, ...).
 
-        The one place that asks for pixels: several outputs of one decode, and crops of their own for each clip, are
-        to be asked for here, by clip.draw.
+        The one place that asks for pixels.
         """
+        if self._outputs is not None:
+            return self._read_outputs(self._outputs, clips)
         batch = self.source.get_clips([(clip.video, clip.frames.tolist()) for clip in clips])
         for place, clip in enumerate(clips):
             if clip.mask is not None and self._is_black and not clip.mask.all():
                 self._opened.paint_black(batch.data[place], clip.video, clip.mask)
         return {"frames": batch.data, "pts_seconds": batch.pts_seconds}
+
+    def _read_outputs(self, outputs: Outputs, clips: list[Clip]) -> dict[str, torch.Tensor]:
+        if not clips:
+            return {name: torch.empty(0) for name in outputs.named}
+        videos = [clip.video for clip in clips]
+        views = outputs.views([clip.draw for clip in clips], *self._opened.sizes_and_ids(videos))
+        requests = outputs.requests(views, len(clips[0].frames))
+        read, pts_seconds = self._opened.read(videos, [clip.frames.tolist() for clip in clips], list(requests.values()))
+        for request, tensor in zip(requests.values(), read, strict=True):
+            for place, clip in enumerate(clips):
+                if clip.mask is not None and self._is_black and not clip.mask.all():
+                    paint_black(tensor[place], request, clip.mask)
+        return {**dict(zip(requests, read, strict=True)), "pts_seconds": pts_seconds, **views.columns()}
 
     @property
     def _is_black(self) -> bool:
@@ -307,18 +337,31 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         chosen = below(hashes(key(self._seed, "substitute", attempt), draw), count)
         return int(rounds[0]) * count + int(chosen)
 
-    def _transformed(self, clips: list[Clip], frames: torch.Tensor) -> Any:
-        """The frames of each clip, indexed by its place."""
-        if self._transform is None or not clips:
-            return frames
+    def _transformed(self, clips: list[Clip], read: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
+        """What was read of each clip, transformed."""
+        transform = self._transform
+        if transform is None or not clips:
+            return [{name: tensor[place] for name, tensor in read.items()} for place in range(len(clips))]
         if self._transform_batch:
             with seeded(key(self._seed, "transform", *(clip.draw for clip in clips))):
-                return self._transform(frames)
+                batch = self._transformed_by(transform, read)
+            return [{name: values[place] for name, values in batch.items()} for place in range(len(clips))]
         transformed = []
-        for clip, each in zip(clips, frames, strict=True):
+        for place, clip in enumerate(clips):
             with seeded(key(self._seed, "transform", clip.draw)):
-                transformed.append(self._transform(each))
+                item = {name: tensor[place] for name, tensor in read.items()}
+                transformed.append(self._transformed_by(transform, item))
         return transformed
+
+    def _transformed_by(self, transform: Transform, read: dict[str, torch.Tensor]) -> dict[str, Any]:
+        if self._outputs is None:
+            return {"frames": transform(read["frames"])}
+        made = transform(read)
+        if not isinstance(made, Mapping):
+            raise WrongTypeError(
+                f"the transform returned a {type(made).__name__}; with outputs it gets a dict of them and returns one"
+            )
+        return dict(made)
 
 
 def _policy(clips: Any) -> Placement | RandomFrames | ClipsAt | ClipTable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,11 @@ from ..arguments import integer
 from ..errors import UsageError, VideoNotFoundError
 from ..manifests.ragged import lazy
 from ..manifests.tables import Manifest
+from ..readers.clip_output import ClipOutput
 from ..readers.dataset import Dataset
+from ..readers.frame_format import FrameFormat
+from ..readers.reader import SnapshotReader
+from ..readers.times import seconds_of, seconds_tensor
 from .clips import VideoTable
 from .offsets import listed
 from .references import ReferencedFrames
@@ -36,7 +41,11 @@ class OpenedDataset:
 
     @property
     def manifest(self) -> Manifest:
-        return self.dataset._reader.manifest  # noqa: SLF001  # the tables, which the reader has open already
+        return self._reader.manifest
+
+    @property
+    def _reader(self) -> SnapshotReader:
+        return self.dataset._reader  # noqa: SLF001  # which has the tables open, and reads several outputs
 
     @lazy
     def references(self) -> ReferencedFrames:
@@ -90,22 +99,43 @@ class OpenedDataset:
         """The same with tensors for numbers: int64, float64 or bool."""
         return {name: _tensor_of(value) for name, value in self.values(row, names).items()}
 
+    def check_plain(self) -> None:
+        """UsageError when the dataset was opened with options that its outputs would not follow."""
+        if self._reader.options.format != FrameFormat():
+            raise UsageError(
+                "outputs say what frames become: leave size, crop, dtype, normalize, color and dimension_order of the "
+                "dataset out, and give them to each shortgop.Output"
+            )
+
+    def sizes_and_ids(self, rows: Sequence[int]) -> tuple[list[tuple[int, int]], list[str]]:
+        """The (height, width) of the frames of videos, and their ids."""
+        return [self._reader.frame_size(row) for row in rows], [self.manifest.videos.id.text(row) for row in rows]
+
+    def read(
+        self, rows: list[int], frames: list[list[int]], outputs: Sequence[ClipOutput]
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Clips of videos in several ways, and when each frame is shown: seconds, float64, (clips, frames)."""
+        read = self._reader.read_outputs(rows, frames, outputs)
+        videos = self.manifest.videos
+        times = []
+        for row, clip in zip(rows, frames, strict=True):
+            fps = Fraction(int(videos.fps_num[row]), int(videos.fps_den[row]))
+            times.append([seconds_of(frame, fps) for frame in clip])
+        return read, seconds_tensor(times)
+
     def paint_black(self, clip: torch.Tensor, row: int, mask: Array) -> None:
         """Make black the frames of a clip, (frames, ...), where `mask` is False."""
         missing = torch.from_numpy(np.flatnonzero(~mask))
-        output = self.dataset._reader.options.output  # noqa: SLF001  # which tells what black is
-        if output.color == "yuv420":
-            manifest = self.manifest
-            full_range = bool(manifest.configs.full_range[manifest.videos.config[row]])
+        chosen = self._reader.options.format
+        manifest = self.manifest
+        full_range = bool(manifest.configs.full_range[manifest.videos.config[row]])
+        black = torch.tensor(chosen.pixels.black(full_range=full_range), dtype=torch.float64).to(clip.dtype)
+        if chosen.color == "yuv420":
             luma_lines = clip.shape[-2] * 2 // 3
-            clip[missing, :, :luma_lines] = 0 if full_range else 16
+            clip[missing, :, :luma_lines] = black
             clip[missing, :, luma_lines:] = 128
-        elif output.normalize is None:
-            clip[missing] = 0
         else:
-            mean, std = (torch.tensor(values, dtype=torch.float64) for values in output.normalize)
-            black = (-mean / std).to(clip.dtype)
-            clip[missing] = black.view(3, 1, 1) if output.dimension_order == "NCHW" else black
+            clip[missing] = black.view(-1, 1, 1) if chosen.dimension_order == "NCHW" else black
 
 
 def _tensor_of(value: Any) -> Any:

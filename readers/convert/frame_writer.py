@@ -1,118 +1,178 @@
-"""Writes decoded frames into slots of a batch: cropped, resized, converted to RGB, and as floats if asked for."""
+"""Writes decoded frames into slots of a batch: cropped, resized, flipped, in the colours and numbers asked for."""
 
 from __future__ import annotations
+
+from collections import OrderedDict
 
 import numpy as np
 import torch
 from av.video.frame import VideoFrame
-from av.video.reformatter import Interpolation, VideoReformatter
+from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 
 from ...errors import DecodeError
 from ...manifests.ragged import Array
-from ...manifests.records import CodecConfig
-from ..output import Geometry, Output
+from ..frame_format import Geometry, PixelFormat
 from . import swscale
-from .planes import PlaneLayout
-from .tiling import Tile, TileWriter, tiles_for
+from .planes import Arrangement, PlaneLayout, arrangement_of
+from .tiling import TileWriter, tiles_for
 
 # libavutil's names of 8-bit 4:2:0 in limited and in full range, and its number of full range.
 _PLANAR = ("yuv420p", "yuvj420p")
 _FULL_RANGE = 2
+# Converters that a writer keeps, one for each size of crop and result, matrix and range. One takes about 0.1 MB, and
+# 0.1 ms to make, where the conversion of a frame takes 0.02 to 0.2 ms.
+_MAX_CONVERTERS = 128
+# From so many elements on, torch uses several threads, which do not survive a fork: at::internal::GRAIN_SIZE.
+_TORCH_GRAIN = 32768
 
 
 class FrameWriter:
-    """Writes frames of one codec configuration into slots of a batch. Belongs to one thread."""
+    """Writes frames into slots with one pixel format. Belongs to one thread."""
 
-    def __init__(self, config: CodecConfig, output: Output) -> None:
-        self._size = (config.height, config.width)
-        self._output = output
-        self._geometry = output.geometry(*self._size)
-        self.shape = output.frame_shape(*self._size)
+    def __init__(self, pixels: PixelFormat) -> None:
+        self._pixels = pixels
+        self._converters: OrderedDict[tuple[object, ...], tuple[TileWriter, ...]] = OrderedDict()
         self._reformatter: VideoReformatter | None = None
-        # For an odd height or width, libswscale uses other code, whose rounding differs between output formats.
-        same = self._geometry.scales or not (self._geometry.height % 2 or self._geometry.width % 2)
-        self._tiles: tuple[Tile, ...] = ()
-        if same and swscale.library() is not None:
-            self._tiles = tiles_for(self._geometry, PlaneLayout.of(output, self._geometry))
-        self._writers: dict[tuple[int, bool], tuple[TileWriter, ...]] = {}
-        self._bytes = self._floats = np.zeros(0, dtype=np.uint8)
-        if output.dtype != torch.uint8:
-            self._bytes = np.empty(self.shape, dtype=np.uint8)
-            self._floats = np.empty(self.shape, dtype=np.float32)
-            self._scale, self._offset = _factors(output)
+        self._scale, self._offset = _factors(pixels)
+        # What is not converted straight into its slot: a whole frame as bytes, and some lines as floats.
+        self._bytes: Array = np.empty((0, 0, 0), dtype=np.uint8)
+        self._floats: Array = self._bytes
+        self._arrangement = Arrangement(False)
+        # What was found for the last frame, since the next one is mostly of the same kind.
+        self._slot_found: tuple[Geometry | None, object, Arrangement | None] = (None, None, None)
+        self._tiles_found: tuple[object, object, object, tuple[TileWriter, ...]] = (None, None, None, ())
 
-    def write(self, frame: VideoFrame, slot: Array) -> None:
-        """Write a frame into `slot`, a contiguous array of shape `shape`.
+    def write(self, frame: VideoFrame, slot: Array, geometry: Geometry) -> None:
+        """Write a part of a frame into `slot`, (channels, height, width), with any strides.
 
-        DecodeError when the frame is damaged, or its size is not that of the codec configuration.
+        The geometry lies within the frame. A slot of bfloat16 is given as its bits, uint16. DecodeError when the slot
+        has another size, or the frame is in a format that cannot be converted.
         """
-        if (frame.height, frame.width) != self._size:
-            raise DecodeError(
-                f"frames of {frame.width}x{frame.height}, the manifest says {self._size[1]}x{self._size[0]}"
-            )
-        if frame.is_corrupt:
-            raise DecodeError("libavcodec says that a frame is damaged")
-        if self._output.dtype == torch.uint8:
-            self._write_bytes(frame, slot)
+        arrangement = self._straight(slot, geometry)
+        if arrangement is not None:
+            self._write_bytes(frame, slot, geometry, arrangement)
             return
-        self._write_bytes(frame, self._bytes)
-        floats = slot if slot.dtype == np.float32 else self._floats
-        np.multiply(self._bytes, self._scale, out=floats)
-        if self._output.normalize is not None:
-            np.add(floats, self._offset, out=floats)
-        if floats is not slot:
-            slot[...] = floats
+        self._stage(slot)
+        self._write_bytes(frame, self._bytes, geometry, self._arrangement)
+        pixels = self._bytes[:, :, ::-1] if geometry.flip else self._bytes
+        if self._pixels.dtype == torch.uint8:
+            slot[...] = pixels
+            return
+        lines = slot.shape[1] if self._pixels.dtype == torch.float32 else self._floats.shape[1]
+        for top in range(0, slot.shape[1], lines):
+            part, into = pixels[:, top : top + lines], slot[:, top : top + lines]
+            floats = into if self._pixels.dtype == torch.float32 else self._floats[:, : part.shape[1]]
+            np.multiply(part, self._scale, out=floats)
+            if self._pixels.normalize is not None:
+                np.add(floats, self._offset, out=floats)
+            if floats is not into:
+                _round(floats, into, self._pixels.dtype)
 
-    def _write_bytes(self, frame: VideoFrame, slot: Array) -> None:
-        writers = self._writers_for(frame)
-        if not writers:
-            self._reformat(frame, slot)
+    def _straight(self, slot: Array, geometry: Geometry) -> Arrangement | None:
+        """The arrangement of a slot that frames are converted into straight away; None where they are not.
+
+        DecodeError when frames of this geometry have another shape.
+        """
+        form = (slot.shape, slot.strides)
+        known, known_form, arrangement = self._slot_found
+        if geometry is known and form == known_form:
+            return arrangement
+        if slot.shape != self._pixels.shape(*geometry.size):
+            raise DecodeError(f"a frame of {geometry.size} for a slot of shape {slot.shape}")
+        arrangement = None
+        if self._pixels.color == "yuv420":
+            arrangement = Arrangement(False)
+        elif self._pixels.dtype == torch.uint8 and not geometry.flip:
+            arrangement = arrangement_of(slot, self._pixels)
+        self._slot_found = geometry, form, arrangement
+        return arrangement
+
+    def _stage(self, slot: Array) -> None:
+        """Make memory of this slot's shape for bytes and for floats, with the channels where the slot has them."""
+        height, width = slot.shape[1:]
+        packed = self._pixels.color == "rgb" and slot.strides[0] < slot.strides[2]
+        if self._bytes.shape != slot.shape or self._arrangement.packed != packed:
+            self._arrangement = Arrangement(packed, height * width)
+            self._bytes = _new_slot(slot.shape, np.uint8, packed=packed)
+            # As few lines as torch copies without threads, which stay in the processor's cache.
+            lines = max(1, (_TORCH_GRAIN - 1) // (slot.shape[0] * width))
+            self._floats = _new_slot((slot.shape[0], lines, width), np.float32, packed=packed)
+
+    def _write_bytes(self, frame: VideoFrame, slot: Array, geometry: Geometry, arrangement: Arrangement) -> None:
+        tiles = self._tiles(frame, geometry, arrangement)
+        if not tiles:
+            self._reformat(frame, slot, geometry, packed=arrangement.packed)
             return
         planes = [(plane.buffer_ptr, plane.line_size) for plane in frame.planes]
         address = slot.ctypes.data
-        for writer in writers:
-            writer.write(planes, slot, address)
+        for tile in tiles:
+            tile.write(planes, geometry.top, geometry.left, slot, address)
 
-    def _writers_for(self, frame: VideoFrame) -> tuple[TileWriter, ...]:
-        """A writer for each tile of frames of this colour; none for frames that PyAV has to convert."""
+    def _tiles(self, frame: VideoFrame, geometry: Geometry, arrangement: Arrangement) -> tuple[TileWriter, ...]:
+        """A writer for each tile of such crops of frames of this colour; none for those that PyAV has to convert."""
+        color = (frame.colorspace, frame.color_range, frame.format.name)
+        known, known_arrangement, known_color, found = self._tiles_found
+        if geometry is not known or arrangement is not known_arrangement or color != known_color:
+            found = self._tiles_of(frame, geometry, arrangement)
+            self._tiles_found = geometry, arrangement, color, found
+        return found
+
+    def _tiles_of(self, frame: VideoFrame, geometry: Geometry, arrangement: Arrangement) -> tuple[TileWriter, ...]:
         matrix, name = int(frame.colorspace), frame.format.name
         full_range = frame.color_range == _FULL_RANGE or name == _PLANAR[1]
-        if name not in _PLANAR or matrix not in swscale.MATRICES:
+        source, size = (geometry.height, geometry.width), geometry.size
+        # For an odd height or width, libswscale uses other code, whose rounding differs between output formats.
+        odd = source == size and (size[0] % 2 or size[1] % 2)
+        if name not in _PLANAR or matrix not in swscale.MATRICES or odd or swscale.library() is None:
             return ()
-        writers = self._writers.get((matrix, full_range))
-        if writers is None:
-            writers = tuple(TileWriter(tile, matrix=matrix, full_range=full_range) for tile in self._tiles)
-            self._writers[matrix, full_range] = writers
-        return writers
+        key = (source, size, arrangement, matrix, full_range)
+        found = self._converters.get(key)
+        if found is None:
+            layout = PlaneLayout.of(self._pixels, size, arrangement)
+            found = tuple(
+                TileWriter(tile, matrix=matrix, full_range=full_range) for tile in tiles_for(source, size, layout)
+            )
+            self._converters[key] = found
+            if len(self._converters) > _MAX_CONVERTERS:
+                self._converters.popitem(last=False)
+        else:
+            self._converters.move_to_end(key)
+        return found
 
-    def _reformat(self, frame: VideoFrame, slot: Array) -> None:
+    def _reformat(self, frame: VideoFrame, slot: Array, geometry: Geometry, *, packed: bool) -> None:
         """Convert a frame with PyAV, which makes a new frame, and copy that into the slot."""
-        geometry = self._geometry
-        cut = (geometry.height, geometry.width) != self._size
-        planes, planar = self._output.color == "yuv420", self._output.dimension_order == "NCHW"
+        cut = (geometry.height, geometry.width) != (frame.height, frame.width)
+        color = self._pixels.color
         # A crop that is not resized is cut out of the converted frame, so that its pixels equal the whole frame's.
-        if cut and (geometry.scales or planes):
+        if cut and (geometry.scales or color == "yuv420"):
             frame, cut = _cropped(frame, geometry), False
         if self._reformatter is None:
             self._reformatter = VideoReformatter()
+        rgb = swscale.RGB24 if packed or not geometry.scales else swscale.GBRP
+        formats = {"rgb": rgb, "ycbcr": swscale.YUV444P, "grey": swscale.YUV444P, "yuv420": frame.format.name}
         flags = swscale.BILINEAR | (swscale.FULL_CHROMA | swscale.ACCURATE_ROUNDING if geometry.scales else 0)
         converted = self._reformatter.reformat(
             frame,
             width=frame.width if cut else geometry.size[1],
             height=frame.height if cut else geometry.size[0],
-            format=frame.format.name if planes else swscale.GBRP if planar and geometry.scales else swscale.RGB24,
+            format=formats[color],
+            dst_color_range=ColorRange.JPEG if color in ("ycbcr", "grey") else None,
             interpolation=Interpolation(flags),
             # By default libswscale starts a thread for each core, for each frame.
             threads=1,
         )
-        if planes:
+        if color == "yuv420":
             parts = [_plane(converted, number).reshape(-1) for number in range(3)]
             slot.reshape(-1)[...] = np.concatenate(parts)
             return
-        rgb = converted.to_ndarray()
+        if color == "rgb":
+            channels = converted.to_ndarray().transpose(2, 0, 1)
+        else:
+            channels = np.stack([_plane(converted, number) for number in range(self._pixels.channels)])
         if cut:
-            rgb = rgb[geometry.top : geometry.top + geometry.height, geometry.left : geometry.left + geometry.width]
-        slot[...] = rgb.transpose(2, 0, 1) if planar else rgb
+            top, left = geometry.top, geometry.left
+            channels = channels[:, top : top + geometry.height, left : left + geometry.width]
+        slot[...] = channels
 
 
 def _cropped(frame: VideoFrame, geometry: Geometry) -> VideoFrame:
@@ -136,8 +196,24 @@ def _plane(frame: VideoFrame, number: int) -> Array:
     return np.asarray(lines[:, : plane.width])
 
 
-def _factors(output: Output) -> tuple[Array, Array]:
-    """Scale and offset that turn bytes into the floats asked for: float32, (3, 1, 1) or (3,)."""
-    mean, std = (np.array(values) for values in output.normalize or ((0, 0, 0), (1, 1, 1)))
-    shape = (3, 1, 1) if output.dimension_order == "NCHW" else (3,)
+def _new_slot(shape: tuple[int, ...], dtype: type, *, packed: bool) -> Array:
+    """Memory for a frame: (channels, height, width), with the channels of a pixel beside each other if `packed`."""
+    if not packed:
+        return np.empty(shape, dtype=dtype)
+    channels, height, width = shape
+    return np.empty((height, width, channels), dtype=dtype).transpose(2, 0, 1)
+
+
+def _factors(pixels: PixelFormat) -> tuple[Array, Array]:
+    """Scale and offset that turn bytes into the floats asked for: float32, (channels, 1, 1)."""
+    channels = pixels.channels
+    mean, std = (np.array(values) for values in pixels.normalize or ((0,) * channels, (1,) * channels))
+    shape = (channels, 1, 1)
     return (1 / (255 * std)).astype(np.float32).reshape(shape), (-mean / std).astype(np.float32).reshape(shape)
+
+
+def _round(floats: Array, slot: Array, dtype: torch.dtype) -> None:
+    """Write float32 values into a slot of float16, or of bfloat16 given as its bits; fewer than `_TORCH_GRAIN`."""
+    # numpy takes 12 times as long.
+    rounded = torch.from_numpy(slot)
+    (rounded.view(dtype) if rounded.dtype != dtype else rounded).copy_(torch.from_numpy(floats))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from ...manifests.ragged import Array
-from ..output import Geometry, Output
+from ..frame_format import PixelFormat
 from . import swscale
 
 # More bytes than libswscale writes past the end of a line, and a multiple of what it writes at once.
@@ -20,6 +22,27 @@ class Plane(NamedTuple):
     lines: int
     length: int
     stride: int
+
+
+class Arrangement(NamedTuple):
+    """How the channels of a slot lie: each in a plane of its own, `channel_bytes` from one to the next, or packed,
+    the channels of a pixel beside each other. Lines have no gaps."""
+
+    packed: bool
+    channel_bytes: int = 0
+
+
+def arrangement_of(slot: Array, pixels: PixelFormat) -> Arrangement | None:
+    """The arrangement of a slot of bytes, (channels, height, width); None for one that libswscale cannot write."""
+    channels, height, width = slot.shape
+    between_channels, between_lines, between_pixels = slot.strides
+    if between_pixels == 1 and between_lines == width:
+        if channels == 1:
+            return Arrangement(False, height * width)
+        return Arrangement(False, between_channels) if between_channels >= height * width else None
+    if pixels.color == "rgb" and slot.strides == (1, 3 * width, 3):
+        return Arrangement(True)
+    return None
 
 
 @dataclass(frozen=True)
@@ -37,15 +60,22 @@ class PlaneLayout:
     left_bytes: int = 0
 
     @staticmethod
-    def of(output: Output, geometry: Geometry) -> PlaneLayout:
-        """A frame as it lies in a batch, without gaps."""
-        height, width = geometry.size
-        if output.color == "yuv420":
+    def of(pixels: PixelFormat, size: tuple[int, int], arrangement: Arrangement) -> PlaneLayout:
+        """A frame of this (height, width) in a slot."""
+        height, width = size
+        if pixels.color == "yuv420":
             sizes = [(height, width)] + [(height // 2, width // 2)] * 2
             return PlaneLayout(swscale.YUV420P, _consecutive(sizes), (0, 1, 2))
-        if output.dimension_order == "NCHW":
-            return PlaneLayout(swscale.GBRP, _consecutive([(height, width)] * 3), (1, 2, 0))
-        return PlaneLayout(swscale.RGB24, _consecutive([(height, 3 * width)]), (0,), pixel_bytes=3)
+        if arrangement.packed:
+            return PlaneLayout(swscale.RGB24, _consecutive([(height, 3 * width)]), (0,), pixel_bytes=3)
+        planes = tuple(
+            Plane(channel * arrangement.channel_bytes, height, width, width) for channel in range(pixels.channels)
+        )
+        if pixels.color == "rgb":
+            return PlaneLayout(swscale.GBRP, planes, (1, 2, 0))
+        return PlaneLayout(
+            swscale.GREY if pixels.color == "grey" else swscale.YUV444P, planes, tuple(range(pixels.channels))
+        )
 
     def part(self, left: int, width: int) -> PlaneLayout:
         """Some columns of an RGB frame, at their place in the frame."""
@@ -72,13 +102,23 @@ class PlaneLayout:
         """Offset of each plane's first byte in the frame, in libswscale's order."""
         return [self.planes[number].start + self.left_bytes for number in self.order]
 
-    def lines(self, frame: Array) -> list[Array]:
-        """Each plane as (lines, bytes), without a copy. `frame` is contiguous and may be longer than a frame."""
-        flat, parts = frame.reshape(-1), []
+    def lines(self, slot: Array) -> list[Array]:
+        """Each plane as (lines, bytes), without a copy. `slot` begins with the frame's first byte."""
+        flat, parts = _flat(slot, self.num_bytes), []
         for start, lines, length, stride in self.planes:
             whole = flat[start : start + lines * stride].reshape(lines, stride)
             parts.append(whole[:, self.left_bytes : self.left_bytes + length])
         return parts
+
+
+def _flat(slot: Array, num_bytes: int) -> Array:
+    """The memory of a slot, and what lies in its gaps, without a copy."""
+    if slot.flags.c_contiguous:
+        return slot.reshape(-1)
+    packed = slot.transpose(1, 2, 0)
+    return (
+        packed.reshape(-1) if packed.flags.c_contiguous else np.lib.stride_tricks.as_strided(slot, (num_bytes,), (1,))
+    )
 
 
 def _consecutive(sizes: list[tuple[int, int]], *, padded: bool = False) -> tuple[Plane, ...]:

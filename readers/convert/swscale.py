@@ -16,7 +16,7 @@ import av.video.reformatter
 from ...errors import DecodeError
 
 # libavutil's names of pixel formats. The planes of GBRP are green, blue and red, in this order.
-YUV420P, RGB24, GBRP = "yuv420p", "rgb24", "gbrp"
+YUV420P, YUV444P, GREY, RGB24, GBRP = "yuv420p", "yuv444p", "gray", "rgb24", "gbrp"
 # The matrix coefficients of ISO/IEC 23091-2 that libswscale knows. It treats 2, unspecified, as BT.601.
 MATRICES = frozenset({1, 2, 4, 5, 6, 7, 9})
 
@@ -72,7 +72,7 @@ class Scaler:
         if not self._context:
             raise DecodeError(f"libswscale does not convert {source} to {target}")
         table = found.sws_getCoefficients(matrix)
-        # RGB always has full range. Planes that stay planes keep their range.
+        # RGB always has full range, and so have YCbCr and grey here. Planes that stay planes keep their range.
         ranges = (int(full_range), int(full_range or target_format != YUV420P))
         found.sws_setColorspaceDetails(self._context, table, ranges[0], table, ranges[1], *_NEUTRAL)
         self._from: Any = _Pointers()

@@ -1,7 +1,9 @@
 """Converts frames into slots of a batch tile by tile, so that every byte of the slot is written, and no other byte.
 
-libswscale's vector code handles many pixels at once. When the width is no multiple of that, it writes past the end of
-each line or leaves out the last pixels. What it does is tried once for each geometry, not assumed.
+libswscale's vector code handles many pixels at once. When the width of the result is no multiple of that, it writes
+past the end of each line or leaves out the last pixels. What it does is tried once for each size of the result, not
+assumed. It does not depend on where a crop lies or how large it is, nor on the alignment of source and slot
+(docs/design/readers.md); the trial varies them all the same.
 """
 
 from __future__ import annotations
@@ -9,30 +11,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
 from ...manifests.ragged import Array
-from ..output import Geometry
 from . import swscale
 from .planes import PADDING_BYTES, PlaneLayout
 
 # A multiple of the pixels that libswscale writes at once: it writes lines of this many pixels exactly.
 _STEP = 16
 
+Way = Literal["whole", "columns", "last columns padded", "columns padded", "whole padded"]
+"""How a frame is cut up: not at all, or into the columns up to the last multiple of 16 and the last 16 columns once
+more. What is padded is converted into memory with room after each line first, and then copied."""
+
 
 @dataclass(frozen=True)
 class Tile:
-    """A part of a frame that one call converts, to `size`, (height, width).
+    """A part of a crop that one call converts, from `source` to `size`, both (height, width).
 
-    `layout` is its place in the slot. With `padded`, it is converted into memory of that layout first, which has room
-    after each line, and then copied.
+    `left` counts from the crop's first column. `layout` is its place in the slot. With `padded`, it is converted into
+    memory of that layout first.
     """
 
-    top: int
     left: int
-    height: int
-    width: int
+    source: tuple[int, int]
     size: tuple[int, int]
     layout: PlaneLayout
     padded: PlaneLayout | None = None
@@ -42,11 +46,10 @@ class TileWriter:
     """Writes one tile of frames of one matrix and range. Belongs to one thread."""
 
     def __init__(self, tile: Tile, *, matrix: int, full_range: bool) -> None:
-        source = (tile.height, tile.width)
         self._scaler = swscale.Scaler(
-            source, tile.size, matrix=matrix, full_range=full_range, target_format=tile.layout.format
+            tile.source, tile.size, matrix=matrix, full_range=full_range, target_format=tile.layout.format
         )
-        self._top, self._left, self._layout = tile.top, tile.left, tile.layout
+        self._left, self._layout = tile.left, tile.layout
         target = tile.padded or tile.layout
         self._starts, self._strides = target.starts, target.strides
         self._scratch: Array | None = None
@@ -55,13 +58,13 @@ class TileWriter:
             self._scratch_address = self._scratch.ctypes.data
             self._scratch_lines = tile.padded.lines(self._scratch)
 
-    def write(self, planes: Sequence[tuple[int, int]], slot: Array, address: int) -> None:
-        """Write this tile of a frame into `slot`, which begins at `address`.
+    def write(self, planes: Sequence[tuple[int, int]], top: int, left: int, slot: Array, address: int) -> None:
+        """Write this tile of a crop that begins at `top` and `left` into `slot`, which begins at `address`.
 
         `planes` are the frame's planes as (address, bytes from line to line).
         """
         strides = [stride for _, stride in planes]
-        top, left = self._top, self._left
+        left += self._left
         half = top // 2, left // 2
         sources = [
             start + half[0] * stride + half[1] if number else start + top * stride + left
@@ -74,44 +77,78 @@ class TileWriter:
                 to[...] = line
 
 
+def tiles_for(source: tuple[int, int], size: tuple[int, int], layout: PlaneLayout) -> tuple[Tile, ...]:
+    """The tiles of a crop of the (height, width) `source` that is resized to `size`."""
+    return tiles_of(way_for(size, layout, scales=source != size), source, size, layout)
+
+
 @lru_cache(maxsize=256)
-def tiles_for(geometry: Geometry, layout: PlaneLayout) -> tuple[Tile, ...]:
-    """The cheapest tiling that gives the same bytes as the last one, which is always right."""
-    *others, last = possible_tilings(geometry, layout)
-    right = _noise_through(last, geometry)
-    return next((each for each in others if np.array_equal(_noise_through(each, geometry), right)), last)
+def way_for(size: tuple[int, int], layout: PlaneLayout, *, scales: bool) -> Way:
+    """The cheapest way that gives the same bytes as the last one, which is always right, and changes no others."""
+    *others, last = possible_ways(size, layout, scales=scales)
+    return next((way for way in others if _is_right(way, last, size, layout, scales=scales)), last)
 
 
-def possible_tilings(geometry: Geometry, layout: PlaneLayout) -> Iterator[tuple[Tile, ...]]:
-    """Tilings of a frame, the cheapest first. The last one is right on every processor."""
-    top, left, height, width = geometry.top, geometry.left, geometry.height, geometry.width
-    whole = Tile(top, left, height, width, geometry.size, layout)
-    yield (whole,)
-    if geometry.scales or layout.format == swscale.YUV420P or width < _STEP or width % 2:
-        yield (_padded(whole),)
-        return
-    wide = width - width % _STEP
-    columns = [
-        Tile(top, left + start, height, count, (height, count), layout.part(start, count))
-        for start, count in ((0, wide), (width - _STEP, _STEP))
-    ]
-    yield tuple(columns)
-    yield columns[0], _padded(columns[1])
-    yield tuple(map(_padded, columns))
+def possible_ways(size: tuple[int, int], layout: PlaneLayout, *, scales: bool) -> tuple[Way, ...]:
+    """Ways to cut a frame up, the cheapest first. The last one is right on every processor."""
+    width = size[1]
+    if not scales and layout.format in (swscale.GBRP, swscale.RGB24) and width >= _STEP and width % 2 == 0:
+        return "whole", "columns", "last columns padded", "columns padded"
+    # Less than a line that libswscale writes at once, it may write in another way for each size of the source.
+    return ("whole padded",) if scales and width < _STEP else ("whole", "whole padded")
+
+
+def tiles_of(way: Way, source: tuple[int, int], size: tuple[int, int], layout: PlaneLayout) -> tuple[Tile, ...]:
+    """The tiles of a way. Columns are cut only where nothing is resized."""
+    whole = Tile(0, source, size, layout)
+    if way == "whole":
+        return (whole,)
+    if way == "whole padded":
+        return (_padded(whole),)
+    height, width = size
+    wide, last = (
+        Tile(start, (height, count), (height, count), layout.part(start, count))
+        for start, count in ((0, width - width % _STEP), (width - _STEP, _STEP))
+    )
+    if way == "columns":
+        return wide, last
+    return (wide if way == "last columns padded" else _padded(wide)), _padded(last)
 
 
 def _padded(tile: Tile) -> Tile:
     return replace(tile, padded=tile.layout.padded())
 
 
-def _noise_through(way: Sequence[Tile], geometry: Geometry) -> Array:
-    """The bytes of a slot, and of memory after it, once a frame of noise has been converted with this tiling."""
-    stride = geometry.left + geometry.width + PADDING_BYTES
-    lines = geometry.top + geometry.height + geometry.height % 2
+def _is_right(way: Way, right: Way, size: tuple[int, int], layout: PlaneLayout, *, scales: bool) -> bool:
+    for source, place in _trials(size, scales=scales):
+        one, other = (_noise_through(tiles_of(each, source, size, layout), source, place) for each in (way, right))
+        if not np.array_equal(one, other):
+            return False
+    return True
+
+
+def _trials(size: tuple[int, int], *, scales: bool) -> Iterator[tuple[tuple[int, int], int]]:
+    """Sizes of crops to try, and how many bytes they and the slot lie beyond an aligned address."""
+    height, width = size
+    if scales:
+        yield (2 * height + 2, 2 * width + 2), 0
+        yield (max(2, height // 2), max(2, width // 2)), 2
+        yield (height + 2, width), 6
+    else:
+        yield size, 0
+        yield size, 2
+        yield size, 18
+
+
+def _noise_through(tiles: Sequence[Tile], source: tuple[int, int], place: int) -> Array:
+    """The bytes of a slot, and of memory after it, once a crop of noise has been converted into these tiles."""
+    stride = -(-source[1] // 64) * 64 + PADDING_BYTES
+    lines = source[0] + source[0] % 2
     noise = np.random.default_rng(0).integers(0, 256, (2 * lines + 1, stride), dtype=np.uint8)
     planes = [(noise[line:].ctypes.data, stride) for line in (0, lines, lines + lines // 2)]
-    num_bytes = max(tile.layout.num_bytes for tile in way) + PADDING_BYTES
-    memory = np.random.default_rng(1).integers(0, 256, num_bytes, dtype=np.uint8)
-    for tile in way:
-        TileWriter(tile, matrix=1, full_range=False).write(planes, memory, memory.ctypes.data)
+    num_bytes = max(tile.layout.num_bytes for tile in tiles) + PADDING_BYTES
+    memory = np.random.default_rng(1).integers(0, 256, num_bytes + place, dtype=np.uint8)
+    slot = memory[place:]
+    for tile in tiles:
+        TileWriter(tile, matrix=1, full_range=False).write(planes, 0, place, slot, slot.ctypes.data)
     return memory

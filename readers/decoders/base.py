@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
 
 from ...manifests.records import CodecConfig, Pattern
+from ..frame_format import Geometry, PixelFormat
+from ..plan import Place
 
 Buffer = bytes | memoryview
 
@@ -16,15 +19,38 @@ Buffer = bytes | memoryview
 class GopRequest:
     """Frames to decode of one GOP.
 
-    `data` is the GOP's moof + mdat. Frame `frames[i]` of the GOP goes to slot `slots[i]` of the output. Frames are
-    numbered in presentation order from 0; `frames` is ascending and has each frame once.
+    `data` is the GOP's moof + mdat. Frame `frames[i]` of the GOP goes to each of `places[i]`, which name a target by
+    its number, a slot of it, and one of `geometries`. Frames are numbered in presentation order from 0; `frames` is
+    ascending and has each frame once. Geometries lie within pictures of the codec configuration's size.
     """
 
     config: CodecConfig
     pattern: Pattern
     data: Buffer
     frames: tuple[int, ...]
-    slots: tuple[int, ...]
+    places: tuple[tuple[Place, ...], ...]
+    geometries: Sequence[Geometry]
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A tensor to write frames into, and what their pixels become.
+
+    `slots` is (clips, frames, channels, height, width), with any strides. Slot n is frame n % frames of clip
+    n // frames.
+    """
+
+    pixels: PixelFormat
+    slots: torch.Tensor
+
+    @property
+    def num_slots(self) -> int:
+        return self.slots.shape[0] * self.slots.shape[1]
+
+    def slot(self, number: int) -> torch.Tensor:
+        """The memory of a slot: (channels, height, width)."""
+        clip, frame = divmod(number, self.slots.shape[1])
+        return self.slots[clip, frame]
 
 
 class DecodeCost(NamedTuple):
@@ -46,11 +72,11 @@ class Decoder(Protocol):
     device: torch.device
     """Where it writes frames: the output has to be on this device."""
 
-    def decode(self, request: GopRequest, out: torch.Tensor) -> DecodeCost:
-        """Write the requested frames into `out`, converted as the decoder's `Output` says.
+    def decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
+        """Write the requested frames into their places.
 
-        `out` is (slots, ...), contiguous, on `device`. DecodeError when a frame does not come out, or has another size
-        than the manifest says; CorruptDataError when the data is not a GOP of this pattern. After an error the
-        content of the requested slots is undefined.
+        The targets are on `device`. DecodeError when a frame does not come out, or has another size than the manifest
+        says; CorruptDataError when the data is not a GOP of this pattern. After an error the content of the requested
+        slots is undefined.
         """
         ...

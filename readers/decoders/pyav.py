@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, cast
 
 import av
@@ -19,16 +20,19 @@ from ...errors import CorruptDataError, DecodeError
 from ...manifests.mp4 import sample_bounds
 from ...manifests.ragged import Array
 from ...manifests.records import CodecConfig
+from ..convert.copies import array_of
 from ..convert.frame_writer import FrameWriter
-from ..output import Output
-from ..plan import needed_samples, reorder_depth
-from .base import DecodeCost, GopRequest
+from ..frame_format import Geometry, PixelFormat
+from ..plan import Place, needed_samples, reorder_depth
+from .base import DecodeCost, GopRequest, Target
 
 # Contexts that each thread keeps open. A dataset has a codec configuration for each size, rate and colour of videos.
-# Opening a context and its frame writer takes 0.2 ms, a tenth of the time for a frame of 256p. An open context holds
-# a few decoded frames: 6 bytes a pixel. So a thread keeps eight contexts, and up to 64 if their frames are small.
+# Opening a context takes a twentieth of the time for a frame of 256p. An open context holds a few decoded frames: 6
+# bytes a pixel. So a thread keeps eight contexts, and up to 64 if their frames are small.
 _KEPT_CONTEXTS, _MAX_CONTEXTS = 8, 64
 _MAX_PIXELS = 8_000_000
+# Frame writers that each thread keeps: one for each pixel format of a request's outputs.
+_MAX_WRITERS = 16
 _UNSPECIFIED = 2  # ISO/IEC 23091-2
 
 
@@ -37,21 +41,19 @@ class PyavDecoder:
 
     name = "pyav"
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self) -> None:
         self.device = torch.device("cpu")
-        self._output = output
-        self._local = threading.local()
+        self._local = _ThreadState()
 
-    def decode(self, request: GopRequest, out: torch.Tensor) -> DecodeCost:
+    def decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
         """See `Decoder.decode`."""
-        contexts: OrderedDict[CodecConfig, _WarmContext] | None = getattr(self._local, "contexts", None)
-        if contexts is None:
-            contexts = self._local.contexts = OrderedDict()
+        contexts = self._local.contexts
         # The context returns to the dict only without an error: an error leaves packets and frames in it.
         known = contexts.pop(request.config, None)
-        context = known or _WarmContext(request.config, self._output)
+        context = known or _WarmContext(request.config)
+        writers = [(self._local.writer(target.pixels), array_of(target.slots)) for target in targets]
         try:
-            packets = context.decode(request, out.numpy())
+            packets = context.decode(request, writers)
         except av.FFmpegError as error:
             raise DecodeError(f"libavcodec does not decode the GOP: {error}") from error
         contexts[request.config] = context
@@ -65,20 +67,35 @@ class PyavDecoder:
         return DecodeCost(packets, context.conversion_seconds, warm=known is not None)
 
 
-class _WarmContext:
-    """An open codec context, and the writer of its frames. Belongs to one thread."""
+class _ThreadState(threading.local):
+    """The open contexts of a thread, and its frame writers."""
 
-    def __init__(self, config: CodecConfig, output: Output) -> None:
+    def __init__(self) -> None:
+        self.contexts: OrderedDict[CodecConfig, _WarmContext] = OrderedDict()
+        self._writers: OrderedDict[PixelFormat, FrameWriter] = OrderedDict()
+
+    def writer(self, pixels: PixelFormat) -> FrameWriter:
+        writer = self._writers.get(pixels)
+        if writer is None:
+            writer = self._writers[pixels] = FrameWriter(pixels)
+            if len(self._writers) > _MAX_WRITERS:
+                self._writers.popitem(last=False)
+        return writer
+
+
+class _WarmContext:
+    """An open codec context. Belongs to one thread."""
+
+    def __init__(self, config: CodecConfig) -> None:
         self._codec = open_context(config)
-        self._writer = FrameWriter(config, output)
+        self._size = (config.height, config.width)
         self.conversion_seconds = 0.0
         """Seconds of conversion in the last GOP."""
 
-    def decode(self, request: GopRequest, out: Array) -> int:
-        if out.shape[1:] != self._writer.shape:
-            raise DecodeError(f"frames of shape {self._writer.shape} where {out.shape[1:]} was expected")
+    def decode(self, request: GopRequest, writers: Sequence[tuple[FrameWriter, Array]]) -> int:
+        """Decode a GOP into the arrays of these writers, (clips, frames, channels, height, width)."""
         self.conversion_seconds = 0.0
-        codec = self._codec
+        codec, geometries = self._codec, request.geometries
         samples = needed_samples(request.pattern, request.frames)
         bounds = sample_bounds(request.data)
         if len(bounds) - 1 != len(request.pattern):
@@ -86,29 +103,47 @@ class _WarmContext:
         data, shown = memoryview(request.data), request.pattern.frames
         # If the stream does not say how many frames are reordered, libavcodec guesses, and loses frames at first.
         codec.reorder_depth = reorder_depth(request.pattern)
-        missing = dict(zip(request.frames, request.slots, strict=True))
+        missing = dict(zip(request.frames, request.places, strict=True))
         for sample in samples:
             # PyAV's types ask for bytes, but it takes any buffer. libavcodec copies what it is sent.
             packet = Packet(cast("Any", data[bounds[sample] : bounds[sample + 1]]))
             # libavcodec gives the frame the pts of its packet.
             packet.pts = shown[sample]
             for frame in codec.decode(packet):
-                self._take(frame, missing, out)
+                self._take(frame, missing, geometries, writers)
         if missing:
             for frame in codec.decode(None):
-                self._take(frame, missing, out)
+                self._take(frame, missing, geometries, writers)
         codec.flush_buffers()
         if missing:
             raise DecodeError(f"libavcodec output no frame {min(missing)} of the GOP, and reported no error")
         return len(samples)
 
-    def _take(self, frame: VideoFrame, missing: dict[int, int], out: Array) -> None:
-        """Convert the frame into its slot if it was asked for."""
-        slot = missing.pop(frame.pts, None) if frame.pts is not None else None
-        if slot is not None:
-            started = time.perf_counter()
-            self._writer.write(frame, out[slot])
-            self.conversion_seconds += time.perf_counter() - started
+    def _take(
+        self,
+        frame: VideoFrame,
+        missing: dict[int, tuple[Place, ...]],
+        geometries: Sequence[Geometry],
+        writers: Sequence[tuple[FrameWriter, Array]],
+    ) -> None:
+        """Convert the frame into each of its places if it was asked for."""
+        places = missing.pop(frame.pts, None) if frame.pts is not None else None
+        if places is None:
+            return
+        started = time.perf_counter()
+        check_frame(frame, self._size)
+        for output, slot, geometry in places:
+            writer, slots = writers[output]
+            writer.write(frame, slots[divmod(slot, slots.shape[1])], geometries[geometry])
+        self.conversion_seconds += time.perf_counter() - started
+
+
+def check_frame(frame: VideoFrame, size: tuple[int, int]) -> None:
+    """DecodeError when a frame is damaged, or does not have this (height, width)."""
+    if (frame.height, frame.width) != size:
+        raise DecodeError(f"frames of {frame.width}x{frame.height}, the manifest says {size[1]}x{size[0]}")
+    if frame.is_corrupt:
+        raise DecodeError("libavcodec says that a frame is damaged")
 
 
 def open_context(config: CodecConfig) -> VideoCodecContext:

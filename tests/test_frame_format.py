@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.readers.output import Output
+from shortgop.readers.frame_format import FrameFormat
 
 MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
 
@@ -28,11 +28,14 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
         ({"crop": "center"}, "crop is 'center' and size None"),
         ({"crop": "center", "size": 224}, "crop is 'center' and size 224"),
         ({"crop": "left", "size": (2, 2)}, "crop is 'left'"),
-        ({"dtype": torch.int32}, "dtype is torch.int32; it can be torch.uint8, torch.float16, torch.float32"),
+        (
+            {"dtype": torch.int32},
+            "dtype is torch.int32; it can be torch.uint8, torch.float16, torch.bfloat16, torch.float32",
+        ),
         ({"normalize": MEAN_STD}, "normalize makes floats: give dtype=torch.float32"),
         ({"normalize": (0.5, 0.5), "dtype": torch.float32}, r"normalize is \(0.5, 0.5\); it has to be \(mean, std\)"),
         ({"normalize": ((0, 0, 0), (1, 0, 1)), "dtype": torch.float32}, "normalize is"),
-        ({"color": "bgr"}, 'color is \'bgr\'; it can be "rgb" or "yuv420"'),
+        ({"color": "bgr"}, 'color is \'bgr\'; it can be "rgb", "ycbcr", "grey" or "yuv420"'),
         ({"color": "yuv420", "dtype": torch.float32}, "leave dtype and normalize out"),
         ({"color": "yuv420", "size": (3, 4)}, "takes only even numbers"),
         ({"color": "yuv420", "size": 3}, "takes only even numbers"),
@@ -42,7 +45,7 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
 )
 def test_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Output(**options)
+        FrameFormat(**options)
 
 
 @pytest.mark.parametrize(
@@ -62,11 +65,11 @@ def test_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
     ],
 )
 def test_shapes(options: dict[str, Any], height: int, width: int, shape: tuple[int, ...]) -> None:
-    assert Output(**options).frame_shape(height, width) == shape
+    assert FrameFormat(**options).frame_shape(height, width) == shape
 
 
 def test_a_crop_has_to_fit() -> None:
-    output = Output(crop=(0, 2, 64, 96))
+    output = FrameFormat(crop=(0, 2, 64, 96))
     assert output.geometry(64, 98).size == (64, 96)
     with pytest.raises(UsageError, match="does not fit into frames of height 64 and width 96"):
         output.geometry(64, 96)
@@ -74,7 +77,7 @@ def test_a_crop_has_to_fit() -> None:
 
 @given(*[st.integers(2, 600).map(lambda half: 2 * half)] * 2, *[st.integers(1, 300)] * 2)
 def test_the_center_is_in_the_middle_and_as_large_as_can_be(height: int, width: int, rows: int, columns: int) -> None:
-    part = Output(size=(rows, columns), crop="center").geometry(height, width)
+    part = FrameFormat(size=(rows, columns), crop="center").geometry(height, width)
     assert part.top % 2 == part.left % 2 == part.height % 2 == part.width % 2 == 0
     assert part.height >= height - 1 or part.width >= width - 1
     for full, start, length in ((height, part.top, part.height), (width, part.left, part.width)):

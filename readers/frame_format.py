@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -12,23 +13,28 @@ from ..arguments import integer, number
 from ..errors import UsageError
 
 DimensionOrder = Literal["NCHW", "NHWC"]
-Color = Literal["rgb", "yuv420"]
+Color = Literal["rgb", "ycbcr", "grey", "yuv420"]
 Size = int | tuple[int, int]
 Crop = Literal["center"] | tuple[int, int, int, int]
-Normalize = tuple[tuple[float, float, float], tuple[float, float, float]]
+Normalize = tuple[tuple[float, ...], tuple[float, ...]]
 
-_DTYPES = (torch.uint8, torch.float16, torch.float32)
+_DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
+_CHANNELS = {"rgb": 3, "ycbcr": 3, "grey": 1, "yuv420": 1}
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """The part of a frame to take, and the (height, width) that it is resized to. All in pixels."""
+    """The part of a frame to take, the (height, width) that it is resized to, and whether left and right change places.
+
+    All in pixels. `top` and `left` are even.
+    """
 
     top: int
     left: int
     height: int
     width: int
     size: tuple[int, int]
+    flip: bool = False
 
     @property
     def scales(self) -> bool:
@@ -36,7 +42,67 @@ class Geometry:
 
 
 @dataclass(frozen=True)
-class Output:
+class PixelFormat:
+    """What the pixels of a frame become. Each field means what `shortgop.open`'s parameter means.
+
+    UsageError for values that are wrong, or that do not go together.
+    """
+
+    dtype: torch.dtype = torch.uint8
+    normalize: Normalize | None = None
+    color: Color = "rgb"
+
+    def __post_init__(self) -> None:
+        if self.color not in _CHANNELS:
+            raise UsageError(f"color is {self.color!r}; it can be {_names(_CHANNELS)}")
+        if self.dtype not in _DTYPES:
+            raise UsageError(f"dtype is {self.dtype!r}; it can be {', '.join(map(str, _DTYPES))}")
+        if self.color == "yuv420" and (self.dtype != torch.uint8 or self.normalize is not None):
+            raise UsageError('color="yuv420" gives the planes as they are decoded: leave dtype and normalize out')
+        if self.normalize is not None:
+            object.__setattr__(self, "normalize", self._checked_normalize())
+
+    def _checked_normalize(self) -> Normalize:
+        if self.dtype == torch.uint8:
+            raise UsageError("normalize makes floats: give dtype=torch.float32 or torch.float16 as well")
+        try:
+            mean, std = (
+                tuple(float(number(value, "normalize")) for value in values) for values in self.normalize or ()
+            )
+        except (TypeError, ValueError, OverflowError):
+            mean, std = (), ()
+        count = self.channels
+        if len(mean) != count or len(std) != count or min(std) <= 0 or not all(map(math.isfinite, mean + std)):
+            channels = "a number each" if count == 1 else "three numbers each for red, green and blue"
+            if self.color == "ycbcr":
+                channels = "three numbers each for Y, Cb and Cr"
+            raise UsageError(f"normalize is {self.normalize!r}; it has to be (mean, std), {channels} from 0 to 1")
+        return mean, std
+
+    @property
+    def channels(self) -> int:
+        return _CHANNELS[self.color]
+
+    def shape(self, height: int, width: int) -> tuple[int, int, int]:
+        """The shape of a frame of this size, its channels first."""
+        return (self.channels, height + height // 2 if self.color == "yuv420" else height, width)
+
+    def black(self, *, full_range: bool) -> tuple[float, ...]:
+        """The value of each channel of a black pixel; `full_range` says what the range of yuv420's planes is.
+
+        The chroma of yuv420 is 128.
+        """
+        if self.color == "yuv420":
+            return (0 if full_range else 16,)
+        levels = (0, 128, 128) if self.color == "ycbcr" else (0,) * self.channels
+        if self.dtype == torch.uint8:
+            return levels
+        mean, std = self.normalize or ((0.0,) * self.channels, (1.0,) * self.channels)
+        return tuple((level / 255 - low) / width for level, low, width in zip(levels, mean, std, strict=True))
+
+
+@dataclass(frozen=True)
+class FrameFormat:
     """What all frames of a dataset are converted to. Each field means what `shortgop.open`'s parameter means.
 
     UsageError for values that are wrong, or that do not go together.
@@ -52,20 +118,22 @@ class Output:
     def __post_init__(self) -> None:
         if self.dimension_order not in get_args(DimensionOrder):
             raise UsageError(f'dimension_order is {self.dimension_order!r}; it can be "NCHW" or "NHWC"')
-        if self.color not in get_args(Color):
-            raise UsageError(f'color is {self.color!r}; it can be "rgb" or "yuv420"')
-        if self.dtype not in _DTYPES:
-            raise UsageError(f"dtype is {self.dtype!r}; it can be {', '.join(map(str, _DTYPES))}")
-        if self.color == "yuv420" and (self.dtype != torch.uint8 or self.normalize is not None):
-            raise UsageError('color="yuv420" gives the planes as they are decoded: leave dtype and normalize out')
+        object.__setattr__(self, "normalize", self.pixels.normalize)
         if self.size is not None:
-            size = _integers("size", self.size, (1, 2), "(height, width) or the short side")
+            size = integers_in_pixels("size", self.size, (1, 2), "(height, width) or the short side")
             object.__setattr__(self, "size", size if len(size) == 2 else size[0])
             self._check_even("size", size)
         if self.crop is not None:
             self._check_crop()
-        if self.normalize is not None:
-            self._check_normalize()
+
+    @property
+    def pixels(self) -> PixelFormat:
+        return PixelFormat(self.dtype, self.normalize, self.color)
+
+    @property
+    def layout(self) -> str:
+        """The order of the dimensions of a clip."""
+        return "TCHW" if self.dimension_order == "NCHW" or self.color == "yuv420" else "THWC"
 
     def _check_crop(self) -> None:
         if isinstance(self.crop, str):
@@ -75,7 +143,7 @@ class Output:
                     "with the aspect ratio of size=(height, width)"
                 )
             return
-        crop = _integers("crop", self.crop, (4,), '"center" or (top, left, height, width)', least=0)
+        crop = integers_in_pixels("crop", self.crop, (4,), '"center" or (top, left, height, width)', least=0)
         object.__setattr__(self, "crop", crop)
         # 4:2:0 has one sample of colour for 2x2 pixels.
         if crop[0] % 2 or crop[1] % 2 or 0 in crop[2:]:
@@ -86,26 +154,10 @@ class Output:
         if self.color == "yuv420" and any(value % 2 for value in values):
             raise UsageError(f'{name} is {getattr(self, name)}; color="yuv420" takes only even numbers')
 
-    def _check_normalize(self) -> None:
-        if self.dtype == torch.uint8:
-            raise UsageError("normalize makes floats: give dtype=torch.float32 or torch.float16 as well")
-        try:
-            mean, std = (
-                tuple(float(number(value, "normalize")) for value in values) for values in self.normalize or ()
-            )
-        except (TypeError, ValueError, OverflowError):
-            mean, std = (), ()
-        if len(mean) != 3 or len(std) != 3 or min(std) <= 0 or not all(map(math.isfinite, mean + std)):
-            raise UsageError(
-                f"normalize is {self.normalize!r}; it has to be (mean, std), three numbers each for red, green and "
-                "blue from 0 to 1"
-            )
-        object.__setattr__(self, "normalize", (mean, std))
-
     @property
     def is_plain(self) -> bool:
         """Whether frames are RGB bytes of the decoded size; the dimension order may be any."""
-        return self == Output(dimension_order=self.dimension_order)
+        return self == FrameFormat(dimension_order=self.dimension_order)
 
     def geometry(self, height: int, width: int) -> Geometry:
         """The geometry for frames of this size; UsageError when the crop does not fit into them."""
@@ -116,7 +168,7 @@ class Output:
             if top + wanted[0] > height or left + wanted[1] > width:
                 raise UsageError(f"crop {self.crop} does not fit into frames of height {height} and width {width}")
         elif self.crop == "center" and isinstance(self.size, tuple):
-            wanted = _largest(height, width, self.size)
+            wanted = largest_part(height, width, self.size)
             top, left = ((full - part) // 4 * 2 for full, part in zip((height, width), wanted, strict=True))
         return Geometry(top, left, *wanted, self._size_of(*wanted))
 
@@ -144,12 +196,11 @@ class Output:
         return self._shape_of(0, 0)
 
     def _shape_of(self, height: int, width: int) -> tuple[int, int, int]:
-        if self.color == "yuv420":
-            return (1, height + height // 2, width)
-        return (3, height, width) if self.dimension_order == "NCHW" else (height, width, 3)
+        channels, height, width = self.pixels.shape(height, width)
+        return (channels, height, width) if self.layout == "TCHW" else (height, width, channels)
 
 
-def _largest(height: int, width: int, shape: tuple[int, int]) -> tuple[int, int]:
+def largest_part(height: int, width: int, shape: tuple[int, int]) -> tuple[int, int]:
     """The largest even (height, width) within a frame that has about the aspect ratio of `shape`."""
     if height * shape[1] > width * shape[0]:
         height = max(2, round(width * shape[0] / shape[1]))
@@ -158,7 +209,9 @@ def _largest(height: int, width: int, shape: tuple[int, int]) -> tuple[int, int]
     return height - height % 2, width - width % 2
 
 
-def _integers(name: str, value: Any, counts: tuple[int, ...], meaning: str, *, least: int = 1) -> tuple[int, ...]:
+def integers_in_pixels(
+    name: str, value: Any, counts: tuple[int, ...], meaning: str, *, least: int = 1
+) -> tuple[int, ...]:
     """`value` as a tuple of integers of at least `least`; their number is one of `counts`."""
     try:
         integers = tuple(integer(each, name) for each in (value if isinstance(value, (tuple, list)) else (value,)))
@@ -167,3 +220,8 @@ def _integers(name: str, value: Any, counts: tuple[int, ...], meaning: str, *, l
     if len(integers) not in counts or min(integers) < least:
         raise UsageError(f"{name} is {value!r}; it has to be {meaning}, in pixels")
     return integers
+
+
+def _names(values: Iterable[str]) -> str:
+    *others, last = (f'"{value}"' for value in values)
+    return f"{', '.join(others)} or {last}"
