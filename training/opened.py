@@ -18,6 +18,7 @@ from ..errors import UsageError, VideoNotFoundError
 from ..manifests.ragged import lazy
 from ..manifests.tables import Manifest
 from ..readers.dataset import Dataset
+from ..wording import counted
 from .clips import VideoTable
 from .offsets import listed
 from .references import ReferencedFrames
@@ -51,7 +52,7 @@ class OpenedDataset:
             return self.manifest.row_of(video)
         number, count = integer(video, "a video's number"), len(self.manifest.videos)
         if not -count <= number < count:
-            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {count} videos")
+            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {counted(count, 'video')}")
         return number % count
 
     def table(self, rows: Array | None) -> VideoTable:
