@@ -54,7 +54,7 @@ def deinterlaces(source: SourceVideo, profile: Profile) -> bool:
 
 
 def needs_zscale(source: SourceVideo) -> bool:
-    """Whether light has to be computed with, which only the filter zscale does."""
+    """Whether colours are converted in linear light, for which prep uses the filter zscale."""
     return tone_maps(source) or source.picture.linear
 
 
