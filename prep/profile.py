@@ -52,13 +52,14 @@ class Size:
 class Profile:
     """All options that affect the encoded bytes.
 
-    `fps` None keeps each source's own rate. `fit` says how pictures are fitted to a width and a height: "within" scales
-    the whole picture, and frames have its shape; "pad" adds black borders, "crop" cuts off what does not fit, "stretch"
-    changes the shape. Without `upscale` pictures are never enlarged, so only "pad" gives all frames the same size.
-    `deinterlace`: "auto" deinterlaces interlaced sources, "never" none. `crf` is the constant-quality level of the
-    encoder (NVENC calls it cq). `fastdecode` omits what takes a decoder longest: with x264 the
-    deblocking filter and arithmetic coding, with x265 what its own tune=fastdecode names, with NVENC arithmetic coding
-    in H.264. `segment_seconds` is rounded to whole GOPs. With the encoder "auto" each machine uses the fastest one that runs.
+    `fps` None keeps each source's own rate. `fit` says how pictures are fitted to a width and a height: "within"
+    scales the whole picture, and frames have its shape; "pad" adds black borders, "crop" cuts off what does not
+    fit, "stretch" changes the shape. Without `upscale` pictures are never enlarged, so only "pad" gives all frames
+    the same size. `deinterlace`: "auto" deinterlaces interlaced sources, "never" none. `crf` is the
+    constant-quality level of the encoder (NVENC calls it cq). `fastdecode` omits what takes a decoder longest: with
+    x264 the deblocking filter and arithmetic coding, with x265 what its own tune=fastdecode names, with NVENC
+    arithmetic coding in H.264. `segment_seconds` is rounded to whole GOPs. With the encoder "auto" each machine
+    uses the fastest one that runs.
     """
 
     fps: Fraction | None = None
