@@ -2,11 +2,11 @@
 
 options, profile            what the user chooses
 opening, playlists, mounts  open a source as one file; detect a mount that does not answer
-probe, picture, picture_check, clean_aperture  what the headers and first frames of a source say
-signs, scan, chains, access_units, damage, salvage  which frames of a source are damaged, and which are kept
+probe, picture, picture_check, clean_aperture, pixel_crop, container_crop  what the headers and first frames of a source say
+signs, scan, chains, access_units, damage, salvage, joins  which frames of a source are damaged, and which are kept
 source_times, rates, grid   which source frame each tick shows
 sizes, picture_filters, command, encoders  the ffmpeg command
-ffmpeg, processes, stalls   run ffmpeg
+ffmpeg, processes, stalls, attempts  run ffmpeg, and again if it was ended
 frame_report, fragments     which frames ffmpeg encoded, for the comparison with the plan; its output in GOPs
 shards, manifest_rows, given_up  what is stored, and how it differs from the source
 doctor                      which encoders and decoders run on this machine
