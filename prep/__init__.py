@@ -2,7 +2,7 @@
 
 options, profile            what the user chooses
 opening, playlists, mounts  open a source as one file; detect a mount that does not answer
-probe, picture, picture_check, clean_aperture, pixel_crop, container_crop  what the headers and first frames of a source say
+probe, picture, picture_check, clean_aperture, pixel_crop, container_crop  what its headers and first frames say
 signs, scan, chains, access_units, damage, salvage, joins  which frames of a source are damaged, and which are kept
 source_times, rates, grid   which source frame each tick shows
 sizes, picture_filters, command, encoders  the ffmpeg command
