@@ -158,7 +158,7 @@ class DatasetWarning(UserWarning):
 
 
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
-_MEND = {
+_REMEDIES = {
     errno.EMFILE: "raise the number of files that a process may have open (`ulimit -n`)",
     errno.ENFILE: "close some of the files that are open on this machine",
     errno.EACCES: "give yourself permission to read it",
@@ -174,5 +174,5 @@ def not_read(file: str, error: OSError | MemoryError, *, remedy: str = "") -> Da
         return UnreadableDataError(f"{file} does not fit into memory; free some memory and try again", file=file)
     if error.errno in _MISSING:
         return MissingDataError(f"{file} is missing{'; ' if remedy else ''}{remedy}", file=file)
-    mend = _MEND.get(error.errno or 0, "fix that")
-    return UnreadableDataError(f"{file} cannot be read: {error.strerror or error}; {mend} and try again", file=file)
+    advice = _REMEDIES.get(error.errno or 0, "fix that")
+    return UnreadableDataError(f"{file} cannot be read: {error.strerror or error}; {advice} and try again", file=file)

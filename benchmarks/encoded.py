@@ -28,7 +28,7 @@ _MOST_TRIES = 5
 
 @dataclass(frozen=True, order=True)
 class Encoding:
-    """How to encode. `fastdecode` is the tuning of x264 and x265; `x264` are parameters of x264 in its own spelling,
+    """How to encode. `fastdecode` is prep's option; `x264` are parameters of x264 in its own spelling,
     on top of prep's; `preset` is the encoder's own where it is empty. The codec "av1" takes the GOP alone."""
 
     codec: str = "h264"

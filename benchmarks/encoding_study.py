@@ -37,7 +37,7 @@ from shortgop.comparison.timing import Task
 
 ACCESSES = {"clip": Access(16, 4), "frame": Access(1)}
 BASE = Encoding()
-# What x264's `tune fastdecode` sets (x264.c, x264_param_apply_tune).
+# What x264's own `tune fastdecode` sets (x264.c, x264_param_apply_tune). `--fastdecode` takes the first two.
 FASTDECODE_PARTS = ("no-deblock=1", "no-cabac=1", "weightp=0", "weightb=0")
 PRESETS = ("veryfast", "faster", "slow", "veryslow")
 REDUCED_GOPS, ALL_GOPS = (8, 16, 32, 250), (1, 2, 4, 8, 12, 16, 24, 32, 60, 250)
@@ -65,10 +65,10 @@ class Outcome:
 
 
 def parts() -> list[Encoding]:
-    """BASE, each part of `fastdecode` alone, all but each, and all."""
+    """BASE, each part of x264's `tune fastdecode` alone, all but each, all of them, and what `--fastdecode` takes."""
     alone = [Encoding(x264=part) for part in FASTDECODE_PARTS]
     without = [Encoding(x264=":".join(p for p in FASTDECODE_PARTS if p != part)) for part in FASTDECODE_PARTS]
-    return [BASE, *alone, *without, Encoding(fastdecode=True)]
+    return [BASE, *alone, *without, Encoding(x264=":".join(FASTDECODE_PARTS)), Encoding(fastdecode=True)]
 
 
 def presets(names: Sequence[str] = PRESETS) -> list[Encoding]:
@@ -96,7 +96,7 @@ class Plan:
     equal: tuple[str, ...]
 
 
-PARTS, BY_PRESET, GRID = "What `fastdecode` consists of", "Presets", "GOP, B-frames and codec"
+PARTS, BY_PRESET, GRID = "What x264's `tune fastdecode` consists of", "Presets", "GOP, B-frames and codec"
 TABLES = {"parts": PARTS, "presets": BY_PRESET, "grid": GRID}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from ..wording import counted
 from .chart import Bar, Group, write_chart
 from .estimates import CONFIDENCE
 from .measure import OURS, Report, Row
@@ -81,7 +82,7 @@ def report_lines(report: Report) -> list[str]:
     machine = report.machine
     where = f"{machine.cpu}, {machine.cores} cores, load {machine.load:.1f}"
     return [
-        f"{report.videos} videos, {report.threads} threads; {where}",
+        f"{counted(report.videos, 'video')}, {counted(report.threads, 'thread')}; {where}",
         "ms: median of a request; times as long: median over the same requests; in total: all of them together.",
         f"In brackets the intervals of {CONFIDENCE:.0%} confidence, from a bootstrap.",
         *(f"not measured: {name}: {reason}" for name, reason in report.missing.items()),

@@ -1,7 +1,7 @@
-"""Train on two ranks, be killed in mid-epoch, go on with three: python examples/ddp_resume.py
+"""Train on two ranks, which are killed in mid-epoch, and continue on three: python examples/ddp_resume.py
 
-The two ranks are killed with SIGKILL. Three ranks go on from the last checkpoint. At the end every clip of the epoch
-was trained on exactly once. With --workers, what the workers had read ahead is lost with them, and read again.
+The two ranks are killed with SIGKILL, and three ranks continue from the last checkpoint. At the end, every clip of the
+epoch was used for training exactly once. With --workers, batches that the killed workers had read ahead are read again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STOP_AFTER = 4  # steps
 
 
 def train(rank: int, world_size: int, port: int, paths: tuple[Path, Path], workers: int) -> None:
-    """One epoch, or what is left of it. Rank 0 writes a checkpoint after each step."""
+    """Train for one epoch, or for the rest of it after a checkpoint. Rank 0 writes a checkpoint after each step."""
     dataset_path, checkpoint = paths
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size)
@@ -46,13 +46,13 @@ def train(rank: int, world_size: int, port: int, paths: tuple[Path, Path], worke
         sampler.load_state_dict(state["sampler"])
         trained = state["trained"]
         if rank == 0:
-            print(f"{world_size} ranks go on from sample {state['sampler']['position']}", flush=True)
+            print(f"{world_size} ranks continue from sample {state['sampler']['position']}", flush=True)
     loader = DataLoader(
         dataset,
         batch_size=GLOBAL_BATCH // world_size,
         sampler=sampler,
         num_workers=workers,
-        # A worker that is its rank's own child ends when the rank is killed; one of a fork server would stay.
+        # Workers that are children of their rank end when it is killed; those of a fork server would not.
         multiprocessing_context="spawn" if workers else None,
     )
     sampler.set_epoch(0)
@@ -69,7 +69,7 @@ def train(rank: int, world_size: int, port: int, paths: tuple[Path, Path], worke
             state = {"model": model.state_dict(), "sampler": sampler.state_after(step), "trained": trained}
             torch.save(state, checkpoint.with_suffix(".new"))
             checkpoint.with_suffix(".new").replace(checkpoint)
-        # Leaves the parent time to kill them here.
+        # Gives the parent process time to kill the ranks.
         if world_size == 2 and step == STOP_AFTER:
             time.sleep(600)
     if rank == 0:
@@ -82,7 +82,7 @@ def start(world_size: int, paths: tuple[Path, Path], workers: int) -> list[BaseP
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     context = mp.get_context("forkserver")
-    # Imported once for all ranks.
+    # The fork server imports these once, for all ranks.
     context.set_forkserver_preload(["torch.distributed", "shortgop.training.sampler", "shortgop.training.clip_dataset"])
     processes: list[BaseProcess] = [
         context.Process(target=train, args=(rank, world_size, port, paths, workers)) for rank in range(world_size)
@@ -101,7 +101,7 @@ def main() -> None:
         two = start(2, (dataset, checkpoint), workers)
         while not checkpoint.exists() or torch.load(checkpoint)["sampler"]["position"] < STOP_AFTER * GLOBAL_BATCH:
             if not all(process.is_alive() for process in two):
-                raise SystemExit("a rank ended before it was to be killed")
+                raise SystemExit("a rank ended before it was killed")
             time.sleep(0.1)
         for process in two:
             process.kill()

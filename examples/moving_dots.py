@@ -1,6 +1,6 @@
-"""Small videos for the examples: a dot that circles one way or the other, and the dataset that is prepared of them.
+"""Makes small videos for the examples, in which a dot circles clockwise or counterclockwise, and prepares a dataset.
 
-No single frame tells the two kinds apart.
+A single frame does not show the direction.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ SIDE, FRAMES, RATE = 64, 64, 16  # pixels, frames, frames per second
 
 
 def make_dataset(folder: Path, count: int, seed: int = 0) -> Path:
-    """Write `count` videos and a list of them with their labels, and prepare them; returns the dataset's folder."""
+    """Write `count` videos and a source list with their labels, and prepare them. Returns the dataset's folder."""
     rng = np.random.default_rng(seed)
-    rows = []
+    lines = []
     for number in range(count):
         path = folder / f"{number:03}.mp4"
         clockwise = number % 2
         write_video(path, clockwise=bool(clockwise), phase=rng.uniform(0, 2 * np.pi), radius=rng.uniform(14, 22))
-        rows.append({"path": str(path), "id": path.stem, "label": clockwise})
+        lines.append({"path": str(path), "id": path.stem, "label": clockwise})
     source_list = folder / "videos.jsonl"
-    source_list.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    source_list.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     dataset = folder / "dataset"
     command = [*("-m", "shortgop", "prep", str(source_list), "--out", str(dataset), "--runner", "inline")]
     subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
@@ -35,7 +35,7 @@ def make_dataset(folder: Path, count: int, seed: int = 0) -> Path:
 
 
 def write_video(path: Path, *, clockwise: bool, phase: float, radius: float) -> None:
-    """A white dot on a dark ground, one turn in 16 frames."""
+    """Write a video of a white dot on a dark ground, with one turn in 16 frames."""
     rows, columns = np.mgrid[0:SIDE, 0:SIDE]
     with av.open(path, "w") as container:
         stream = container.add_stream("libx264", rate=RATE, options={"preset": "veryfast", "crf": "20"})

@@ -1,7 +1,6 @@
-"""Train a small 3D network to tell two kinds of motion apart: python examples/train_classifier.py
+"""Train a small 3D network to classify two kinds of motion: python examples/train_classifier.py
 
-Nothing in a single frame tells them apart, so the accuracy shows that labels, clips and the order of frames belong
-together.
+A single frame does not show the motion, so the accuracy shows that labels, clips and the order of frames are right.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def network() -> nn.Module:
 
 
 def prepared(frames: torch.Tensor) -> torch.Tensor:
-    """One channel, channels before time, about 0: (frames, 3, height, width) to (1, frames, height, width)."""
+    """One channel, channels before time, values around 0: (frames, 3, height, width) to (1, frames, height, width)."""
     return frames[:, :1].transpose(0, 1).float() / 128 - 0.5
 
 
@@ -83,7 +82,7 @@ def main() -> None:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, dataset: shortgop.ClipDataset) -> float:
-    """The part of all clips that the model tells right."""
+    """The share of all clips that the model classifies correctly."""
     model.eval()
     right = [
         (model(batch["frames"]).argmax(dim=1) == batch["label"]).float() for batch in DataLoader(dataset, batch_size=16)

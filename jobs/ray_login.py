@@ -22,7 +22,7 @@ from .cluster_address import host_and_port
 
 # Ray's native code, without types.
 _native: Any = _raylet
-_KNOCK_SECONDS = 10
+_ANSWER_TIMEOUT_SECONDS = 10
 _SETTINGS_FRAME = 4
 _FRAME_HEADER_BYTES = 9
 _VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
@@ -46,7 +46,7 @@ def restored_login() -> Iterator[None]:
         for name, value in before.items():
             _set_variable(name, value)
         # Not if a token is required and there is none: Ray would then end the process.
-        if _has_tokens() and not (_wants_token() and _token_problem()):
+        if _has_tokens() and not (_uses_token() and _token_problem()):
             _use_environment()
 
 
@@ -55,7 +55,7 @@ def login_to_own() -> None:
 
     The token in ~/.ray is not used: it may be outdated or change during the job, and the folder may not be writable.
     """
-    if _has_tokens() and _wants_token(unless_told="token"):
+    if _has_tokens() and _uses_token(default_mode="token"):
         _set_variable("RAY_AUTH_MODE", "token")
         _set_variable("RAY_AUTH_TOKEN", secrets.token_hex(32))
     _use_environment()
@@ -70,7 +70,7 @@ def login_to_cluster(address: str) -> str:
     resolved = _resolved(address)
     # The address as the user wrote it, and the address that it stands for.
     name = resolved if address == resolved else f"{address} ({resolved})"
-    _knock(resolved, name)
+    _check_answers(resolved, name)
     _use_mode_of(resolved, name)
     # Without this check Ray would look for a node for a minute.
     find_node_ids = getattr(services, "find_node_ids", None)
@@ -87,14 +87,14 @@ def _use_mode_of(resolved: str, name: str) -> None:
         return
     _set_variable("RAY_AUTH_MODE", "disabled")
     _use_environment()
-    if _is_let_in(resolved, name):
+    if _is_accepted(resolved, name):
         return
     problem = _token_problem()
     if problem is not None:
         raise ToolError(f"the Ray cluster at {name} needs a token, and {problem}; {_TAKE_THE_CLUSTERS}")
     _set_variable("RAY_AUTH_MODE", "token")
     _use_environment()
-    if not _is_let_in(resolved, name):
+    if not _is_accepted(resolved, name):
         raise ToolError(f"the Ray cluster at {name} refuses the token {_token_place()}; {_TAKE_THE_CLUSTERS}")
 
 
@@ -108,10 +108,10 @@ def _resolved(address: str) -> str:
     return resolved
 
 
-def _knock(address: str, name: str) -> None:
+def _check_answers(address: str, name: str) -> None:
     """ToolError if no server at this address speaks HTTP/2, as Ray does. Ray itself would keep trying for minutes."""
     try:
-        with socket.create_connection(host_and_port(address), timeout=_KNOCK_SECONDS) as connection:
+        with socket.create_connection(host_and_port(address), timeout=_ANSWER_TIMEOUT_SECONDS) as connection:
             # With TLS the server waits for the client to begin.
             if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
                 return
@@ -123,7 +123,7 @@ def _knock(address: str, name: str) -> None:
         raise ToolError(f"what answers at {name} is not a Ray cluster; {_NAME_ANOTHER}")
 
 
-def _is_let_in(address: str, name: str) -> bool:
+def _is_accepted(address: str, name: str) -> bool:
     """Whether the cluster accepts this process in the mode that the environment now gives."""
     try:
         with _quiet_native_code():
@@ -159,8 +159,9 @@ def _has_tokens() -> bool:
     return hasattr(_native, "AuthenticationTokenLoader")
 
 
-def _wants_token(unless_told: str = "disabled") -> bool:
-    return os.environ.get("RAY_AUTH_MODE", unless_told).lower() == "token"
+def _uses_token(default_mode: str = "disabled") -> bool:
+    """Whether RAY_AUTH_MODE, or the default where it is not set, is "token"."""
+    return os.environ.get("RAY_AUTH_MODE", default_mode).lower() == "token"
 
 
 def _set_variable(name: str, value: str | None) -> None:

@@ -49,7 +49,7 @@ def connected(cluster: str | None, workers: int | None) -> Iterator[int]:
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
     with restored_login():
         try:
-            with _own_sigterm():
+            with _restored_sigterm():
                 _init(cluster, workers)
             available = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
             yield max(1, min(workers, available) if workers else available)
@@ -80,7 +80,7 @@ def _init(cluster: str | None, workers: int | None) -> None:
 
 
 @contextlib.contextmanager
-def _own_sigterm() -> Iterator[None]:
+def _restored_sigterm() -> Iterator[None]:
     """Restores the handler of SIGTERM: Ray replaces it by one that ends the process without cleaning up."""
     if threading.current_thread() is not threading.main_thread():
         yield

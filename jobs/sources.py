@@ -65,7 +65,7 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
     by_id: dict[str, _Found] = {}
     for argument in arguments:
-        for found in _stands_for(argument):
+        for found in _find(argument):
             before = by_id.get(found.source.id)
             by_id[found.source.id] = found if before is None else _same(before, found)
     return [by_id[source_id].source for source_id in sorted(by_id)]
@@ -89,7 +89,7 @@ def _same(first: _Found, second: _Found) -> _Found:
     return second if second.listed and not first.listed else first
 
 
-def _stands_for(argument: str) -> list[_Found]:
+def _find(argument: str) -> list[_Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)

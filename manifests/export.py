@@ -104,7 +104,7 @@ def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> 
     for gop in gops:
         segment = video.first_segment + gop // video.segment_gops
         shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
-        with _concerning(shard, video, segment):
+        with _place_in_errors(shard, video, segment):
             if gop == gops.start or gop % video.segment_gops == 0:
                 data = source.piece(shard, init_piece(manifest, segment))
                 known, init = init, parse_init(data)
@@ -119,7 +119,7 @@ def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> 
 
 
 @contextmanager
-def _concerning(shard: Path, video: VideoRow, segment: int) -> Iterator[None]:
+def _place_in_errors(shard: Path, video: VideoRow, segment: int) -> Iterator[None]:
     """Adds the video, the segment and the shard to errors about a shard."""
     try:
         yield

@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from ..errors import CorruptDataError
+from ..wording import counted
 from .mp4 import Buffer, Fragment, parse_fragment
 from .records import Pattern
 
@@ -92,7 +93,7 @@ def check_gop(
     """
     fragment = parse_fragment(data)
     if len(fragment) != num_frames:
-        raise CorruptDataError(f"the GOP has {len(fragment)} frames, not {num_frames} as planned")
+        raise CorruptDataError(f"the GOP has {counted(len(fragment), 'frame')}, not {num_frames} as planned")
     if fragment.decode_ticks != decode_ticks:
         raise CorruptDataError(f"the GOP starts at tick {fragment.decode_ticks}, not {decode_ticks} as planned")
     # The last sample's duration is the muxer's guess: nothing follows it, so nothing depends on it.

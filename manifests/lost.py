@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError, VideoNotFoundError, not_read
+from ..wording import counted
 from .layout import shard_path
 from .ragged import Array
 from .tables import Manifest
@@ -60,17 +61,17 @@ def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:
 
 def lost_text(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError]) -> str:
     """A message to the user about lost shards, in one or two sentences."""
-    videos = len(lost_videos(manifest, lost))
+    videos, shards = len(lost_videos(manifest, lost)), counted(len(manifest.shards), "shard")
     refused = [error for error in lost.values() if isinstance(error, UnreadableDataError)]
     if len(refused) == len(lost):
         return (
-            f"{videos} of {len(manifest.videos)} videos of {dataset} cannot be read now, or only in part: the system "
-            f"refuses {len(lost)} of {len(manifest.shards)} shards, the first: {refused[0].message}"
+            f"{videos} of {counted(len(manifest.videos), 'video')} of {dataset} cannot be read now, or only in part: "
+            f"the system refuses {len(lost)} of {shards}, the first: {refused[0].message}"
         )
     first = next(error for error in lost.values() if not isinstance(error, UnreadableDataError))
     return (
-        f"{videos} of {len(manifest.videos)} videos of {dataset} cannot be read, or only in part: "
-        f"{len(lost)} of {len(manifest.shards)} shards are missing or damaged, the first: "
+        f"{videos} of {counted(len(manifest.videos), 'video')} of {dataset} cannot be read, or only in part: "
+        f"{len(lost)} of {shards} {'is' if len(lost) == 1 else 'are'} missing or damaged, the first: "
         f"{_without_remedy(dataset, first)}. To repair this, {lost_remedy(dataset)}"
     )
 

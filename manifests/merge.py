@@ -175,7 +175,7 @@ def _by_id(manifest: Manifest, origins: FrameRuns, timelines: Sequence[ReadRows]
 def _comes_first(manifest: Manifest, row: int, other: int, origins: FrameRuns, timelines: Sequence[ReadRows]) -> bool:
     """Whether the video in `row` is kept rather than the one in `other`, which has the same id. The order is total: it
     compares all that the tables say."""
-    for key in (_place, _everything):
+    for key in (_place, _all_columns):
         one, two = key(manifest, row), key(manifest, other)
         if one != two:
             return bool(one < two)
@@ -199,7 +199,7 @@ def _place(manifest: Manifest, row: int) -> tuple[Any, ...]:
     )
 
 
-def _everything(manifest: Manifest, row: int) -> tuple[Any, ...]:
+def _all_columns(manifest: Manifest, row: int) -> tuple[Any, ...]:
     """Sort key: all that the tables say of a video. Its configuration, patterns and shards count by content, not by
     number."""
     tables: list[tuple[Table, range]] = [

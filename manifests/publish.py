@@ -216,7 +216,7 @@ def _write(
     else:
         committed = _write_by_folder(dataset, snapshot, merged, attributes, timeline)
     if not committed:
-        raise _lost_the_race(dataset, snapshot)
+        raise _published_by_other(dataset, snapshot)
 
 
 def _write_by_folder(
@@ -236,7 +236,7 @@ def _write_by_folder(
     return committed
 
 
-def _lost_the_race(dataset: Path, snapshot: str) -> DatasetBusyError:
+def _published_by_other(dataset: Path, snapshot: str) -> DatasetBusyError:
     who = "another job"
     with contextlib.suppress(DatasetError):
         writer = snapshot_attributes(dataset, snapshot)["written_by"]

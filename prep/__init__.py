@@ -1,13 +1,13 @@
-"""One source becomes segments. This room knows ffmpeg and PyAV, and nothing of readers or Ray. Start at `encode`.
+"""Turn one source into segments. This package uses ffmpeg and PyAV, not the readers or Ray. Start at `encode`.
 
 options, profile            what the user chooses
-opening, playlists, mounts  a source is opened as the one file that it is, and a dead mount is found out
-probe, picture, picture_check, clean_aperture  what a source says of itself, and its first frames
-signs, scan, chains, access_units, damage, salvage  what is wrong with a source, and what can be saved
-source_times, rates, grid   which source frame is shown at each tick
+opening, playlists, mounts  open a source as one file; detect a mount that does not answer
+probe, picture, picture_check, clean_aperture, pixel_crop, container_crop  what its headers and first frames say
+signs, scan, chains, access_units, damage, salvage, joins  which frames of a source are damaged, and which are kept
+source_times, rates, grid   which source frame each tick shows
 sizes, picture_filters, command, encoders  the ffmpeg command
-ffmpeg, processes, stalls   running it
-frame_report, fragments     what ffmpeg says it encoded, held against the plan; its output in GOPs
-shards, manifest_rows, given_up  what is stored, and what differs from the source
-doctor                      what runs on this machine
+ffmpeg, processes, stalls, attempts  run ffmpeg, and again if it was ended
+frame_report, fragments     which frames ffmpeg encoded, for the comparison with the plan; its output in GOPs
+shards, manifest_rows, given_up  what is stored, and how it differs from the source
+doctor                      which encoders and decoders run on this machine
 """

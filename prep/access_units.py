@@ -1,4 +1,4 @@
-"""What the headers of a source's packets say without decoding: where a decoder may begin, and whether one is missing.
+"""Reads the headers of a source's packets without decoding: where a decoder may start, and whether a packet is missing.
 
 Formulas and codes: ISO/IEC 14496-10 (H.264) 7.3, 7.4.1 and D.2.8, 23008-2 (HEVC) 7.4.2.2, 13818-2 (MPEG-2) 6.3.9.
 """
@@ -16,7 +16,7 @@ _HEVC_SEI, _HEVC_ALPHA_INFORMATION = 39, 165
 _HEVC_ENTRIES = range(16, 22)
 _HIGH_PROFILES = {100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135}
 _LOOKED_AT_BYTES = 64
-# 14496-10, table E-1: sample aspect ratios by aspect_ratio_idc, from 1 on; 255 is followed by one of its own.
+# 14496-10, table E-1: sample aspect ratios for aspect_ratio_idc 1 and up. After 255 the ratio itself follows.
 _ASPECTS = (
     (1, 1), (12, 11), (10, 11), (16, 11), (40, 33), (24, 11), (20, 11), (32, 11), (80, 33), (18, 11), (15, 11),
     (64, 33), (160, 99), (4, 3), (3, 2), (2, 1),
@@ -28,8 +28,9 @@ _START_CODE = b"\0\0\1"
 
 @dataclass(frozen=True)
 class AccessUnit:
-    """The headers of one packet. `is_entry`: everything that is shown after it decodes without what came before.
-    `counter` and `next_counter` are what the codec counts in this packet and expects in the next one, or None."""
+    """The headers of one packet. `is_entry`: a decoder that starts here decodes everything that is shown from here on.
+    `counter` is the codec's frame counter (H.264: frame_num) in this packet, `next_counter` the value expected in the
+    next packet; None where they are unknown."""
 
     is_entry: bool | None = None
     counter: int | None = None
@@ -38,7 +39,7 @@ class AccessUnit:
 
 @dataclass(frozen=True)
 class _Sps:
-    """What a slice header's meaning depends on."""
+    """The fields of an SPS that are needed to read slice headers, and its sample aspect ratio."""
 
     frame_num_bits: int
     separate_planes: bool
@@ -47,7 +48,7 @@ class _Sps:
 
 
 class _Bits:
-    """Reads the bits of a NAL unit; IndexError behind its end."""
+    """Reads the bits of a NAL unit; IndexError after the last one."""
 
     def __init__(self, payload: bytes) -> None:
         data = payload.replace(b"\0\0\3", b"\0\0")
@@ -68,7 +69,8 @@ class _Bits:
 
 
 class HeaderReader:
-    """Reads one packet after the other, in decode order. Codecs other than H.264 and HEVC say nothing of entries."""
+    """Reads the packets of a stream in decode order. Only for H.264 and HEVC do the headers say where a decoder may
+    start."""
 
     def __init__(self, codec: str, extradata: bytes | None) -> None:
         self._codec = codec
@@ -80,7 +82,7 @@ class HeaderReader:
             self._keep_sps(nal)
 
     def read(self, data: bytes) -> AccessUnit:
-        """The headers of a packet; an empty AccessUnit where they make no sense."""
+        """The headers of a packet; an empty AccessUnit where they cannot be parsed."""
         try:
             if self._codec == "h264":
                 return self._read_h264(data)
@@ -97,12 +99,12 @@ class HeaderReader:
 
     @property
     def aspect_changes(self) -> bool:
-        """Whether the packets that were read have pixels of more than one shape (H.264, MPEG-1 and MPEG-2)."""
+        """Whether the packets read so far have more than one sample aspect ratio (H.264, MPEG-1 and MPEG-2)."""
         return len(self._aspects) > 1
 
     def misses_one(self, unit: AccessUnit) -> bool:
-        """Whether a frame that others refer to is missing between this packet and the one read before."""
-        # Behind a reset the codec counts from 0.
+        """Whether a reference frame is missing between the previous packet and this one."""
+        # After a reset the counter starts at 0.
         counts = unit.counter is not None and self._expected is not None and not unit.is_entry
         misses = counts and unit.counter not in (self._expected, 0)
         if unit.next_counter is not None:
@@ -148,7 +150,7 @@ class HeaderReader:
 
 
 def _split(data: bytes, length_bytes: int) -> Iterator[bytes]:
-    """The NAL units of a packet, behind lengths of so many bytes, or, for 0, start codes."""
+    """The NAL units of a packet. Each follows its length in `length_bytes` bytes or, where that is 0, a start code."""
     if length_bytes == 0:
         yield from (nal for nal in data.split(_START_CODE)[1:] if len(nal) > 1)
         return
@@ -161,7 +163,7 @@ def _split(data: bytes, length_bytes: int) -> Iterator[bytes]:
 
 
 def _length_bytes(codec: str, extradata: bytes) -> int:
-    """How many bytes a NAL unit's length takes; 0 for units behind start codes."""
+    """How many bytes the length of a NAL unit takes; 0 for NAL units with start codes."""
     if codec == "h264" and len(extradata) > 6 and extradata[0] == 1:
         return (extradata[4] & 3) + 1
     if codec == "hevc" and len(extradata) > 22 and extradata[:3] not in (b"\0\0\1", b"\0\0\0"):
@@ -179,7 +181,7 @@ def _stored_parameter_sets(codec: str, extradata: bytes) -> list[bytes]:
 
 
 def has_alpha_layer(extradata: bytes | None, first_packet: bytes) -> bool:
-    """Whether an HEVC stream says that one of its layers is alpha."""
+    """Whether an HEVC stream declares one of its layers to be alpha."""
     stored = extradata or b""
     length_bytes = _length_bytes("hevc", stored)
     nals = [*_stored_hevc_sets(stored), *_split(first_packet, length_bytes)]
@@ -207,7 +209,8 @@ def _stored_hevc_sets(extradata: bytes) -> Iterator[bytes]:
 
 
 def _recovers_at_once(nal: bytes) -> bool:
-    """Whether an SEI holds a recovery point with recovery_frame_cnt 0: all that is shown from here on is right."""
+    """Whether an SEI has a recovery point with recovery_frame_cnt 0: a decoder that starts here shows correct
+    frames."""
     for kind, body in _sei_messages(nal[1:]):
         if kind == _H264_RECOVERY_POINT:
             return body[:1] > b"\x7f"  # recovery_frame_cnt is ue(v): 0 is the single bit 1
@@ -215,7 +218,7 @@ def _recovers_at_once(nal: bytes) -> bool:
 
 
 def _sei_messages(payload: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and content of each message of an SEI, behind its NAL unit's header."""
+    """Type and content of each message of an SEI; `payload` starts after the header of its NAL unit."""
     at = 0
     while at + 2 < len(payload):
         codes = []
@@ -263,7 +266,7 @@ def _parse_sps(nal: bytes) -> _Sps:
 
 
 def _aspect(bits: _Bits) -> tuple[int, int]:
-    """The sample aspect ratio by what follows gaps_in_frame_num_value_allowed_flag; square where nothing is said."""
+    """The sample aspect ratio, from the bits after gaps_in_frame_num_value_allowed_flag; 1:1 where there is none."""
     try:
         bits.exp_golomb()
         bits.exp_golomb()

@@ -1,4 +1,4 @@
-"""What is tried again, and what an ffmpeg that ended otherwise than planned means."""
+"""Run ffmpeg again after a signal or a stall, and turn its failure into an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import EncodeError
 from .ffmpeg import Run, first_reason
 from .stalls import REMEDY, StalledError
 
-# That ffmpeg was ended by a signal (someone's kill, the kernel short of memory), or hung, says nothing of its source.
+# A signal (a `kill`, or the kernel out of memory) or a stall does not mean that the source is bad.
 _ATTEMPTS = 3
 
 _T = TypeVar("_T")
@@ -21,7 +21,7 @@ class _KilledError(EncodeError):
 
 
 def tried_again(path: str, work: Callable[[], _T]) -> _T:
-    """What `work` returns, after another attempt or two where it was killed or hung."""
+    """What `work` returns. It runs up to three times where a signal ended ffmpeg or it stalled; then EncodeError."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             return work()
@@ -33,14 +33,15 @@ def tried_again(path: str, work: Callable[[], _T]) -> _T:
 
 
 def raise_if_killed(run: Run, path: str) -> None:
-    """An EncodeError that `tried_again` knows when ffmpeg was ended by a signal."""
+    """Raise an EncodeError that `tried_again` catches when a signal ended ffmpeg."""
     if run.returncode < 0:
         name = signal.Signals(-run.returncode).name
         raise _KilledError(f"ffmpeg was ended by {name}", file=path)
 
 
 def raise_if_failed(run: Run, path: str, *, hung_up: bool = False) -> None:
-    """EncodeError with its own reason. With `hung_up` it may have failed because nobody read its output any more."""
+    """Raise an EncodeError with ffmpeg's own reason when it failed. `hung_up`: prep stopped reading its output, so a
+    broken pipe is not a failure."""
     if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):
         lines = [line for line in run.stderr.splitlines() if line.strip()]
         raise EncodeError(f"{path}: ffmpeg failed: {first_reason(lines)}", file=path)

@@ -1,7 +1,7 @@
-"""How far the chunks of an AVI and the tags of an FLV file follow each other.
+"""How far each chunk of an AVI file, and each tag of an FLV file, is followed directly by the next.
 
-Their demuxers look for the next one behind damage and say nothing; and an AVI's timestamps are nothing but the count of
-its chunks.
+After damage, FFmpeg's demuxers search for the next one without a message. The timestamps of an AVI are a count of its
+chunks, so they are wrong after a gap.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES = 9, 11, 4
 
 
 def first_break(path: str, container: str) -> int | None:
-    """The position from which on a file of this container cannot be followed, None where it can; containers other than
-    AVI and FLV are not looked at. A file that only ends too early can be followed."""
+    """The byte position at which the chain of chunks or tags breaks, or None. Other containers than AVI and FLV have no
+    such chain. A file that only ends too early is no break."""
     if container == "avi":
         return _avi_break(path)
     return _flv_break(path) if container == "flv" else None
@@ -49,14 +49,14 @@ def _flv_break(path: str) -> int | None:
 
 
 def _avi_break(path: str) -> int | None:
-    """The position of the first chunk that is none, or that is cut off, or None where all are whole."""
+    """The position of the first chunk that is not valid or is cut off, or None."""
     size = Path(path).stat().st_size
     with Path(path).open("rb") as file:
         at, in_movi = 0, False
         while at + _HEADER.size <= size:
             kind, length = _header(file, at)
             if not _KNOWN.fullmatch(kind):
-                # Between and behind the lists there may be anything.
+                # Anything may lie between and after the lists.
                 return at if in_movi else None
             if kind in (b"LIST", b"RIFF"):
                 file.seek(at + _HEADER.size)
@@ -75,8 +75,8 @@ def _avi_break(path: str) -> int | None:
 
 
 def ends_in_mid_packet(path: str, pid: int) -> bool:
-    """Whether the last PES packet of a transport stream's PID looks cut off: it fills its last TS packet to the end,
-    as one in 184 that are whole does; the others are followed by stuffing."""
+    """Whether the last PES packet of this PID of a transport stream looks cut off: no stuffing follows it. One in 184
+    whole ones has no stuffing either, because it ends exactly at the end of a TS packet."""
     size = Path(path).stat().st_size
     count = min(size // _TS_BYTES, _TS_PACKETS_LOOKED_AT)
     with Path(path).open("rb") as file:
@@ -90,7 +90,7 @@ def ends_in_mid_packet(path: str, pid: int) -> bool:
 
 
 def _ts_fields_bytes(flags: int) -> int:
-    """Bytes of an adaptation field with these flags and no stuffing; 0 for one that is all stuffing."""
+    """How many bytes an adaptation field with these flags has without stuffing; 0 where all of it is stuffing."""
     return 1 + 6 * bool(flags & 0x10) + 6 * bool(flags & 0x08) + bool(flags & 0x04) if flags else 0
 
 

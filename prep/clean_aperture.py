@@ -1,6 +1,6 @@
-"""The clean aperture of an MP4 or QuickTime track: the part of its pictures that is to be shown.
+"""The clean aperture of an MP4 or QuickTime track: the part of its pictures that players show.
 
-PyAV, which sources are probed with, does not tell of it.
+PyAV, with which sources are probed, does not expose it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LARGEST_HEADER_BYTES = 16
 
 
 class Aperture(NamedTuple):
-    """Width and height in pixels, and how far its middle lies to the right of and below the middle of the picture."""
+    """Width and height in pixels; `right` and `down` are the distance of its centre from the centre of the picture."""
 
     width: int
     height: int
@@ -31,20 +31,20 @@ class Aperture(NamedTuple):
 
 
 def clean_aperture(path: str, track_id: int) -> Aperture | None:
-    """What the track's first sample entry says, or None where it says nothing."""
+    """The clean aperture in the first sample entry of the track, or None."""
     try:
         moov = _read_moov(Path(path))
         for trak in _children(moov, boxes(moov), b"trak"):
             if _track_id(moov, trak) == track_id:
                 return _aperture(moov, trak)
     except (CorruptDataError, struct.error, OSError):
-        # Whether the file can be read at all is for others to find out.
+        # `probe` reports files that cannot be read.
         return None
     return None
 
 
 def _read_moov(file: Path) -> bytes:
-    """The payload of the box moov; empty without one."""
+    """The payload of the moov box, or b"" where there is none."""
     with file.open("rb") as source:
         while header := source.read(_LARGEST_HEADER_BYTES):
             size, kind, body = read_box_header(header.ljust(_LARGEST_HEADER_BYTES, b"\0"), 0, _LARGEST_HEADER_BYTES)

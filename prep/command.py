@@ -1,4 +1,4 @@
-"""The ffmpeg command line of one encode, as a pure function of what is to be done."""
+"""The ffmpeg command line of one encode, as a pure function of its plan."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .picture_filters import colour_tags, deinterlace_filters, picture_filters, 
 from .probe import SourceVideo
 from .profile import Profile
 
-# Ticks per second of the output are a multiple of the rate's numerator, so that a frame is a whole number of ticks;
-# at least this many, as players expect of an MP4.
+# The ticks per second of the output are a multiple of the numerator of its rate, so that a frame lasts a whole number
+# of ticks. Players expect an MP4 to have at least this many.
 _MIN_TIMESCALE = 10_000
 
 
 @dataclass(frozen=True)
 class Encode:
-    """One planned encode: everything that the command line depends on. `crops_by_itself`: ffmpeg does what the
-    source's container says."""
+    """One planned encode: everything that the command line depends on. `crops_by_itself`: this ffmpeg crops as the
+    source's container states, unless it is told not to."""
 
     source: SourceVideo
     rule: TickRule
@@ -53,13 +53,13 @@ class Encode:
 
     @property
     def segment_gops(self) -> int:
-        """GOPs in a segment: the whole number nearest to the profile's seconds."""
+        """How many GOPs a segment has: the whole number nearest to the profile's `segment_seconds`."""
         return max(1, round(self.profile.segment_seconds * self.fps / self.profile.gop_frames))
 
 
 def encode_argv(encode: Encode, stats_url: str) -> list[str]:
-    """Arguments for ffmpeg: reads the source, writes fragmented MP4 to its standard output, one fragment per GOP,
-    and a line per frame in STATS_FORMAT to `stats_url`."""
+    """Arguments for ffmpeg. It reads the source, writes fragmented MP4 to its standard output, one fragment per GOP,
+    and writes one line per frame in STATS_FORMAT to `stats_url`."""
     source = encode.source
     return [
         "-hide_banner", "-nostdin", "-nostats", "-v", "error",
@@ -67,7 +67,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
         "-threads", "1", "-filter_threads", "1",
         *(["-max_error_rate", "1"] if encode.kept is not None else []),
-        # The filter that ffmpeg would crop with keeps to even columns, and does not notice a change of resolution.
+        # ffmpeg's own crop rounds to even columns and does not adapt when the resolution changes.
         *(["-apply_cropping", "codec"] if encode.crops_by_itself else []),
         *_input_options(source), *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
@@ -77,29 +77,29 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         *_colour_tags(source),
         "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT,
         "-video_track_timescale", str(encode.timescale), "-fflags", "+bitexact",
-        # delay_moov waits for the first fragment, so that the edit list knows how far B-frames push the first pts.
-        # write_colr says what is known of the colours even where primaries, transfer or matrix is not.
+        # delay_moov writes the moov after the first fragment, with an edit list for the delay that B-frames cause.
+        # write_colr writes the colour tags that are known even where one of the three is not.
         "-movflags", "+frag_keyframe+delay_moov+default_base_moof+skip_trailer+write_colr",
         "-f", "mp4", "pipe:1",
     ]  # fmt: skip
 
 
 def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
-    """Arguments for ffmpeg: decodes the source and only reports each frame in STATS_FORMAT."""
+    """Arguments for ffmpeg. It decodes the source and writes one line per frame in STATS_FORMAT to `stats_url`."""
     return [
         "-hide_banner", "-nostdin", "-nostats", "-v", "error", "-threads", "1",
         *_input_options(source), *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-fps_mode", "passthrough", "-c:v", "wrapped_avframe",
-        # Otherwise what is reported are ticks of the container's idea of a frame rate.
+        # Without this, the pts are in ticks of the frame rate that the container states.
         "-enc_time_base", "demux",
         "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT, "-f", "null", "-",
     ]  # fmt: skip
 
 
 def time_filters(rule: TickRule, joins: tuple[Join, ...] = ()) -> list[str]:
-    """Filters that put each source frame at its tick, and repeat it until the next one's turn."""
+    """Filters that put each source frame at its tick and repeat it until the next frame's tick."""
     fps = rule.fps
-    # Fine enough that a tick is four units or more, so that rounding to units cannot make another tick of it.
+    # A tick lasts four units or more, so that rounding to whole units cannot move a frame to another tick.
     parts = max(1, math.ceil(4 * rule.timebase * fps))
     unit = rule.timebase / parts
     a, b, c = rule.terms
@@ -111,12 +111,12 @@ def time_filters(rule: TickRule, joins: tuple[Join, ...] = ()) -> list[str]:
     tick = f"if(lte({pts},{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
     length = 1 / (fps * unit)
     return [
-        # Whatever the filters before it have made of the timebase: bwdif halves it.
+        # Earlier filters may have changed the timebase: bwdif halves it.
         f"settb={unit.numerator}/{unit.denominator}",
         f"setpts='{moved}round({tick}*{length.numerator}/{length.denominator})'",
-        # What it sees are whole ticks already; `pass` keeps a last frame that is shorter than one.
+        # The pts are whole ticks already. `pass` keeps a last frame that is shorter than a tick.
         f"fps={fps.numerator}/{fps.denominator}:round=near:eof_action=pass",
-        # How long the last frame lasts is the demuxer's guess; -frames:v ends the output where the plan says.
+        # The duration of the last frame is a guess of the demuxer; -frames:v ends the output at the planned frame.
         "tpad=stop=-1:stop_mode=clone",
     ]
 
@@ -125,9 +125,9 @@ def _input_options(source: SourceVideo) -> list[str]:
     decoder = source.picture.decoder
     return [
         *([f"-c:{source.stream_index}", decoder] if decoder else []),
-        # Source timestamps stay as they are, so that what STATS_FORMAT reports can be held against the plan.
+        # Source timestamps stay unchanged, so that the pts in STATS_FORMAT can be compared with the plan.
         "-copyts",
-        # Pictures that change their size or format go on through the same filters, which turn them upright as well.
+        # One filter graph for the whole source, also where its pictures change. It rotates them as well.
         "-reinit_filter", "0", "-noautorotate",
     ]  # fmt: skip
 
@@ -144,7 +144,7 @@ def _filters(encode: Encode) -> list[str]:
 
 
 def _selection(kept: Kept) -> str:
-    """Frames that are lost never reach the other filters."""
+    """Removes lost frames before the other filters."""
     runs = "+".join(f"between({kept.variable},{first},{last})" for first, last in kept.runs)
     return f"select='{runs}'"
 
@@ -153,31 +153,33 @@ def _encoder_options(encode: Encode) -> list[str]:
     profile, encoder = encode.profile, encode.encoder
     gop, b_frames, quality = profile.gop_frames, profile.b_frames, str(profile.crf)
     options = ["-c:v", encoder, *(["-preset", profile.preset] if profile.preset else [])]
-    tune = ["-tune", "fastdecode"] if profile.fastdecode else []
     keyframes = ["-g", str(gop), "-force_key_frames", f"expr:eq(mod(n,{gop}),0)"]
     if encoder == "libx264":
         return [
-            *options, *tune, "-threads", "1", "-crf", quality,
-            *keyframes, "-keyint_min", str(gop), "-sc_threshold", "0",
-            "-bf", str(b_frames), "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0",
+            *options, "-threads", "1", "-crf", quality,
+            *keyframes, "-keyint_min", str(gop), "-sc_threshold", "0", "-bf", str(b_frames),
+            # Less than x264's own tune=fastdecode, which gives up weighted prediction too: that makes files larger
+            # and decoding no faster (docs/benchmarks.md).
+            "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0" + ":no-deblock=1:no-cabac=1" * profile.fastdecode,
         ]  # fmt: skip
     if encoder == "libx265":
         params = (
             f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes={b_frames}:b-pyramid=0:b-adapt=0"
             ":pools=none:frame-threads=1:log-level=error:info=0"
         )
+        tune = ["-tune", "fastdecode"] if profile.fastdecode else []
         return [*options, *tune, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
     return [
         *options, "-rc", "vbr", "-cq", quality, "-b:v", "0", *keyframes, "-forced-idr", "1", "-no-scenecut", "1",
         "-strict_gop", "1", "-bf", str(b_frames), "-b_ref_mode", "disabled",
-        # Of what makes decoding fast, NVENC has only the other entropy coder of H.264 to offer.
+        # Of the choices that make decoding faster, NVENC has only CAVLC, in H.264.
         *(["-coder", "cavlc"] if profile.fastdecode and encoder == "h264_nvenc" else []),
         *(["-tag:v", "hvc1"] if profile.codec == "hevc" else []),
     ]  # fmt: skip
 
 
 def _colour_tags(source: SourceVideo) -> list[str]:
-    """For encoders of older ffmpegs, which do not take them from the frames."""
+    """For older ffmpegs, whose encoders do not take the colour tags from the frames."""
     primaries, transfer, matrix = colour_tags(source)
     return [
         "-color_range", "tv", "-colorspace", str(matrix),

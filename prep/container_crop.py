@@ -1,4 +1,4 @@
-"""The part of a source's pictures that its container shows, as MP4, QuickTime and Matroska can say."""
+"""The part of a source's pictures that its container shows. MP4, QuickTime and Matroska can state one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .pixel_crop import pixel_crop
 
 @dataclass(frozen=True)
 class ContainerCrop:
-    """What is shown of a decoded picture of `coded_width` by `coded_height`: `width` by `height` pixels from the
-    column `left` and the row `top` on."""
+    """A decoded picture has `coded_width` by `coded_height` pixels. Of these, `width` by `height` are shown; the top
+    left one is at (`left`, `top`)."""
 
     coded_width: int
     coded_height: int
@@ -24,7 +24,7 @@ class ContainerCrop:
 def container_crop(
     path: str, format_name: str, stream_index: int, track_id: int, coded: tuple[int, int]
 ) -> ContainerCrop | None:
-    """What the container cuts off of pictures of the size `coded` (width, height), None where that is nothing.
+    """How the container crops pictures of the size `coded` (width, height); None where it does not.
 
     `format_name` is FFmpeg's name for the container, `track_id` its id for the stream.
     """
@@ -40,5 +40,5 @@ def container_crop(
         left, top = crop.left, crop.top
     else:
         return None
-    # More cut off than there is makes no sense, and players do not follow it either.
+    # Players ignore a crop that leaves no pixel, too.
     return ContainerCrop(width, height, left, top, *shown) if min(shown) > 0 and shown != coded else None

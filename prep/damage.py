@@ -1,8 +1,8 @@
-"""What of a damaged source can be trusted, as a pure function of what was said of its packets.
+"""Which frames of a damaged source can be used, as a pure function of the scan of its packets.
 
-The rule is never wrong rather than generous: from a packet that is damaged or missing on, in decode order, no frame
-counts until a decoder could begin anew; and what is shown before that entry, but coded behind it, does not count
-either. docs/design/prep.md says why.
+The rule prefers losing sound frames to keeping a damaged one. From a damaged or missing packet on, in decode order, no
+frame is used until the next packet at which a decoder may start (an entry). Frames that are shown before that entry but
+decoded after it are not used either. docs/design/prep.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 
 from ..manifests.ragged import Array
 
-# What is said of sound streams as well: of B-frames behind a keyframe where a stream begins, of encoders' promises, and
-# of what ffmpeg does with its own output.
+# FFmpeg logs these for sound streams too: about B-frames after the first keyframe of a stream, about values that
+# encoders declare, and about ffmpeg's own output.
 _HARMLESS = (
     "co located POCs unavailable", "number of reference frames (0+", "non monotonically increasing dts to muxer",
     "deprecated pixel format used", "Last message repeated",
 )  # fmt: skip
 MAY_BE_INCOMPLETE = "it may be incomplete"
-# A hole in the timestamps of a damaged source is filled with lost frames from this many ordinary intervals on.
+# A hole in the timestamps of a damaged source counts as lost frames if it is longer than this many median intervals.
 _HOLE_INTERVALS = 1.5
 _EVEN_SHARE = 0.8
 
@@ -33,10 +33,10 @@ _EVEN_SHARE = 0.8
 class ScannedPacket:
     """One packet of a scan; lists of them are in decode order.
 
-    `is_entry`: a decoder may begin here, say its own headers; `promised_entry`: so says the container.
-    `is_incomplete`: the demuxer had not all of its bytes. `complaint` is why its frame is not trusted, "" if it is;
-    `break_before` why something is missing between it and the packet before, "" if nothing is.
-    `is_hidden`: an edit list leaves its frame out, others may refer to it.
+    `is_entry`: a decoder may start here, by the packet's own headers; `promised_entry`: by the container's keyframe
+    flag. `is_incomplete`: the demuxer did not get all of its bytes. `complaint`: why its frame is not used, "" if it
+    is. `break_before`: why something is missing between the previous packet and this one, "" if nothing is.
+    `is_hidden`: an edit list does not show its frame, but other frames may refer to it.
     """
 
     pts: int | None
@@ -51,15 +51,15 @@ class ScannedPacket:
 
 @dataclass(frozen=True)
 class Scan:
-    """What came of decoding a stream packet by packet.
+    """The result of decoding a stream packet by packet.
 
-    `shown` are the numbers of the packets whose frames the decoder put out, in that order, and `fed` those of the
-    packets that it was given then, one more than the last for what it put out at the end. `stopped` is why reading
-    ended before the file did, "" if it did not, and `unread` how many packets an index lists behind that. `ends_early`:
-    the file was longer once. `sized`: the container says how many bytes a packet has. `timed` is the number of packets,
-    from the first, whose times can be relied on, all if None. `counts_time`: not every packet of the container has a
-    time of its own, others count on from it. `lacks_times`: when a frame is shown is only known from the decoder's
-    output.
+    `shown` lists the packets (by number) whose frames the decoder put out, in that order. `fed` says for each of these
+    frames which packet the decoder had been given last; after the end of the stream it is the number of packets.
+    `stopped`: why reading ended before the end of the file, "" if it did not; `unread`: how many packets an index lists
+    after that. `ends_early`: the file was cut at its end. `sized`: the container states the size of each packet.
+    `timed`: how many packets, from the first, have reliable times; None for all. `counts_time`: some packets of this
+    container have no time of their own, and the parser counts on from earlier ones. `lacks_times`: only the decoder's
+    output says when a frame is shown.
     """
 
     packets: tuple[ScannedPacket, ...]
@@ -76,8 +76,8 @@ class Scan:
 
 @dataclass(frozen=True)
 class Kept:
-    """Which frames of a decoder's output are used: `runs` [first, last] of `variable`, "pts" or, where these say
-    nothing, "n", the number of the frame."""
+    """Which frames of the decoder's output are used: `runs` of [first, last] values of `variable`. That is "pts" or,
+    where pts are unreliable, "n", the number of the frame."""
 
     variable: str
     runs: tuple[tuple[int, int], ...]
@@ -85,14 +85,13 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Damage:
-    """What a scan comes to. Pts are int64, rising.
+    """What a scan found. Pts are int64, rising.
 
-    `sound_pts` are those of the frames that can be shown, `due_pts` the same with those of the frames that are lost
-    between the first and the last of them. `sound_from_start` counts the frames that the decoder puts out before the
-    first that is lost; all that is left of a source without `has_times`, whose packets do not tell when their frames
-    are shown. `kept` selects the frames that are left. `lost` counts lost frames of the whole file, of `total`, and
-    `complaint` is the first that was said. `is_only_cut`: all that is lost lies before the first or behind the last
-    sound frame, where the file was cut.
+    `sound_pts`: the pts of the sound frames. `due_pts`: the same, and the pts of the lost frames between the first and
+    the last of them. `sound_from_start`: how many frames the decoder puts out before the first lost one; without
+    `has_times` (the packets do not state when their frames are shown) only these are used. `kept` selects the frames
+    that are used. `lost`: how many of the `total` frames of the file are lost. `complaint`: the first complaint.
+    `is_only_cut`: all lost frames lie before the first or after the last sound frame, where the file was cut.
     """
 
     sound_pts: Array
@@ -108,7 +107,7 @@ class Damage:
 
 
 def _trusted(scan: Scan) -> list[bool]:
-    """For each packet whether its frame, if it has one, is as it was encoded, and its time as well."""
+    """For each packet whether its frame, if it has one, decodes as it was encoded and has the right time."""
     packets, sound = scan.packets, []
     broken = _broken(scan)
     position = {number: place for place, number in enumerate(scan.shown)}
@@ -124,11 +123,12 @@ def _trusted(scan: Scan) -> list[bool]:
 
 
 def _timed(scan: Scan, broken: list[bool]) -> int:
-    """How many packets, from the first, have a time that can be relied on."""
+    """How many packets, from the first, have reliable times."""
     count = len(broken) if scan.timed is None else scan.timed
     if not scan.counts_time or True not in broken:
         return count
-    # Parsers count on from the last timestamp they met, and give the next one to whatever begins then.
+    # Parsers count on from the last timestamp, and give the next timestamp to the next frame they find, which is the
+    # wrong one after a loss.
     first = broken.index(True)
     if first >= _cut_off_from(scan) - 1:
         return min(count, first)
@@ -137,18 +137,18 @@ def _timed(scan: Scan, broken: list[bool]) -> int:
 
 
 def _broken(scan: Scan) -> list[bool]:
-    """Packets that are damaged, or whose neighbour's damage may reach into them."""
+    """For each packet whether it is damaged, or may be affected by damage in its neighbour."""
     packets = scan.packets
     excused = _excused(packets)
     wrong = [number not in excused and bool(each.complaint or each.break_before) for number, each in enumerate(packets)]
     broken = [each and bool(packets[number].complaint or not scan.sized) for number, each in enumerate(wrong)]
     first_entry = next((number for number, packet in enumerate(packets) if packet.is_entry), len(packets))
     for number in (number for number, is_wrong in enumerate(wrong) if is_wrong):
-        # Decoders finish a picture when the next one begins, and only then say that something was wrong with it.
+        # Decoders finish a picture when the next one starts, and report its errors only then.
         if packets[number].complaint != MAY_BE_INCOMPLETE:
             broken[max(0, number - 1)] = True
-        # Without sizes, parsers find out where a picture ends, and may give it what belongs to the next. Before the
-        # first entry it is what is missing that decoders complain of.
+        # Without sizes, parsers search for the end of a picture, and may add bytes of the next one to it. Before the
+        # first entry, decoders complain of references that are missing.
         reaches = packets[number].is_incomplete or number >= first_entry
         if not scan.sized and reaches and number + 1 < len(broken):
             broken[number + 1] = True
@@ -156,8 +156,8 @@ def _broken(scan: Scan) -> list[bool]:
 
 
 def _excused(packets: tuple[ScannedPacket, ...]) -> set[int]:
-    """Packets that lack what they lean on because a decoder began anew at the entry before them, and that are shown
-    before it: nothing behind the entry leans on them."""
+    """Packets after an entry that are shown before it, and whose references are missing because the decoder started at
+    the entry. Their complaints are no damage: no later frame refers to them."""
     excused: set[int] = set()
     entry_pts: int | None = None
     fresh = True
@@ -175,7 +175,7 @@ def _excused(packets: tuple[ScannedPacket, ...]) -> set[int]:
 
 
 def _disordered(scan: Scan, sound: list[bool]) -> set[int]:
-    """Packets whose pts contradict the order in which the decoder puts their frames out, or another packet's pts."""
+    """Packets whose pts contradict the order of the decoder's output, are missing, or occur twice."""
     packets = scan.packets
     counts = Counter(packet.pts for packet in packets)
     wrong = {number for number, packet in enumerate(packets) if packet.pts is None or counts[packet.pts] > 1}
@@ -187,7 +187,7 @@ def _disordered(scan: Scan, sound: list[bool]) -> set[int]:
 
 
 def _leads(packets: tuple[ScannedPacket, ...], position: dict[int, int], number: int, entry: int) -> bool:
-    """Whether a packet is shown before the entry that stands before it."""
+    """Whether a packet is shown before its entry, which precedes it in decode order."""
     pts, entry_pts = packets[number].pts, packets[entry].pts
     if pts is not None and entry_pts is not None:
         return pts < entry_pts
@@ -195,10 +195,10 @@ def _leads(packets: tuple[ScannedPacket, ...], position: dict[int, int], number:
 
 
 def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
-    """What is lost and what is left, or None when all packets are as they should be.
+    """Which frames are lost and which are sound; None when nothing is damaged.
 
-    A hole between two frames of more than `max_hole_units` of the timebase, and more than two ordinary intervals, is a
-    gap in the timestamps rather than frames that are lost.
+    A hole between two frames of more than `max_hole_units` units of the timebase, and more than two median intervals,
+    is a gap in the timestamps, not lost frames.
     """
     packets = scan.packets
     entries = [packet.is_entry for packet in packets]
@@ -236,9 +236,9 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
 
 
 def _sound_from_start(scan: Scan, trusted: list[bool]) -> int:
-    """How many frames the decoder puts out before it is given a packet that is not sound: their times do not depend on
-    what is lost."""
-    # What it puts out when nothing comes any more may have been meant to wait for a frame that was cut off.
+    """How many frames the decoder puts out before it gets the first packet that is not sound. Their times do not depend
+    on lost frames."""
+    # A frame that the decoder puts out at the end of a cut file may belong after a frame that was cut off.
     end = len(trusted) if scan.ends_early else len(trusted) + 1
     first = trusted.index(False) if False in trusted else end
     places = (
@@ -250,11 +250,10 @@ def _sound_from_start(scan: Scan, trusted: list[bool]) -> int:
 
 
 def frames_behind_hole(pts: Sequence[int], last_dts: int | None, *, is_cut: bool) -> int:
-    """How many frames at the end of a stream come behind a hole: the stream ends before the B-frames between them and
-    the others.
+    """How many frames at the end of a stream lie after a hole, because the stream ends before the B-frames in the hole.
 
-    Whatever is missing would have been decoded after `last_dts`, and is shown after it. A pause looks the same, so
-    without knowing that the stream was cut the other frames have to be evenly spaced.
+    Missing frames would have been decoded after `last_dts`, and are shown after it. A pause looks the same, so unless
+    the stream is known to be cut, all other frames have to be evenly spaced.
     """
     times = np.unique(np.array(pts, dtype=np.int64))
     if last_dts is None or len(times) < 3:
@@ -277,7 +276,7 @@ def _behind_hole(scan: Scan) -> set[int]:
 
 
 def _up_to_the_cut(packets: tuple[ScannedPacket, ...], sound: list[bool]) -> list[bool]:
-    """Sound frames without those that come behind one which was cut off."""
+    """The sound frames that are shown before the first frame that was cut off."""
     if True not in sound:
         return sound
     last = len(sound) - 1 - sound[::-1].index(True)
@@ -291,7 +290,7 @@ def _up_to_the_cut(packets: tuple[ScannedPacket, ...], sound: list[bool]) -> lis
 
 
 def _known(packets: Sequence[ScannedPacket]) -> list[tuple[int, int]]:
-    """(pts, number) of the packets that a frame is shown of, in the order of their pts."""
+    """(pts, number) of the packets whose frames are shown, in the order of their pts."""
     return sorted(
         (packet.pts, number) for number, packet in enumerate(packets) if packet.pts is not None and not packet.is_hidden
     )
@@ -309,14 +308,15 @@ def _sound_runs(known: list[tuple[int, int]], sound: list[bool]) -> tuple[tuple[
 def _due(
     known: list[tuple[int, int]], sound: list[bool], packets: tuple[ScannedPacket, ...], max_hole_units: int
 ) -> list[int]:
-    """The pts of all frames from the first to the last sound one; holes at breaks are filled in ordinary steps."""
+    """The pts of all frames from the first to the last sound one. Holes at breaks are filled in steps of the median
+    interval."""
     places = [place for place, (_pts, number) in enumerate(known) if sound[number]]
     if not places:
         return []
     kept = known[places[0] : places[-1] + 1]
     intervals = [after - before for (before, _), (after, _) in pairwise(known) if after > before]
     step = int(np.median(intervals)) if intervals else 0
-    # Where all others are evenly spaced, what is missing in a damaged file was lost, and not dropped in recording.
+    # Where all other frames are evenly spaced, a frame missing from a damaged file was lost, not dropped in recording.
     even = sum(abs(each - step) <= step / 10 for each in intervals) >= _EVEN_SHARE * len(intervals)
     due = [kept[0][0]]
     for (pts, number), (next_pts, next_number) in pairwise(kept):
@@ -333,7 +333,7 @@ def _breaks_between(packets: tuple[ScannedPacket, ...], one: int, other: int) ->
 
 
 def _is_only_cut(scan: Scan, sound: list[bool]) -> bool:
-    """Whether nothing is wrong but what a file has that begins late or ends early."""
+    """Whether the only damage is that of a file that starts late or ends early."""
     packets = scan.packets
     if scan.stopped or True not in sound:
         return False
@@ -352,19 +352,19 @@ def _is_only_cut(scan: Scan, sound: list[bool]) -> bool:
 
 
 def _cut_off_from(scan: Scan) -> int:
-    """The number of the first packet of those that a cut at the end leaves incomplete."""
+    """The number of the first packet that a cut at the end left incomplete."""
     packets = scan.packets
     end = len(packets)
     if packets and (packets[-1].is_incomplete or not scan.sized):
         end -= 1
-        # What a parser makes of the last, incomplete piece of a stream may be several packets.
+        # A parser may split the incomplete end of a stream into several packets.
         while not scan.sized and end and packets[end - 1].is_incomplete:
             end -= 1
     return end
 
 
 def kept_numbers(keeps: Sequence[bool]) -> Kept:
-    """A selection by the number of the frame, one bool for each that the decoder puts out."""
+    """A selection by frame number, from one bool for each frame that the decoder puts out."""
     runs = []
     for keep, run in groupby(enumerate(keeps), key=lambda each: each[1]):
         if keep:
@@ -374,6 +374,6 @@ def kept_numbers(keeps: Sequence[bool]) -> Kept:
 
 
 def first_complaint(lines: Sequence[str]) -> str:
-    """The first line of what FFmpeg said that may be about damage, "" if there is none."""
+    """The first of FFmpeg's log lines that may be about damage, "" if there is none."""
     said = (re.sub(r"^(\[[^\]]*\] *)+", "", line.strip()) for line in lines)
     return next((line.rstrip(".") for line in said if line and not any(harmless in line for harmless in _HARMLESS)), "")

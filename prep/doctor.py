@@ -1,4 +1,4 @@
-"""What this machine can do for prep, found by really doing it: `shortgop doctor`."""
+"""Tries which encoders and decoders run on this machine, for `shortgop doctor`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .encoders import choose_encoder
 from .ffmpeg import Trial, candidates, find_ffmpeg, try_encoder, try_nvdec, unfit, version_of
 from .profile import CODECS, ENCODERS, Profile
 
-# The driver's video libraries; containers and cloud images often come without them.
+# The driver's video libraries, which containers and cloud images often lack.
 _NVIDIA_LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1")
 _NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
@@ -28,7 +28,8 @@ class FfmpegFound:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """`choices` says for each codec which encoder "auto" takes and why; `gpus` are the models the driver lists."""
+    """What `shortgop doctor` prints. `choices`: for each codec the encoder that "auto" takes, and why. `gpus`: the
+    models that the driver lists."""
 
     ffmpegs: tuple[FfmpegFound, ...]
     chosen: str | None
@@ -39,7 +40,7 @@ class Diagnosis:
 
 
 def diagnose() -> Diagnosis:
-    """Look for ffmpeg and GPUs, and run a frame through every encoder and through NVDEC."""
+    """Look for ffmpeg and GPUs, and try every encoder and NVDEC on a few frames."""
     ffmpegs = tuple(
         FfmpegFound(path, version_of(path) or "unknown", origin, unfit(path)) for path, origin in candidates()
     )

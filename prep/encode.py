@@ -1,7 +1,7 @@
-"""A source video into segments and their rows: probe, plan, run ffmpeg, check what it wrote.
+"""Turns a source video into segments and their manifest rows: probe, plan, run ffmpeg, check its output.
 
-The heart of prep. Each fragment that ffmpeg writes is checked as it comes; when ffmpeg is done, the source frame it
-says it showed at each tick is held against the plan. A difference is an error of that source.
+Each fragment that ffmpeg writes is checked at once. When ffmpeg has ended, the source frames that it reports for each
+tick are compared with the plan; a difference is an error of that source.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .source_times import check_order, grid_of, may_have_lost, plan_times
 from .stalls import stall_limit
 
 _STATS = "<stats>"
-# A hole beside damage that is no longer than this was made by it; a longer one is a gap, of which the policy decides.
+# A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10
 
 Count = Callable[[int], None]
@@ -51,8 +51,8 @@ Count = Callable[[int], None]
 class Plan:
     """The command to run and the frames it must show.
 
-    Which it showed is told by the pts of the source's packets, or, where those say nothing, by the number of the
-    decoded frame, whose pts is then in `decoded_pts`.
+    ffmpeg's report identifies each frame by the pts of its packet. Where packets have no usable pts, it identifies them
+    by the number of the decoded frame, and `decoded_pts` has the pts for each number.
     """
 
     encode: Encode
@@ -62,7 +62,7 @@ class Plan:
 
 @dataclass
 class _Written:
-    """What is in the shards of an encode that is under way."""
+    """The segments and GOPs that an encode has written so far."""
 
     segments: list[EncodedSegment] = field(default_factory=list)
     gops: list[EncodedGop] = field(default_factory=list)
@@ -70,14 +70,14 @@ class _Written:
 
 @dataclass(frozen=True)
 class _Watcher:
-    """Who wants to know how far an encode is."""
+    """The callbacks for progress."""
 
     on_plan: Count
     on_frames: Count
 
 
 class _DamageFoundError(Exception):
-    """Frames of the source are lost."""
+    """Frames of the source are damaged or missing."""
 
     def __init__(self, damage: Damage, joined: Joined | None) -> None:
         super().__init__(damage.complaint)
@@ -86,7 +86,7 @@ class _DamageFoundError(Exception):
 
 
 def _ignore(_count: int) -> None:
-    """Nobody watches."""
+    """The callback where no progress is wanted."""
 
 
 def prepare_video(
@@ -101,8 +101,9 @@ def prepare_video(
 ) -> Manifest:
     """Encode one source into `shards` and return its rows.
 
-    `on_plan` is called with the number of frames it is going to have, `on_frames` with that of each finished GOP, and
-    with a negative one when they are taken back. Any error leaves the shards as they were.
+    `on_plan` is called with the number of frames that the video will have, `on_frames` with the number of frames of
+    each finished GOP, and with a negative number when frames are discarded. After an error the shards are as they were
+    before.
     """
     mark = shards.mark()
     try:
@@ -128,7 +129,7 @@ def _prepare(
 def _prepare_whole(
     source: SourceVideo, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
-    """All frames of a source; _DamageFoundError when something is wrong with some of them."""
+    """Encode all frames of a source; _DamageFoundError when some are damaged or missing."""
     path = source.path
     if source.suspicion:
         _look_closer(source)
@@ -138,8 +139,8 @@ def _prepare_whole(
         video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
         if video is not None:
             return plan, video
-    # The packets did not tell which frames the decoder shows: timestamps missing or double, two fields in two
-    # packets, frames at the start that refer to ones before it. So ask the decoder.
+    # The packets do not determine which frames the decoder shows: timestamps are missing or occur twice, the fields of
+    # a frame are in two packets, or the first frames refer to earlier ones. So decode once to find out.
     decoded_pts = tried_again(path, lambda: decode_pts(source, ffmpeg_path))
     if may_have_lost(source, decoded_pts):
         _look_closer(source)
@@ -148,15 +149,15 @@ def _prepare_whole(
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
     if video is None:
         raise EncodeError(
-            f"{path}: ffmpeg shows other frames at some ticks than the plan calls for: its timestamps are in disorder; "
-            "remux or re-encode it first",
+            f"{path}: ffmpeg shows other frames than planned, because the timestamps are out of order; "
+            "remux or re-encode the file first",
             file=path,
         )
     return plan, video
 
 
 def _look_closer(source: SourceVideo) -> None:
-    """_DamageFoundError when a close look at the source finds damage in it, and not only something to complain of."""
+    """Scan the source; _DamageFoundError when the scan finds damage."""
     path, stream_index = source.path, source.stream_index
     found = tried_again(path, lambda: read_in_time(path, lambda: scan(path, stream_index), "reading it"))
     found, joined = continued_scan(found, source.timebase)
@@ -165,7 +166,7 @@ def _look_closer(source: SourceVideo) -> None:
         raise _DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined)
 
 
-def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
+def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
     source: SourceVideo,
     found: _DamageFoundError,
     options: Options,
@@ -173,7 +174,7 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
     shards: ShardWriter,
     watcher: _Watcher,
 ) -> tuple[Plan, EncodedVideo]:
-    """The frames of a source that are not lost, and in place of lost ones between them the frame before."""
+    """Encode the sound frames of a damaged source, and in place of each lost frame between them the frame before it."""
     damage = found.damage
     sound_pts, due_pts, kept = damage.sound_pts, damage.due_pts, damage.kept
     joins: tuple[Join, ...] = ()
@@ -187,7 +188,7 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
         sound_pts, kept = pts[keeps], kept_numbers(keeps.tolist())
         due_pts, joins = due_pts[due_pts >= sound_pts[0]], joins_of(stated_pts[keeps], sound_pts)
     if damage.has_times:
-        # Rate and ticks are those of the frames that should be there.
+        # Rate and ticks follow from the frames that the undamaged file had.
         whole = with_pts(source, due_pts)
         due = plan_video(whole, options, ffmpeg_path, pts)
         plan = replace(due, grid=grid_of(whole, sound_pts, due.grid.rule), encode=replace(due.encode, joins=joins))
@@ -210,14 +211,15 @@ def _prepare_sound_part(  # noqa: PLR0917  # as many as there are things to know
 
 def _not_as_planned(source: SourceVideo, damage: Damage) -> DamagedSourceError:
     return DamagedSourceError(
-        f"{source.path} is damaged ({damage.complaint}), and ffmpeg does not show what is left of it as planned; "
-        "remux or re-encode it first",
+        f"{source.path} is damaged ({damage.complaint}), and ffmpeg does not show the frames that are left as planned; "
+        "remux or re-encode the file first",
         file=source.path,
     )
 
 
 def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array) -> Plan:
-    """The plan for frames as the decoder puts them out. One that does not come after all before it is never shown."""
+    """The plan for frames in the order of the decoder's output. A frame whose time is not later than all before it is
+    left out."""
     stated_pts = decoded_pts
     if options.policy.salvage:
         decoded_pts = continued_times(stated_pts, source.timebase)
@@ -233,7 +235,7 @@ def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decod
 
 
 def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:
-    """What to encode a source to: rate, number of frames, size, and the source frame at each tick."""
+    """Plan the encode of a source: rate, number of frames, size, and the source frame at each tick."""
     profile = options.profile
     grid = plan_times(source, profile.fps, options.policy)
     check_picture(source, ffmpeg_path)
@@ -249,9 +251,9 @@ def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_
 
 
 def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Array:
-    """The pts of every frame as ffmpeg's decoder puts them out, in the source's timebase.
+    """The pts of every frame in the order of ffmpeg's decoder, int64 in the source's timebase.
 
-    Complaints lead to a closer look unless `tolerant`.
+    Log lines about damage lead to a scan unless `tolerant`.
     """
     with running(ffmpeg_path, decode_argv(source, _STATS), _STATS) as run:
         while run.stdout.read(1 << 16):
@@ -262,7 +264,7 @@ def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False)
     if complaint and not tolerant:
         _look_closer(source)
     if len(pts) == 0:
-        raise DamagedSourceError(f"{source.path}: not one frame of it decodes", file=source.path)
+        raise DamagedSourceError(f"{source.path}: not one frame decodes; copy or download it again", file=source.path)
     if not tolerant:
         raise_if_failed(run, source.path)
     return pts
@@ -271,9 +273,9 @@ def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False)
 def _attempt(
     plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count, *, tolerant: bool = False
 ) -> EncodedVideo | None:
-    """Run the encode; None, with nothing left in the shards, when ffmpeg showed other frames than planned.
+    """Run the encode. None, with the shards as before, when ffmpeg showed other frames than planned.
 
-    Complaints lead to a closer look unless `tolerant`: then all that counts is that the planned frames were shown.
+    Log lines about damage lead to a scan unless `tolerant`: then only the frames that were shown matter.
     """
     mark = shards.mark()
 
@@ -310,8 +312,8 @@ def _run_encode(
                 on_frames(len(written.gops[-1].pattern))
         except CorruptDataError as error:
             structure_error = error
-    # ffmpeg's own words come first: an output that breaks off is only the consequence. Unless it was this side that
-    # stopped listening.
+    # ffmpeg's own error comes first, because an output that breaks off follows from it. After an error in the output,
+    # though, prep closed the pipe, and ffmpeg fails because of that.
     raise_if_killed(run, path)
     if not tolerant:
         complaint = first_complaint(run.stderr.splitlines())
@@ -325,7 +327,8 @@ def _run_encode(
         return None
     if structure_error is not None or init is None:
         raise EncodeError(
-            f"{path}: {encode.encoder} did not write what was planned: {structure_error or 'nothing came'}", file=path
+            f"{path}: {encode.encoder} did not write what was planned: {structure_error or 'no frame at all'}",
+            file=path,
         ) from structure_error
     return EncodedVideo(
         init=init,
@@ -343,7 +346,7 @@ def _run_encode(
 def _append_gop(
     encode: Encode, inits: tuple[bytes, Init], fragment: bytes, shards: ShardWriter, written: _Written
 ) -> None:
-    """Check one fragment against the plan and append it, with a new segment's init before it where one begins."""
+    """Check one fragment against the plan and append it; where a new segment starts, append the init first."""
     init_bytes, init = inits
     gop_frames, frame_ticks = encode.profile.gop_frames, encode.frame_ticks
     number = len(written.gops)
@@ -366,6 +369,6 @@ def _append_gop(
         shard, offset = shards.start_segment()
         shards.append(init_bytes)
         written.segments.append(EncodedSegment(shard, offset, len(init_bytes), zlib.crc32(init_bytes)))
-    # Each segment is a file of its own, so its times and sequence numbers start anew.
+    # Each segment is an MP4 file, so its times and sequence numbers start at its first GOP.
     data = restamp_fragment(fragment, in_segment + 1, in_segment * gop_frames * frame_ticks)
     written.gops.append(EncodedGop(shards.append(data), len(data), zlib.crc32(data), pattern))

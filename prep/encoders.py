@@ -1,4 +1,4 @@
-"""Which encoder and decoder prep uses on this machine, by what really runs here."""
+"""Chooses the encoder and decoder that prep uses on this machine, by trying them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .profile import ENCODERS, Profile
 
 
 def choose_encoder(ffmpeg_path: str, profile: Profile, takes: Callable[[str], bool] = lambda _name: True) -> str:
-    """The encoder asked for, or with "auto" NVENC where it runs and `takes` the pictures, else x264 or x265;
+    """The encoder of the profile. For "auto": NVENC where it runs and `takes` the pictures, else x264 or x265.
     ToolError when none runs."""
     if profile.encoder != "auto":
         trial = try_encoder(ffmpeg_path, profile.encoder, profile.preset)
@@ -30,8 +30,8 @@ def choose_encoder(ffmpeg_path: str, profile: Profile, takes: Callable[[str], bo
 
 
 def choose_nvdec(ffmpeg_path: str, profile: Profile) -> bool:
-    """Whether to decode on the GPU: where that really runs, unless an encoder on the CPU was asked for.
+    """Whether to decode on the GPU: where a trial succeeds, unless the profile names an encoder on the CPU.
 
-    Decoder and encoder are chosen apart: an H200 has NVDEC and no NVENC.
+    Decoder and encoder are chosen separately: an H200 has NVDEC but no NVENC.
     """
     return not profile.encoder.startswith("lib") and try_nvdec(ffmpeg_path).works

@@ -1,4 +1,4 @@
-"""Finds an ffmpeg that fits, tries what it can do, and runs it."""
+"""Finds a usable ffmpeg, tries its encoders and decoders, and runs it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENVIRONMENT_VARIABLE = "SHORTGOP_FFMPEG"
 _TRIAL_TIMEOUT_SECONDS = 60
 _STDERR_KEPT_BYTES = 16_384
 _READ_BYTES = 1 << 16
-# AV_LOG_INFO, at which the source of a filter graph says that it was given a frame unlike the first one.
+# AV_LOG_INFO: the level at which the source of a filter graph logs a frame whose format differs from the first one's.
 _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
 _CHANGES_KEPT = 100
@@ -32,7 +32,7 @@ _TRIAL_PICTURES = ("-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:
 
 @dataclass(frozen=True)
 class Ffmpeg:
-    """An ffmpeg program: its path, its version as it prints it, and how it was found."""
+    """An ffmpeg program: its path, the version that it prints, and where it was found."""
 
     path: str
     version: str
@@ -41,7 +41,7 @@ class Ffmpeg:
 
 @dataclass(frozen=True)
 class Trial:
-    """Whether something really ran, and if not, what ffmpeg said."""
+    """Whether a trial ran, and if not, ffmpeg's reason."""
 
     name: str
     works: bool
@@ -50,8 +50,8 @@ class Trial:
 
 @dataclass
 class Run:
-    """A running ffmpeg. `stdout` is to be read to its end; after that the rest is filled in. `changes` are ffmpeg's
-    reports on frames that are not like the first one, each once."""
+    """A running ffmpeg. Read `stdout` to its end; the other fields are set after that. `changes`: ffmpeg's log lines
+    about frames whose format differs from the first one's, each once."""
 
     stdout: IO[bytes]
     returncode: int = 0
@@ -61,7 +61,7 @@ class Run:
 
 
 def candidates() -> list[tuple[str, str]]:
-    """(path, origin) of every ffmpeg there is, best first."""
+    """(path, origin) of every ffmpeg that was found, best first."""
     chosen = os.environ.get(ENVIRONMENT_VARIABLE)
     if chosen:
         return [(chosen, f"${ENVIRONMENT_VARIABLE}")]
@@ -77,19 +77,19 @@ def candidates() -> list[tuple[str, str]]:
 
 
 def unfit(path: str) -> str | None:
-    """Why this ffmpeg cannot be used, or None when it can: it has to run, and to report on each frame it encodes."""
+    """Why this ffmpeg cannot be used, or None when it can. It has to run, and to have -stats_enc_pre."""
     version = version_of(path)
     if version is None:
         return "it does not run"
     help_text = _capture([path, "-hide_banner", "-h", "full"])
     if help_text is None or "-stats_enc_pre" not in help_text:
-        return f"version {version} is too old: it has no -stats_enc_pre, which came with FFmpeg 6.0"
+        return f"version {version} is too old: -stats_enc_pre is missing, which FFmpeg has from 6.0 on"
     return None
 
 
 @cache
 def find_ffmpeg() -> Ffmpeg:
-    """The ffmpeg to use: $SHORTGOP_FFMPEG, the one on the PATH, or imageio-ffmpeg's, whichever first is fit."""
+    """The first usable one of $SHORTGOP_FFMPEG, the ffmpeg on the PATH, and imageio-ffmpeg's. ToolError without any."""
     refused = []
     for path, origin in candidates():
         reason = unfit(path)
@@ -97,15 +97,15 @@ def find_ffmpeg() -> Ffmpeg:
             return Ffmpeg(path=path, version=version_of(path) or "", origin=origin)
         refused.append(f"{path} (from {origin}): {reason}")
     raise ToolError(
-        "no ffmpeg that can be used"
+        "no usable ffmpeg was found"
         + (": " + "; ".join(refused) if refused else "")
-        + f"; `pip install imageio-ffmpeg` brings one, or set {ENVIRONMENT_VARIABLE} to FFmpeg 6.0 or newer"
+        + f"; run `pip install imageio-ffmpeg`, or set {ENVIRONMENT_VARIABLE} to the path of an FFmpeg 6.0 or newer"
     )
 
 
 @cache
 def version_of(path: str) -> str | None:
-    """The version that a program prints as ffmpeg does; None when it does not run, or is something else."""
+    """The version of an ffmpeg; None when the program does not run or is not ffmpeg."""
     text = _capture([path, "-version"])
     match = re.match(r"ffmpeg version (\S+)", text or "")
     return match.group(1) if match else None
@@ -121,14 +121,14 @@ def _capture(argv: Sequence[str]) -> str | None:
 
 @cache
 def try_encoder(path: str, encoder: str, preset: str | None = None) -> Trial:
-    """Encode frames with `encoder` for real: a driver without its video libraries only fails then."""
+    """Encode two frames with `encoder`. Only this finds out that a driver lacks its video libraries."""
     sample = [path, *_TRIAL_PICTURES, "-frames:v", "2", "-pix_fmt", "yuv420p", "-c:v", encoder]
     return _trial(encoder, [*sample, *(["-preset", preset] if preset else []), "-f", "null", "-"])
 
 
 @cache
 def try_nvdec(path: str) -> Trial:
-    """Decode a frame on the GPU for real; no software fallback counts."""
+    """Decode a frame on the GPU. hwdownload fails if ffmpeg falls back to software."""
     sample = [path, *_TRIAL_PICTURES, "-frames:v", "1", "-pix_fmt", "yuv420p", "-c:v", "libx264"]
     sample += ["-f", "h264", "pipe:1"]
     try:
@@ -149,16 +149,16 @@ def lists(path: str, kind: Literal["filters", "decoders"], name: str) -> bool:
 
 
 def decodes_alpha_layers(path: str) -> bool:
-    """Whether this ffmpeg decodes the alpha of HEVC, as FFmpeg 8 and later do."""
+    """Whether this ffmpeg decodes alpha layers of HEVC: FFmpeg 8 and later do."""
     release = re.match(r"n?(\d+)\.", version_of(path) or "")
-    # Without a number it was built from sources between two releases.
+    # A version without a number is a build from between two releases, which is taken as new.
     return release is None or int(release.group(1)) >= _ALPHA_LAYERS_FROM_VERSION
 
 
 @cache
 def crops_by_itself(path: str) -> bool:
-    """Whether this ffmpeg cuts off what the container says (7.1 and later), unless -apply_cropping tells it not to."""
-    # The decoders' option of that name is listed in all of them, further in.
+    """Whether this ffmpeg crops as the container states (7.1 and later do), unless -apply_cropping tells it not to."""
+    # Decoders have an option of that name in every version, but it is listed with an indent.
     return "\n-apply_cropping" in (_capture([path, "-hide_banner", "-h", "full"]) or "")
 
 
@@ -176,18 +176,18 @@ def _complaint(stderr: bytes) -> str:
 
 
 def first_reason(lines: Sequence[str]) -> str:
-    """The line of ffmpeg's complaints that tells most: the first; what follows are its consequences."""
-    return re.sub(r"^(\[[^\]]*\] *)+", "", lines[0]) if lines else "it failed without a word"
+    """The first of ffmpeg's error lines, without its prefix: later lines are consequences of the first."""
+    return re.sub(r"^(\[[^\]]*\] *)+", "", lines[0]) if lines else "it failed without a message"
 
 
 @contextlib.contextmanager
 def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Iterator[Run]:
     """Run ffmpeg and read its output while it runs.
 
-    `stats_url_placeholder` in `argv` is replaced by a pipe whose lines end up in `Run.stats`. Leaving the block early
-    kills the process; leaving it normally waits for its end. Everything goes through pipes, so that a process that
-    dies leaves no file behind, and ffmpeg dies soon after its parent. StalledError, from reading and from leaving the
-    block, when it makes no progress: it is killed, and left behind should it not die.
+    `stats_url_placeholder` in `argv` is replaced by a pipe, whose lines go to `Run.stats`. Leaving the block early
+    kills the process; leaving it normally waits for its end. All output goes through pipes, so that a killed ffmpeg
+    leaves no file, and ffmpeg ends soon after its parent. Reading and leaving the block raise StalledError when ffmpeg
+    makes no progress; it is killed then, and no longer waited for if it does not end.
     """
     (stats, stats_end), (report, report_end) = processes.pipe_from_child(), processes.pipe_from_child()
     argv = [f"pipe:{stats_end.number}" if argument == stats_url_placeholder else argument for argument in argv]
@@ -218,8 +218,8 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
 
 
 class _Output(io.RawIOBase):
-    """What ffmpeg writes: standard output, standard error, statistics, log. While its standard output is waited for,
-    the other pipes are emptied, so that it never waits for its reader, and a watch is kept on it."""
+    """ffmpeg's output: standard output, standard error, statistics, log. While one waits for standard output, the other
+    pipes are emptied, so that ffmpeg never blocks on them, and its progress is watched."""
 
     def __init__(self, process: Process, pipes: tuple[IO[bytes], ...]) -> None:
         self.stderr, self.stats, self.changes = bytearray(), bytearray(), _Changes()
@@ -245,7 +245,8 @@ class _Output(io.RawIOBase):
         return 0
 
     def drain(self) -> None:
-        """Take what is left and wait for ffmpeg's end, without its standard output: writing to that makes it end."""
+        """Read the other pipes to their end and wait for ffmpeg. Standard output is closed, so ffmpeg ends if it writes
+        more."""
         stdout = self._pipes[0]
         if stdout in self._selector.get_map():
             self._selector.unregister(stdout)
@@ -265,7 +266,7 @@ class _Output(io.RawIOBase):
         super().close()
 
     def _stdout_is_ready(self) -> bool:
-        """Wait until something comes, and take it in unless it is standard output's."""
+        """Wait for output and read it, except standard output. Returns whether standard output can be read."""
         ready = {key.fileobj for key, _ in self._selector.select(self._watch.look_seconds)}
         if ready:
             self._watch.progress()
@@ -283,7 +284,7 @@ class _Output(io.RawIOBase):
     def _keep(self, pipe: IO[bytes], data: bytes) -> None:
         _, stderr, stats, _ = self._pipes
         if pipe is stderr:
-            # What comes after the first complaints are their consequences, and a damaged file can cause megabytes.
+            # Later lines are consequences of the first, and a damaged file can cause megabytes of them.
             self.stderr.extend(data[: max(0, _STDERR_KEPT_BYTES - len(self.stderr))])
         elif pipe is stats:
             self.stats.extend(data)
@@ -292,7 +293,7 @@ class _Output(io.RawIOBase):
 
 
 class _Changes:
-    """Of ffmpeg's own log, which is written beside what it complains of, what it says of frames unlike the first."""
+    """The lines of ffmpeg's log that report frames whose format differs from the first one's."""
 
     def __init__(self) -> None:
         self.seen: dict[str, None] = {}
@@ -301,7 +302,7 @@ class _Changes:
     def take(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            # Every such frame has a line of its own; only its time differs.
+            # ffmpeg logs a line for each such frame; without its time they are equal.
             change = line.partition(_CHANGE)[2].partition(b" pts_time")[0]
             if change and len(self.seen) < _CHANGES_KEPT:
                 self.seen[(_CHANGE + change).decode(errors="replace")] = None

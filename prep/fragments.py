@@ -1,4 +1,4 @@
-"""ffmpeg's output as it comes: a stream of fragmented MP4, one fragment per GOP."""
+"""Splits ffmpeg's output, a stream of fragmented MP4, into fragments: one for each GOP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..manifests.mp4 import Init, parse_init
 
 
 def fragments(stream: IO[bytes]) -> Iterator[tuple[bytes, Init, bytes]]:
-    """(init bytes, what they say, moof + mdat) of each fragment in a stream of fragmented MP4."""
+    """(init bytes, the parsed init, moof + mdat) of each fragment in a stream of fragmented MP4."""
     init_bytes, init, moof = b"", None, b""
     for kind, box in _boxes(stream):
         if kind in (b"ftyp", b"moov"):
@@ -27,7 +27,7 @@ def fragments(stream: IO[bytes]) -> Iterator[tuple[bytes, Init, bytes]]:
 
 
 def _boxes(stream: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Type and bytes of each top-level box, as the stream brings them."""
+    """Type and bytes of each top-level box."""
     while header := stream.read(8):
         if len(header) < 8:
             raise CorruptDataError("ffmpeg's output ends inside a box header")

@@ -1,4 +1,4 @@
-"""What ffmpeg says it showed: the lines it writes in STATS_FORMAT, one per frame."""
+"""Parses the lines in STATS_FORMAT that ffmpeg writes for each frame: which source frame it shows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from ..manifests.ragged import Array
 
-# The frame's number as the decoder put it out, the pts its packet had in the source (missing where the container
-# gives none), and the pts it has when the encoder gets it; each pts with its timebase.
+# The number of the frame in the decoder's output, the pts of its packet in the source (missing where the container has
+# none), and the pts with which the encoder gets the frame; each pts with its timebase.
 STATS_FORMAT = "{ni} {ptsi} {tbi} {pts} {tb}"
 NO_PTS = -(1 << 63)
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """STATS_FORMAT, a column each: pts are int64 in the source's timebase, NO_PTS where there is none or where it
-    lies between two ticks."""
+    """The columns of STATS_FORMAT. Pts are int64 in the source's timebase; NO_PTS where there is none, or where it is
+    not a whole number of units."""
 
     numbers: Array
     packet_pts: Array
@@ -26,7 +26,7 @@ class Shown:
 
 
 def parse_stats(lines: list[str], timebase: Fraction) -> Shown:
-    """Read STATS_FORMAT; `timebase` is the source's."""
+    """Parse lines in STATS_FORMAT; `timebase` is the source's."""
     scales: dict[str, Fraction] = {}
 
     def rescale(value: str, base: str) -> int:
@@ -46,6 +46,6 @@ def parse_stats(lines: list[str], timebase: Fraction) -> Shown:
 
 
 def pts_by_number(decoded_pts: Array, numbers: Array) -> Array:
-    """The pts of decoded frames by their numbers; NO_PTS for a number that was never decoded."""
+    """The pts of the decoded frames with these numbers; NO_PTS for a number that no decoded frame has."""
     known = (numbers >= 0) & (numbers < len(decoded_pts))
     return np.where(known, decoded_pts[np.where(known, numbers, 0)], NO_PTS)

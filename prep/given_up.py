@@ -1,4 +1,4 @@
-"""What a source has and its video in the dataset has not, in a few words each: `given_up` in the manifest."""
+"""Lists what a source has and its video in the dataset lacks, as short texts: `given_up` in the manifest."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class FrameKind(NamedTuple):
 
 
 def frame_kinds(reports: Iterable[str]) -> list[FrameKind]:
-    """The kinds of frames that follow others of another kind, by what ffmpeg reports of them."""
+    """The kinds of frames that differ from the first one's, from ffmpeg's log lines about them."""
     found = re.findall(r"incoming frame - w: (\d+) h: (\d+) fmt: (-?\d+)", "\n".join(reports))
     return [FrameKind(int(width), int(height), int(pixels)) for width, height, pixels in dict.fromkeys(found)]
 
 
 def given_up(source: SourceVideo, profile: Profile, reports: Iterable[str] = ()) -> tuple[str, ...]:
-    """Short texts that mean the same in every dataset, in a fixed order. `reports` are ffmpeg's lines on frames that
-    are not like the first one (`Run.changes`)."""
+    """Short texts in a fixed order, the same in every dataset. `reports`: ffmpeg's log lines about frames that differ
+    from the first one (`Run.changes`)."""
     picture, layout = source.picture, picture_layout(source, profile)
     other = frame_kinds(reports)
     resized = any((kind.width, kind.height) != source.coded_size for kind in other)
@@ -61,12 +61,12 @@ def _depth(source: SourceVideo) -> str:
 
 
 def _is_stretched(source: SourceVideo, layout: PictureLayout) -> bool:
-    """Whether the shape changes by more than what even numbers of pixels call for."""
+    """Whether the shape changes by more than rounding to even sides does."""
     aspect = source.sample_aspect_ratio if source.rotation in (0, 180) else 1 / source.sample_aspect_ratio
     width, height = layout.cut[0] * aspect, layout.cut[1]
-    # How far apart the sides are, in pixels of the scaled picture, if both are scaled as one of them is.
+    # By how many pixels of the scaled picture one side is off if both are scaled by the factor of the other.
     apart = min(
         abs(layout.scaled[0] - width * layout.scaled[1] / height),
         abs(layout.scaled[1] - height * layout.scaled[0] / width),
     )
-    return apart > 2  # an even number of pixels
+    return apart > 2  # sides are rounded to even numbers

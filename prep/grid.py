@@ -1,16 +1,16 @@
 """The frame grid: which source frame is shown at each tick of a constant rate.
 
-Tick k of the output is at k / fps seconds after the first source frame. It shows the last source frame whose time is at
+Tick k of the output is k / fps seconds after the first source frame. It shows the last source frame whose time is at
 most
 
     k / fps + tolerance,    tolerance = min(half a tick, half the source's ordinary interval)
 
-and tick 0 shows the first one. So the same rate keeps every frame where it is, and timestamps that stray by less than
-half an interval lose none; a lower rate takes the nearest frame; a higher one repeats; and no frame is shown more
+and tick 0 shows the first one. So at the source's own rate every frame keeps its place, and jitter of less than half an
+interval loses no frame. A lower rate takes the nearest frames, a higher rate repeats frames, and no frame is shown more
 than half a tick before its time.
 
-So frame j is shown from tick ceil((time_j - tolerance) * fps) on, and that is what ffmpeg is told (command.py).
-Planning it here, before ffmpeg runs, fixes the number of frames, and each encode is held against the plan.
+So frame j is shown from tick ceil((time_j - tolerance) * fps) on; command.py gives ffmpeg this formula. The plan, made
+before ffmpeg runs, fixes the number of frames, and each encode is compared with it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from ..errors import EncodeError
 from ..manifests.ragged import Array
 from ..wording import counted
 
-# A file with more repeats than this has a gap of hours in it, or a rate that was meant for another one.
+# A file with more repeats than this has a gap of hours, or --fps does not suit it.
 _MAX_REPEATS = 1000
 _ALWAYS_ALLOWED_FRAMES = 100_000
-# Two or three long intervals may be anything.
+# With fewer frames, the median interval says nothing about which interval is a gap.
 _FEWEST_FOR_A_RHYTHM = 4
-# Timebases blur intervals.
+# Rounding to the timebase changes intervals a little.
 _NEARLY_ONE = Fraction(19, 20)
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Time without a frame before the one at `pts`, which moves up by `units` of the timebase when it is closed."""
+    """An interval without a frame, which ends at the frame at `pts`. Closing it moves this frame to an earlier time, by
+    `units` of the timebase."""
 
     pts: int
     units: int
@@ -43,9 +44,10 @@ class Gap:
 
 @dataclass(frozen=True)
 class TickRule:
-    """From which tick on a source frame is shown: a function of its pts.
+    """The rule for the tick from which on a source frame is shown, by its pts.
 
-    `origin_pts` is the first frame's, `tolerance` as above in seconds; what comes behind a gap of `closed` is moved up.
+    `origin_pts` is the pts of the first frame, `tolerance` is in seconds, as above. Frames after a gap in `closed` move
+    to earlier times.
     """
 
     timebase: Fraction
@@ -58,27 +60,27 @@ class TickRule:
     def of(
         pts: Array, timebase: Fraction, fps: Fraction, interval: Fraction | None, closed: tuple[Gap, ...] = ()
     ) -> TickRule:
-        """The rule for frames at these `pts`, whose ordinary interval is `interval` seconds; None where there is
-        only one."""
+        """The rule for frames at these `pts`. Their median interval is `interval` seconds, None for a single frame."""
         tick = 1 / fps
         return TickRule(timebase, fps, int(pts[0]), min(tick, interval or tick) / 2, closed)
 
     @property
     def terms(self) -> tuple[int, int, int]:
-        """Integers (a, b, c) such that ceil((a * span - b) / c) is the tick of a frame `span` units behind the first,
-        from the second frame on and at least 1."""
+        """Integers (a, b, c) such that max(1, ceil((a * span - b) / c)) is the tick of a frame `span` units after the
+        first one. The first frame itself is at tick 0."""
         scale, shift = self.timebase * self.fps, self.tolerance * self.fps
         common = np.lcm.reduce(np.array([scale.denominator, shift.denominator], dtype=object))
         return int(scale * common), int(shift * common), int(common)
 
     def spans(self, pts: Array) -> Array:
-        """How far behind the first frame, in the timebase, with gaps closed."""
+        """The time after the first frame, in units of the timebase, with gaps closed."""
         moved = np.cumsum([0, *(gap.units for gap in self.closed)])
         before = np.searchsorted(np.array([gap.pts for gap in self.closed], dtype=np.int64), pts, side="right")
         return np.asarray(pts - self.origin_pts - moved[before])
 
     def ticks(self, pts: Array) -> Array:
-        """The tick from which on the frame at each of these pts is shown, int64, exactly."""
+        """The tick from which on the frame at each of these pts is shown, int64; computed in integers, without rounding
+        errors."""
         ticks = self._ceil(pts, *self.terms)
         return np.where(pts <= self.origin_pts, 0, np.maximum(ticks, 1))
 
@@ -91,15 +93,15 @@ class TickRule:
         spans = self.spans(pts)
         largest = int(np.abs(spans).max(initial=0))
         if largest * a + b + c >= 1 << 62:
-            # Nanosecond timebases and fine rates leave 64 bits; Python's integers do not.
+            # With nanosecond timebases and fine rates the product exceeds 64 bits; Python's integers have no limit.
             spans = spans.astype(object)
         return np.asarray(-((b - a * spans) // c), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class FrameGrid:
-    """`source_pts[k]` is the pts of the source frame shown at tick k, int64 in the source's timebase. `dropped` source
-    frames are shown at no tick, `repeated` ones at more than one."""
+    """`source_pts[k]` is the pts of the source frame that tick k shows, int64 in the source's timebase. `dropped`: how
+    many source frames no tick shows. `repeated`: how many are shown at more than one tick."""
 
     rule: TickRule
     source_pts: Array
@@ -111,18 +113,18 @@ class FrameGrid:
 
 
 def ordinary_interval(pts: Array, timebase: Fraction) -> Fraction | None:
-    """The median of the times between frames in seconds, the lower one of two; None for a single frame."""
+    """The median interval between frames in seconds, the lower median of an even number; None for a single frame."""
     if len(pts) < 2:
         return None
     return int(np.quantile(np.diff(pts), 0.5, method="lower")) * timebase
 
 
 def find_gaps(pts: Array, end_pts: int, timebase: Fraction, max_gap_seconds: Fraction) -> tuple[Gap, ...]:
-    """Intervals longer than `max_gap_seconds`, each of which would shrink to the ordinary interval. The time that the
-    last frame is shown until `end_pts` is one of them.
+    """The intervals longer than `max_gap_seconds`; closed, each becomes as long as the median interval. The interval
+    from the last frame to `end_pts` counts too.
 
-    In a time-lapse all intervals are long, and none of them is a gap: with four frames or more, a gap is also more than
-    twice the ordinary interval.
+    In a time-lapse all intervals are long and none is a gap: with four frames or more, a gap is also more than twice
+    the median interval.
     """
     ordinary = int((ordinary_interval(pts, timebase) or 0) / timebase)
     ends = np.append(pts[1:], end_pts)
@@ -138,12 +140,12 @@ def find_gaps(pts: Array, end_pts: int, timebase: Fraction, max_gap_seconds: Fra
 
 
 def plan_grid(pts: Array, end_pts: int, rule: TickRule) -> FrameGrid:
-    """The grid of a source whose frames have these `pts` (int64, strictly rising) and whose last one ends at `end_pts`.
+    """The grid of a source whose frames have these `pts` (int64, strictly rising); the last frame ends at `end_pts`.
 
-    EncodeError for a video that would be nearly all repeats.
+    EncodeError for a video that would consist almost only of repeats.
     """
     if len(pts) == 0 or (np.diff(pts) <= 0).any():
-        raise ValueError("pts of a frame grid must rise, and there must be some")
+        raise ValueError("the pts of a frame grid must rise, and there must be at least one")
     ticks = rule.ticks(pts)
     num_frames = _count_ticks(rule, ticks, end_pts)
     if num_frames > _MAX_REPEATS * len(pts) + _ALWAYS_ALLOWED_FRAMES:
@@ -160,15 +162,15 @@ def plan_grid(pts: Array, end_pts: int, rule: TickRule) -> FrameGrid:
 
 
 def _count_ticks(rule: TickRule, ticks: Array, end_pts: int) -> int:
-    """As many as come nearest to the source's duration, at least one. At the source's own rate or above it the last
-    frame is shown in any case, however short it is."""
+    """The number of ticks that is nearest to the source's duration, at least one. At the source's own rate or above,
+    the last frame is shown in any case, however short it is."""
     nearest = max(1, rule.rounded(end_pts))
     own_rate_or_above = 2 * rule.tolerance * rule.fps >= _NEARLY_ONE
     return max(nearest, int(ticks[-1]) + 1) if own_rate_or_above else nearest
 
 
 def count_dropped(rule: TickRule, pts: Array, end_pts: int) -> int:
-    """How many of the frames are never shown, without the grid."""
+    """How many of the frames no tick shows, computed without the grid."""
     ticks = rule.ticks(pts)
     taken = ticks[ticks < _count_ticks(rule, ticks, end_pts)]
     return len(pts) - len(np.unique(taken))

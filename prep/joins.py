@@ -1,7 +1,7 @@
-"""Recordings that were joined byte by byte: the times of each start anew, and are made to continue.
+"""Recordings that were joined byte by byte. The times of each start anew; here they are moved so that they continue.
 
-A recording begins where times jump back, in decode order, behind several packets that are later, by a second or to
-before the first of them: a single wrong timestamp does not look so.
+A recording starts where times jump back in decode order, after several packets with later times, either by more than a
+second or to before the first of these packets. A single wrong timestamp looks different.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .frame_report import NO_PTS
 _JUMP_SECONDS = 1
 _FEWEST_LATER = 3
 _MAX_STEPS = 5
-# Within a recording, a longer time between two packets may as well be a wrong timestamp.
+# A longer time between two packets of a recording may also be a wrong timestamp.
 _MAX_PAUSE_SECONDS = 10
-# Each is a term of an expression that ffmpeg works out for every frame.
+# Each is a term of an expression that ffmpeg evaluates for every frame.
 _MAX_JOINS = 1000
 
 
 @dataclass(frozen=True)
 class Join:
-    """From the frame of this number on, among those that are used, times are later by so many units of the timebase
-    than those before are already."""
+    """From frame number `frame` on, counted among the frames that are used, times move later by `units` of the
+    timebase, in addition to all earlier joins."""
 
     frame: int
     units: int
@@ -37,15 +37,15 @@ class Join:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """The times of a joined source's frames, in the order in which the decoder puts them out, int64: as they stand in
-    the file, and as they continue. Frames without a time have NO_PTS."""
+    """The times of the frames of a joined source, int64, in the order of the decoder's output: `stated_pts` as in the
+    file, `pts` moved so that they continue. Frames without a time have NO_PTS."""
 
     stated_pts: Array
     pts: Array
 
     def of(self, decoded_pts: Array) -> Array:
-        """The continued times of frames that another decoder put out with these stated ones; NO_PTS from the first to
-        the last of those in which the two differ."""
+        """The continued times of the frames that another decoder put out with the times `decoded_pts` in the file.
+        NO_PTS from the first to the last frame in which the two outputs differ."""
         fewer = min(len(decoded_pts), len(self.stated_pts))
         head = _agreeing(decoded_pts[:fewer], self.stated_pts[:fewer])
         tail = _agreeing(decoded_pts[::-1][: fewer - head], self.stated_pts[::-1][: fewer - head])
@@ -57,7 +57,8 @@ class Joined:
 
 
 def continued_scan(scan: Scan, timebase: Fraction) -> tuple[Scan, Joined | None]:
-    """The scan with the times of each recording after those of the one before; None where there is only one."""
+    """The scan, with each recording's times moved after the one before; None in place of Joined where there is only one
+    recording."""
     packets = scan.packets
     starts = recordings([packet.dts for packet in packets], timebase)
     if len(starts) < 2:
@@ -73,7 +74,7 @@ def continued_scan(scan: Scan, timebase: Fraction) -> tuple[Scan, Joined | None]
         for packet, move in zip(packets, moves, strict=True)
     ]
     for start in starts[1:]:
-        # What is missing before a frame that needs no other is another recording.
+        # Before an entry, the break is only the start of another recording.
         begins = "" if packets[start].is_entry else packets[start].break_before or "another recording begins"
         moved[start] = replace(moved[start], break_before=begins)
     joined = Joined(*(_times([each[number] for number in scan.shown]) for each in (stated, [p.pts for p in moved])))
@@ -81,21 +82,22 @@ def continued_scan(scan: Scan, timebase: Fraction) -> tuple[Scan, Joined | None]
 
 
 def continued_times(decoded_pts: Array, timebase: Fraction) -> Array:
-    """The times of decoded frames, in the order of the decoder's output, with each recording after the one before."""
+    """The times of decoded frames in the order of the decoder's output, with each recording moved after the one
+    before."""
     stated = decoded_pts.tolist()
     return decoded_pts + np.array(_moves(stated, recordings(stated, timebase)), dtype=np.int64)
 
 
 def joins_of(stated_pts: Array, pts: Array) -> tuple[Join, ...]:
-    """Where the frames that are used, with these times in the file, have to be moved to get those times."""
+    """The joins that move the frames that are used from `stated_pts`, as in the file, to `pts`."""
     moves = pts - stated_pts
     places = np.flatnonzero(np.diff(moves, prepend=0))
     return tuple(Join(int(place), int(moves[place] - (moves[place - 1] if place else 0))) for place in places)
 
 
 def recordings(times: Sequence[int | None], timebase: Fraction) -> list[int]:
-    """The numbers of the packets, with these times in decode order, that recordings begin with; only the first where
-    it is not sure."""
+    """The numbers of the packets at which recordings start, from their times in decode order; only [0] where that is
+    uncertain."""
     jump, pause = (seconds / timebase for seconds in (_JUMP_SECONDS, _MAX_PAUSE_SECONDS))
     starts = [0]
     current: list[int] = []
@@ -111,7 +113,7 @@ def recordings(times: Sequence[int | None], timebase: Fraction) -> list[int]:
                 step_before = max((after - before for before, after in pairwise(current)), default=0)
                 current = []
         step = time - current[-1] if current else 0
-        # Back to where it came from: only a few packets had other times.
+        # Times jump forward again after a few packets: these had wrong timestamps.
         returns = len(starts) > 1 and len(current) < _FEWEST_LATER and step > _MAX_STEPS * step_before
         if step > pause or returns:
             return [0]
@@ -120,7 +122,7 @@ def recordings(times: Sequence[int | None], timebase: Fraction) -> list[int]:
 
 
 def _moves(pts: Sequence[int | None], starts: Sequence[int]) -> list[int]:
-    """How much later each time becomes: a recording begins an ordinary interval after the last frame before it."""
+    """By how much each time moves: a recording starts a median interval after the last frame before it."""
     moves: list[int] = []
     end: int | None = None
     for start, stop in zip(starts, [*starts[1:], len(pts)], strict=True):
@@ -137,6 +139,6 @@ def _times(pts: Sequence[int | None]) -> Array:
 
 
 def _agreeing(one: Array, other: Array) -> int:
-    """How many elements, from the first, are the same in both."""
+    """How many elements, from the first, are equal in both."""
     unlike = np.flatnonzero(one != other)
     return int(unlike[0]) if len(unlike) else len(one)

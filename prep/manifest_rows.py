@@ -1,4 +1,4 @@
-"""What one encode produced, and the manifest rows that say so."""
+"""The result of one encode, and its rows in the manifest's tables."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .command import Encode
 
 @dataclass(frozen=True)
 class Identity:
-    """What the dataset is to call a source: its id, the source as given and as an absolute path, the list's other
-    columns as JSON, and the fingerprint of its contents."""
+    """What identifies a source in the dataset: its id, the source as given and as an absolute path, the other columns
+    of the source list as JSON, and the fingerprint of its contents."""
 
     id: str
     source: str
@@ -29,7 +29,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class EncodedGop:
-    """Where a GOP lies in its shard, and what it looks like."""
+    """The position, length and CRC-32 of a GOP in its shard, and its pattern."""
 
     offset: int
     length: int
@@ -39,7 +39,7 @@ class EncodedGop:
 
 @dataclass(frozen=True)
 class EncodedSegment:
-    """Which shard a segment lies in, where it starts, and its init."""
+    """The shard of a segment, its offset there, and the length and CRC-32 of its init."""
 
     shard: str
     offset: int
@@ -49,7 +49,8 @@ class EncodedSegment:
 
 @dataclass(frozen=True, eq=False)
 class EncodedVideo:
-    """All of one encode. `timeline` holds the source pts of each frame, `changes` what differs from the source."""
+    """The result of one encode. `timeline`: the source pts of each frame. `changes`: how the video differs from the
+    source."""
 
     init: Init
     segments: tuple[EncodedSegment, ...]
@@ -59,7 +60,7 @@ class EncodedVideo:
 
 
 def video_manifest(identity: Identity, encode: Encode, video: EncodedVideo) -> Manifest:
-    """The rows of one video. Its shards are still being written: their lengths are 0 until they are known."""
+    """The rows of one video. Its shards are not complete yet, so their lengths are 0 here."""
     init = video.init
     shards = list(dict.fromkeys(segment.shard for segment in video.segments))
     patterns = list(dict.fromkeys(gop.pattern for gop in video.gops))

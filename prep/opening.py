@@ -1,9 +1,9 @@
-"""How a source is opened: as the one file that it is, whatever is in it and whatever it is called.
+"""Opens a source as one file, whatever its contents and its name.
 
-Some of FFmpeg's formats are scripts and playlists that lead to other files, and an image's name can stand for a
-sequence of files. Neither is opened: PyAV and ffmpeg get a list of the formats that a single file can have, and no
-protocol but `file`. Scripts whose name says what they are have been given on purpose, see `playlists.py`; for them
-the list has their own format as well.
+Some of FFmpeg's formats are scripts and playlists that name other files, and FFmpeg takes some image names for a
+sequence of files. Neither is opened: PyAV and ffmpeg get a whitelist of the formats that read a single file, and of
+protocols only `file`. Scripts with the suffix of their format were given on purpose, see `playlists.py`; for them the
+whitelist has their own format as well.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..errors import NotAVideoError, SourceError
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .signs import MOOV_IS_MISSING, lacks_moov
 
-# The demuxers of FFmpeg 8.1 and 9.0 that read nothing but the file they are given. Left out are concat, hls, dash,
-# imf, sdp, rtp, rtsp, sap, image2, mlv, vobsub, avisynth, vapoursynth, dvdvideo, webm_dash_manifest, devices, and what
-# has no pictures at all: text, and samples without a header.
+# The demuxers of FFmpeg 8.1 and 9.0 that read only the given file. Left out are concat, hls, dash, imf, sdp, rtp, rtsp,
+# sap, image2, mlv, vobsub, avisynth, vapoursynth, dvdvideo, webm_dash_manifest, devices, and formats without pictures:
+# text, and samples without a header.
 _FORMATS = """
     3dostr 3g2 3gp 4xm aa aac aax ac3 ac4 ace acm act adf adp ads adx aea afc aiff aix alias_pix alp amr amrnb amrwb
     anm apac apc ape apm apng apv argo_asf argo_brp argo_cvg asf ast au av1 avi avr avs avs2 avs3 bethsoftvid bfi
@@ -49,14 +49,15 @@ _WHITELIST = ",".join(_FORMATS.split())
 _PROTOCOLS = {"protocol_whitelist": "file"}
 _LIMITS = {"format_whitelist": _WHITELIST, **_PROTOCOLS}
 
+_NO_VIDEO = "it is not a video, or its index is cut off; check it, or copy it again"
 _NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 
 
 def open_source(path: str) -> InputContainer:
-    """The file at `path`, and no other but those that a script given on purpose leads to, opened with PyAV.
+    """Open the file at `path` with PyAV. Other files are opened only if a script given on purpose names them.
 
-    NotAVideoError when it is of a format that leads to other files, or of none that FFmpeg knows; SourceError when it
-    cannot be read at all.
+    NotAVideoError for a format that names other files, or that FFmpeg does not know; SourceError for a file that cannot
+    be read.
     """
     follower = script_demuxer(path)
     try:
@@ -64,7 +65,7 @@ def open_source(path: str) -> InputContainer:
             return _open(f"file:{path}", follower, limits=_limits_of(follower))
         return _open(f"file:{path}")
     except av.error.ArgumentError as error:
-        # FFmpeg may have taken the name for a pattern of images' names, so the contents alone are to decide.
+        # FFmpeg may have taken the name for a pattern of image names, so only the contents determine the format.
         demuxer = _format_by_contents(path)
         if demuxer is None:
             raise _refusal(path, error) from error
@@ -74,14 +75,14 @@ def open_source(path: str) -> InputContainer:
 
 
 def input_argv(path: str, demuxer: str) -> list[str]:
-    """Arguments for ffmpeg to read this one file, with the demuxer that PyAV opened it with ("": any that may be)."""
+    """Arguments for ffmpeg to read this one file with the demuxer that PyAV used ("": any on the whitelist)."""
     forced = ["-f", demuxer] if demuxer else []
     limits = _limits_of(demuxer)
     return [*forced, *(word for name, value in limits.items() for word in (f"-{name}", value)), "-i", f"file:{path}"]
 
 
 def _limits_of(demuxer: str) -> dict[str, str]:
-    """What a demuxer may open: nothing but its own format, or, of a script, what a single file can have."""
+    """The options that limit what a demuxer opens: its own format and, for a script, also the whitelist."""
     if not demuxer:
         return _LIMITS
     if demuxer not in SCRIPT_DEMUXERS:
@@ -90,12 +91,12 @@ def _limits_of(demuxer: str) -> dict[str, str]:
 
 
 def demuxer_of(container: InputContainer) -> str:
-    """The name by which ffmpeg knows the format: a demuxer may have several."""
+    """The first of the demuxer's names, which ffmpeg accepts for -f."""
     return container.format.name.split(",")[0]
 
 
 def video_stream(path: str, container: InputContainer) -> VideoStream:
-    """The stream that FFmpeg thinks the best video; cover art and thumbnails are none. NotAVideoError without any."""
+    """FFmpeg's best video stream, without cover art and thumbnails. NotAVideoError when there is none."""
     pictures = Disposition.attached_pic | Disposition.timed_thumbnails
     streams = [stream for stream in container.streams.video if not stream.disposition & pictures]
     best = container.streams.best("video")
@@ -103,15 +104,15 @@ def video_stream(path: str, container: InputContainer) -> VideoStream:
         raise NotAVideoError(f"{path} has no video stream", file=path)
     if not streams:
         raise NotAVideoError(f"{path} has no video, only a cover picture", file=path)
-    # A thumbnail may be an ordinary track of one frame, and even the default one.
+    # A thumbnail may be an ordinary track with one frame, even the default track.
     moving = [stream for stream in streams if stream.frames != 1] or streams
     return next((stream for stream in moving if stream.index == best.index), moving[0])
 
 
 def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
-    """The packets of a stream, in decode order, as a rule with an empty one at the end.
+    """The packets of a stream in decode order, usually with an empty one at the end.
 
-    PyAV raises IndexError instead of that one where a stream turned up after the file was opened, as in transport
+    Instead of the empty one, PyAV raises IndexError where a stream was found after the file was opened, as in transport
     streams whose programme changes.
     """
     with suppress(IndexError):
@@ -119,7 +120,7 @@ def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packe
 
 
 def is_picture_format(demuxer: str) -> bool:
-    """Whether files of this format hold pictures one after the other: one of them alone is no video."""
+    """Whether files of this format are a sequence of pictures: one picture alone is no video."""
     return demuxer.endswith("_pipe") or demuxer == "image2pipe"
 
 
@@ -129,7 +130,7 @@ def _open(file: Any, demuxer: str | None = None, *, limits: dict[str, str] = _LI
 
 
 class _Nameless:
-    """A file whose name PyAV does not ask for."""
+    """A file object without a name, so that FFmpeg sees only the contents."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.read: Callable[[int], bytes] = file.read
@@ -138,7 +139,7 @@ class _Nameless:
 
 
 def _format_by_contents(path: str) -> str | None:
-    """The demuxer for what is in the file, None when there is none that is let through."""
+    """The demuxer that fits the contents of the file; None when none on the whitelist does."""
     with Path(path).open("rb") as file:
         try:
             with _open(_Nameless(file)) as container:
@@ -149,17 +150,17 @@ def _format_by_contents(path: str) -> str | None:
 
 def _refusal(path: str, error: av.error.FFmpegError) -> SourceError:
     if error.errno in _NOT_THE_FILES_FAULT:
-        return SourceError(f"cannot read {path}: {error.strerror}; mend that and run the same command again", file=path)
+        return SourceError(f"cannot read {path}: {error.strerror}; fix that and run the same command again", file=path)
     kind = kind_of(path)
     if kind is None:
-        what = MOOV_IS_MISSING if lacks_moov(path) else "it is none, or its index is cut off"
+        what = MOOV_IS_MISSING if lacks_moov(path) else _NO_VIDEO
         return NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path)
     name, suffix = kind
     if suffix and Path(path).suffix.lower() == suffix:
-        return NotAVideoError(f"{path} is {name} that does not open: {error.strerror}", file=path)
-    give_it = f"; to have {name} followed, let its name end in {suffix}" if suffix else ""
+        return NotAVideoError(f"{path} is {name} that does not open: {error.strerror}; correct it", file=path)
+    give_it = f"; or, to prepare the files that it names, rename it so that it ends in {suffix}" if suffix else ""
     return NotAVideoError(
-        f"{path} is {name}, not a video: what it shows lies in other files, and a source is one file; "
-        f"name these files, or make one of them (`ffmpeg -i ... -c copy one.mkv`) and name that{give_it}",
+        f"{path} is {name}, which refers to other files, and a source is one file; give those files, or join them "
+        f"into one (`ffmpeg -i ... -c copy one.mkv`) and give that{give_it}",
         file=path,
     )

@@ -1,4 +1,4 @@
-"""Everything that a job was told about how to prepare its sources."""
+"""The options of a job: how it prepares its sources."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Gaps = Literal["fail", "close", "keep"]
 
 @dataclass(frozen=True)
 class SourcePolicy:
-    """What to do about sources that are not as they should be.
+    """What to do about damaged sources, gaps in timestamps and stalls.
 
-    A profile belongs to the dataset; this may differ from job to job, so that what one job refused the next one can
-    take. `salvage`: a damaged source is prepared from the frames that decode. `gaps`: what becomes of a source with a
-    gap of more than `max_gap_seconds` between two frames: an error, the frames behind it moved up, or the frame before
-    it shown for as long. `max_stall_seconds`: how long reading a source, or ffmpeg at work on it, may make no progress
-    before that is given up and tried again.
+    The profile belongs to the dataset; the policy may differ from job to job, so that a later job can prepare a source
+    that an earlier one refused. `salvage`: prepare damaged sources from the frames that decode. `gaps`: what to do
+    about a gap of more than `max_gap_seconds` between two frames: "fail" refuses the source, "close" moves the frames
+    after the gap to earlier times, "keep" shows the frame before the gap until its end. `max_stall_seconds`: how long
+    reading a source, or ffmpeg at work on it, may make no progress before it is ended and tried again.
     """
 
     salvage: bool = False
@@ -45,7 +45,7 @@ DEFAULT_POLICY = SourcePolicy()
 
 @dataclass(frozen=True)
 class Options:
-    """What the dataset's videos are to be, and what to do about sources that are not as they should be."""
+    """The profile of the dataset's videos, and the policy for this job's sources."""
 
     profile: Profile
     policy: SourcePolicy = DEFAULT_POLICY

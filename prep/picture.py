@@ -1,4 +1,4 @@
-"""What a source's pictures are like, as the first frames that decode say: format, fields, alpha, which way is up."""
+"""The properties of a source's pictures, from the first frames that decode: format, fields, alpha, orientation."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 FRAMES_LOOKED_AT = 8
-"""How many frames are decoded to find out whether a source is interlaced: a round of telecine is five."""
+"""How many frames are decoded to find out whether a source is interlaced: a cycle of telecine has five."""
 
-# AVFieldOrder of libavcodec: which field is shown first.
+# Values of libavcodec's AVFieldOrder, by the field that is shown first.
 _TOP_FIRST, _BOTTOM_FIRST = (2, 5), (3, 4)
-# Their streams say of each frame whether it is interlaced. What a container says of others is all that is known.
+# The streams of these codecs state for each frame whether it is interlaced. For others only the container does.
 _FRAMES_TELL = {
     "mpeg1video", "mpeg2video", "mpeg4", "h264", "hevc", "vvc", "vc1", "wmv3", "dvvideo", "prores", "prores_raw",
     "dnxhd", "cfhd", "cavs", "av1", "vp8", "vp9", "theora",
 }  # fmt: skip
 MIXED_FIELDS = {"mpeg2video", "h264", "vc1", "cavs"}
-"""Codecs of broadcasts and discs, in which film and video follow each other."""
+"""Codecs of broadcasts and discs, which switch between film and video."""
 
 _UNSPECIFIED = 2
 _LINEAR = 8
 _DOLBY_VISION_TAGS = ("dvh1", "dvhe", "dva1", "dvav")
-# FFmpeg's own decoders leave out the alpha that WebM keeps beside the picture.
+# FFmpeg's own decoders ignore the alpha that WebM stores beside the picture.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 _OTHER_STREAMS = {"audio": "audio", "subtitle": "subtitles", "data": "data", "video": "other video"}
 _SUBSAMPLING = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0", (4, 1): "4:1:1", (1, 2): "4:4:0", (4, 4): "4:1:0"}
 
 
 class Fields(Enum):
-    """Whether frames are two fields in one: NO, FLAGGED by the decoder frame by frame, or all of them, because the
-    container says so, with the top or the bottom field first."""
+    """Whether frames consist of two fields: NO; FLAGGED by the decoder for each frame; or all of them, as the container
+    states, with the top or the bottom field first."""
 
     NO = "no"
     FLAGGED = "flagged"
@@ -50,13 +50,13 @@ class Fields(Enum):
 
 @dataclass(frozen=True)
 class SourcePicture:
-    """A source's pictures, beyond their size and colour tags.
+    """The properties of a source's pictures, except their size and colour tags.
 
-    `bits` are those of the deepest component, `chroma` is "4:2:0" and the like, "RGB" or "gray". `mirrored` pictures
-    are flipped as well as rotated when they are shown. `linear` ones hold light rather than a signal. `left_behind`
-    are the kinds of streams that are not prepared ("audio"), `tags` what the frames are called besides ("stereo 3D").
-    `alpha_layer`: alpha is a layer of its own in the stream. `aspect_changes`: the shape of its pixels changes in
-    mid-stream. `decoder` is the one that ffmpeg has to be told to use, if any.
+    `bits`: of the deepest component. `chroma`: "4:2:0" and the like, "RGB" or "gray". `mirrored`: pictures are flipped,
+    besides being rotated, when they are shown. `linear`: values are linear light. `left_behind`: kinds of streams that
+    are not prepared ("audio"). `tags`: other properties that the frames declare ("stereo 3D"). `alpha_layer`: alpha is
+    a layer of its own in the stream. `aspect_changes`: the sample aspect ratio changes within the stream. `decoder`:
+    the one that ffmpeg has to be given by name, if any.
     """
 
     pix_fmt: str = "yuv420p"
@@ -87,12 +87,13 @@ PLAIN_PICTURE = SourcePicture()
 def picture_of(
     frames: Sequence[VideoFrame], stream: VideoStream, container: InputContainer, *, has_alpha_layer: bool = False
 ) -> SourcePicture:
-    """Read it off the first frames of a stream, one at least. PyAV does not decode layers of alpha."""
+    """The properties, from one or more first frames of a stream. PyAV does not decode alpha layers, hence
+    `has_alpha_layer`."""
     first, codec = frames[0], stream.codec_context
     pixels = first.format
     kinds = {name for name, _ in _side_data(first)}
     unspecified_transfer = int(first.color_trc) == _UNSPECIFIED
-    # The fourth byte of a pixel in a BITMAPINFO of 32 bits is not used, and usually 0.
+    # AVI's 32-bit BITMAPINFO pixels have a fourth byte that is unused, and usually 0.
     unused_alpha = codec.name == "rawvideo" and container.format.name == "avi"
     decoder = _ALPHA_DECODERS.get(codec.name) if stream.metadata.get("alpha_mode") == "1" else None
     return SourcePicture(
@@ -107,7 +108,8 @@ def picture_of(
         linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),
         fields=_fields([frame.interlaced_frame for frame in frames], codec.name, codec.field_order),
         mirrored=_is_mirrored(first),
-        # Base layers that other players read carry the tags of PQ, HLG or BT.709; profile 5 has none.
+        # Dolby Vision with a base layer for other players has the tags of PQ, HLG or BT.709; profile 5 has none of
+        # them.
         undecodable_colours=unspecified_transfer
         and (codec.codec_tag.lower() in _DOLBY_VISION_TAGS or bool(kinds & {"DOVI_RPU_BUFFER", "DOVI_METADATA"})),
         left_behind=_left_behind(stream, container),
@@ -134,13 +136,14 @@ def _chroma(pixels: VideoFormat) -> str:
 
 def _has_alpha(frame: VideoFrame) -> bool:
     if frame.format.has_palette:
-        # The palette has room for alpha; whether it has any only its colours tell.
+        # Every palette format has alpha; only the colours of this palette show whether it is used.
         return bool((frame.to_ndarray(format="bgra")[..., 3] < np.iinfo(np.uint8).max).any())
     return any(component.is_alpha for component in frame.format.components)
 
 
 def _fields(flagged: Sequence[bool], codec: str, field_order: int) -> Fields:
-    """HEVC has no frames of two fields: each field is a picture of its own, and is left as it is."""
+    """Which frames have two fields, by the decoder's flags and the container. HEVC codes each field as a picture of its
+    own, which stays as it is: none of its frames has two."""
     if codec == "hevc":
         return Fields.NO
     if any(flagged):
@@ -153,7 +156,7 @@ def _fields(flagged: Sequence[bool], codec: str, field_order: int) -> Fields:
 
 
 def _is_mirrored(frame: VideoFrame) -> bool:
-    """A display matrix (ISO/IEC 14496-12, 6.2.2) with a negative determinant turns a picture over."""
+    """Whether the display matrix (ISO/IEC 14496-12, 6.2.2) has a negative determinant, which mirrors the picture."""
     for name, data in _side_data(frame):
         if name == "DISPLAYMATRIX":
             a, b, _, c, d, *_ = struct.unpack("=9i", data)
@@ -162,7 +165,7 @@ def _is_mirrored(frame: VideoFrame) -> bool:
 
 
 def _side_data(frame: VideoFrame) -> Iterator[tuple[str, bytes]]:
-    # PyAV raises ValueError for all of it where it does not know a kind that its FFmpeg has only lately, such as Exif.
+    # PyAV raises ValueError for all side data if it does not know one kind that its FFmpeg has, such as Exif.
     with contextlib.suppress(ValueError):
         for side_data in cast("Iterable[SideData]", frame.side_data):
             yield side_data.type.name, bytes(side_data)

@@ -1,4 +1,4 @@
-"""Sources whose colours cannot be prepared here are refused before anything is encoded."""
+"""Refuses, before anything is encoded, sources whose pictures this ffmpeg cannot convert."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .probe import SourceVideo
 
 
 def check_picture(source: SourceVideo, ffmpeg_path: str) -> None:
-    """EncodeError for a source that needs a filter this ffmpeg lacks, or a decoder that nobody has."""
+    """EncodeError for a source that this ffmpeg cannot decode or convert."""
     if source.picture.undecodable_colours:
         raise EncodeError(
-            f"{source.path} is Dolby Vision of profile 5, whose colours only Dolby Vision's own decoders read: convert "
-            "it to HDR10 or BT.709 first",
+            f"{source.path} is Dolby Vision profile 5, whose colours ffmpeg cannot convert; convert it to HDR10 or "
+            "BT.709 with other software first",
             file=source.path,
         )
     if source.picture.alpha_layer and not decodes_alpha_layers(ffmpeg_path):
         raise EncodeError(
-            f"{source.path} is HEVC with alpha, which FFmpeg decodes from version 8 on, and {ffmpeg_path} is older: "
-            f"`pip install imageio-ffmpeg` brings a newer one, or set {ENVIRONMENT_VARIABLE} to one",
+            f"{source.path} is HEVC with alpha, which FFmpeg decodes from version 8 on, and {ffmpeg_path} is older; "
+            f"run `pip install imageio-ffmpeg`, or set {ENVIRONMENT_VARIABLE} to the path of a newer one",
             file=source.path,
         )
     decoder = source.picture.decoder
@@ -34,7 +34,7 @@ def check_picture(source: SourceVideo, ffmpeg_path: str) -> None:
     for kind, name, what in needed:
         if not lists(ffmpeg_path, kind, name):
             raise EncodeError(
-                f"{source.path} {what}, for which {ffmpeg_path} has no {kind.removesuffix('s')} {name}: `pip install "
-                f"imageio-ffmpeg` brings an ffmpeg that has, or set {ENVIRONMENT_VARIABLE} to one",
+                f"{source.path} {what}, but {ffmpeg_path} lacks the {kind.removesuffix('s')} {name}; run `pip install "
+                f"imageio-ffmpeg`, or set {ENVIRONMENT_VARIABLE} to the path of an ffmpeg that has it",
                 file=source.path,
             )

@@ -1,8 +1,8 @@
-"""What ffmpeg's filters do to each picture of a source, as pure functions of what is planned.
+"""The ffmpeg filters for the pictures of a source, as pure functions of source and profile.
 
-A filter graph is built once, for the first frame: `-reinit_filter 0` keeps ffmpeg from building another, with other
-timestamps, when the pictures change. Of all filters here only `scale` notices that its input has changed, so it comes
-first and gives what follows pictures that are all alike.
+ffmpeg builds the filter graph once, for the first frame: with `-reinit_filter 0` it does not build another, whose
+timestamps would start anew, when the pictures change. Of these filters only `scale` adapts to changed input, so it
+comes first and gives all later filters frames of one size and format.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ LINEAR = 8
 
 _RGB_MATRIX = 0
 _QUALITY = "flags=bicubic+accurate_rnd+full_chroma_int"
-# The names that `scale` has for the matrices that it knows (H.273); without one, libswscale assumes BT.601.
+# H.273 matrix -> its name in `scale`; without a name, libswscale assumes BT.601.
 _MATRICES = {1: "bt709", 4: "fcc", 5: "bt470", 6: "smpte170m", 7: "smpte240m", 9: "bt2020", 10: "bt2020"}
-# What zscale knows; anything else is taken for BT.2020 in HDR, and for BT.709 where light is given as it is.
+# The values that zscale supports; any other is taken for BT.2020 in HDR, and for BT.709 in linear light.
 _ZSCALE_MATRICES = {1, 4, 5, 6, 7, 9, 10, 14}
 _ZSCALE_PRIMARIES = {1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 22}
 
-# The light of white in a graded HDR picture, and of its brightest highlights, in cd/m2 (ITU-R BT.2408).
+# The luminance of white in a graded HDR picture (ITU-R BT.2408), and of the brightest highlights, in cd/m2.
 _WHITE_NITS, _PEAK_NITS = 203, 1000
 
-# By degrees counterclockwise, and whether mirrored: libavutil's display matrices, as ffmpeg itself undoes them.
+# (degrees counterclockwise, mirrored) -> filters: the same ones with which ffmpeg applies a display matrix.
 _TURNS = {
     (0, False): [], (0, True): ["vflip"],
     (90, False): ["transpose=cclock"], (90, True): ["transpose=clock_flip"],
@@ -38,29 +38,29 @@ _TURNS = {
 
 _BYTE_BITS = 8
 
-# bwdif looks at this many pixels around each.
+# bwdif needs pictures of at least this many pixels a side.
 _MIN_DEINTERLACED_SIDE = 4
 
 
 def tone_maps(source: SourceVideo) -> bool:
-    """Whether the source is HDR, by what it says itself: it has the transfer function of PQ or HLG."""
+    """Whether the source is HDR: its tags name the transfer function PQ or HLG."""
     return source.transfer in (PQ, HLG)
 
 
 def deinterlaces(source: SourceVideo, profile: Profile) -> bool:
-    """Whether those of the frames that are two fields become one picture each."""
+    """Whether frames of two fields are deinterlaced."""
     large_enough = min(source.width, source.height) >= _MIN_DEINTERLACED_SIDE
     return profile.deinterlace == "auto" and source.picture.fields != Fields.NO and large_enough
 
 
 def needs_zscale(source: SourceVideo) -> bool:
-    """Whether light has to be computed with, which only the filter zscale does."""
+    """Whether colours are converted in linear light, for which prep uses the filter zscale."""
     return tone_maps(source) or source.picture.linear
 
 
 def colour_tags(source: SourceVideo) -> tuple[int, int, int]:
-    """Primaries, transfer and matrix (H.273) of the encoded video: the source's own, so that readers convert its
-    colours as they would have, unless they were converted."""
+    """Primaries, transfer and matrix (H.273) of the encoded video. They are the source's own, unless prep converts the
+    colours, so that readers convert them as they would have converted the source's."""
     if needs_zscale(source):
         return BT709, BT709, BT709
     converted = source.picture.rgb or source.matrix == _RGB_MATRIX
@@ -68,9 +68,10 @@ def colour_tags(source: SourceVideo) -> tuple[int, int, int]:
 
 
 def steady_filters(source: SourceVideo) -> list[str]:
-    """Every frame gets the size, format and matrix of the first one; a frame that has them passes as it is.
+    """Filters that give every frame the size, format and matrix of the first one. A frame that has them passes
+    unchanged.
 
-    Primaries and transfer are taken off, so that nothing is converted by them on the way.
+    Primaries and transfer are removed, so that no filter converts by them.
     """
     width, height = source.coded_size
     return [
@@ -80,8 +81,8 @@ def steady_filters(source: SourceVideo) -> list[str]:
 
 
 def deinterlace_filters(source: SourceVideo, profile: Profile) -> list[str]:
-    """One picture for each frame of two fields, at its own time; before any frame is left out, since it takes the
-    missing lines from the neighbours."""
+    """Filters that turn each frame of two fields into one picture at the same time. They come before the filters that
+    drop frames, since bwdif interpolates lines from the neighbouring frames."""
     if not deinterlaces(source, profile):
         return []
     fields = source.picture.fields
@@ -90,8 +91,8 @@ def deinterlace_filters(source: SourceVideo, profile: Profile) -> list[str]:
 
 
 def picture_filters(source: SourceVideo, profile: Profile) -> list[str]:
-    """From the source's pictures to those of the encoded video: upright, of the planned size, 8 bits, 4:2:0, limited
-    range."""
+    """Filters that turn the source's pictures into those of the encoded video: upright, of the planned size, 8 bits,
+    4:2:0, limited range."""
     layout = picture_layout(source, profile)
     turns = [*_TURNS[source.rotation, source.picture.mirrored]]
     cut, at = layout.cut, layout.cut_at
@@ -104,7 +105,7 @@ def picture_filters(source: SourceVideo, profile: Profile) -> list[str]:
         *_scale_filters(source, layout.scaled), "format=yuv420p", *pad,
         "setsar=1",
         f"setparams=range=tv:color_primaries={primaries}:color_trc={transfer}:colorspace={matrix}:field_mode=prog",
-        # What it says has been done: players must not turn the picture again, nor take it for HDR.
+        # The side data are applied by now: players must not rotate the picture again, nor take it for HDR.
         f"sidedata=mode=delete{'' if needs_zscale(source) else ':type=DISPLAYMATRIX'}",
     ]  # fmt: skip
 
@@ -115,8 +116,8 @@ def _container_crop_filters(source: SourceVideo) -> list[str]:
 
 
 def _alpha_filters(source: SourceVideo) -> list[str]:
-    """Over black, in RGB: its zero is black, whatever the range. Formats with alpha say that it is straight, but for
-    OpenEXR, where it is multiplied in."""
+    """Filters that blend pictures with alpha over black, in RGB, where 0 is black in either range. Alpha is straight in
+    all formats except OpenEXR, where it is premultiplied."""
     picture = source.picture
     if not picture.alpha or picture.linear:
         return []
@@ -143,8 +144,8 @@ def _matrix(source: SourceVideo) -> str:
 
 
 def _light_filters(source: SourceVideo) -> list[str]:
-    """To the light of BT.709. All videos get the same curve, whatever their mastering metadata say, so that equal
-    pixels stay equal; docs/design/prep.md has what chose it."""
+    """Filters that convert HDR and linear light to BT.709. All videos get the same curve, whatever their mastering
+    metadata, so that equal pixels stay equal; docs/design/prep.md has the comparison behind it."""
     picture = source.picture
     if picture.rgb or picture.alpha:
         samples, matrix, signal_range = "gbrpf32le" if picture.floating else "gbrp16le", _RGB_MATRIX, "pc"
@@ -160,7 +161,7 @@ def _light_filters(source: SourceVideo) -> list[str]:
     return [
         f"format={samples}",
         f"setparams=range={signal_range}:color_primaries={primaries}:color_trc={transfer}:colorspace={matrix}",
-        # Not the approximation: HLG would be brightened each colour by itself.
+        # agamma=0: zscale's approximation would apply HLG's gain to each colour separately.
         f"zscale=t=linear:npl={_WHITE_NITS}:agamma=0", "format=gbrpf32le", "zscale=p=bt709", *tone_map,
         "zscale=t=bt709:m=bt709:r=tv",
     ]  # fmt: skip

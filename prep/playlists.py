@@ -1,7 +1,7 @@
-"""Scripts and playlists, which lead to other files: which of them are followed, and whether what they name is there.
+"""Scripts and playlists, which name other files: decides which of them are read, and checks the files that they name.
 
-One is followed where its name says what it is: whoever names `talk.ffconcat` or `talk.m3u8` wants what it leads to.
-Under any other name it is refused: whoever names `talk.mp4` wants that file.
+A script is read ("followed") if it has the suffix of its format: a user who gives `talk.ffconcat` or `talk.m3u8` wants
+the files that it names. With any other suffix it is refused: a user who gives `talk.mp4` wants that file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of file that leads to others: what to call it, and how it starts; `suffix` and `demuxer` where it is
+    """A kind of file that names others: its name in messages and how it starts; `suffix` and `demuxer` if it can be
     followed."""
 
     name: str
@@ -38,18 +38,19 @@ _KINDS = (
     _Kind("an IMF composition playlist", rb"(?s)\s*(<\?xml.{0,2000}?)?<([\w]+:)?CompositionPlaylist\b"),
     _Kind("an SDP description", rb"v=0\r?\n[a-z]="),
     _Kind("a VobSub index", rb"# VobSub index file"),
-    _Kind("a Magic Lantern video, which may go on in other files", rb"MLVI"),
+    _Kind("a Magic Lantern video", rb"MLVI"),
 )
 _BY_SUFFIX = {".avs": "an AviSynth script", ".vpy": "a VapourSynth script"}
-# What follows scripts, with its options. Without safe=0, absolute paths and names with spaces are refused.
+# The demuxers that read scripts, with their options. Without safe=0, concat refuses absolute paths and names with
+# spaces.
 SCRIPT_DEMUXERS: Mapping[str, Mapping[str, str]] = {"concat": {"safe": "0"}, "hls": {}}
 
 
 def script_demuxer(path: str) -> str | None:
-    """The demuxer that follows the file at `path`, where that is a script whose name says so; else None.
+    """The demuxer for the file at `path` if it is a script with the suffix of its format; else None.
 
-    SourceNotFoundError for a file that it names and that is not there, NotAVideoError where it leads out of this
-    machine or has no end. FFmpeg would pass over a segment that is missing, and wait for the end.
+    SourceNotFoundError where a file that it names is missing; NotAVideoError where it names something on another
+    machine, or has no end. FFmpeg would skip a missing segment, and wait for the end.
     """
     suffix = Path(path).suffix.lower()
     kind = next((kind for kind in _KINDS if kind.suffix == suffix != ""), None)
@@ -60,8 +61,8 @@ def script_demuxer(path: str) -> str | None:
 
 
 def kind_of(path: str) -> tuple[str, str] | None:
-    """What the file at `path` is called where it leads to other files, and the suffix under which it would be followed
-    ("": under none); None where it is nothing of the kind."""
+    """For a file that names other files: what it is called in messages, and the suffix with which it would be followed
+    ("": none). None for other files."""
     found = next((kind for kind in _KINDS if re.match(kind.start, _head(path))), None)
     if found is not None:
         return found.name, found.suffix
@@ -84,10 +85,10 @@ def _check_concat(script: Path) -> None:
         word, _, rest = line.strip().partition(" ")
         if word == "file":
             try:
-                # FFmpeg quotes as shells do.
+                # FFmpeg's quoting is that of shells.
                 names = shlex.split(rest)
             except ValueError as error:
-                raise NotAVideoError(f"{script}, line {number}: {error}; mend the line", file=str(script)) from error
+                raise NotAVideoError(f"{script}, line {number}: {error}; correct the line", file=str(script)) from error
             _check_is_no_script(_place_of("".join(names[:1]), script), script)
 
 
@@ -96,11 +97,11 @@ def _check_hls(playlist: Path, *, leads_to_playlists: bool = True) -> None:
     has_segments = any(line.startswith("#EXTINF") for line in lines)
     if has_segments and "#EXT-X-ENDLIST" not in lines:
         raise NotAVideoError(
-            f"{playlist} is an HLS playlist without #EXT-X-ENDLIST: its stream goes on; add that line where it has "
-            "ended",
+            f"{playlist} is an HLS playlist without #EXT-X-ENDLIST: its stream goes on; add that line if the stream "
+            "has ended",
             file=str(playlist),
         )
-    # Keys, inits and renditions are named in an attribute.
+    # Keys, inits and renditions are named in attributes.
     tags = [line for line in lines if line.startswith("#EXT")]
     names = re.findall(r'\bURI="([^"]*)"', "\n".join(tags)) + [line for line in lines if line and line[0] != "#"]
     for name in names:
@@ -112,28 +113,33 @@ def _check_hls(playlist: Path, *, leads_to_playlists: bool = True) -> None:
 
 
 def _check_is_no_script(place: Path, script: Path) -> None:
-    """FFmpeg follows playlists that lead to each other until its stack is full."""
+    """NotAVideoError for a script within a script: FFmpeg follows playlists that name each other until its stack
+    overflows."""
     kind = kind_of(str(place))
     if kind is not None:
-        raise NotAVideoError(f"{script} leads to {place}, which is {kind[0]}; name videos there", file=str(script))
+        raise NotAVideoError(
+            f"{script} names {place}, which is {kind[0]}; name the videos themselves", file=str(script)
+        )
 
 
 def _place_of(name: str, script: Path) -> Path:
-    """Where the file lies that a script names."""
+    """The path of a file that a script names."""
     if urlsplit(name).scheme not in ("", "file"):
         raise NotAVideoError(
-            f"{script} leads to {name!r}, and only files on this machine are read; fetch them, and change the script",
+            f"{script} names {name!r}, but only files on this machine are read; download it and change the script",
             file=str(script),
         )
-    # FFmpeg takes names as they are, though other tools write them with escapes.
+    # FFmpeg does not decode percent escapes in names, although some tools write them.
     place = script.parent / name.removeprefix("file:")
     try:
         is_there = place.is_file()
     except (OSError, ValueError) as error:
-        raise SourceError(f"{script} names {name!r}, which cannot be looked at: {error}", file=str(script)) from error
+        raise SourceError(
+            f"{script} names {name!r}, which cannot be read: {error}; fix that or take the line out", file=str(script)
+        ) from error
     if not is_there:
         raise SourceNotFoundError(
-            f"{script} names {name!r}, and there is no file {place}; put it there, or take the line out",
+            f"{script} names {name!r}, but there is no file {place}; put it there, or take the line out",
             file=str(script),
         )
     return place

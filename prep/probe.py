@@ -1,4 +1,4 @@
-"""What there is to know about a source before ffmpeg runs, found with PyAV by reading its packets, not decoding."""
+"""Finds the properties of a source before ffmpeg runs: reads all packets with PyAV and decodes only a few frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from .opening import demuxer_of, is_picture_format, open_source, packets_of, vid
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
 from .signs import PacketLog, suspicion_of_end
 
-# Where a source is looked at besides its start, as parts of its duration, and how far a decoder may be behind.
+# Where frames are decoded besides the start, as parts of the duration, and how many packets a decoder may take for one
+# frame.
 _LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 _PACKETS_TO_A_FRAME = 64
 _MIXED_FROM_SECONDS = 2
@@ -31,14 +32,14 @@ _MIXED_FROM_SECONDS = 2
 
 @dataclass(frozen=True, eq=False)
 class SourceVideo:
-    """The video stream of a source that is going to be prepared.
+    """The video stream of a source that prep encodes.
 
-    `width` and `height` are as coded, after what the container cuts off (`crop`), and before `rotation` (degrees, a
-    multiple of 90) and `sample_aspect_ratio`. Colours are code points of ISO/IEC 23091-2. `pts` holds the presentation
-    time of every frame, int64 in units of `timebase` seconds, strictly rising; None when the container does not give
-    them and only decoding can tell. `end_pts` is where the last frame ends. `num_packets` counts the packets whose
-    frames are to be shown. `suspicion` is what the container gives away of damage, "" if nothing. `demuxer` is FFmpeg's
-    name for the format; "" lets ffmpeg find out.
+    `width` and `height` are those of the coded pictures after the container's `crop`, before `rotation` (degrees, a
+    multiple of 90) and `sample_aspect_ratio`. Colours are code points of ISO/IEC 23091-2. `pts`: the presentation time
+    of every frame, int64 in units of `timebase` seconds, strictly rising; None when the container does not state them,
+    so that the source has to be decoded. `end_pts`: where the last frame ends. `num_packets`: how many packets have
+    frames that are shown. `suspicion`: a sign of damage, "" if there is none. `demuxer`: FFmpeg's name for the format;
+    with "" ffmpeg detects it.
     """
 
     path: str
@@ -63,35 +64,35 @@ class SourceVideo:
 
     @property
     def coded_size(self) -> tuple[int, int]:
-        """Width and height of the pictures as they are decoded."""
+        """Width and height of the decoded pictures."""
         return (self.crop.coded_width, self.crop.coded_height) if self.crop else (self.width, self.height)
 
 
 def probe(path: str) -> SourceVideo:
     """Read a source's streams and packets.
 
-    SourceNotFoundError, NotAVideoError or DamagedSourceError says what is wrong with it.
+    SourceNotFoundError, NotAVideoError, DamagedSourceError or another SourceError when it cannot be used.
     """
     file = Path(path)
     if not file.exists():
-        raise SourceNotFoundError(f"{path} does not exist", file=path)
+        raise SourceNotFoundError(f"{path} does not exist; check the name", file=path)
     if not file.is_file():
-        what = "a folder" if file.is_dir() else "no regular file"
-        raise NotAVideoError(f"{path} is {what} where a video file was expected", file=path)
+        what = "a folder" if file.is_dir() else "not a regular file"
+        raise NotAVideoError(f"{path} is {what}, but sources are video files; give one", file=path)
     if not os.access(file, os.R_OK):
-        raise SourceError(f"{path} cannot be read: permission denied", file=path)
+        raise SourceError(f"{path} cannot be read: permission denied; change its permissions", file=path)
     if file.stat().st_size == 0:
-        raise NotAVideoError(f"{path} is an empty file", file=path)
+        raise NotAVideoError(f"{path} is an empty file; copy or download it again", file=path)
     with open_source(path) as container:
         stream = video_stream(path, container)
         if stream.codec_context is None:
-            raise NotAVideoError(f"{path} has a video stream of a codec that FFmpeg does not know", file=path)
+            raise NotAVideoError(f"{path} has a video codec that FFmpeg does not know; convert it first", file=path)
         return _probe_stream(path, container, stream)
 
 
 def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> SourceVideo:
     if stream.time_base is None:
-        raise NotAVideoError(f"{path} has a video stream without a timebase", file=path)
+        raise NotAVideoError(f"{path} has a video stream without a timebase; remux it first", file=path)
     packets = PacketLog(stream.codec_context)
     try:
         for packet in packets_of(container, stream):
@@ -103,7 +104,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         packets.suspect(f"reading stops at packet {len(packets.pts)} of its video ({error.strerror})")
     pts, durations = packets.pts, packets.durations
     if not pts:
-        raise DamagedSourceError(f"{path} has a video stream, but no data in it", file=path)
+        raise DamagedSourceError(f"{path} has a video stream without data; copy or download it again", file=path)
     if len(pts) == 1 and is_picture_format(demuxer_of(container)):
         raise NotAVideoError(f"{path} is a still picture, not a video", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
@@ -143,7 +144,8 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
 
 
 def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceVideo:
-    """The source with its frames at `pts`; the last lasts `last_duration`, or the median interval where that is 0."""
+    """The source with its frames at `pts`. The last frame lasts `last_duration` or, where that is 0, the median
+    interval."""
     if not last_duration:
         rate = source.rate_hints[0] if source.rate_hints else Fraction(25)
         last_duration = int(np.median(np.diff(pts))) if len(pts) > 1 else max(1, round(1 / (rate * source.timebase)))
@@ -151,7 +153,7 @@ def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceV
 
 
 def _presentation_order(pts: list[int | None]) -> Array | None:
-    """The pts in rising order, or None when some are missing or stand twice."""
+    """The pts in rising order, or None when some are missing or occur twice."""
     known = [value for value in pts if value is not None]
     if len(known) < len(pts):
         return None
@@ -172,7 +174,7 @@ def _video(container: InputContainer, stream_index: int) -> VideoStream:
 
 
 def _first_frames(path: str, stream_index: int) -> list[VideoFrame]:
-    """Size, rotation, colours and fields are what the decoder says, not what the container claims."""
+    """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container."""
     frames: list[VideoFrame] = []
     with open_source(path) as container, contextlib.suppress(av.error.FFmpegError):
         for frame in _sound_frames(container, stream_index):
@@ -182,7 +184,7 @@ def _first_frames(path: str, stream_index: int) -> list[VideoFrame]:
         if frames and not frames[-1].interlaced_frame:
             frames.extend(_later_frames(container, stream_index))
     if not frames:
-        raise DamagedSourceError(f"{path} has video data, but not one frame of it decodes", file=path)
+        raise DamagedSourceError(f"{path}: not one frame decodes; copy or download it again", file=path)
     return frames
 
 
@@ -195,8 +197,8 @@ def _sound_frames(container: InputContainer, stream_index: int) -> Iterator[Vide
 
 
 def _later_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
-    """A frame each from further on, where there is a keyframe: broadcasts change between film and video. What does not
-    decode here is found out later, by those who look for damage."""
+    """A frame from each of the later parts of the source: broadcasts switch between film and video. Errors of the
+    decoder are ignored here; the checks for damage find them."""
     stream = _video(container, stream_index)
     duration = Fraction(container.duration or 0, av.time_base)
     if stream.codec_context.name not in MIXED_FIELDS or duration < _MIXED_FROM_SECONDS:
@@ -212,7 +214,7 @@ def _later_frames(container: InputContainer, stream_index: int) -> Iterator[Vide
 
 
 def estimate_frames(path: str, fps: Fraction | None) -> int:
-    """About how many frames the source will have at `fps` (None: its own rate), from its header alone; 0 when the
+    """About how many frames the video will have at `fps` (None: the source's rate), from the header alone; 0 when the
     header does not say. For progress bars."""
     try:
         with open_source(path) as container:

@@ -1,10 +1,10 @@
-"""The one place that starts processes and ends them.
+"""Starts and ends processes; no other module does.
 
-They are started by posix_spawn. `subprocess` closes in the child what the child inherited, before the new program
-runs, and holds Python's lock until that is done. Where one of these files lies on a mount that does not answer, and
-the mount wants to be asked before a file is closed (FUSE, NFS), the child waits for the mount, and this process waits
-for the child, with all its threads. With posix_spawn the kernel closes files as the new program begins, when this
-process has gone on already.
+They are started by posix_spawn. `subprocess` closes inherited files in the child, before the new program runs, and
+holds Python's lock until that is done. If such a file lies on a mount that does not answer, and the file system asks
+the mount before it closes a file (FUSE, NFS), the child waits for the mount, and all threads of this process wait for
+the child. With posix_spawn the kernel closes the files when the new program starts, and this process does not wait for
+that.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-# A process that waits for a dead mount or a driver does not end even when it is killed.
+# How long to wait for a killed process. One that waits for a dead mount or a driver does not end.
 _GRACE_SECONDS = 5
 _FIRST_SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 0.0005, 0.05
 _READ_BYTES = 1 << 16
-# Python ignores these; programs expect them to end a process that writes to a closed pipe or a file that is too large.
+# Python ignores these signals. Other programs rely on them to end at a closed pipe or a file that is too large.
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 @dataclass(eq=False)
 class Process:
-    """A child in a process group of its own, with the reading ends of its output. One thread uses it."""
+    """A child in its own process group, with the reading ends of its output. Not safe for several threads."""
 
     pid: int
     stdout: IO[bytes]
@@ -41,14 +41,14 @@ class Process:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:
-                # This process ignores SIGCHLD, so the system keeps no status. `subprocess` says 0 then as well.
+                # This process ignores SIGCHLD, so the system keeps no status. `subprocess` returns 0 then as well.
                 self.returncode = 0
             else:
                 self.returncode = os.waitstatus_to_exitcode(status) if pid else None
         return self.returncode
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Whether it ends in that time."""
+        """Wait for the process; returns whether it ended in this time."""
         deadline, sleep_seconds = time.monotonic() + timeout_seconds, _FIRST_SLEEP_SECONDS
         while self.poll() is None:
             left = deadline - time.monotonic()
@@ -61,7 +61,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Finished:
-    """A process that ended by itself."""
+    """The result of a process that ended by itself."""
 
     returncode: int
     stdout: bytes
@@ -70,7 +70,7 @@ class Finished:
 
 @dataclass
 class WritingEnd:
-    """The end of a pipe that a child is to inherit. `number` is the descriptor in the child."""
+    """The end of a pipe that a child inherits. `number` is the descriptor in the child."""
 
     number: int
     _copy: int
@@ -80,8 +80,8 @@ class WritingEnd:
         self._open = [self.number, self._copy]
 
     def action(self) -> tuple[int, int, int]:
-        # This replaces the child's copy of one end by another copy, which it inherits. Another number might belong to
-        # a file on a dead mount, and taking the number would close that file before the program runs.
+        # dup2 of the copy to the end's own number, so that the child inherits it. Another number might belong to a file
+        # on a dead mount, and dup2 would close that file before the program runs.
         return (os.POSIX_SPAWN_DUP2, self._copy, self.number)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class WritingEnd:
 
 
 def pipe_from_child() -> tuple[IO[bytes], WritingEnd]:
-    """A pipe: what this process reads, and what the child writes to."""
+    """A pipe: the file from which this process reads, and the end to which the child writes."""
     read, write = os.pipe()
     return os.fdopen(read, "rb", buffering=0), WritingEnd(write, os.dup(write))
 
@@ -98,7 +98,7 @@ def pipe_from_child() -> tuple[IO[bytes], WritingEnd]:
 def start(
     argv: Sequence[str], *, inherit: Sequence[WritingEnd] = (), stdin: int | None = None, env: Mapping[str, str]
 ) -> Process:
-    """Start a program, with /dev/null as its input unless `stdin` is a descriptor. OSError when that fails."""
+    """Start a program. Its input is /dev/null unless `stdin` is a descriptor. OSError when it does not start."""
     stdout, stdout_end = pipe_from_child()
     stderr, stderr_end = pipe_from_child()
     actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
@@ -113,7 +113,7 @@ def start(
             list(argv),
             env,
             file_actions=actions,
-            # A group of its own: the program may be a script that starts the real one.
+            # Its own group, because the program may be a script that starts the real one.
             setpgroup=0,
             setsigdef=_DEFAULT_SIGNALS,
         )
@@ -128,8 +128,8 @@ def start(
 
 
 def run(argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float) -> Finished:
-    """Run a program to its end. OSError when it does not start; TimeoutError when it takes longer, whether it can be
-    ended or not."""
+    """Run a program to its end. OSError when it does not start; TimeoutError when it takes longer, even if it cannot be
+    ended."""
     deadline = time.monotonic() + timeout_seconds
     with _file_of(stdin) as source:
         process = start(argv, stdin=source, env=os.environ)
@@ -149,7 +149,7 @@ def run(argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float) -> F
 
 
 def _output(process: Process, deadline: float) -> tuple[bytes, bytes] | None:
-    """Standard output and standard error; None where they are not complete in time."""
+    """Standard output and standard error; None when they are not complete by the deadline."""
     stdout, stderr = bytearray(), bytearray()
     with selectors.PollSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ, stdout)
@@ -168,7 +168,7 @@ def _output(process: Process, deadline: float) -> tuple[bytes, bytes] | None:
 
 @contextlib.contextmanager
 def _file_of(content: bytes) -> Iterator[int]:
-    """A descriptor from which `content` can be read."""
+    """A descriptor for reading `content`."""
     with os.fdopen(os.memfd_create("stdin"), "w+b") as file:
         file.write(content)
         file.seek(0)
@@ -176,12 +176,12 @@ def _file_of(content: bytes) -> Iterator[int]:
 
 
 left_behind: list[Process] = []
-"""Those that were killed and had not ended when this process stopped waiting for them."""
+"""Processes that were killed and had not ended when this process stopped waiting for them."""
 
 
 def end(process: Process) -> None:
-    """Kill a process and those that it started."""
-    # Some of them may have ended since: polling them leaves no zombies.
+    """Kill a process and all processes in its group."""
+    # Polling the earlier ones removes those that have ended, so that they do not stay as zombies.
     left_behind[:] = [earlier for earlier in left_behind if earlier.poll() is None]
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)

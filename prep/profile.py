@@ -1,4 +1,4 @@
-"""How a dataset's videos are encoded: one profile for all of them, kept in the dataset's root."""
+"""How the videos of a dataset are encoded: one profile for all, stored in the dataset's root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import FormatVersionError, UsageError
 CODECS = ("h264", "hevc")
 ENCODERS = {"libx264": "h264", "h264_nvenc": "h264", "libx265": "hevc", "hevc_nvenc": "hevc"}
 
-# What people type for the NTSC rates, and what they mean (SMPTE ST 12-1).
+# Common decimal forms of the NTSC rates -> the exact rates (SMPTE ST 12-1).
 _NTSC = {
     "23.976": Fraction(24000, 1001),
     "23.98": Fraction(24000, 1001),
@@ -28,15 +28,15 @@ MAX_SIDE = 16384
 FITS = ("within", "pad", "crop", "stretch")
 DEINTERLACE = ("auto", "never")
 
-# What prep did before there were these options. Units are named after the profile's key, which leaves out what is as
-# it was then, so that datasets from before go on.
+# How prep worked before these options existed. Unit names contain a hash of `Profile.key`, which leaves out options
+# with these values, so that unit names in older datasets stay the same.
 _BEFORE: dict[str, Any] = {"fastdecode": False, "fit": "stretch", "upscale": True, "deinterlace": "never"}
 
 
 @dataclass(frozen=True)
 class Size:
-    """What size frames get at most: the source's own (both None), a short side, or a width and a height, into which
-    `Profile.fit` says how they are brought. Sides are rounded to even numbers.
+    """The largest size of frames: the source's own (both None), a short side, or a width and a height (`Profile.fit`
+    says how pictures are fitted to these). Sides are rounded to even numbers.
     """
 
     short_side: int | None = None
@@ -50,16 +50,16 @@ class Size:
 
 @dataclass(frozen=True)
 class Profile:
-    """Everything that decides what bytes a source becomes.
+    """All options that affect the encoded bytes.
 
-    `fps` None keeps each source's own rate. `fit` says how pictures are brought into a width and a height: "within"
-    keeps them whole and gives frames of their shape, "pad" adds black around them, "crop" cuts off what is over, and
-    "stretch" changes their shape. Without `upscale` a picture is never made larger, so that only padded frames all get
-    the same size. `deinterlace` is "auto", which is where a source is interlaced, or "never". `crf` is the
-    constant-quality level of the encoder in use (NVENC calls it cq). `fastdecode` gives up what costs a decoder most,
-    as x264 and x265 tune for it: the deblocking filter, weighted prediction and, in H.264, arithmetic coding; of this,
-    NVENC has only the last. `segment_seconds` is rounded to whole GOPs. `encoder` "auto" lets each machine use the
-    fastest that runs.
+    `fps` None keeps each source's own rate. `fit` says how pictures are fitted to a width and a height: "within"
+    scales the whole picture, and frames have its shape; "pad" adds black borders, "crop" cuts off what does not
+    fit, "stretch" changes the shape. Without `upscale` pictures are never enlarged, so only "pad" gives all frames
+    the same size. `deinterlace`: "auto" deinterlaces interlaced sources, "never" none. `crf` is the
+    constant-quality level of the encoder (NVENC calls it cq). `fastdecode` omits what takes a decoder longest: with
+    x264 the deblocking filter and arithmetic coding, with x265 what its own tune=fastdecode names, with NVENC
+    arithmetic coding in H.264. `segment_seconds` is rounded to whole GOPs. With the encoder "auto" each machine
+    uses the fastest one that runs.
     """
 
     fps: Fraction | None = None
@@ -102,7 +102,7 @@ class Profile:
             raise UsageError(f"--encoder {self.encoder} writes {ENCODERS[self.encoder]}, but --codec is {self.codec}")
 
     def to_json(self) -> dict[str, Any]:
-        """The profile as it stands in the dataset's root: plain JSON values, rates as exact fractions in text."""
+        """The profile as stored in the dataset's root: plain JSON values; rates are exact fractions as text."""
         return {
             "fps": "source" if self.fps is None else str(self.fps),
             "size": str(self.size),
@@ -121,7 +121,7 @@ class Profile:
         }
 
     def key(self) -> str:
-        """The profile as one line of text, equal for equal profiles."""
+        """The profile as one line of text, the same for equal profiles."""
         values = {name: value for name, value in self.to_json().items() if (name, value) not in _BEFORE.items()}
         return json.dumps(values, sort_keys=True)
 
@@ -131,36 +131,37 @@ PROFILES: dict[str, dict[str, Any]] = {
     "balanced": {"codec": "h264", "gop_frames": 16, "b_frames": 3, "fastdecode": False},
     "small": {"codec": "hevc", "gop_frames": 32, "b_frames": 3, "fastdecode": False},
 }
-"""Options under a name, measured against each other in docs/performance.md; the first is what `Profile()` is."""
+"""Named sets of options; docs/performance.md compares them. The first has the defaults of `Profile()`."""
 
 
 def named_profile(name: str) -> dict[str, Any]:
-    """The options that this name stands for. UsageError for a name that stands for none."""
+    """The options of the profile with this name. UsageError for an unknown name."""
     if name not in PROFILES:
         raise UsageError(f"--profile is {name!r}; it takes {', '.join(PROFILES)}")
     return PROFILES[name]
 
 
 def changed_profile(base: Profile | None, given: dict[str, Any]) -> Profile:
-    """The dataset's profile, or the default where there is none, with the options that were given.
+    """The dataset's profile (None: the default one) with the options in `given` changed.
 
-    UsageError for a value that makes no sense, also together with the others.
+    UsageError for a value that is invalid by itself or together with the others.
     """
     profile = replace(base or Profile(), **given)
     if "fit" in given and profile.size.exact is None:
-        raise UsageError(f"--fit {profile.fit} says how to bring pictures into a --size WIDTHxHEIGHT: give one as well")
+        raise UsageError(f"--fit {profile.fit} needs a --size WIDTHxHEIGHT; give one as well")
     return profile
 
 
 def _fits_timescale(fps: Fraction | None) -> bool:
-    """Ticks per second and per frame of an MP4 have 32 bits."""
+    """Whether an MP4, whose ticks per second and per frame have 32 bits, can have this rate."""
     if fps is None:
         return True
     return Fraction(1, 1000) <= fps <= MAX_FPS and max(fps.numerator, fps.denominator) < 1_000_000
 
 
 def profile_from_json(values: dict[str, Any]) -> Profile:
-    """The inverse of `Profile.to_json`; options that an older dataset's root does not name are as they were then."""
+    """The inverse of `Profile.to_json`. Options that the root of an older dataset lacks get the values from before they
+    existed."""
     values = _BEFORE | values
     try:
         return Profile(
@@ -181,7 +182,7 @@ def profile_from_json(values: dict[str, Any]) -> Profile:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise FormatVersionError(
-            f"the dataset's profile does not read ({error}); it was written by another version of shortgop"
+            f"the dataset's profile cannot be read ({error}): another version of shortgop wrote it; use that version"
         ) from error
 
 

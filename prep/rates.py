@@ -1,19 +1,19 @@
-"""Which constant rate a source gets when none was asked for.
+"""Chooses the constant rate of a source where --fps gives none.
 
-A source whose frames are evenly spaced keeps its exact rate (`constant_rate`). For one whose are not, a rate is chosen
-by what it costs (`variable_rate`):
+A source whose frames are evenly spaced keeps its exact rate (`constant_rate`). For other sources a rate is chosen by
+how many frames it drops and repeats (`variable_rate`):
 
-1. Candidates are the standard rate whose interval is the ordinary one but for the timebase's rounding, the rate of the
-   ordinary intervals itself, the container's claims, the standard rates, and the rates at which some interval of the
-   source lasts one tick; among these only such that the video has at most 10,000 frames more than 30 times as many as
-   the source, and that a tick is not longer than five quarters of the median interval.
-2. The lowest of them that leaves out at most one source frame in a hundred, or one, is found. Two frames that stand
-   closer together than all others must not multiply the whole video. Where up to a quarter of the frames follow another
-   within 1/240 s, which nothing records so fast, they do not count at all.
-3. From there up to five quarters of it, the rate that leaves out the fewest is taken: of several that leave out as few
-   the first in the order of (1), so that a 30 fps recording with frames missing becomes 30 and not 29.97.
+1. Candidates, in this order: the standard rate whose interval equals the median rate's up to one unit of the timebase;
+   the mean rate of the ordinary intervals; the rates that the container states; the standard rates; the rates at which
+   some interval of the source lasts one tick. A candidate must make at most 30 times as many frames as the source has,
+   plus 10,000, and a tick must last at most five quarters of the median interval.
+2. Find the lowest candidate that drops at most one source frame in a hundred, or one frame. The limit is not 0, since
+   two frames that are closer together than all others must not multiply the frames of the whole video. Where up to a
+   quarter of the frames follow another one within 1/240 s, which no camera records, these frames do not count at all.
+3. Of the candidates from that rate up to five quarters of it, take the one that drops the fewest frames; of several,
+   the first in the order of (1), so that a 30 fps recording with missing frames gets 30 and not 29.97.
 
-Where none of them leaves out that few, the one that leaves out the fewest is taken, and of several the lowest.
+If no candidate drops so few, take the one that drops the fewest, and of several the lowest.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import numpy as np
 from ..manifests.ragged import Array
 from .grid import TickRule, count_dropped, ordinary_interval
 
-# Rates that cameras and editors write. A constant-rate file whose timebase is coarse (Matroska: milliseconds) only
-# shows its rate to within that timebase; the exact one is found among these.
+# Rates that cameras and editors write. In a file with a coarse timebase (Matroska: milliseconds), timestamps determine
+# the rate only to within that timebase; the exact rate is then taken from these.
 STANDARD_RATES = tuple(
     Fraction(n, d)
     for n, d in (
@@ -37,14 +37,14 @@ STANDARD_RATES = tuple(
     )
 )  # fmt: skip
 MIN_RATE, MAX_RATE = Fraction(1, 1000), Fraction(1000)
-# What a single frame lasts when nobody says.
+# The rate for a single frame whose container states none.
 _USUAL_RATE = Fraction(25)
-# An MP4's timescale has 32 bits, and a frame's ticks have some less, as several of them have to fit an offset.
+# An MP4's timescale has 32 bits. The ticks of a frame get fewer, since composition offsets are several frames long.
 _MAX_NUMERATOR, _MAX_DENOMINATOR = 1 << 32, 1 << 28
 _MAX_INFLATION, _ALWAYS_ALLOWED_FRAMES = 30, 10_000
 _NEAR = Fraction(5, 4)
 _INTERVALS_TRIED = 32
-# Frames closer together than at the fastest standard rate are twins where they are the exception.
+# Twins: the few frames of a source that are closer to the frame before than at the fastest standard rate.
 _TWIN_SECONDS, _TWIN_PART, _MOST_TWINS = Fraction(1, 240), 4, 4
 
 
@@ -52,16 +52,16 @@ def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -
     """The exact rate of a source whose frames have these `pts` (int64, strictly rising, at least one), or None when
     they are not evenly spaced.
 
-    `hints` are rates that the container claims. They come before the standard ones, and all only count when every
-    single pts lies within one unit of the timebase of where that rate puts it, and each frame has a tick to itself. A
-    rate that no MP4 can have is none. A single frame has the first claim, or 25 frames/s.
+    `hints` are the rates that the container states. They are tried before the standard ones. A rate is accepted only if
+    every pts lies within one unit of the timebase of its place at that rate, each frame has its own tick, and an MP4
+    can have the rate. For a single frame it is the first hint, or 25 frames/s.
     """
     if len(pts) == 1:
         return next((hint for hint in hints if _possible(hint)), _USUAL_RATE)
     spans = pts - pts[0]
     mean = Fraction(len(pts) - 1) / (int(spans[-1]) * timebase)
     for rate in (*hints, *STANDARD_RATES, mean):
-        # A cheap look first: a wrong rate has drifted away by the last frame.
+        # Check the last frame first, which is cheap: a wrong rate has drifted by then.
         if (
             _possible(rate)
             and _lies_on(spans[-1:], np.array([len(pts) - 1]), timebase, rate)
@@ -85,13 +85,15 @@ def _lies_on(spans: Array, numbers: Array, timebase: Fraction, rate: Fraction) -
 
 
 def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fraction, ...] = ()) -> Fraction:
-    """The rate for frames that are not evenly spaced, two or more, the last of which ends at `end_pts`: see above."""
+    """The rate for two or more frames that are not evenly spaced; the last one ends at `end_pts`. The module's
+    docstring has the rule."""
     candidates = [rate for rate in dict.fromkeys(_candidates(pts, timebase, hints)) if _possible(rate)]
     seconds = (end_pts - int(pts[0])) * timebase
     most_frames = _MAX_INFLATION * len(pts) + _ALWAYS_ALLOWED_FRAMES
     interval = ordinary_interval(pts, timebase)
     pts = _without_twins(pts, timebase)
-    # The rate of the mean interval makes about as many frames as the source has; only years have too many at any rate.
+    # The rate of the mean interval makes about as many frames as the source has. Only a source that lasts years has too
+    # many frames at every rate.
     affordable = [rate for rate in candidates if seconds * rate <= most_frames] or [min(candidates)]
     affordable = [rate for rate in affordable if rate * (interval or 0) * _NEAR >= 1] or affordable
     dropped = {rate: count_dropped(TickRule.of(pts, timebase, rate, interval), pts, end_pts) for rate in affordable}
@@ -99,12 +101,12 @@ def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fra
     if not good:
         return min(affordable, key=lambda rate: (dropped[rate], rate))
     lowest = min(good)
-    # The first of the least ones: `affordable` is still in the order of preference.
+    # `affordable` is still in the order of preference, and min takes the first of equals.
     return min((rate for rate in affordable if lowest <= rate <= lowest * _NEAR), key=dropped.__getitem__)
 
 
 def _without_twins(pts: Array, timebase: Fraction) -> Array:
-    """The pts without those closely behind another, where all others are much further apart."""
+    """The pts without those of twins: frames very close to the frame before, where most are much further apart."""
     intervals = np.diff(pts)
     apart = float(np.median(intervals)) / _TWIN_PART
     is_twin = (intervals < apart) & (intervals < float(_TWIN_SECONDS / timebase))
@@ -123,14 +125,14 @@ def _candidates(pts: Array, timebase: Fraction, hints: Iterable[Fraction]) -> It
     yield from hints
     yield from sorted(STANDARD_RATES)
     yield _plain(len(intervals) / (int(intervals.sum()) * timebase))
-    # Python's integers: an interval may have any length.
+    # tolist: Python's integers do not overflow, and an interval may have any length.
     for interval in np.unique(np.quantile(intervals, np.linspace(0, 1, _INTERVALS_TRIED), method="lower")).tolist():
         yield _plain(1 / (interval * timebase))
 
 
 def _ordinary_rate(intervals: Array, timebase: Fraction) -> Fraction:
-    """The mean rate of the intervals within half the median of it: unlike the median, it is finer than the timebase.
-    The nearest standard rate where one is within half a percent."""
+    """The mean rate of the intervals that differ from the median by at most half of it: a mean is more precise than the
+    timebase. If a standard rate is within half a percent, that one."""
     median = float(np.median(intervals))
     ordinary = intervals[np.abs(intervals - median) <= median / 2]
     if len(ordinary) == 0:
@@ -141,5 +143,5 @@ def _ordinary_rate(intervals: Array, timebase: Fraction) -> Fraction:
 
 
 def _plain(rate: Fraction) -> Fraction:
-    """The rate, or the next higher whole number of thousandths, within what is possible."""
+    """The rate rounded up to thousandths, between MIN_RATE and MAX_RATE."""
     return min(MAX_RATE, max(MIN_RATE, Fraction(-(-rate * 1000 // 1), 1000)))

@@ -1,4 +1,4 @@
-"""What becomes of a damaged source: whether it is taken, and which frames of the video are marked."""
+"""Decides whether a damaged source is prepared, and which frames of the video are marked as salvaged."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from .options import SourcePolicy
 
 
 def salvaged_runs(shown: Array, due: Array) -> tuple[tuple[int, int], ...]:
-    """Runs [first, stop) of frames that show another source frame than they should; one pts for each frame."""
+    """Runs [first, stop) of frames that show another source frame (`shown`) than they would without damage (`due`); one
+    pts for each frame."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], shown != due, [False]]).astype(np.int8)))
     return tuple((int(first), int(stop)) for first, stop in edges.reshape(-1, 2))
 
 
 def check_salvage(path: str, damage: Damage, timebase: Fraction, policy: SourcePolicy) -> None:
-    """DamagedSourceError unless something is left of the source and the policy takes it as it is."""
+    """DamagedSourceError if no sound frame is left, or if the policy does not accept the damage."""
     left = len(damage.sound_pts) if damage.has_times else damage.sound_from_start
     if left == 0:
         raise DamagedSourceError(
-            f"{path} is damaged ({damage.complaint}): not one frame of it is sure to decode as it was encoded; "
+            f"{path} is damaged ({damage.complaint}): not one frame is certain to decode as it was encoded; "
             "copy or download it again",
             file=path,
         )
     if damage.is_only_cut or policy.salvage:
         return
-    lost = "is lost or leans on a lost one" if damage.lost == 1 else "are lost or lean on lost ones"
+    lost = "is lost or refers to a lost one" if damage.lost == 1 else "are lost or refer to lost ones"
     where = ""
     if damage.has_times and damage.first_lost_pts is not None:
         seconds = (damage.first_lost_pts - int(min(damage.sound_pts[0], damage.first_lost_pts))) * timebase

@@ -1,4 +1,4 @@
-"""A close look at a source that something is wrong with: every packet decoded, and what was said of each kept."""
+"""Scans a source that may be damaged: decodes every packet and records what demuxer and decoder log about it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .damage import MAY_BE_INCOMPLETE, Scan, ScannedPacket, first_complaint
 from .opening import open_source, packets_of
 from .signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 
-# Not every packet of these has a timestamp of its own.
+# Formats in which some packets have no timestamp of their own.
 _COUNTING = ("mpeg", "mpegvideo", "h264", "hevc", "m4v")
-# These have packets whose frame is for reference only.
+# Decoders of codecs in which some packets have a frame that is only for reference, and never shown.
 _HIDDEN_FRAMES = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "libaom-av1")
-# What demuxers say where the file ends within an element.
+# What demuxers log where the file ends within an element.
 _ENDS_EARLY = ("ended prematurely", "partial file")
-# MPEG-4 in AVI has packets that only say that nothing was coded.
+# MPEG-4 in AVI has packets without a frame: they only say that nothing was coded. They are at most this long.
 _EMPTY_BYTES = 16
 
 
 def scan(path: str, stream_index: int) -> Scan:
-    """Decode every packet of a stream on its own. Whatever demuxer and decoder complain of is in the result."""
+    """Decode a stream packet by packet. The result has what demuxer and decoder log about each packet."""
     with open_source(path) as container, _complaints_heard():
         stream = container.streams[stream_index]
         if not isinstance(stream, VideoStream):
@@ -60,7 +60,7 @@ def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, .
 
 
 class _Scanner:
-    """The packets and frames of one scan so far, and what the codec counts."""
+    """The packets and frames of one scan so far."""
 
     def __init__(self, container: InputContainer, stream: VideoStream, break_at: int | None) -> None:
         self._demuxed = packets_of(container, stream)
@@ -114,7 +114,7 @@ class _Scanner:
     def _take(self, packet: Packet[VideoStream], broken: str) -> None:
         unit = self._headers.read(bytes(packet))
         if self._headers.misses_one(unit):
-            broken = broken or "a frame before it is missing"
+            broken = broken or "a frame is missing"
         packet.opaque = len(self._packets)
         if packet.size <= _EMPTY_BYTES:
             self._empty.add(len(self._packets))
@@ -157,19 +157,19 @@ class _Scanner:
         return _first_complaint(logs) or failure
 
     def _judged(self) -> Iterator[ScannedPacket]:
-        """The packets, with what is only known when their frame is put out."""
+        """The packets, with what is known only after all frames were put out."""
         by_headers = self._decoder.name in ("h264", "hevc")
         one_to_one = self._decoder.name not in _HIDDEN_FRAMES and not self._interlaced
         shown, entry_pts = set(self._shown), None
         for number, packet in enumerate(self._packets):
             is_entry = packet.is_entry if by_headers else number in self._keyframes
-            complaint = packet.complaint or ("its frame is corrupt" if number in self._corrupt else "")
+            complaint = packet.complaint or ("a frame is corrupt" if number in self._corrupt else "")
             entry_pts = packet.pts if is_entry else entry_pts
-            # Decoders leave out what is shown before the first keyframe, and that is no damage.
+            # Decoders leave out frames that are shown before the first keyframe; that is no damage.
             leads = entry_pts is not None and packet.pts is not None and packet.pts < entry_pts
             frameless = number not in shown and number not in self._empty and not packet.is_hidden
             if one_to_one and frameless and not (leads or complaint):
-                complaint = "no frame comes of it"
+                complaint = "a packet decodes to no frame"
             yield replace(packet, complaint=complaint, is_entry=is_entry)
 
 

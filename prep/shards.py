@@ -1,4 +1,4 @@
-"""Writing shards: segments back to back in files of bounded size, visible only when a unit is complete."""
+"""Writes shards: segments back to back in files of bounded size, which become visible when their unit is complete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _OpenShard:
 
 @dataclass(frozen=True)
 class Mark:
-    """A position to go back to: how many shards there were, how long the last was, and the hash of its bytes."""
+    """A position for `rollback`: the number of shards, and the length and hash of the last one."""
 
     shards: int
     length: int
@@ -38,7 +38,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Committed:
-    """A shard that is in place: its file's name, and its bytes."""
+    """A shard with its final name: the name of its file, and its length in bytes."""
 
     name: str
     length: int
@@ -47,12 +47,12 @@ class Committed:
 class ShardWriter:
     """Appends to the shards of one attempt at a unit, `<unit>-0`, `<unit>-1`, ...
 
-    A segment never spans two shards: `start_segment` opens the next one when the current has reached
-    `shard_bytes`. Nothing is visible before `commit`; `rollback` takes back what was written since a `mark`; `close`
-    throws away whatever was not committed.
+    A segment never spans two shards: `start_segment` opens the next shard when the current one has reached
+    `shard_bytes`. Nothing is visible before `commit`. `rollback` removes what was written after a `mark`; `close`
+    removes what was not committed.
 
-    A file's name holds a hash of its content, `<unit>-<number>-<hash>.shard`: two attempts at a unit that run at the
-    same time cannot write to one name unless they have written the same bytes, and one that is repeated finds its own.
+    The name of a file contains a hash of its content, `<unit>-<number>-<hash>.shard`: two attempts at a unit that run
+    at the same time write to the same name only if they wrote the same bytes, and a repeated attempt finds its file.
     """
 
     def __init__(self, dataset: Path, unit: str, shard_bytes: int) -> None:
@@ -62,7 +62,8 @@ class ShardWriter:
         self._shards: list[_OpenShard] = []
 
     def start_segment(self) -> tuple[str, int]:
-        """The shard that the next segment goes to, as `commit` will name it, and the segment's offset in it."""
+        """Start a segment. Returns the shard's name, which is the key in the result of `commit`, and the segment's
+        offset in it."""
         if not self._shards or self._shards[-1].length >= self._shard_bytes:
             name = f"{self._unit}-{len(self._shards)}"
             temporary = temporary_path(self._dataset, f"{name}.shard")
@@ -71,7 +72,7 @@ class ShardWriter:
         return self._shards[-1].name, self._shards[-1].length
 
     def append(self, data: bytes) -> int:
-        """Write to the current shard; returns the offset at which the data lies."""
+        """Write to the current shard. Returns the offset of the data in it."""
         shard = self._shards[-1]
         with writing(shard_path(self._dataset, shard.name)):
             shard.file.write(data)
@@ -87,7 +88,7 @@ class ShardWriter:
         return Mark(len(self._shards), shard.length, shard.digest.copy())
 
     def rollback(self, mark: Mark) -> None:
-        """Forget everything since the mark: a source that failed leaves no bytes behind."""
+        """Remove everything that was written after the mark: a source that failed leaves no bytes."""
         while len(self._shards) > mark.shards:
             self._discard(self._shards.pop())
         if self._shards:
@@ -99,7 +100,7 @@ class ShardWriter:
             shard.length, shard.digest = mark.length, mark.digest.copy()
 
     def commit(self) -> dict[str, Committed]:
-        """Make the shards visible; returns the file of each by the name that `start_segment` gave."""
+        """Make the shards visible. Returns the file of each, by the name from `start_segment`."""
         committed = {}
         for shard in self._shards:
             with writing(shard_path(self._dataset, shard.name)):
@@ -109,10 +110,10 @@ class ShardWriter:
         return committed
 
     def _placed(self, shard: _OpenShard) -> str:
-        """Give a shard its name; another attempt may have put the same bytes there already."""
+        """Give a shard its final name. Another attempt may have written the same bytes under this name already."""
         stem = f"{shard.name}-{shard.digest.hexdigest()}"
         for number in count():
-            # The plain name is taken by other bytes where those were damaged behind our back.
+            # The file with the plain name can have other bytes if it was damaged after it was written.
             name = f"{stem}.{number}.shard" if number else f"{stem}.shard"
             final = shard_path(self._dataset, name)
             if commit(shard.temporary, final):
@@ -130,7 +131,7 @@ class ShardWriter:
 
     @staticmethod
     def _discard(shard: _OpenShard) -> None:
-        # Closing flushes, and on a full disk that fails once more; the file is going away in any case.
+        # Closing flushes, which fails again on a full disk; the file is removed in any case.
         with contextlib.suppress(OSError):
             shard.file.close()
         shard.temporary.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Signs of damage in what a demuxer gives, found while the packets of a source are read and nothing is decoded.
+"""Signs of damage in a source's packets and headers, found without decoding.
 
-A sign is no proof: it makes prep look closer.
+A sign is no proof: it makes prep scan the source (`scan.py`).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from .access_units import HeaderReader, has_alpha_layer
 from .chains import ends_in_mid_packet, first_break
 from .damage import frames_behind_hole
 
-# How much earlier than its header says a video may end before it is looked at: headers round, and another track may
-# have given them its own end.
+# How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
+# another track.
 _MISSING_SECONDS = 1
-# Containers that do not say how long a packet is: their last one may be incomplete without their knowing, and what
-# comes behind it may be missing.
+# Containers that do not state the length of a packet: their last packet may be incomplete without a sign, and later
+# ones may be missing.
 UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v")
-# Of these the headers of all packets are read.
+# Codecs of which the headers of all packets are read.
 _READ_CODECS = ("h264", "mpeg1video", "mpeg2video")
 
-NO_CHAIN = "its chunks do not follow each other"
+NO_CHAIN = "there is a break between its chunks"
 MOOV_IS_MISSING = (
-    "its index is cut off (an MP4 without its moov box), and without it nothing can be saved, by --salvage neither; "
+    "its index is cut off (an MP4 without its moov box), and without it no frame can be read, even with --salvage; "
     "copy or record it again"
 )
 
 
 class PacketLog:
-    """The packets of a stream as they come, in decode order, and the first sign of damage among them."""
+    """The packets of a stream in decode order, and the first sign of damage in them."""
 
     def __init__(self, decoder: CodecContext) -> None:
         self.pts: list[int | None] = []
@@ -50,7 +50,7 @@ class PacketLog:
         self.has_alpha_layer = False
 
     def see(self, packet: Packet[VideoStream]) -> None:
-        """Take note of a packet's headers, be its frame shown or only decoded for the sake of others."""
+        """Read the headers of a packet, whether its frame is shown or only referred to."""
         if not self._seen and not packet.is_keyframe:
             self.suspect("its video begins without a keyframe")
         if not self._seen and self._codec == "hevc":
@@ -73,7 +73,7 @@ class PacketLog:
 
     @property
     def aspect_changes(self) -> bool:
-        """Whether the shape of the pixels changes in mid-stream, as far as the codec's headers are read."""
+        """Whether the sample aspect ratio changes within the stream, if this codec's headers are read."""
         return self._headers.aspect_changes
 
     @property
@@ -82,7 +82,7 @@ class PacketLog:
 
 
 def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> str:
-    """Why the video may go on behind what can be read of it, "" if it does not look so."""
+    """A sign that the video is longer than what can be read, "" if there is none."""
     timebase = stream.time_base or Fraction(1)
     reached = max((pts + duration for pts, duration in _ends(packets)), default=0) * timebase
     promised = promised_end(stream) or Fraction(0)
@@ -92,12 +92,12 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
         (first_break(path, container.format.name) is not None, NO_CHAIN),
         (
             promises_more_chunks(container, stream, len(packets.pts)),
-            f"its header promises {counted(stream.frames, 'frame')}, {len(packets.pts)} can be found",
+            f"its header states {counted(stream.frames, 'frame')}, but {len(packets.pts)} were found",
         ),
         (may_lack_an_end(path, container, stream), "its last packet may be incomplete"),
         (
             promised - reached > _MISSING_SECONDS,
-            f"it should last until {float(promised):.2f} s and ends at {float(reached):.2f} s",
+            f"its header states an end at {float(promised):.2f} s, but the video ends at {float(reached):.2f} s",
         ),
         (
             may_be_cut and frames_behind_hole(packets.known_pts, packets.last_dts, is_cut=is_cut) > 0,
@@ -108,7 +108,7 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
 
 
 def may_lack_an_end(path: str, container: InputContainer, stream: VideoStream) -> bool:
-    """Whether the last packet may be incomplete and its decoder would not say so."""
+    """Whether the last packet may be incomplete although its decoder would not report that."""
     silent = container.format.name == "mpegts" and stream.codec_context.name == "hevc"
     return silent and ends_in_mid_packet(path, stream.id)
 
@@ -118,24 +118,25 @@ def _ends(packets: PacketLog) -> list[tuple[int, int]]:
 
 
 def cut_index(path: str, container: InputContainer, stream: VideoStream) -> str:
-    """How an MP4's index, which lists every sample, contradicts the length of the file; "" if it does not.
+    """How the index of an MP4, which lists every sample, contradicts the file's length; "" if it does not.
 
-    Fragments say only what is in each of them, so a fragmented file that was cut is just a shorter one.
+    A fragment lists only its own samples, so a fragmented file that was cut is simply a shorter one.
     """
     if "mp4" not in container.format.name or stream.frames == 0:
         return ""
     end = max((entry.pos + entry.size for entry in stream.index_entries), default=0)
     size = Path(path).stat().st_size
-    return f"its index calls for {end} bytes, the file has {size}" if end > size else ""
+    return f"its index lists bytes up to {end}, but the file has only {size}" if end > size else ""
 
 
 def promises_more_chunks(container: InputContainer, stream: VideoStream, count: int) -> bool:
-    """Whether an AVI's header counts more frames of the stream than there are."""
+    """Whether the header of an AVI states more frames than the stream has."""
     return container.format.name == "avi" and stream.frames > count
 
 
 def promised_end(stream: VideoStream) -> Fraction | None:
-    """When the track ends, in seconds, as a Matroska file says: a reader that meets damage there skips the rest."""
+    """The end of the track in seconds, as a Matroska file states it: its demuxer may skip the rest of a file after
+    damage."""
     match = re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", ""))
     if match is None:
         return None
@@ -144,7 +145,7 @@ def promised_end(stream: VideoStream) -> Fraction | None:
 
 
 def lacks_moov(path: str) -> bool:
-    """Whether a file is an MP4 or MOV whose boxes end before there was a moov, in which all samples are listed."""
+    """Whether a file is an MP4 or MOV without a moov box, which lists all samples."""
     size, at = Path(path).stat().st_size, 0
     kinds = []
     with Path(path).open("rb") as file:

@@ -1,4 +1,4 @@
-"""What size a video gets: a pure function of its source's size and the profile, and whether an encoder takes it."""
+"""The size of a video, as a pure function of the source's size and the profile, and whether an encoder accepts it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import EncodeError
 from .probe import SourceVideo
 from .profile import MAX_SIDE, Profile
 
-# FFmpeg allocates no pictures of twice as many.
+# FFmpeg refuses to allocate pictures of twice as many.
 _MAX_PIXELS = 1 << 27
 _SOFTWARE_ENCODERS = {"h264": "libx264", "hevc": "libx265"}
 
@@ -20,14 +20,14 @@ Sides = tuple[int, int]
 
 @dataclass(frozen=True)
 class EncoderLimits:
-    """The sides in pixels that an encoder takes."""
+    """The sides in pixels that an encoder accepts."""
 
     min_width: int
     min_height: int
     max_side: int
 
 
-# x264 and x265: tried. NVENC: from memory, and never met hardware; a source it refuses all the same is named.
+# x264 and x265: tried. NVENC: from memory, not tried on hardware; if it refuses a source, that is reported.
 ENCODER_LIMITS = {
     "libx264": EncoderLimits(2, 2, MAX_SIDE),
     "libx265": EncoderLimits(16, 16, MAX_SIDE),
@@ -38,10 +38,10 @@ ENCODER_LIMITS = {
 
 @dataclass(frozen=True)
 class PictureLayout:
-    """How an `upright` picture becomes one of `width` by `height`, in this order: `cut` is what is kept of it, from
-    the pixel `cut_at` on; that is scaled to `scaled`, and padded with black to `width` by `height`.
+    """The steps from an `upright` picture to one of `width` by `height`: a part of the size `cut`, whose top left pixel
+    is at `cut_at`, is kept, scaled to `scaled`, and padded with black to `width` by `height`.
 
-    All are (width, height) or (x, y) in pixels. What is not done repeats the size before it.
+    All are (width, height) or (x, y) in pixels. A step that is left out has the same size as the step before it.
     """
 
     upright: Sides
@@ -53,7 +53,7 @@ class PictureLayout:
 
     @property
     def is_cropped(self) -> bool:
-        """Whether more than an odd row or column is cut off."""
+        """Whether more than the last pixel of an odd side is cut off."""
         return any(whole - kept > 1 for whole, kept in zip(self.upright, self.cut, strict=True))
 
     @property
@@ -62,15 +62,16 @@ class PictureLayout:
 
     @property
     def pad_at(self) -> Sides:
-        """Where the picture lies in its frame: in the middle, at even numbers, so that colours stay in place."""
+        """The position (x, y) of the picture in its frame: the middle, rounded to even numbers, so that chroma samples
+        stay in place."""
         return (self.width - self.scaled[0]) // 4 * 2, (self.height - self.scaled[1]) // 4 * 2
 
 
 def picture_layout(source: SourceVideo, profile: Profile) -> PictureLayout:
     """The size of a video, after rotation, with square pixels, in even numbers.
 
-    It is never more than was asked for, and without `upscale` never more than the source has, but for sides of a
-    single pixel. Pictures that are larger than any encoder takes are scaled to what fits.
+    It is never larger than the profile's size and, without `upscale`, never larger than the source, except that a side
+    of 1 pixel becomes 2. Pictures that are larger than any encoder accepts are scaled down.
     """
     upright: Sides = (source.width, source.height)
     shape: Shape = (source.width * source.sample_aspect_ratio, Fraction(source.height))
@@ -93,7 +94,7 @@ def picture_layout(source: SourceVideo, profile: Profile) -> PictureLayout:
         within = (MAX_SIDE, short or MAX_SIDE) if shape[0] >= shape[1] else (short or MAX_SIDE, MAX_SIDE)
     scale = min(most if profile.upscale else min(most, Fraction(1)), _most_that_fits(shape))
     if scale == 1 and source.sample_aspect_ratio == 1 and min(upright) > 1:
-        # Cutting a row or column off keeps every other pixel as it was; scaling would blur them all.
+        # Cutting off the last pixel of an odd side leaves all other pixels unchanged; scaling would blur them.
         cut = sides = (upright[0] // 2 * 2, upright[1] // 2 * 2)
     else:
         cut, sides = upright, _scaled(shape, (scale, scale), within)
@@ -101,7 +102,8 @@ def picture_layout(source: SourceVideo, profile: Profile) -> PictureLayout:
 
 
 def _cropped(upright: Sides, shape: Shape, box: Sides, *, upscale: bool) -> PictureLayout:
-    """The middle of the picture, of the shape of the box where the picture fills it, is scaled to it."""
+    """The layout for "crop": the middle of the picture is scaled to the box. Where the picture does not fill the box,
+    the frame is smaller."""
     scale = max(box[0] / shape[0], box[1] / shape[1])
     if not upscale:
         scale = min(scale, Fraction(1))
@@ -119,13 +121,13 @@ def _most_that_fits(shape: Shape) -> Fraction:
     pixels = shape[0] * shape[1] * scale**2
     if pixels <= _MAX_PIXELS:
         return scale
-    # A thousandth less leaves room for rounding both sides up; the root is rounded down, to a millionth.
+    # A thousandth less, because both sides may be rounded up; the root is rounded down to a millionth.
     return scale * Fraction(isqrt(int(_MAX_PIXELS * 999 * 10**9 / pixels)), 10**6)
 
 
 def _scaled(shape: Shape, scales: Shape, box: Sides) -> Sides:
-    """Both sides in even numbers: the nearest, unless that is more than the box, or than the source where it is not
-    scaled up."""
+    """Both sides rounded to even numbers: to the nearest one that is within the box and, unless it is scaled up, within
+    the source."""
     sides = []
     for length, scale, most in zip(shape, scales, box, strict=True):
         even = min(round(length * scale / 2) * 2, most)
@@ -134,7 +136,7 @@ def _scaled(shape: Shape, scales: Shape, box: Sides) -> Sides:
 
 
 def takes(encoder: str, layout: PictureLayout) -> bool:
-    """Whether the encoder takes frames of this size."""
+    """Whether the encoder accepts frames of this size."""
     limits = ENCODER_LIMITS[encoder]
     return (
         layout.width >= limits.min_width
@@ -145,7 +147,7 @@ def takes(encoder: str, layout: PictureLayout) -> bool:
 
 
 def check_taken(encoder: str, layout: PictureLayout, source: SourceVideo, profile: Profile) -> None:
-    """EncodeError, with what to do, when the encoder takes no frames of this size."""
+    """EncodeError, with the remedy, when the encoder does not accept frames of this size."""
     if takes(encoder, layout):
         return
     limits = ENCODER_LIMITS[encoder]
@@ -153,12 +155,12 @@ def check_taken(encoder: str, layout: PictureLayout, source: SourceVideo, profil
     if software != encoder and takes(software, layout):
         remedy = f"choose --encoder {software}"
     elif layout.width < limits.min_width or layout.height < limits.min_height:
-        remedy = "choose --codec h264 with --encoder libx264, or a --size WIDTHxHEIGHT that is larger, with --fit pad"
+        remedy = "choose --codec h264 with --encoder libx264, or a larger --size WIDTHxHEIGHT with --fit pad"
     else:
         remedy = "choose a smaller --size"
     raise EncodeError(
         f"{source.path}: its frames of {source.width}x{source.height} become {layout.width}x{layout.height} with "
-        f"--size {profile.size} --fit {profile.fit}, and {encoder} takes from {limits.min_width}x{limits.min_height} "
-        f"to {limits.max_side} pixels a side and {_MAX_PIXELS} in all: {remedy}",
+        f"--size {profile.size} --fit {profile.fit}, but {encoder} takes {limits.min_width}x{limits.min_height} "
+        f"pixels or more, at most {limits.max_side} a side and {_MAX_PIXELS} in all; {remedy}",
         file=source.path,
     )

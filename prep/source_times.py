@@ -1,4 +1,4 @@
-"""From a source's timestamps to its frame grid: gaps, rate, ticks."""
+"""Plans the frame grid of a source from its timestamps: gaps, rate, ticks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from .options import SourcePolicy
 from .probe import SourceVideo
 from .rates import constant_rate, variable_rate
 
-# The rate is chosen as if longer pauses were not there, be they closed or kept.
+# Longer pauses do not count when the rate is chosen, whether they are closed or kept.
 _PAUSE_SECONDS = Fraction(10)
-# Decoders put out a frame or two in the wrong order; recordings that were joined start anew.
+# Decoders put out a few frames in the wrong order; in joined recordings times jump back by more than this.
 _MAX_JUMP_BACK_SECONDS = 1
-# Each is a term of an expression that ffmpeg works out for every frame.
+# Each is a term of an expression that ffmpeg evaluates for every frame.
 _MAX_CLOSED_GAPS = 1000
 
 
 def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -> FrameGrid:
-    """The frame grid of a source that has timestamps, at the rate `fps` or, for None, one that suits it.
+    """The frame grid of a source that has timestamps, at the rate `fps` (None: at a rate chosen for the source).
 
-    DamagedSourceError for gaps that the policy does not take, EncodeError for what would be nearly all repeats.
+    DamagedSourceError for gaps that the policy refuses, EncodeError for a video that would consist almost only of
+    repeats.
     """
     pts, timebase = source.pts, source.timebase
     if pts is None:
@@ -37,15 +38,15 @@ def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) 
         raise DamagedSourceError(
             f"{source.path} has {counted(len(gaps), 'gap')} of more than "
             f"{float(policy.max_gap_seconds):g} s in its timestamps, the first one of {gap:.3f} s, {at:.3f} s after "
-            "the first frame: --gaps close moves up what is behind a gap, --gaps keep shows the frame before it for as "
-            "long, --max-gap allows longer ones",
+            "the first frame; --gaps close moves the frames after a gap to earlier times, --gaps keep shows the frame "
+            "before a gap until its end, --max-gap allows longer gaps",
             file=source.path,
         )
     closed = gaps if policy.gaps == "close" else ()
     if len(closed) > _MAX_CLOSED_GAPS:
         raise EncodeError(
             f"{source.path} has {len(closed)} gaps in its timestamps, more than the {_MAX_CLOSED_GAPS} that can be "
-            "closed: raise --max-gap, or remux it first",
+            "closed; raise --max-gap, or remux it first",
             file=source.path,
         )
     pauses = find_gaps(pts, source.end_pts, timebase, min(policy.max_gap_seconds, _PAUSE_SECONDS))
@@ -58,7 +59,7 @@ def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) 
 
 
 def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:
-    """The grid of those of a source's frames that are at `pts`. EncodeError for what would be nearly all repeats."""
+    """The grid of the source's frames at `pts`. EncodeError for a video that would consist almost only of repeats."""
     try:
         return plan_grid(pts, source.end_pts, rule)
     except EncodeError as error:
@@ -66,8 +67,7 @@ def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:
 
 
 def check_order(source: SourceVideo, decoded_pts: Array) -> None:
-    """DamagedSourceError for frames that come, one after the other, much earlier than one before them: recordings that
-    were joined."""
+    """DamagedSourceError where times jump back by more than a second, as in recordings that were joined."""
     latest = np.maximum.accumulate(decoded_pts)
     back = np.flatnonzero((latest - decoded_pts) * float(source.timebase) > _MAX_JUMP_BACK_SECONDS)
     if len(back):
@@ -78,15 +78,15 @@ def check_order(source: SourceVideo, decoded_pts: Array) -> None:
         )
         raise DamagedSourceError(
             f"{source.path}: its timestamps jump back by {seconds:.3f} s, {at:.3f} s after the first frame, at frame "
-            f"{first}: cut or remux it so that they rise; --salvage lets each recording of a file that was joined "
-            "continue after the one before",
+            f"{first}: cut or remux it so that they rise, or give --salvage, with which each recording of a joined "
+            "file continues after the one before",
             file=source.path,
         )
 
 
 def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
-    """Whether the decoder kept a frame to itself, other than those that a stream may begin with."""
+    """Whether the decoder did not put out some frame, other than frames before the first that it can decode."""
     if source.pts is None or len(np.setdiff1d(decoded_pts, source.pts)):
-        # Times that do not belong to packets can only be counted.
+        # Times that are not those of packets can only be counted.
         return len(decoded_pts) < source.num_packets
     return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0

@@ -1,8 +1,8 @@
-"""Telling what hangs from what is slow.
+"""Tells a process or thread that hangs from one that is slow.
 
-A mount that went away, or a driver that does not answer, holds whoever asks it for as long as it likes. Such a process
-or thread uses no CPU and moves no bytes, whereas one that is merely slow, on a long file, a crowded machine or a poor
-network, does. `Watch` adds up the time in which neither happens.
+A mount or driver that does not answer can block a process or thread without limit. One that is blocked uses no CPU and
+reads and writes no bytes. One that is slow, because of a long file, a busy machine or a poor network, does. `Watch`
+adds up the time without either.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from ..errors import EncodeError
 
 DEFAULT_LIMIT_SECONDS = 120
 REMEDY = (
-    "a disk, network or driver does not answer; mend that and run the same command again, or give it longer "
+    "a disk, network or driver does not answer; fix that and run the same command again, or give it longer "
     "(--max-stall)"
 )
 
-# So many looks during the limit: each goes through all processes of the machine.
+# How often `Watch` looks within the limit. Each look goes through all processes of the machine.
 _LOOKS = 8
-# A process that only sleeps and looks around uses less of a CPU than this, one that gets any work done uses more.
+# A process that only sleeps and polls uses less of a CPU than this; one that works uses more.
 _IDLE_SHARE = 1e-3
 _CLOCK_SECONDS = 0.02
-# Some drivers wait in a loop. Nothing that works goes on this many limits long without reading or writing a byte.
+# Some drivers wait in a loop, which uses CPU. No working process goes this many limits without reading or writing a
+# byte.
 _BUSY_LIMITS = 10
 
 _limit: ContextVar[float] = ContextVar("limit", default=float(DEFAULT_LIMIT_SECONDS))
@@ -43,7 +44,7 @@ class StalledError(EncodeError):
 
 @dataclass(frozen=True)
 class Activity:
-    """What a process or thread did since it started; bytes are those it read and wrote."""
+    """The CPU time that a process or thread has used since its start, and the bytes that it has read and written."""
 
     cpu_seconds: float
     moved_bytes: int
@@ -51,8 +52,7 @@ class Activity:
 
 @contextlib.contextmanager
 def stall_limit(seconds: float) -> Iterator[None]:
-    """How long whatever is started inside may go without progress. It holds for every process of a video, and is part
-    of no plan."""
+    """The time without progress that every process and thread started inside is allowed."""
     token = _limit.set(seconds)
     try:
         yield
@@ -61,10 +61,10 @@ def stall_limit(seconds: float) -> Iterator[None]:
 
 
 class Watch:
-    """Whether something still makes progress, by what it has done whenever one looks.
+    """Checks at intervals whether a process or thread makes progress.
 
-    Only time that was spent waiting counts, `look_seconds` at most for each look: when this process itself was stopped,
-    or did something else meanwhile, that says nothing of the other.
+    Only time spent waiting counts, at most `look_seconds` for each look: time in which this process was stopped or did
+    something else does not count.
     """
 
     def __init__(self, what: str, activity: Callable[[], Activity | None]) -> None:
@@ -75,19 +75,19 @@ class Watch:
         self.progress()
 
     def progress(self) -> None:
-        """Something came from it."""
+        """Call when output was received: the times without progress start at 0 again."""
         self._before: Activity | None = None
         self._idle_seconds = self._silent_seconds = 0.0
 
     def look(self, waited_seconds: float) -> None:
-        """Nothing came for so long. StalledError when that has gone on for too long."""
+        """Call after `waited_seconds` without output. StalledError when there was no progress for too long."""
         waited_seconds = min(waited_seconds, self.look_seconds)
         now, before = self._activity(), self._before
         if now is not None and (before is None or now.moved_bytes != before.moved_bytes):
             self.progress()
             self._before = now
             return
-        # Where the system does not tell what it does, only what comes from it counts.
+        # Where the system does not report its activity, only its output counts.
         self._silent_seconds += waited_seconds
         if now is not None and before is not None:
             self._idle_seconds += waited_seconds
@@ -101,7 +101,8 @@ class Watch:
 def in_time(work: Callable[[], _T], what: str) -> _T:
     """What `work` returns or raises; StalledError when it makes no progress.
 
-    It runs in a thread of its own, which is left behind then: nothing ends a thread that waits for a dead mount.
+    It runs in a thread of its own, which is abandoned after a StalledError: a thread that waits for a dead mount cannot
+    be ended.
     """
     future: Future[_T] = Future()
     thread_id: list[int] = []
@@ -110,7 +111,7 @@ def in_time(work: Callable[[], _T], what: str) -> _T:
         thread_id.append(threading.get_native_id())
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001  # it is raised where it is waited for
+        except BaseException as error:  # noqa: BLE001  # raised again by future.result()
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
@@ -121,7 +122,7 @@ def in_time(work: Callable[[], _T], what: str) -> _T:
 
 
 def activity_of_group(group: int) -> Activity | None:
-    """Of all processes in a process group together; None where the system does not tell."""
+    """The activity of all processes in a process group together; None where the system does not report it."""
     total = None
     with contextlib.suppress(OSError), os.scandir("/proc") as entries:
         for entry in entries:
@@ -139,7 +140,7 @@ def _group_of(folder: Path) -> int | None:
 
 
 def _of_folder(folder: Path) -> Activity | None:
-    """Of the process or thread with this folder in /proc."""
+    """The activity of the process or thread with this folder in /proc."""
     fields = _stat(folder)
     if fields is None:
         return None
@@ -152,7 +153,7 @@ def _of_folder(folder: Path) -> Activity | None:
 
 
 def _stat(folder: Path) -> list[str] | None:
-    """The fields behind the name: state, parent, process group, ..."""
+    """The fields of /proc's `stat` after the name: state, parent, process group, ..."""
     try:
         return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

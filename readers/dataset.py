@@ -15,6 +15,7 @@ from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeEr
 from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshot_path
 from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.summary import FailureSummary, failure_summaries
+from ..wording import counted
 from .frame_format import Color, Crop, DimensionOrder, FrameFormat, Normalize, Size
 from .frames import ClipBatch
 from .indices import Indices, resolved_requests
@@ -151,7 +152,9 @@ class Dataset:
         )
 
     def __repr__(self) -> str:
-        return f"<Dataset {str(self._reader.dataset)!r}, snapshot {self._reader.snapshot}: {len(self)} videos>"
+        return (
+            f"<Dataset {str(self._reader.dataset)!r}, snapshot {self._reader.snapshot}: {counted(len(self), 'video')}>"
+        )
 
     def __len__(self) -> int:
         return len(self._reader.manifest.videos)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..arguments import integer
 from ..errors import FrameIndexError, UsageError, WrongTypeError
 from ..manifests.records import VideoRow
+from ..wording import counted
 from .memory_limit import listed
 from .reader import SnapshotReader
 
@@ -116,8 +117,8 @@ def resolved_requests(reader: SnapshotReader, requests: Any, *, has_output: bool
         if clips and len(frames) != len(clips[0]):
             ids = reader.manifest.videos.id
             raise UsageError(
-                f"{len(frames)} frames of video {ids.text(row)!r}, {len(clips[0])} of video {ids.text(rows[0])!r}: "
-                "the clips of a batch have to have the same number of frames",
+                f"{counted(len(frames), 'frame')} of video {ids.text(row)!r}, {len(clips[0])} of video "
+                f"{ids.text(rows[0])!r}: the clips of a batch have to have the same number of frames",
                 video=ids.text(row),
             )
         if frames and not 0 <= min(frames) <= max(frames) < int(counts[row]):
@@ -137,7 +138,7 @@ def parse_indices(text: str, num_frames: int) -> list[int]:
     except (ValueError, TypeError):
         raise UsageError(f"--frames is {text!r}; it takes numbers such as 0,30,60 or a range such as 0:90:10") from None
     if not indices:
-        raise UsageError(f"--frames {text} names no frame of the video, which has {num_frames} frames")
+        raise UsageError(f"--frames {text} names no frame of the video, which has {counted(num_frames, 'frame')}")
     return indices
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UsageError
+from ..wording import counted
 
 Item = TypeVar("Item")
 
@@ -30,11 +31,11 @@ def fits(count: int, frame_bytes: int) -> bool:
 
 def too_many(count: int, frame_bytes: int, *, video: str | None = None) -> UsageError:
     """The error for frames that do not fit, with the figures."""
-    counted = f"{count} frames" if count < sys.maxsize else f"more than {sys.maxsize} frames"
+    frames = counted(count, "frame") if count < sys.maxsize else f"more than {sys.maxsize} frames"
     needed, limit = (_gigabytes(each) for each in (count * (frame_bytes + REQUEST_BYTES), memory_limit_bytes()))
     return UsageError(
-        f"{counted} of {frame_bytes} bytes take {needed} while they are read, and this process can have {limit} of "
-        "memory: ask for fewer at a time",
+        f"reading {frames} of {frame_bytes} bytes takes {needed} of memory, and this process can have {limit}: ask for "
+        "fewer at a time",
         video=video,
     )
 

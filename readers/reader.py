@@ -17,6 +17,7 @@ from ..manifests.layout import open_manifest, open_timeline
 from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
 from ..manifests.tables import Manifest
+from ..wording import counted
 from .clip_output import ClipOutput, check_outputs, geometry_numbers, target_of
 from .convert.copies import copy_frame
 from .decoders.base import Decoder, GopRequest, Target
@@ -156,7 +157,7 @@ class SnapshotReader:
         count = len(self.manifest.videos)
         row = number + count if number < 0 else number
         if not 0 <= row < count:
-            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {count} videos")
+            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {counted(count, 'video')}")
         return row
 
     def check_fits(self, video: int, count: int, *, before: int = 0, has_output: bool = False) -> None:

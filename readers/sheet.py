@@ -10,6 +10,7 @@ import torch
 
 from ..arguments import integer
 from ..errors import UsageError
+from ..wording import counted
 from .picture_files import check_picture, write_picture
 
 _GAP_PIXELS = 2
@@ -52,7 +53,9 @@ def check_sheet(
     """Raise the errors that `write_sheet` would raise for `count` frames of this size, before they are read."""
     lines, columns = _grid(count, columns)
     size = (lines * (height + _GAP_PIXELS), columns * (width + _GAP_PIXELS))
-    check_picture(path, size, overwrite=overwrite, sources=sources, what=f"{count} frames of {width}x{height}")
+    check_picture(
+        path, size, overwrite=overwrite, sources=sources, what=f"{counted(count, 'frame')} of {width}x{height}"
+    )
 
 
 def _grid(count: int, columns: int | None) -> tuple[int, int]:

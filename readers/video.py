@@ -14,6 +14,7 @@ from ..arguments import number
 from ..errors import FrameIndexError, UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from ..manifests.records import SourceChanges
+from ..wording import counted
 from .convert.copies import cloned
 from .frames import Frame, FrameBatch
 from .indices import Indices, frame_number, frame_numbers, frames_in_slice
@@ -107,7 +108,7 @@ class Video:
         return self._metadata
 
     def __repr__(self) -> str:
-        return f"<Video {self.id!r}: {len(self)} frames at {self._row.fps} frames/s>"
+        return f"<Video {self.id!r}: {counted(len(self), 'frame')} at {self._row.fps} frames/s>"
 
     def __len__(self) -> int:
         return self._row.num_frames

@@ -31,5 +31,5 @@ def test_a_network_learns_to_tell_motions_apart() -> None:
 def test_two_ranks_are_killed_and_three_go_on() -> None:
     said = run("ddp_resume.py")
     assert "two ranks were killed with signal 9" in said
-    assert "3 ranks go on from sample 48" in said
+    assert "3 ranks continue from sample 48" in said
     assert "84 samples, 84 of them different, of 84" in said

@@ -53,7 +53,7 @@ def test_a_script_is_not_followed_to_other_files_and_called_by_its_name(
     (tmp_path / "constant.mp4").write_bytes(constant_video.path.read_bytes())
     script = tmp_path / f"script{suffix}"
     script.write_text(SCRIPTS[kind], newline="")
-    with pytest.raises(shortgop.NotAVideoError, match=f"is {kind}.*a source is one file; name these files") as caught:
+    with pytest.raises(shortgop.NotAVideoError, match=f"is {kind}.*a source is one file; give those files") as caught:
         probe(str(script))
     assert caught.value.file == str(script)
     assert estimate_frames(str(script), None) == 0
@@ -114,11 +114,11 @@ def test_pictures_one_after_the_other_are_a_video_by_a_concat_script(tmp_path: P
         (
             "a.ffconcat",
             "ffconcat version 1.0\nfile lost.mp4\n",
-            "a.ffconcat names 'lost.mp4', and there is no file",
+            "a.ffconcat names 'lost.mp4', but there is no file",
         ),
-        ("a.ffconcat", "ffconcat version 1.0\n\nfile 'lost\n", r"a.ffconcat, line 3: No closing quotation; mend the"),
-        ("a.ffconcat", "ffconcat version 1.0\nfile http://h/a.mp4\n", "leads to 'http://h/a.mp4', and only files on"),
-        ("a.m3u8", "#EXTM3U\n#EXTINF:1,\nlost.ts\n#EXT-X-ENDLIST\n", "a.m3u8 names 'lost.ts', and there is no file"),
+        ("a.ffconcat", "ffconcat version 1.0\n\nfile 'lost\n", r"a.ffconcat, line 3: No closing quotation; correct"),
+        ("a.ffconcat", "ffconcat version 1.0\nfile http://h/a.mp4\n", "names 'http://h/a.mp4', but only files on"),
+        ("a.m3u8", "#EXTM3U\n#EXTINF:1,\nlost.ts\n#EXT-X-ENDLIST\n", "a.m3u8 names 'lost.ts', but there is no file"),
         ("a.m3u8", "#EXTM3U\n#EXTINF:1,\nlost.ts\n", "without #EXT-X-ENDLIST: its stream goes on; add that line"),
         ("a.m3u8", "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nb.m3u8\n", "b.m3u8 names 'lost.ts'"),
     ],
@@ -137,9 +137,7 @@ def test_playlists_that_lead_to_each_other_are_refused(line: str, tmp_path: Path
     """FFmpeg follows them until its stack is full."""
     for name, other in (("a", "b"), ("b", "a")):
         (tmp_path / f"{name}.m3u8").write_text(f"#EXTM3U\n{line}\n{other}.m3u8\n")
-    with pytest.raises(
-        shortgop.NotAVideoError, match=r"leads to .*\.m3u8, which is an HLS playlist; name videos there"
-    ):
+    with pytest.raises(shortgop.NotAVideoError, match=r"names .*\.m3u8, which is an HLS playlist; name the videos"):
         probe(str(tmp_path / "a.m3u8"))
 
 
@@ -148,7 +146,7 @@ def test_a_script_given_on_purpose_leads_to_no_other_script(constant_video: Synt
     (tmp_path / "constant.mp4").write_bytes(constant_video.path.read_bytes())
     (tmp_path / "inner.mp4").write_text(SCRIPTS["an HLS playlist"])
     (tmp_path / "outer.ffconcat").write_text("ffconcat version 1.0\nfile inner.mp4\n")
-    with pytest.raises(shortgop.NotAVideoError, match=r"outer.ffconcat leads to .*inner.mp4, which is an HLS playlist"):
+    with pytest.raises(shortgop.NotAVideoError, match=r"outer.ffconcat names .*inner.mp4, which is an HLS playlist"):
         probe(str(tmp_path / "outer.ffconcat"))
 
 
@@ -298,4 +296,4 @@ def test_too_many_open_files_are_not_the_sources_fault(constant_video: Synthetic
     )
     argv = [sys.executable, "-c", code, str(constant_video.path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"SourceError cannot read {constant_video.path}: Too many open files; mend that")
+    assert done.stdout.startswith(f"SourceError cannot read {constant_video.path}: Too many open files; fix that")

@@ -47,7 +47,7 @@ REQUESTS: dict[str, Callable[[shortgop.Dataset], object]] = {
 def test_what_cannot_fit_is_refused_before_it_is_allocated(name: str, dataset: shortgop.Dataset) -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(shortgop.UsageError, match=r"GB of memory: ask for fewer at a time") as caught:
+        with pytest.raises(shortgop.UsageError, match=r"GB: ask for fewer at a time") as caught:
             REQUESTS[name](dataset)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -75,7 +75,7 @@ def test_a_size_that_no_memory_holds_is_refused(three_videos: Path) -> None:
     video = shortgop.open(three_videos, size=(10**7, 10**7))[0]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for read in (lambda: video[0], lambda: video.get_frame_at(0), lambda: video.get_frames_at([0])):
-        with pytest.raises(shortgop.UsageError, match="1 frames of 300000000000000 bytes take 3000"):
+        with pytest.raises(shortgop.UsageError, match="reading 1 frame of 300000000000000 bytes takes 3000"):
             read()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 
@@ -89,7 +89,7 @@ def test_what_fits_is_read(dataset: shortgop.Dataset) -> None:
 
 def test_an_error_says_how_much_and_how_much_there_is() -> None:
     error = too_many(2 * 10**9, 3000, video="a")
-    assert str(error).startswith("2000000000 frames of 3000 bytes take 7024.0 GB while they are read, and")
+    assert str(error).startswith("reading 2000000000 frames of 3000 bytes takes 7024.0 GB of memory, and")
     assert "more than 9223372036854775807 frames" in str(too_many(sys.maxsize, 3000))
 
 

@@ -124,7 +124,7 @@ def test_a_source_whose_times_are_counted_is_salvaged_up_to_the_damage(name: str
 def test_the_reason_says_where_the_damage_is_and_how_much_of_it(tmp_path: Path) -> None:
     whole = video(tmp_path / "whole", "x.mp4")
     said = reason(damaged(whole, tmp_path / "bad" / "x.mp4"))
-    assert "of its 60 frames are lost or lean on lost ones, the first of them at" in said
+    assert "of its 60 frames are lost or refer to lost ones, the first of them at" in said
     assert "0.960 s" in said or "1.0" in said
 
 

@@ -156,7 +156,7 @@ def test_a_size_that_an_encoder_does_not_take_is_refused_with_what_to_do(encoder
         if takes(encoder, layout):
             assert (encoder, height) == ("libx264", 0)
             continue
-        with pytest.raises(EncodeError, match=rf"clip.mp4.*{width}x{height}.*{encoder}.*: choose"):
+        with pytest.raises(EncodeError, match=rf"clip.mp4.*{width}x{height}.*{encoder}.*; choose"):
             check_taken(encoder, layout, source, wanted)
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from shortgop import DamagedSourceError
+from example_manifests import video
+from shortgop import DamagedSourceError, MissingDataError
+from shortgop.manifests.lost import lost_text
+from shortgop.manifests.merge import merge
 from shortgop.prep.damage import Damage, Kept
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.salvage import check_salvage
@@ -25,7 +29,17 @@ def test_one_is_not_several() -> None:
 
 
 def test_a_reason_speaks_of_one_lost_frame_or_of_several() -> None:
-    with pytest.raises(DamagedSourceError, match="1 of its 40 frames is lost or leans on a lost one, at 0.800 s"):
+    with pytest.raises(DamagedSourceError, match="1 of its 40 frames is lost or refers to a lost one, at 0.800 s"):
         check_salvage("x.mp4", DAMAGE, Fraction(1, 25), SourcePolicy())
-    with pytest.raises(DamagedSourceError, match="2 of its 40 frames are lost or lean on lost ones, the first"):
+    with pytest.raises(DamagedSourceError, match="2 of its 40 frames are lost or refer to lost ones, the first"):
         check_salvage("x.mp4", replace(DAMAGE, lost=2), Fraction(1, 25), SourcePolicy())
+
+
+def test_a_lost_shard_is_one_of_one_or_of_several() -> None:
+    missing = {0: MissingDataError("a.shard is missing")}
+    one = lost_text(Path("d"), video("a"), missing)
+    assert one.startswith("1 of 1 video of d cannot be read, or only in part: 1 of 1 shard is missing or damaged")
+    two = merge([video("a"), video("b", shard="unit-1.shard")])
+    assert "1 of 2 videos of d cannot be read, or only in part: 1 of 2 shards is missing" in lost_text(
+        Path("d"), two, missing
+    )

@@ -23,6 +23,7 @@ from ..readers.dataset import Dataset
 from ..readers.frame_format import FrameFormat
 from ..readers.reader import SnapshotReader
 from ..readers.times import seconds_of, seconds_tensor
+from ..wording import counted
 from .clips import VideoTable
 from .offsets import listed
 from .references import ReferencedFrames
@@ -60,7 +61,7 @@ class OpenedDataset:
             return self.manifest.row_of(video)
         number, count = integer(video, "a video's number"), len(self.manifest.videos)
         if not -count <= number < count:
-            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {count} videos")
+            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {counted(count, 'video')}")
         return number % count
 
     def table(self, rows: Array | None) -> VideoTable:

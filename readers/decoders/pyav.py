@@ -20,6 +20,7 @@ from ...errors import CorruptDataError, DecodeError
 from ...manifests.mp4 import sample_bounds
 from ...manifests.ragged import Array
 from ...manifests.records import CodecConfig
+from ...wording import counted
 from ..convert.copies import array_of
 from ..convert.frame_writer import FrameWriter
 from ..frame_format import Geometry, PixelFormat
@@ -99,7 +100,9 @@ class _WarmContext:
         samples = needed_samples(request.pattern, request.frames)
         bounds = sample_bounds(request.data)
         if len(bounds) - 1 != len(request.pattern):
-            raise CorruptDataError(f"the GOP has {len(bounds) - 1} frames, the manifest says {len(request.pattern)}")
+            raise CorruptDataError(
+                f"the GOP has {counted(len(bounds) - 1, 'frame')}, the manifest says {len(request.pattern)}"
+            )
         data, shown = memoryview(request.data), request.pattern.frames
         # If the stream does not say how many frames are reordered, libavcodec guesses, and loses frames at first.
         codec.reorder_depth = reorder_depth(request.pattern)
