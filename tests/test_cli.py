@@ -103,7 +103,7 @@ def test_some_sources_missing_is_exit_status_3(constant_video: SyntheticVideo, t
         (("prep", "VIDEO", "--out", "OUT", "--fps", "fast"), "--fps is 'fast'"),
         (("prep", "VIDEO", "--out", "OUT", "--size", "3x3"), "--size is '3x3'"),
         (("prep", "VIDEO", "--out", "OUT", "--size", "64x64", "--fit", "fill"), "--fit is fill"),
-        (("prep", "VIDEO", "--out", "OUT", "--size", "64", "--fit", "pad"), "--fit pad says how"),
+        (("prep", "VIDEO", "--out", "OUT", "--size", "64", "--fit", "pad"), "--fit pad needs a --size"),
         (("prep", "VIDEO", "--out", "OUT", "--deinterlace", "yes"), "--deinterlace is yes"),
         (("prep", "VIDEO", "--out", "OUT", "--profile", "tiny"), "--profile is 'tiny'"),
         (("prep", "VIDEO", "--out", "OUT", "--gop", "0"), "--gop is 0"),

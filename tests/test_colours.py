@@ -163,7 +163,7 @@ def test_dolby_vision_of_profile_5_is_refused_by_name(tmp_path: Path) -> None:
     )
     source.write_bytes(source.read_bytes().replace(b"hvc1", b"dvh1"))
     (failure,) = make_dataset([source], tmp_path / "dataset").failures
-    assert "Dolby Vision of profile 5" in failure.reason
+    assert "Dolby Vision profile 5" in failure.reason
 
 
 @pytest.mark.parametrize("transfer", [1, 2, 14])

@@ -104,7 +104,7 @@ def test_a_join_that_nothing_else_tells_of_is_continued_as_well(tmp_path: Path) 
         two[at + 3] = two[at + 3] & 0xF0 | counters[pid]
     source = joined(tmp_path, one, bytes(two))
     (failure,) = job(source, tmp_path / "strict", salvage=False).failures
-    assert "--salvage lets each recording" in failure.reason
+    assert "give --salvage, with which each recording" in failure.reason
     video, numbers, stands_in = salvaged(source, tmp_path / "dataset")
     assert numbers == [*range(FRAMES), *range(200, 200 + FRAMES)]
     assert not any(stands_in)
