@@ -419,7 +419,7 @@ def test_a_clip_in_place_of_a_damaged_one_has_the_crop_of_its_own_draw(folder: P
 
 def test_outputs_that_cannot_fit_into_memory_are_refused(folder: Path) -> None:
     dataset = clips_of(folder, huge=Output(size=(2_000_000, 2_000_000)))
-    with pytest.raises(UsageError, match="take .* while they are read, and this process can have"):
+    with pytest.raises(UsageError, match="this process can have"):
         dataset[0]
 
 
