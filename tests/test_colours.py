@@ -152,7 +152,7 @@ def test_an_ffmpeg_without_zscale_refuses_hdr_alone_and_says_what_to_do(
         find_ffmpeg.cache_clear()
     assert [failure.id for failure in failures] == ["b.mp4"], failures
     (failure,) = failures
-    assert "no filter zscale: `pip install imageio-ffmpeg`" in failure.reason
+    assert "lacks the filter zscale; run `pip install imageio-ffmpeg`" in failure.reason
     assert len(shortgop.open(tmp_path / "dataset")) == 1
 
 
