@@ -96,8 +96,8 @@ def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
     ]  # fmt: skip
 
 
-def time_filters(rule: TickRule, joins: tuple[Join, ...] = ()) -> list[str]:
-    """Filters that put each source frame at its tick and repeat it until the next frame's tick."""
+def time_filters(rule: TickRule, num_frames: int, joins: tuple[Join, ...] = ()) -> list[str]:
+    """Filters that put each source frame at its tick and repeat it until the next frame's tick, up to `num_frames`."""
     fps = rule.fps
     # A tick lasts four units or more, so that rounding to whole units cannot move a frame to another tick.
     parts = max(1, math.ceil(4 * rule.timebase * fps))
@@ -109,6 +109,9 @@ def time_filters(rule: TickRule, joins: tuple[Join, ...] = ()) -> list[str]:
     for gap in rule.closed:
         span += f"-gte({pts},{gap.pts * parts})*{gap.units * parts}"
     tick = f"if(lte({pts},{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
+    # setpts moves the end of the stream as well, and before anything else runs, fps repeats the last frame until there:
+    # a damaged timestamp at the end made that millions of frames in memory.
+    tick = f"min({num_frames},{tick})"
     length = 1 / (fps * unit)
     return [
         # Earlier filters may have changed the timebase: bwdif halves it.
@@ -138,7 +141,7 @@ def _filters(encode: Encode) -> list[str]:
         *([] if encode.kept is None else [_selection(encode.kept)]),
         *steady_filters(source),
         *deinterlace_filters(source, encode.profile),
-        *time_filters(encode.rule, encode.joins),
+        *time_filters(encode.rule, encode.num_frames, encode.joins),
         *picture_filters(source, encode.profile),
     ]
 

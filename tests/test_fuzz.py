@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,9 @@ from fuzzing import BREAKS, Whole, make_sources, run_case
 
 CASES_TOGETHER = 34
 # What these found: grids of two lengths, times guessed behind a loss, holes without a word, a cut that no decoder
-# notices, timestamps out of order, and a stream that turns up late.
-ONCE_WRONG = [45, 65, 247, 1153, 3602, 4166, 22552]
+# notices, timestamps out of order, a stream that turns up late, times that contradict the frames, and keyframes that
+# were swapped.
+ONCE_WRONG = [45, 65, 247, 1153, 3602, 4166, 22552, 25926, 50241]
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +37,14 @@ def test_a_broken_file_ends_as_a_correct_dataset_or_with_a_named_reason(
 @pytest.mark.parametrize("number", ONCE_WRONG)
 def test_a_case_that_once_went_wrong(number: int, wholes: list[Whole], tmp_path: Path) -> None:
     run_case(wholes, number, tmp_path)
+
+
+def test_a_damaged_time_at_the_end_takes_no_memory() -> None:
+    """Case 41138, whose last packet claims to be 37 hours later: ffmpeg put three million frames into a queue."""
+
+    def bounded() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+
+    argv = [sys.executable, str(Path(__file__).with_name("fuzzing.py")), "--first", "41138", "--cases", "1"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, preexec_fn=bounded)
+    assert "{'salvage: dataset': 1}; 0 failed" in done.stdout
