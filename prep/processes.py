@@ -15,7 +15,7 @@ import selectors
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO
 
 # How long to wait for a killed process. One that waits for a dead mount or a driver does not end.
@@ -68,16 +68,12 @@ class Finished:
     stderr: bytes
 
 
-@dataclass
+@dataclass(frozen=True)
 class WritingEnd:
     """The end of a pipe that a child inherits. `number` is the descriptor in the child."""
 
     number: int
     _copy: int
-    _open: list[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._open = [self.number, self._copy]
 
     def action(self) -> tuple[int, int, int]:
         # dup2 of the copy to the end's own number, so that the child inherits it. Another number might belong to a file
@@ -85,8 +81,8 @@ class WritingEnd:
         return (os.POSIX_SPAWN_DUP2, self._copy, self.number)
 
     def close(self) -> None:
-        while self._open:
-            os.close(self._open.pop())
+        os.close(self.number)
+        os.close(self._copy)
 
 
 def pipe_from_child() -> tuple[IO[bytes], WritingEnd]:

@@ -154,11 +154,6 @@ class FrameFormat:
         if self.color == "yuv420" and any(value % 2 for value in values):
             raise UsageError(f'{name} is {getattr(self, name)}; color="yuv420" takes only even numbers')
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether frames are RGB bytes of the decoded size; the dimension order may be any."""
-        return self == FrameFormat(dimension_order=self.dimension_order)
-
     def geometry(self, height: int, width: int) -> Geometry:
         """The geometry for frames of this size; UsageError when the crop does not fit into them."""
         top, left, wanted = 0, 0, (height, width)

@@ -104,7 +104,7 @@ def dotted(path: Path) -> str:
 
 
 def test_no_two_modules_have_the_same_name() -> None:
-    """`dataset` and `decoders` of two packages may mean the same; anything else has a name of its own."""
+    """A name alone says which module is meant."""
     names = [path.name for path in [*MODULES, *ROOT.glob("*.py")] if path.name not in ("__init__.py", "__main__.py")]
     assert sorted(each for each in set(names) if names.count(each) > 1) == []
 

@@ -246,6 +246,19 @@ def gops(draw: st.DrawFn) -> tuple[list[int], list[list[bool]], ReferencedFrames
     return [len(flags) for flags in referenced], referenced, references
 
 
+@given(gops())
+def test_referenced_frames_are_counted_alike_for_one_video_and_for_many(
+    videos: tuple[list[int], list[list[bool]], ReferencedFrames],
+) -> None:
+    """A clip's start is found from its own video's GOPs: with millions of GOPs the sums of all took 13 ms a clip."""
+    lengths, referenced, references = videos
+    for video, (length, flags) in enumerate(zip(lengths, referenced, strict=True)):
+        stops = np.arange(length + 1)
+        expected = np.cumsum([0, *flags]).tolist()
+        assert references.counts(np.full(length + 1, video), stops).tolist() == expected
+        assert [references.count(video, stop) for stop in stops.tolist()] == expected
+
+
 @given(gops(), st.integers(1, 6), st.integers(1, 3))
 def test_aligned_clips_start_on_frames_that_others_refer_to(
     videos: tuple[list[int], list[list[bool]], ReferencedFrames], span: int, step: int

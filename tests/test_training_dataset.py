@@ -398,8 +398,12 @@ def test_a_table_is_not_written_over_and_one_that_does_not_fit_is_refused(folder
     file = tmp_path / "clips.parquet"
     table = shortgop.ClipDataset(folder, shortgop.CenterClips(2)).clip_table()
     table.to_parquet(file)
-    with pytest.raises(shortgop.OutputError, match="exists; write somewhere else, or give overwrite=True"):
+    with pytest.raises(UsageError, match=r"exists; write somewhere else, or replace it .*overwrite=True"):
         table.to_parquet(file)
+    with pytest.raises(UsageError, match=r"ends in '.csv'; give a name that ends in one of .parquet"):
+        table.to_parquet(tmp_path / "clips.csv")
+    with pytest.raises(UsageError, match="lies within the dataset"):
+        table.to_parquet(folder / "clips.parquet")
     table.to_parquet(file, overwrite=True)
     assert [each.name for each in tmp_path.iterdir()] == ["clips.parquet"]
     with pytest.raises(UsageError, match="cannot be read as a Parquet file"):

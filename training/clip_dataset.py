@@ -12,7 +12,7 @@ import torch.utils.data
 
 from ..arguments import integer
 from ..errors import DatasetError, DatasetWarning, DecodeError, UsageError, WrongTypeError
-from ..manifests.ragged import lazy
+from ..manifests.ragged import Array, lazy
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from .clip_table import ClipTable, listed_index
@@ -271,9 +271,9 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         if self._outputs is not None:
             return self._read_outputs(self._outputs, clips)
         batch = self.source.get_clips([(clip.video, clip.frames.tolist()) for clip in clips])
-        for place, clip in enumerate(clips):
-            if clip.mask is not None and self._is_black and not clip.mask.all():
-                self._opened.paint_black(batch.data[place], clip.video, clip.mask)
+        chosen, full_range = self._opened.format_of([clip.video for clip in clips])
+        for place, mask in self._to_be_black(clips):
+            paint_black(batch.data[place], chosen.pixels, chosen.layout, mask, full_range=full_range[place])
         return {"frames": batch.data, "pts_seconds": batch.pts_seconds}
 
     def _read_outputs(self, outputs: Outputs, clips: list[Clip]) -> dict[str, torch.Tensor]:
@@ -283,11 +283,17 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         views = outputs.views([clip.draw for clip in clips], *self._opened.sizes_and_ids(videos))
         requests = outputs.requests(views, len(clips[0].frames))
         read, pts_seconds = self._opened.read(videos, [clip.frames.tolist() for clip in clips], list(requests.values()))
-        for request, tensor in zip(requests.values(), read, strict=True):
-            for place, clip in enumerate(clips):
-                if clip.mask is not None and self._is_black and not clip.mask.all():
-                    paint_black(tensor[place], request, clip.mask)
+        for place, mask in self._to_be_black(clips):
+            for request, tensor in zip(requests.values(), read, strict=True):
+                of_output = mask if request.positions is None else mask[list(request.positions)]
+                paint_black(tensor[place], request.pixels, request.layout, of_output)
         return {**dict(zip(requests, read, strict=True)), "pts_seconds": pts_seconds, **views.columns()}
+
+    def _to_be_black(self, clips: list[Clip]) -> Iterator[tuple[int, Array]]:
+        """The clips with frames to be painted black, by their places, and their masks."""
+        for place, clip in enumerate(clips if self._is_black else ()):
+            if clip.mask is not None and not clip.mask.all():
+                yield place, clip.mask
 
     @property
     def _is_black(self) -> bool:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..errors import OutputError, ToolError, UsageError
-from ..whole_files import discarding, flush, writing
+from ..errors import ToolError, UsageError
+from ..manifests.output_files import check_output, new_file
+from ..manifests.ragged import Array, lazy, offsets_of
 from .clips import Clip, VideoTable, split_draws
-
-Array = NDArray[Any]
 
 _BLACK = "shortgop.black"
 
@@ -38,7 +35,7 @@ class ClipTable:
     starts: Array
     frames: Array
     mask: Array | None = None
-    black: bool = field(default=False)
+    black: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.videos) == len(self.starts) == len(self.frames) or self.frames.ndim != 2:
@@ -58,9 +55,11 @@ class ClipTable:
     def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the table: columns video, start, frames and, where there is one, mask; one row a clip.
 
-        A file that exists is replaced only with `overwrite`. OutputError when it cannot be written, ToolError without
-        pyarrow.
+        The file's name ends in .parquet. A file that exists is replaced only with `overwrite`, and nothing is written
+        within a dataset: UsageError. OutputError when it cannot be written, ToolError without pyarrow.
         """
+        out = Path(path)
+        check_output(out, suffixes=[".parquet"], overwrite=overwrite)
         arrow, parquet = _pyarrow()
         columns: dict[str, Any] = {
             "video": arrow.array(list(self.videos), arrow.string()),
@@ -70,14 +69,8 @@ class ClipTable:
         if self.mask is not None:
             columns["mask"] = _lists(arrow, self.mask)
         table = arrow.table(columns).replace_schema_metadata({_BLACK: str(int(self.black))})
-        final = Path(path)
-        if final.exists() and not overwrite:
-            raise OutputError(f"{final} exists; write somewhere else, or give overwrite=True", file=str(final))
-        temporary = final.with_name(f".{uuid4().hex[:12]}.tmp")
-        with writing(final), discarding(temporary):
+        with new_file(out, overwrite=overwrite) as temporary:
             parquet.write_table(table, temporary)
-            flush(temporary)
-            temporary.replace(final)
 
     @staticmethod
     def from_parquet(path: str | os.PathLike[str]) -> ClipTable:
@@ -118,7 +111,7 @@ class ListedIndex:
     def pads(self) -> bool:
         return self.table.mask is not None
 
-    @property
+    @lazy
     def fingerprint(self) -> str:
         """Of the clips themselves."""
         digest = hashlib.blake2b(repr(list(self.table.videos)).encode(), digest_size=8)
@@ -160,8 +153,7 @@ def listed_index(table: ClipTable, videos: VideoTable, places: Array) -> ListedI
             f"{videos.name(int(places[clip]))!r}, which has {int(videos.num_frames[places[clip]])} frames: it is the "
             "table of another dataset"
         )
-    firsts = np.zeros(len(videos) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(places, minlength=len(videos)), out=firsts[1:])
+    firsts = offsets_of(np.bincount(places, minlength=len(videos)))
     return ListedIndex(table, videos, places, np.argsort(places, kind="stable"), firsts)
 
 

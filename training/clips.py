@@ -19,11 +19,10 @@ from math import floor
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arguments import integer
 from ..errors import UsageError
-from ..manifests.ragged import lazy
+from ..manifests.ragged import Array, lazy, offsets_of
 from .ends import frames_within
 from .keyed import below, hashes, key, permuted
 from .offsets import Spacing, exact_seconds, frame_offsets, nearest_frame
@@ -39,8 +38,6 @@ from .policies import (
     start_of,
 )
 from .references import ReferencedFrames
-
-Array = NDArray[Any]
 
 
 class Draw(int):
@@ -163,7 +160,7 @@ class PlacedIndex:
         row = int(self.videos.rows[video])
         if self.common.align:
             references = self.videos.references()
-            starts = int(references.counts(np.array([row]), np.array([stop]))[0])
+            starts = references.count(row, stop)
             start = references.frame(row, start_of(self.policy, starts, number, bits))
         else:
             start = first + start_of(self.policy, stop - first, number, bits)
@@ -249,8 +246,7 @@ def placed_index(policy: Placement | RandomFrames, videos: VideoTable, seed: int
     starts = np.maximum(stop - first, 0)
     if common.align:
         starts = videos.references().counts(videos.rows, np.maximum(stop, 0))
-    firsts = np.zeros(len(videos) + 1, dtype=np.int64)
-    np.cumsum(clips_of(placement, starts), out=firsts[1:])
+    firsts = offsets_of(clips_of(placement, starts))
     return PlacedIndex(placement, common, videos, seed, firsts, too_short, scattered)
 
 
@@ -278,9 +274,7 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
             f"{videos.name(int(places[clip]))!r}, which has {int(num_frames[clip])}; give ends= a rule that pads, or "
             "correct the table"
         )
-    counts = np.bincount(places, minlength=len(videos))
-    firsts = np.zeros(len(videos) + 1, dtype=np.int64)
-    np.cumsum(counts, out=firsts[1:])
+    firsts = offsets_of(np.bincount(places, minlength=len(videos)))
     order = np.argsort(places, kind="stable")
     return TableIndex(common, videos, seed, places, starts, order, firsts, np.unique(places[beyond]))
 

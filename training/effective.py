@@ -12,10 +12,10 @@ from math import gcd, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arguments import number
 from ..errors import UsageError
+from ..manifests.ragged import Array
 from .keyed import below, hashes, key
 from .offsets import at_least_one
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import torch
 
     from .clip_dataset import ClipDataset
-
-Array = NDArray[Any]
 
 
 def effective_batch_size(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..manifests.ragged import Array
 
-Array = NDArray[Any]
 Ends = Literal["error", "drop", "repeat_last", "clamp", "wrap_clip", "loop_video", "black"]
 """What is done with frames that a clip calls for and its video does not have. For 5 frames at stride 2, from frame 4
 of a video of 8 frames, 0 to 7:

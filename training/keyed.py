@@ -13,9 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ..manifests.ragged import Array
 
 # Below this many, a permutation is a sort of hashes: a Feistel network on so few bits shows patterns.
 _SORTED_BELOW = 1 << 16

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..manifests.ragged import Array
 from .clips import Clip, Clips, split_draws
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

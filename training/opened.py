@@ -12,23 +12,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from ..arguments import integer
-from ..errors import UsageError, VideoNotFoundError
-from ..manifests.ragged import lazy
+from ..errors import UsageError
+from ..manifests.ragged import Array, lazy
 from ..manifests.tables import Manifest
 from ..readers.clip_output import ClipOutput
 from ..readers.dataset import Dataset
 from ..readers.frame_format import FrameFormat
 from ..readers.reader import SnapshotReader
 from ..readers.times import seconds_of, seconds_tensor
-from ..wording import counted
 from .clips import VideoTable
 from .offsets import listed
 from .references import ReferencedFrames
-
-Array = NDArray[Any]
 
 
 class OpenedDataset:
@@ -54,15 +49,7 @@ class OpenedDataset:
 
     def rows(self, videos: Iterable[str | int]) -> Array:
         """The rows of videos by id or number; VideoNotFoundError when there is none of that name."""
-        return np.array([self._row(each) for each in listed(videos, "videos")], dtype=np.int64)
-
-    def _row(self, video: Any) -> int:
-        if isinstance(video, str):
-            return self.manifest.row_of(video)
-        number, count = integer(video, "a video's number"), len(self.manifest.videos)
-        if not -count <= number < count:
-            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {counted(count, 'video')}")
-        return number % count
+        return np.array([self._reader.row_of(each) for each in listed(videos, "videos")], dtype=np.int64)
 
     def table(self, rows: Array | None) -> VideoTable:
         """The videos in these rows, or all."""
@@ -124,19 +111,11 @@ class OpenedDataset:
             times.append([seconds_of(frame, fps) for frame in clip])
         return read, seconds_tensor(times)
 
-    def paint_black(self, clip: torch.Tensor, row: int, mask: Array) -> None:
-        """Make black the frames of a clip, (frames, ...), where `mask` is False."""
-        missing = torch.from_numpy(np.flatnonzero(~mask))
-        chosen = self._reader.options.format
+    def format_of(self, rows: Sequence[int]) -> tuple[FrameFormat, list[bool]]:
+        """What frames of the dataset are converted to, and whether those of these videos are of full range."""
         manifest = self.manifest
-        full_range = bool(manifest.configs.full_range[manifest.videos.config[row]])
-        black = torch.tensor(chosen.pixels.black(full_range=full_range), dtype=torch.float64).to(clip.dtype)
-        if chosen.color == "yuv420":
-            luma_lines = clip.shape[-2] * 2 // 3
-            clip[missing, :, :luma_lines] = black
-            clip[missing, :, luma_lines:] = 128
-        else:
-            clip[missing] = black.view(-1, 1, 1) if chosen.dimension_order == "NCHW" else black
+        full_range = manifest.configs.full_range[manifest.videos.config[np.asarray(rows, dtype=np.int64)]]
+        return self._reader.options.format, full_range.astype(bool).tolist()
 
 
 def _tensor_of(value: Any) -> Any:

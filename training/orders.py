@@ -22,16 +22,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..manifests.ragged import Array
 from .clips import Clips
 from .keyed import below, hashes, key, permuted, permuted_blocks
 from .mixing import MixedIndex
 from .offsets import at_least_one, listed
 from .weights import WeightLine, systematic_points, weight_line
-
-Array = NDArray[Any]
 
 _MAX_SLOTS = 1 << 31
 # A draw is round * N + index and an int64. So many epochs have to fit beside the rounds within an epoch.
@@ -138,8 +136,8 @@ class OneClipPerVideo:
     """Every video that has clips once an epoch, in random order, each time with one of its clips, all as likely."""
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
-        count = len(clips)
-        counts = np.diff(clips.firsts)
+        count, firsts = len(clips), clips.firsts
+        counts = np.diff(firsts)
         videos = np.flatnonzero(counts) if (counts == 0).any() else None
         length = len(counts) if videos is None else len(videos)
 
@@ -147,7 +145,7 @@ class OneClipPerVideo:
             chosen = permuted(key(seed, "videos", epoch), length, positions)
             chosen = chosen if videos is None else videos[chosen]
             within = below(hashes(key(seed, "clip of a video", epoch), chosen), counts[chosen])
-            return epoch * count + clips.clip_numbers(clips.firsts[chosen] + within)
+            return epoch * count + clips.clip_numbers(firsts[chosen] + within)
 
         return BoundOrder(length, draws, repr(self))
 
@@ -171,7 +169,7 @@ class Weighted:
 
         def draws(epoch: int, positions: Array) -> Array:
             points = below(hashes(key(seed, "weighted", epoch), positions), line.total)
-            return _draws(epoch * rounds + positions % rounds, count, clips.clip_numbers(line.places(points)))
+            return (epoch * rounds + positions % rounds) * count + clips.clip_numbers(line.places(points))
 
         return BoundOrder(length, draws, f"Weighted({length}, {_digest(line)})")
 
@@ -229,7 +227,7 @@ def _systematic(line: WeightLine, clips: Clips, seed: int, length: int, name: st
         slots = permuted(key(seed, "systematic", epoch), length, positions)
         phase = int(below(hashes(key(seed, "systematic phase"), epoch), line.total))
         points = systematic_points(line.total, phase, slots, length)
-        return _draws(epoch * rounds + slots % rounds, count, clips.clip_numbers(line.places(points)))
+        return (epoch * rounds + slots % rounds) * count + clips.clip_numbers(line.places(points))
 
     return BoundOrder(length, draws, f"{name}({length}, {_digest(line)})")
 
@@ -276,7 +274,7 @@ class Mixture:
                 turns = (epoch * blocks + which_block[mine]) * self.quotas[part] + slot[mine] - slots[part]
                 own = _turns(order, turns)
                 rounds, indices = np.divmod(own, len(parts[part]))
-                result[mine] = _draws(rounds, len(clips), firsts[part] + indices)
+                result[mine] = rounds * len(clips) + firsts[part] + indices
             return result
 
         described = ", ".join(each.fingerprint for each in bound)
@@ -290,10 +288,6 @@ def _turns(order: BoundOrder, turns: Array) -> Array:
     for epoch in np.unique(epochs).tolist():
         result[epochs == epoch] = order.draws(epoch, positions[epochs == epoch])
     return result
-
-
-def _draws(rounds: Array, count: int, indices: Array) -> Array:
-    return rounds * count + indices
 
 
 def _num_samples(given: int | None, clips: Clips) -> int:

@@ -9,10 +9,10 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
+from ..manifests.ragged import Array
 from ..readers.clip_output import ClipOutput
 from ..readers.convert.copies import array_of
 from ..readers.frame_format import Color, FrameFormat, Geometry, Normalize, PixelFormat, Size, integers_in_pixels
@@ -20,7 +20,6 @@ from .keyed import below, hashes, key
 from .offsets import listed
 
 Crop = Literal["center", "random", "random-resized"] | tuple[int, int, int, int]
-Array = NDArray[Any]
 Region = tuple[int, int, int, int]
 """Top, left, height and width of a part of a frame, in pixels."""
 
@@ -309,10 +308,15 @@ class Outputs:
         return requests
 
 
-def paint_black(clip: torch.Tensor, output: ClipOutput, mask: Array) -> None:
-    """Make black the frames of an output's clip where the mask of the clip's frames is False."""
-    missing = ~(mask if output.positions is None else mask[list(output.positions)])
-    black = torch.tensor(output.pixels.black(full_range=True), dtype=torch.float64, device="cpu").to(clip.dtype)
+def paint_black(clip: torch.Tensor, pixels: PixelFormat, layout: str, mask: Array, *, full_range: bool = True) -> None:
+    """Make black the frames of a clip where `mask` is False.
+
+    `layout` is the order of the clip's dimensions, `full_range` that of the planes of yuv420.
+    """
+    black = torch.tensor(pixels.black(full_range=full_range), dtype=torch.float64, device="cpu").to(clip.dtype)
     # As arrays: torch would use threads, which do not survive a fork.
-    frames = array_of(clip).transpose([output.layout.index(dimension) for dimension in "TCHW"])
-    frames[missing] = array_of(black).reshape(-1, 1, 1)
+    frames = array_of(clip).transpose([layout.index(dimension) for dimension in "TCHW"])
+    frames[~mask] = array_of(black).reshape(-1, 1, 1)
+    if pixels.color == "yuv420":
+        # Two thirds of the lines are luma.
+        frames[~mask, :, frames.shape[2] * 2 // 3 :] = 128

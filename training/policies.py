@@ -26,14 +26,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arguments import integer
 from ..errors import UsageError
+from ..manifests.ragged import Array
 from .ends import PADDING, Ends, check_ends
 from .offsets import ClipFrames, Seconds, Spacing, at_least_one, exact_seconds, listed, spacing
 
-Array = NDArray[Any]
 Align = Literal["reference"]
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..manifests.ragged import Array, offsets_of
 from ..manifests.tables import Manifest
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +39,20 @@ class ReferencedFrames:
 
         A stop is at most the number of frames of its video.
         """
-        totals = np.zeros(len(self.patterns) + 1, dtype=np.int64)
-        np.cumsum(self.before[self.patterns, -1], out=totals[1:])
+        totals = offsets_of(self.before[self.patterns, -1])
         whole, part = np.divmod(stops, self.gop_frames[videos].astype(np.int64))
         first = self.first_gops[videos]
         # Where a stop is at the end of a GOP, nothing is taken of the next one, which need not exist.
         cut = np.minimum(first + whole, max(0, len(self.patterns) - 1))
         within = self.before[self.patterns[cut], part] if len(self.patterns) else 0
         return np.asarray(totals[first + whole] - totals[first] + within, dtype=np.int64)
+
+    def count(self, video: int, stop: int) -> int:
+        """The same for one video, from its own GOPs alone."""
+        whole, part = divmod(stop, int(self.gop_frames[video]))
+        patterns = self.patterns[self.first_gops[video] : self.first_gops[video + 1]]
+        within = int(self.before[patterns[whole], part]) if part else 0
+        return int(self.before[patterns[:whole], -1].sum()) + within
 
     def frame(self, video: int, number: int) -> int:
         """The frame of a video that is its referenced one of this number, counted from 0."""

@@ -41,8 +41,8 @@ class EpochSlices:
         size = min(self.global_batch_size, self.length - first)
         return range(first + self.rank * size // self.world_size, first + (self.rank + 1) * size // self.world_size)
 
-    def blocks(self, positions: int, *, from_batch: int = 0) -> Iterator[list[range]]:
+    def blocks(self, positions: int) -> Iterator[list[range]]:
         """This rank's parts of the batches, some batches at a time: about so many positions, and at least one batch."""
         at_once = max(1, positions * self.world_size // self.global_batch_size)
-        for first in range(from_batch, self.num_batches, at_once):
+        for first in range(0, self.num_batches, at_once):
             yield [self.part(batch) for batch in range(first, min(self.num_batches, first + at_once))]

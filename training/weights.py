@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..manifests.ragged import Array, offsets_of
 from .clips import Clips
 from .offsets import listed
-
-Array = NDArray[Any]
 
 # All weights together; a point on the line times 2 is then still an int64.
 _TOTAL = 1 << 61
@@ -68,10 +66,8 @@ def weight_line(clips: Clips, weights: Any, of: str, arranged: Array | None = No
     if arranged is not None:
         values, counts, first_places = values[arranged], counts[arranged], first_places[arranged]
     whole = _whole(values, counts)
-    bounds = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(whole * counts, out=bounds[1:])
     # Groups without length are never found; their weight must not be divided by.
-    return WeightLine(bounds, np.maximum(whole, 1), first_places)
+    return WeightLine(offsets_of(whole * counts), np.maximum(whole, 1), first_places)
 
 
 def _whole(values: Array, counts: Array) -> Array:
