@@ -85,7 +85,12 @@ PLAIN_PICTURE = SourcePicture()
 
 
 def picture_of(
-    frames: Sequence[VideoFrame], stream: VideoStream, container: InputContainer, *, has_alpha_layer: bool = False
+    frames: Sequence[VideoFrame],
+    stream: VideoStream,
+    container: InputContainer,
+    *,
+    has_alpha_layer: bool,
+    aspect_changes: bool,
 ) -> SourcePicture:
     """The properties, from one or more first frames of a stream. PyAV does not decode alpha layers, hence
     `has_alpha_layer`."""
@@ -103,6 +108,7 @@ def picture_of(
         chroma=_chroma(pixels),
         alpha=has_alpha_layer or decoder is not None or (not unused_alpha and _has_alpha(first)),
         alpha_layer=has_alpha_layer,
+        aspect_changes=aspect_changes,
         palette=pixels.has_palette,
         full_range=int(first.color_range) == 2 or pixels.name.startswith("yuvj"),
         linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),

@@ -134,8 +134,11 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         num_packets=len(pts),
         demuxer=demuxer_of(container),
         suspicion=packets.suspicion,
-        picture=replace(
-            picture_of(frames, stream, container, has_alpha_layer=packets.has_alpha_layer),
+        picture=picture_of(
+            frames,
+            stream,
+            container,
+            has_alpha_layer=packets.has_alpha_layer,
             aspect_changes=packets.aspect_changes,
         ),
         crop=crop,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzzing import BREAKS, Whole, make_sources, run_case
+from fuzz_files import BREAKS, Whole, make_sources
+from fuzzing import run_case
 
 CASES_TOGETHER = 34
 # What these found: grids of two lengths, times guessed behind a loss, holes without a word, a cut that no decoder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import pickle
 import shutil
-from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from datasets import current_manifest, make_dataset
 from shortgop import Output
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
 from shortgop.manifests.layout import shard_path
-from shortgop.training.outputs import Outputs
 from synthetic import constant_rate_pts, make_video, read_number
 
 # Width and height of each video; video v shows the numbers from 1000 * v on.
@@ -254,67 +252,6 @@ def test_workers_draw_the_same(folder: Path) -> None:
     assert torch.equal(copied[3]["frames"], dataset[3]["frames"])
     # The epoch draws again: the first of each item's values is its crop.
     assert sum(alone[clip][0] != alone[clip + 12][0] for clip in range(12)) > 6
-
-
-def drawn(output: Output, count: int, size: tuple[int, int] = (64, 96)) -> torch.Tensor:
-    """Crops of many draws: (draws, 4)."""
-    views = Outputs({"frames": output}, taken=(), seed=5).views(range(count), [size] * count, ["v"] * count)
-    return views.columns()["crop"]
-
-
-def test_places_are_equally_likely() -> None:
-    crops = drawn(Output(size=(60, 90), crop="random"), 12_000)
-    counts = Counter((top, left) for top, left, _, _ in crops.tolist())
-    assert set(counts) == set(itertools.product((0, 2, 4), (0, 2, 4, 6)))
-    # Chi-square with 11 degrees of freedom: above 31.3 once in a thousand.
-    assert sum((count - 1000) ** 2 / 1000 for count in counts.values()) < 31.3
-
-
-def test_random_resized_is_torchvisions() -> None:
-    """Against torchvision.transforms.RandomResizedCrop.get_params, written down plainly, with other random numbers."""
-    rng = np.random.default_rng(0)
-    height, width, count = 256, 340, 6000
-
-    def reference() -> tuple[int, int, int, int]:
-        for _ in range(10):
-            area = height * width * rng.uniform(0.08, 1.0)
-            aspect = np.exp(rng.uniform(np.log(3 / 4), np.log(4 / 3)))
-            w, h = round(np.sqrt(area * aspect)), round(np.sqrt(area / aspect))
-            if 0 < w <= width and 0 < h <= height:
-                # Sides are multiples of a sixteenth of the short side, 16 pixels of 256.
-                h, w = 16 * round(h / 16), min(width, 16 * round(w / 16))
-                return int(rng.integers(0, height - h + 1)), int(rng.integers(0, width - w + 1)), h, w
-        return 0, 0, height, width
-
-    ours = drawn(Output(size=(224, 224), crop="random-resized"), count, (height, width)).numpy()
-    theirs = np.array([reference() for _ in range(count)])
-    for column in range(4):
-        one, other = np.sort(ours[:, column]), np.sort(theirs[:, column])
-        # Kolmogorov and Smirnov's distance: above 0.036 once in a thousand, and odd offsets add up to 1 in 80.
-        grid = np.arange(0, 341, 2) + 1
-        distance = np.abs(np.searchsorted(one, grid) - np.searchsorted(other, grid)).max() / count
-        assert distance < 0.05, column
-    assert (ours % 2 == 0).all()
-    assert set((ours[:, 2:] % 16).ravel().tolist()) <= {0, 340 % 16}
-
-
-@pytest.mark.parametrize("size", [(64, 400), (400, 64), (2, 2), (65, 97)])
-def test_random_resized_crops_lie_within_frames_of_any_shape(size: tuple[int, int]) -> None:
-    for top, left, height, width in drawn(Output(size=(9, 9), crop="random-resized"), 200, size).tolist():
-        assert min(top, left) >= 0
-        assert min(height, width) >= 1
-        assert top % 2 == left % 2 == 0
-        assert top + height <= size[0]
-        assert left + width <= size[1]
-
-
-def test_flips_are_as_likely_as_was_asked() -> None:
-    views = Outputs({"frames": Output(flip=0.3)}, taken=(), seed=5).views(range(4000), [(64, 96)] * 4000, ["v"] * 4000)
-    # Five standard deviations.
-    assert abs(views.columns()["flip"].double().mean().item() - 0.3) < 0.037
-    assert not any(
-        each.flip for each in Outputs({"f": Output()}, taken=(), seed=5).views([0], [(8, 8)], "v").geometries["f"]
-    )
 
 
 def test_transforms_get_all_outputs(folder: Path) -> None:

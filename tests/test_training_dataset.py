@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import random
 import shutil
 from collections import Counter
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,46 +15,14 @@ import torch
 from torch.utils.data import DataLoader
 
 import shortgop
-from datasets import make_dataset
 from shortgop.errors import DatasetError, DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
 from shortgop.training.opened import OpenedDataset
-from synthetic import constant_rate_pts, make_video, read_number
-
-# Frames, rate, and what the source list says. Video v shows the numbers from 1000 * v on.
-VIDEOS = {
-    "a.mp4": (40, Fraction(10), {"label": 0, "weight": 0.5, "kind": "cat"}),
-    "b.mp4": (25, Fraction(30), {"label": 1, "weight": 1.5, "kind": "dog"}),
-    "c.mp4": (9, Fraction(10), {"label": 1, "weight": 2.0, "kind": "dog"}),
-}
-RATES = [Fraction(10), Fraction(30), Fraction(10)]
-LENGTHS = [40, 25, 9]
+from training_videos import VIDEOS, check_item, make_videos, numbers
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("clips")
-    lines = []
-    for number, (name, (count, rate, columns)) in enumerate(VIDEOS.items()):
-        make_video(root / name, pts=constant_rate_pts(rate, count), timebase=1 / rate, first_number=1000 * number)
-        lines.append(json.dumps({"path": str(root / name), "id": name, **columns}))
-    (root / "list.jsonl").write_text("\n".join(lines))
-    report = make_dataset([root / "list.jsonl"], root / "dataset", gop_frames=8, segment_seconds=Fraction(2))
-    assert report.failures == ()
-    return root / "dataset"
-
-
-def numbers(frames: torch.Tensor) -> list[int]:
-    return [read_number(frame) for frame in frames]
-
-
-def check_item(item: dict[str, Any], clip: Any) -> None:
-    """An item shows the frames of its clip: by the numbers in the pictures, and by their times."""
-    video = int(item["video"])
-    assert video == clip.video
-    assert int(item["draw"]) == clip.draw
-    assert int(item["start"]) == clip.start
-    assert numbers(item["frames"]) == [1000 * video + frame for frame in clip.frames.tolist()]
-    assert item["pts_seconds"].tolist() == [float(frame / RATES[video]) for frame in clip.frames.tolist()]
+    return make_videos(tmp_path_factory.mktemp("clips"))
 
 
 def test_items_are_the_frames_of_their_clips(folder: Path) -> None:
@@ -351,66 +317,6 @@ def test_clips_skipped_by_workers_are_counted(damaged: Path) -> None:
     loader = DataLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context="fork")
     assert len(read_by(loader, dataset)) == 40
     assert dataset.skipped >= 8
-
-
-def test_clips_at_places_of_a_table(folder: Path) -> None:
-    clips = shortgop.ClipsAt(["b.mp4", 0, "b.mp4"], seconds=[0.5, 1, 0.2], num_frames=3, fps=10)
-    dataset = shortgop.ClipDataset(folder, clips)
-    assert [numbers(item["frames"]) for item in dataset] == [[1015, 1018, 1021], [10, 11, 12], [1006, 1009, 1012]]
-    with pytest.raises(UsageError, match="videos that videos= leaves out"):
-        shortgop.ClipDataset(folder, clips, videos=["b.mp4"])
-
-
-def test_windows_around_places(folder: Path) -> None:
-    window = shortgop.Offsets(seconds=[-0.2, 0, 0.1])
-    clips = shortgop.ClipsAt(["a.mp4", "a.mp4"], frames=[1, 39], num_frames=window, ends="clamp")
-    dataset = shortgop.ClipDataset(folder, clips)
-    assert [numbers(item["frames"]) for item in dataset] == [[0, 1, 2], [37, 39, 39]]
-    assert [item["mask"].tolist() for item in dataset] == [[False, True, True], [True, True, False]]
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        shortgop.RandomClips(4, stride=2, clips_per_video=3, jitter=1),
-        shortgop.UniformClips(8, stride=2, clips_per_video=2, ends="black"),
-        shortgop.ClipsAt([1, 0], frames=[24, 3], num_frames=3, ends="wrap_clip"),
-        shortgop.MultiRate([(2, 10), (2, 5)]),
-    ],
-    ids=str,
-)
-def test_a_table_of_clips_repeats_them_exactly(folder: Path, tmp_path: Path, policy: Any) -> None:
-    dataset = shortgop.ClipDataset(folder, policy)
-    draws = [*range(len(dataset)), *range(5 * len(dataset), 6 * len(dataset))]
-    dataset.clip_table(draws).to_parquet(tmp_path / "clips.parquet")
-    again = shortgop.ClipDataset(folder, shortgop.ClipTable.from_parquet(tmp_path / "clips.parquet"))
-    assert len(again) == len(draws)
-    for draw, item in zip(draws, again, strict=True):
-        expected = dataset[draw]
-        assert torch.equal(item["frames"], expected["frames"])
-        assert (item["video"], item["start"]) == (expected["video"], expected["start"])
-        assert item.keys() == expected.keys()
-        if "mask" in item:
-            assert torch.equal(item["mask"], expected["mask"])
-
-
-def test_a_table_is_not_written_over_and_one_that_does_not_fit_is_refused(folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "clips.parquet"
-    table = shortgop.ClipDataset(folder, shortgop.CenterClips(2)).clip_table()
-    table.to_parquet(file)
-    with pytest.raises(UsageError, match=r"exists; write somewhere else, or replace it .*overwrite=True"):
-        table.to_parquet(file)
-    with pytest.raises(UsageError, match=r"ends in '.csv'; give a name that ends in one of .parquet"):
-        table.to_parquet(tmp_path / "clips.csv")
-    with pytest.raises(UsageError, match="lies within the dataset"):
-        table.to_parquet(folder / "clips.parquet")
-    table.to_parquet(file, overwrite=True)
-    assert [each.name for each in tmp_path.iterdir()] == ["clips.parquet"]
-    with pytest.raises(UsageError, match="cannot be read as a Parquet file"):
-        shortgop.ClipTable.from_parquet(tmp_path / "none.parquet")
-    wrong = shortgop.ClipTable(["c.mp4"], np.array([8]), np.array([[8, 9]]))
-    with pytest.raises(UsageError, match="clip 0 of the table has frame 9 of video 'c.mp4', which has 9 frames"):
-        shortgop.ClipDataset(folder, wrong)
 
 
 def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
