@@ -1,8 +1,9 @@
-"""The loaders and trainers that people have: torchdata's, Lightning's and Accelerate's, each where it is installed."""
+"""The loaders and trainers that people have: torchdata's, Lightning's and Accelerate's."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_batches_of_random_frames_need_no_sampler(dataset: shortgop.ClipDataset)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchdata_resumes_where_the_loop_was(dataset: shortgop.ClipDataset, workers: int) -> None:
     """Batches that were read ahead do not count, and the end of an epoch is the start of the next."""
-    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    stateful = import_module("torchdata.stateful_dataloader")
 
     def loader(epoch: int) -> Any:
         sampler = shortgop.ElasticSampler(dataset, 8)
@@ -66,7 +67,7 @@ def test_torchdata_resumes_where_the_loop_was(dataset: shortgop.ClipDataset, wor
 
 @pytest.mark.filterwarnings("ignore")
 def test_lightning_sets_the_epoch_and_leaves_the_sampler_alone(dataset: shortgop.ClipDataset, tmp_path: Path) -> None:
-    lightning = pytest.importorskip("pytorch_lightning")
+    lightning = import_module("pytorch_lightning")
     seen: list[list[int]] = []
 
     class Model(lightning.LightningModule):  # type: ignore[misc,name-defined]
@@ -98,7 +99,7 @@ def test_lightning_sets_the_epoch_and_leaves_the_sampler_alone(dataset: shortgop
 @pytest.mark.filterwarnings("ignore")
 def test_accelerate_divides_the_batches_of_a_sampler_of_one_rank(dataset: shortgop.ClipDataset) -> None:
     """It would divide those of a sampler of several ranks once more."""
-    loaders = pytest.importorskip("accelerate.data_loader")
+    loaders = import_module("accelerate.data_loader")
     sampler = shortgop.ElasticSampler(dataset, 8, rank=0, world_size=1)
     loader = DataLoader(dataset, batch_size=8, sampler=sampler)
     options = {"num_processes": 2, "split_batches": True, "put_on_device": False}
