@@ -1,7 +1,8 @@
 """Recordings that were joined byte by byte. The times of each start anew; here they are moved so that they continue.
 
 A recording starts where times jump back in decode order, after several packets with later times, either by more than a
-second or to before the first of these packets. A single wrong timestamp looks different.
+second or to before the first of these packets. A single wrong timestamp looks different, and so do stretches of one
+recording that changed places: behind the second, times continue where the first ended.
 """
 
 from __future__ import annotations
@@ -101,21 +102,23 @@ def recordings(times: Sequence[int | None], timebase: Fraction) -> list[int]:
     jump, pause = (seconds / timebase for seconds in (_JUMP_SECONDS, _MAX_PAUSE_SECONDS))
     starts = [0]
     current: list[int] = []
-    step_before = 0
+    longest_step = usual_step = end_before = 0
     for number, time in enumerate(times):
         if time is None:
             continue
         if current and time < current[-1]:
             is_earlier = time < current[-1] - jump or time <= current[0]
             later = sum(each >= time for each in current[-_FEWEST_LATER:])
-            if is_earlier and later >= min(_FEWEST_LATER, len(current)):
+            if is_earlier and later >= _FEWEST_LATER:
                 starts.append(number)
-                step_before = max((after - before for before, after in pairwise(current)), default=0)
+                steps = sorted(after - before for before, after in pairwise(current))
+                longest_step, usual_step, end_before = steps[-1], steps[len(steps) // 2], current[-1]
                 current = []
         step = time - current[-1] if current else 0
         # Times jump forward again after a few packets: these had wrong timestamps.
-        returns = len(starts) > 1 and len(current) < _FEWEST_LATER and step > _MAX_STEPS * step_before
-        if step > pause or returns:
+        returns = len(current) < _FEWEST_LATER and step > _MAX_STEPS * longest_step
+        continues = step > usual_step and 0 < time - end_before <= _MAX_STEPS * usual_step
+        if step > pause or (len(starts) > 1 and (returns or continues)):
             return [0]
         current.append(time)
     return starts if len(starts) <= _MAX_JOINS else [0]

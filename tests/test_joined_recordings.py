@@ -129,7 +129,17 @@ def test_times_with_a_pause_of_their_own_are_not_taken_for_recordings() -> None:
     assert recordings([*times, *times], MS) == [0]
 
 
-@given(st.lists(st.integers(2, 60), min_size=1, max_size=6), st.integers(0, 10**9), st.integers(1, 200))
+@given(st.integers(0, 30), st.integers(1, 60), st.integers(1, 60), st.integers(10, 60))
+def test_stretches_that_changed_places_are_no_recordings(before: int, first: int, second: int, after: int) -> None:
+    stretches = (range(before), range(first), range(second), range(after))
+    starts = np.cumsum([0, *map(len, stretches)])
+    one, two, three, four = (
+        [40 * (start + each) for each in stretch] for start, stretch in zip(starts[:4].tolist(), stretches, strict=True)
+    )
+    assert recordings([*one, *three, *two, *four], MS) == [0]
+
+
+@given(st.lists(st.integers(3, 60), min_size=1, max_size=6), st.integers(0, 10**9), st.integers(1, 200))
 def test_times_of_recordings_that_start_anew_become_one_row_of_equal_steps(
     lengths: list[int], start: int, step: int
 ) -> None:
