@@ -69,6 +69,11 @@ class _OpenFile:
     def read(self, start: int, count: int) -> bytes:
         return os.pread(self._descriptor, count, start)
 
+    def will_need(self, start: int, count: int) -> None:
+        # macOS has no such call.
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, start, count, os.POSIX_FADV_WILLNEED)
+
 
 class _Place:
     """A path, and the file that it led to at the last read."""
@@ -132,6 +137,12 @@ class ShardBytes:
                 byte_range=(piece.start, piece.stop),
             )
         return again
+
+    def will_need(self, path: Path, start: int, stop: int) -> None:
+        """Ask the system to read these bytes into its cache now. Nothing waits for it, and nothing is an error: `read`
+        finds that out."""
+        with contextlib.suppress(OSError):
+            self._places(path).file(reopen=False)[0].will_need(start, stop - start)
 
     def read(self, path: Path, start: int, stop: int, *, reopen: bool = False) -> bytes:
         """Bytes [start, stop) of a file.

@@ -64,11 +64,15 @@ def target_of(output: ClipOutput, tensor: torch.Tensor) -> Target:
     return Target(output.pixels, tensor.permute(0, *order))
 
 
-def geometry_numbers(outputs: Sequence[ClipOutput]) -> tuple[list[Geometry], list[OutputFrames]]:
-    """The geometries of all outputs, each once, and each output with their numbers."""
+def geometry_numbers(
+    outputs: Sequence[ClipOutput], rows: Sequence[int] | None = None
+) -> tuple[list[Geometry], list[OutputFrames]]:
+    """The geometries of all outputs, each once, and each output with their numbers and the rows of its clips."""
     numbers: dict[Geometry, int] = {}
     wanted = [
-        OutputFrames(output.positions, [numbers.setdefault(geometry, len(numbers)) for geometry in output.geometries])
+        OutputFrames(
+            output.positions, [numbers.setdefault(geometry, len(numbers)) for geometry in output.geometries], rows
+        )
         for output in outputs
     ]
     return list(numbers), wanted

@@ -60,6 +60,11 @@ class GopStore:
             for read in coalesce(ranges, **limits)
         ]
 
+    def will_need(self, reads: Sequence[GopRead]) -> None:
+        """Tell the system which bytes are read soon."""
+        for read in reads:
+            self._source.will_need(read.file, read.start, read.stop)
+
     def fetch(self, read: GopRead) -> Iterator[tuple[GopPlan, Buffer]]:
         """Yield each GOP of a read with its bytes (moof + mdat).
 

@@ -36,11 +36,13 @@ class OutputFrames:
     """Which frames an output has of each clip, and with which geometry.
 
     `positions` are places in the list of a clip's frames, the same for every clip; None stands for all. `geometries[i]`
-    is the number of the geometry of clip i; None stands for 0, for every clip.
+    is the number of the geometry of clip i; None stands for 0, for every clip. `rows[i]` is the row of the output that
+    clip i goes to; None stands for i.
     """
 
     positions: Sequence[int] | None = None
     geometries: Sequence[int] | None = None
+    rows: Sequence[int] | None = None
 
 
 class Place(NamedTuple):
@@ -98,9 +100,9 @@ def plan_frames(
 ) -> DecodePlan:
     """Plan clips, each a row of the table of videos and frames of that video, for one output or several.
 
-    An output has a slot for each of its frames of the first clip, then of the second, and so on. A frame that no output
-    has is not decoded. FrameIndexError when a video has no such frame: in the table of GOPs, another video's GOPs
-    follow.
+    An output has a slot for each of its frames of the first clip, then of the second, and so on; where it names rows,
+    of the clip in row 0, then of that in row 1. A frame that no output has is not decoded. FrameIndexError when a video
+    has no such frame: in the table of GOPs, another video's GOPs follow.
     """
     # Loops rather than arrays: planning a frame takes a thousandth of its decoding. With arrays a thousand frames
     # would take about as long, and one frame many times as long.
@@ -116,8 +118,9 @@ def plan_frames(
         gop_frames, first_gop = int(layout.gop_frames[video]), int(layout.first_gops[video])
         for output, each in enumerate(outputs):
             use = output, 0 if each.geometries is None else each.geometries[clip]
-            slot = next_slots[output]
-            for frame in frames if each.positions is None else [frames[position] for position in each.positions]:
+            chosen = frames if each.positions is None else [frames[position] for position in each.positions]
+            slot = next_slots[output] if each.rows is None else each.rows[clip] * len(chosen)
+            for frame in chosen:
                 number, in_gop = divmod(frame, gop_frames)
                 gop = first_gop + number
                 of_gop = wanted.get(gop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +89,12 @@ class SnapshotReader:
         else:
             _check_out(out, shape, self.options.format.dtype, self._decoder.device)
         if 0 not in shape:
-            geometries = [self._geometry(video) for video in videos]
-            output = ClipOutput(self._pixels, geometries, layout=self._layout)
-            self._fill(videos, frames, [output], [out])
+            self._fill(videos, frames, [self.own_output(videos)], [out])
         return out
+
+    def own_output(self, videos: Sequence[int]) -> ClipOutput:
+        """What clips of these videos become with the options that the dataset was opened with."""
+        return ClipOutput(self._pixels, [self._geometry(video) for video in videos], layout=self._layout)
 
     def read_outputs(
         self, videos: list[int], frames: list[list[int]], outputs: Sequence[ClipOutput]
@@ -115,6 +117,39 @@ class SnapshotReader:
         self._fill(videos, frames, outputs, tensors)
         return tensors
 
+    def read_into(
+        self,
+        videos: list[int],
+        frames: list[list[int]],
+        outputs: Sequence[ClipOutput],
+        tensors: Sequence[torch.Tensor],
+        rows: Sequence[int],
+    ) -> None:
+        """The same into tensors that exist, (rows, ...), one for each output: clip i goes to row `rows[i]` of each.
+
+        Each row is named once. UsageError also when a tensor does not have the shape and dtype of its output.
+        """
+        sizes = [self.frame_size(video) for video in videos]
+        for output, tensor in zip(outputs, tensors, strict=True):
+            shape = check_outputs(output, sizes, len(frames[0]) if frames else 0)[1:]
+            if frames and (tuple(tensor.shape[1:]), tensor.dtype) != (shape, output.pixels.dtype):
+                raise UsageError(
+                    f"clips of video {self._id(videos[0])!r} are {output.pixels.dtype} {shape}, and do not go into "
+                    f"rows of {tensor.dtype} {tuple(tensor.shape[1:])}: give a size=(height, width)",
+                    video=self._id(videos[0]),
+                )
+        self._fill(videos, frames, outputs, tensors, rows)
+
+    def will_need(self, videos: list[int], frames: list[list[int]]) -> None:
+        """Ask the system to have the bytes of these frames in memory soon. It does not wait, and nothing fails."""
+        plan = plan_frames(self._gops, zip(videos, frames, strict=True))
+        self._store.will_need(self._store.reads(plan.gops, max_parts=len(plan.gops)))
+
+    def use_threads(self, threads: int) -> None:
+        """Decode on this many threads from now on. UsageError for less than 1."""
+        self.options = replace(self.options, threads=threads)
+        self._workers = Workers(self.options.threads)
+
     def frame_size(self, video: int) -> tuple[int, int]:
         """The (height, width) of a video's frames."""
         config = self._configs[self.manifest.videos.config[video]]
@@ -126,10 +161,11 @@ class SnapshotReader:
         frames: list[list[int]],
         outputs: Sequence[ClipOutput],
         tensors: Sequence[torch.Tensor],
+        rows: Sequence[int] | None = None,
     ) -> None:
-        """Decode into these tensors, one for each output."""
+        """Decode into these tensors, one for each output, and into these rows of them, or all."""
         targets = [target_of(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
-        geometries, wanted = geometry_numbers(outputs)
+        geometries, wanted = geometry_numbers(outputs, rows)
         plan = plan_frames(self._gops, zip(videos, frames, strict=True), wanted)
         share = len(plan.gops)
         if self.options.threads > 1:
@@ -138,7 +174,7 @@ class SnapshotReader:
         self._workers.each(lambda read: self._decode(read, targets, geometries), reads)
         for output, slot, original in plan.repeats:
             copy_frame(targets[output].slot(original), targets[output].slot(slot))
-        self._store.tally.add(frames_delivered=sum(target.num_slots for target in targets))
+        self._store.tally.add(frames_delivered=len(frames) * sum(target.slots.shape[1] for target in targets))
 
     def _new_output(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         out, reused = self._pool.empty(shape, dtype)

@@ -15,18 +15,22 @@ from ..errors import DatasetError, DatasetWarning, DecodeError, UsageError, Wron
 from ..manifests.ragged import Array, lazy
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
-from .clip_table import ClipTable, listed_index
-from .clips import Clip, Clips, Draw, in_epoch, placed_index, split_draws, table_index
+from ..readers.stats import Stats
+from .clip_table import ClipTable
+from .clips import Clip, Clips, Draw, in_epoch, split_draws
 from .keyed import below, hashes, key
-from .offsets import MultiRate, Offsets, at_least_one, listed
+from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, paint_black
-from .policies import ClipsAt, Placement, RandomClips, RandomFrames
+from .policies import RandomClips, RandomFrames
+from .policy_index import Policy, index_of, policy_of
+from .rows import Rows
 from .shared import SharedNumbers
 from .transforms import explaining_forks, seeded
 
 Item = dict[str, Any]
-Policy = Placement | RandomFrames | ClipsAt | ClipTable | MultiRate | Offsets
+# One tensor of all clips, or one for each.
+Read = torch.Tensor | list[torch.Tensor]
 Transform = Callable[[Any], Any]
 OnError = Literal["raise", "skip"] | Callable[[Exception, int], int | None]
 
@@ -115,7 +119,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         if taken:
             raise UsageError(f"metadata names {taken[0]!r}, which items have already; rename that column in the list")
         self._opened = OpenedDataset(dataset)
-        self._policy = _policy(clips)
+        self._policy = policy_of(clips)
         self._rows = None if videos is None else self._opened.rows(videos)
         self._seed = integer(seed, "seed")
         self._metadata = tuple(metadata)
@@ -141,14 +145,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     @lazy
     def clip_index(self) -> Clips:
         """Which clips there are: from draws to videos and frames."""
-        videos = self._opened.table(self._rows)
-        if isinstance(self._policy, (ClipsAt, ClipTable)):
-            rows = self._opened.rows(self._policy.videos)
-            places = rows if self._rows is None else _places(rows, self._rows)
-            if isinstance(self._policy, ClipTable):
-                return listed_index(self._policy, videos, places)
-            return table_index(self._policy, videos, places, self._seed)
-        return placed_index(self._policy, videos, self._seed)
+        return index_of(self._policy, self._opened.table(self._rows), self._rows, self._opened.rows, self._seed)
 
     @property
     def source(self) -> Dataset:
@@ -202,8 +199,37 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
         """The items of several draws, read together; DataLoader calls this."""
         self._notice_repetition(draws)
+        return self.items(self.full_draws(draws))
+
+    def full_draws(self, draws: Sequence[int]) -> list[int]:
+        """The draws that indices stand for in the epoch that was set; draws that hold an epoch stay as they are."""
+        return in_epoch(draws, self._shared.epoch, len(self))
+
+    @property
+    def transforms_batches(self) -> bool:
+        """Whether the transform is called with all clips that are read together, so that it matters which these are."""
+        return self._transform is not None and self._transform_batch
+
+    def will_need(self, draws: Sequence[int]) -> None:
+        """Ask the system to have the bytes of these items in memory soon. It does not wait, and nothing fails."""
+        clips = self.clip_index.clips(draws)
+        self._opened.will_need([clip.video for clip in clips], [clip.frames.tolist() for clip in clips])
+
+    def use_threads(self, threads: int) -> None:
+        """Decode on this many threads from now on, as `threads` of shortgop.open."""
+        self._opened.use_threads(threads)
+
+    def stats(self) -> Stats:
+        """As Dataset.stats: counts and times of reading in this process."""
+        return self.source.stats()
+
+    def items(self, draws: Sequence[int], rows: Rows | None = None) -> list[Item]:
+        """The items of draws that hold their epoch, read together.
+
+        With `rows`, the frames are read into these, and items have views of them; a transform's results lie elsewhere.
+        """
         with explaining_forks():
-            return self._items(self.clip_index.clips(in_epoch(draws, self._shared.epoch, len(self))))
+            return self._items(self.clip_index.clips(draws), rows)
 
     def clip_table(self, draws: Sequence[int] | None = None) -> ClipTable:
         """The clips of these draws, or of the first epoch, as a table that can be written down and read back.
@@ -243,11 +269,12 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             return True
         return isinstance(self._policy, (RandomClips, RandomFrames)) or bool(getattr(self._policy, "jitter", 0))
 
-    def _items(self, clips: list[Clip]) -> list[Item]:
+    def _items(self, clips: list[Clip], rows: Rows | None) -> list[Item]:
+        rows = rows if self._transform is None else None
         if self._on_error == "raise":
-            read = self._read(clips)
+            read = self._read(clips, rows)
         else:
-            clips, read = self._read_what_can_be(clips)
+            clips, read = self._read_what_can_be(clips, rows)
         names = ("frames",) if self._outputs is None else tuple(self._outputs.named)
         frames = self._transformed(clips, {name: read.pop(name) for name in names})
         return [
@@ -263,31 +290,45 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             for place, clip in enumerate(clips)
         ]
 
-    def _read(self, clips: list[Clip]) -> dict[str, torch.Tensor]:
-        """What is read of these clips, by the names that items have for it: each tensor is (clips, ...).
+    def _read(self, clips: list[Clip], rows: Rows | None) -> dict[str, Read]:
+        """What is read of these clips, by the names that items have for it: each entry is (clips, ...).
 
         The one place that asks for pixels.
         """
         if self._outputs is not None:
-            return self._read_outputs(self._outputs, clips)
-        batch = self.source.get_clips([(clip.video, clip.frames.tolist()) for clip in clips])
-        chosen, full_range = self._opened.format_of([clip.video for clip in clips])
+            return self._read_outputs(self._outputs, clips, rows)
+        videos, wanted = [clip.video for clip in clips], [clip.frames.tolist() for clip in clips]
+        if rows is None:
+            batch = self.source.get_clips(list(zip(videos, wanted, strict=True)))
+            frames: Read = batch.data
+            pts_seconds = batch.pts_seconds
+        else:
+            pts_seconds = self._opened.read_into(videos, wanted, None, rows)
+            frames = rows.views("frames")
+        chosen, full_range = self._opened.format_of(videos)
         for place, mask in self._to_be_black(clips):
-            paint_black(batch.data[place], chosen.pixels, chosen.layout, mask, full_range=full_range[place])
-        return {"frames": batch.data, "pts_seconds": batch.pts_seconds}
+            paint_black(frames[place], chosen.pixels, chosen.layout, mask, full_range=full_range[place])
+        return {"frames": frames, "pts_seconds": pts_seconds}
 
-    def _read_outputs(self, outputs: Outputs, clips: list[Clip]) -> dict[str, torch.Tensor]:
+    def _read_outputs(self, outputs: Outputs, clips: list[Clip], rows: Rows | None) -> dict[str, Read]:
         if not clips:
             return {name: torch.empty(0) for name in outputs.named}
         videos = [clip.video for clip in clips]
         views = outputs.views([clip.draw for clip in clips], *self._opened.sizes_and_ids(videos))
         requests = outputs.requests(views, len(clips[0].frames))
-        read, pts_seconds = self._opened.read(videos, [clip.frames.tolist() for clip in clips], list(requests.values()))
+        wanted = [clip.frames.tolist() for clip in clips]
+        read: dict[str, Read]
+        if rows is None:
+            tensors, pts_seconds = self._opened.read(videos, wanted, list(requests.values()))
+            read = dict(zip(requests, tensors, strict=True))
+        else:
+            pts_seconds = self._opened.read_into(videos, wanted, requests, rows)
+            read = {name: rows.views(name) for name in requests}
         for place, mask in self._to_be_black(clips):
-            for request, tensor in zip(requests.values(), read, strict=True):
+            for name, request in requests.items():
                 of_output = mask if request.positions is None else mask[list(request.positions)]
-                paint_black(tensor[place], request.pixels, request.layout, of_output)
-        return {**dict(zip(requests, read, strict=True)), "pts_seconds": pts_seconds, **views.columns()}
+                paint_black(read[name][place], request.pixels, request.layout, of_output)
+        return {**read, "pts_seconds": pts_seconds, **views.columns()}
 
     def _to_be_black(self, clips: list[Clip]) -> Iterator[tuple[int, Array]]:
         """The clips with frames to be painted black, by their places, and their masks."""
@@ -301,21 +342,22 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             return self._policy.black
         return getattr(self._policy, "ends", None) == "black"
 
-    def _read_what_can_be(self, clips: list[Clip]) -> tuple[list[Clip], dict[str, torch.Tensor]]:
+    def _read_what_can_be(self, clips: list[Clip], rows: Rows | None) -> tuple[list[Clip], dict[str, Read]]:
         """The same where clips that cannot be read are replaced; returns the clips that were read."""
         try:
-            return clips, self._read(clips)
+            return clips, self._read(clips, rows)
         except (DatasetError, DecodeError):
             # One of them, or several: each is read alone to tell.
-            read = [self._read_one_or_another(clip) for clip in clips]
+            alone = [None if rows is None else rows.of([place]) for place in range(len(clips))]
+            read = [self._read_one_or_another(clip, own) for clip, own in zip(clips, alone, strict=True)]
         outputs = [output for _, output in read]
-        return [clip for clip, _ in read], {name: torch.cat([each[name] for each in outputs]) for name in outputs[0]}
+        return [clip for clip, _ in read], {name: [each[name][0] for each in outputs] for name in outputs[0]}
 
-    def _read_one_or_another(self, clip: Clip) -> tuple[Clip, dict[str, torch.Tensor]]:
+    def _read_one_or_another(self, clip: Clip, rows: Rows | None) -> tuple[Clip, dict[str, Read]]:
         tried = clip
         for attempt in range(_MAX_ATTEMPTS):
             try:
-                return tried, self._read([tried])
+                return tried, self._read([tried], rows)
             except (DatasetError, DecodeError) as error:
                 self._shared.count_skipped()
                 if self.skipped > self._max_skipped:
@@ -343,14 +385,15 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         chosen = below(hashes(key(self._seed, "substitute", attempt), draw), count)
         return int(rounds[0]) * count + int(chosen)
 
-    def _transformed(self, clips: list[Clip], read: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
+    def _transformed(self, clips: list[Clip], read: dict[str, Read]) -> list[dict[str, Any]]:
         """What was read of each clip, transformed."""
         transform = self._transform
         if transform is None or not clips:
             return [{name: tensor[place] for name, tensor in read.items()} for place in range(len(clips))]
         if self._transform_batch:
+            together = {name: torch.stack(each) if isinstance(each, list) else each for name, each in read.items()}
             with seeded(key(self._seed, "transform", *(clip.draw for clip in clips))):
-                batch = self._transformed_by(transform, read)
+                batch = self._transformed_by(transform, together)
             return [{name: values[place] for name, values in batch.items()} for place in range(len(clips))]
         transformed = []
         for place, clip in enumerate(clips):
@@ -368,23 +411,3 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
                 f"the transform returned a {type(made).__name__}; with outputs it gets a dict of them and returns one"
             )
         return dict(made)
-
-
-def _policy(clips: Any) -> Placement | RandomFrames | ClipsAt | ClipTable:
-    if isinstance(clips, (MultiRate, Offsets)):
-        return RandomClips(clips)
-    if isinstance(clips, (Placement, RandomFrames, ClipsAt, ClipTable)):
-        return clips
-    raise WrongTypeError(
-        f"clips is {clips!r}; it is a policy such as shortgop.RandomClips(16, stride=4), or a shortgop.ClipTable"
-    )
-
-
-def _places(rows: Any, chosen: Any) -> Any:
-    """Where each of these rows is among those that were chosen."""
-    order = np.argsort(chosen, kind="stable")
-    found = np.searchsorted(chosen, rows, sorter=order).clip(max=max(0, len(chosen) - 1))
-    places = order[found] if len(order) else found
-    if len(rows) and (not len(chosen) or (chosen[places] != rows).any()):
-        raise UsageError("the table of clips names videos that videos= leaves out")
-    return places

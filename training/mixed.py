@@ -9,10 +9,12 @@ import torch.utils.data
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
+from ..readers.stats import Stats
 from .clip_dataset import ClipDataset, Item
-from .clips import Draw, in_epoch
+from .clips import in_epoch
 from .mixing import MixedIndex
 from .offsets import listed
+from .rows import Rows
 from .shared import SharedNumbers
 
 
@@ -69,11 +71,39 @@ class MixedClips(torch.utils.data.Dataset[Item]):
         return self.__getitems__([number + len(self) if number < 0 else draw])[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
-        located = self.clip_index.located(in_epoch(draws, self._shared.epoch, len(self)))
+        return self.items(self.full_draws(draws))
+
+    def full_draws(self, draws: Sequence[int]) -> list[int]:
+        """As ClipDataset.full_draws."""
+        return in_epoch(draws, self._shared.epoch, len(self))
+
+    @property
+    def transforms_batches(self) -> bool:
+        """As ClipDataset.transforms_batches, of any of the datasets."""
+        return any(each.transforms_batches for each in self._datasets)
+
+    def will_need(self, draws: Sequence[int]) -> None:
+        """As ClipDataset.will_need."""
+        for part, draw in self.clip_index.located(draws):
+            self._datasets[part].will_need([draw])
+
+    def use_threads(self, threads: int) -> None:
+        """As ClipDataset.use_threads."""
+        for each in self._datasets:
+            each.use_threads(threads)
+
+    def stats(self) -> Stats:
+        """Those of all datasets, added up."""
+        return sum((each.stats() for each in self._datasets), Stats())
+
+    def items(self, draws: Sequence[int], rows: Rows | None = None) -> list[Item]:
+        """As ClipDataset.items."""
+        located = self.clip_index.located(draws)
         items: list[Item] = [{}] * len(located)
         for part, dataset in enumerate(self._datasets):
             places = [place for place, (which, _) in enumerate(located) if which == part]
-            read = dataset.__getitems__([Draw(located[place][1]) for place in places]) if places else []
+            own = None if rows is None else rows.of(places)
+            read = dataset.items([located[place][1] for place in places], own) if places else []
             for place, item in zip(places, read, strict=True):
                 items[place] = {**item, "draw": self.clip_index.joined(part, item["draw"]), "dataset": part}
         return items

@@ -6,7 +6,7 @@ The one module of this room that looks behind `shortgop.Dataset`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..readers.times import seconds_of, seconds_tensor
 from .clips import VideoTable
 from .offsets import listed
 from .references import ReferencedFrames
+from .rows import Rows
 
 
 class OpenedDataset:
@@ -103,13 +104,34 @@ class OpenedDataset:
         self, rows: list[int], frames: list[list[int]], outputs: Sequence[ClipOutput]
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
         """Clips of videos in several ways, and when each frame is shown: seconds, float64, (clips, frames)."""
-        read = self._reader.read_outputs(rows, frames, outputs)
+        return self._reader.read_outputs(rows, frames, outputs), self._pts_seconds(rows, frames)
+
+    def read_into(
+        self, videos: list[int], frames: list[list[int]], outputs: Mapping[str, ClipOutput] | None, rows: Rows
+    ) -> torch.Tensor:
+        """The same into these rows; returns when each frame is shown. Without outputs, "frames" are as the dataset was
+        opened."""
+        if videos:
+            wanted = {"frames": self._reader.own_output(videos)} if outputs is None else outputs
+            tensors = [rows.tensors[name] for name in wanted]
+            self._reader.read_into(videos, frames, list(wanted.values()), tensors, rows.numbers)
+        return self._pts_seconds(videos, frames)
+
+    def will_need(self, videos: list[int], frames: list[list[int]]) -> None:
+        """Ask the system to have the bytes of these frames in memory soon."""
+        self._reader.will_need(videos, frames)
+
+    def use_threads(self, threads: int) -> None:
+        """Decode on this many threads from now on."""
+        self._reader.use_threads(threads)
+
+    def _pts_seconds(self, rows: list[int], frames: list[list[int]]) -> torch.Tensor:
         videos = self.manifest.videos
         times = []
         for row, clip in zip(rows, frames, strict=True):
             fps = Fraction(int(videos.fps_num[row]), int(videos.fps_den[row]))
             times.append([seconds_of(frame, fps) for frame in clip])
-        return read, seconds_tensor(times)
+        return seconds_tensor(times)
 
     def format_of(self, rows: Sequence[int]) -> tuple[FrameFormat, list[bool]]:
         """What frames of the dataset are converted to, and whether those of these videos are of full range."""

@@ -43,10 +43,6 @@ class Target:
     pixels: PixelFormat
     slots: torch.Tensor
 
-    @property
-    def num_slots(self) -> int:
-        return self.slots.shape[0] * self.slots.shape[1]
-
     def slot(self, number: int) -> torch.Tensor:
         """The memory of a slot: (channels, height, width)."""
         clip, frame = divmod(number, self.slots.shape[1])

@@ -1,0 +1,25 @@
+"""Rows of tensors that exist already, which clips are read into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Where clips go: clip i to row `numbers[i]` of each of these tensors, which have the names of items' entries."""
+
+    tensors: Mapping[str, torch.Tensor]
+    numbers: Sequence[int]
+
+    def of(self, places: Sequence[int]) -> Rows:
+        """The rows of some of the clips."""
+        return Rows(self.tensors, [self.numbers[place] for place in places])
+
+    def views(self, name: str) -> list[torch.Tensor]:
+        """The row of each clip in the tensor of this name."""
+        tensor = self.tensors[name]
+        return [tensor[number] for number in self.numbers]
