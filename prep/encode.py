@@ -37,7 +37,7 @@ from .salvage import check_salvage, salvaged_runs
 from .scan import scan
 from .shards import ShardWriter
 from .sizes import check_taken, picture_layout, takes
-from .source_times import check_order, grid_of, may_have_lost, plan_times
+from .source_times import check_order, grid_of, longest_rise, may_have_lost, plan_times
 from .stalls import stall_limit
 
 _STATS = "<stats>"
@@ -218,14 +218,13 @@ def _not_as_planned(source: SourceVideo, damage: Damage) -> DamagedSourceError:
 
 
 def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array) -> Plan:
-    """The plan for frames in the order of the decoder's output. A frame whose time is not later than all before it is
-    left out."""
+    """The plan for frames in the order of the decoder's output. As few as possible are left out so that times rise."""
     stated_pts = decoded_pts
     if options.policy.salvage:
         decoded_pts = continued_times(stated_pts, source.timebase)
     else:
         check_order(source, decoded_pts)
-    rising = np.concatenate([[True], decoded_pts[1:] > np.maximum.accumulate(decoded_pts)[:-1]])
+    rising = longest_rise(decoded_pts)
     plan = plan_video(with_pts(source, decoded_pts[rising]), options, ffmpeg_path, decoded_pts)
     plan = replace(plan, encode=replace(plan.encode, joins=joins_of(stated_pts[rising], decoded_pts[rising])))
     if rising.all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from fractions import Fraction
 
 import numpy as np
@@ -90,3 +91,28 @@ def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
         # Times that are not those of packets can only be counted.
         return len(decoded_pts) < source.num_packets
     return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0
+
+
+def longest_rise(times: Array) -> Array:
+    """The most frames whose times rise from each to the next, as a mask: bool, (frames,).
+
+    A frame with a single wrong time is one frame less, also where that time is later than all that follow. Of choices
+    with as many frames it is the one with the earliest.
+    """
+    rises = np.diff(times) > 0
+    if rises.all():
+        return np.ones(len(times), dtype=bool)
+    # From the end: minus the greatest time that so many rising frames can begin with; bisect wants rising numbers.
+    starts: list[int] = []
+    lengths = []
+    for time in (-times[::-1]).tolist():
+        place = bisect_left(starts, time)
+        starts[place : place + 1] = [time]
+        lengths.append(place + 1)
+    chosen = np.zeros(len(times), dtype=bool)
+    left, latest = len(starts), None
+    for frame, (time, length) in enumerate(zip(times.tolist(), reversed(lengths), strict=True)):
+        if length == left and (latest is None or time > latest):
+            chosen[frame] = True
+            left, latest = left - 1, time
+    return chosen

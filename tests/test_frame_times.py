@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import subprocess
 from fractions import Fraction
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import imageio_ffmpeg
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import shortgop
 from shortgop import DamagedSourceError
@@ -19,7 +22,7 @@ from shortgop.manifests.summary import summarize
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.probe import probe
 from shortgop.prep.profile import Profile
-from shortgop.prep.source_times import check_order, plan_times
+from shortgop.prep.source_times import check_order, longest_rise, plan_times
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
 MS = Fraction(1, 1000)
@@ -178,6 +181,27 @@ def test_timestamps_that_jump_back_are_an_error_that_says_where(tmp_path: Path) 
     check_order(source, np.array([0, 40, 120, 80, 160]))
     with pytest.raises(DamagedSourceError, match=r"x\.mkv: .* jump back by 1\.960 s, 2\.000 s after .*, at frame 3"):
         check_order(source, np.array([0, 40, 2000, 40, 80]))
+
+
+def test_a_wrong_time_costs_one_frame_wherever_it_is() -> None:
+    times = np.arange(0, 4000, 40)
+    for frame in (0, 30, 99):
+        for wrong in (-1000, 10**9):
+            changed = np.where(np.arange(100) == frame, wrong, times)
+            rises = (frame, wrong) in ((0, -1000), (99, 10**9))
+            assert np.flatnonzero(~longest_rise(changed)).tolist() == ([] if rises else [frame])
+
+
+@given(st.lists(st.integers(0, 9), max_size=9))
+def test_as_few_frames_as_possible_are_left_out_so_that_times_rise(times: list[int]) -> None:
+    numbers = range(len(times))
+    rising = (
+        chosen
+        for length in range(len(times), -1, -1)
+        for chosen in combinations(numbers, length)
+        if all(times[one] < times[other] for one, other in pairwise(chosen))
+    )
+    assert np.flatnonzero(longest_rise(np.array(times, dtype=np.int64))).tolist() == list(next(rising))
 
 
 @pytest.mark.parametrize(("gaps", "frames"), [("fail", 0), ("close", 60)])

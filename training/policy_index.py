@@ -36,7 +36,7 @@ def index_of(
     rows_of: Callable[[Sequence[str | int]], Array],
     seed: int,
 ) -> Clips:
-    """The index of a policy over `videos`, which lie in the rows `chosen`, or in all; `rows_of` finds videos by name."""
+    """The index of a policy over `videos`, which lie in the rows `chosen`, or in all; `rows_of` finds them by name."""
     if not isinstance(policy, (ClipsAt, ClipTable)):
         return placed_index(policy, videos, seed)
     rows = rows_of(policy.videos)
