@@ -47,6 +47,8 @@ if TYPE_CHECKING:
         gops_per_sample,
         measured_chunk_correlation,
     )
+    from .training.loader.clip_loader import ClipLoader
+    from .training.loader.loader_stats import LoaderStats
     from .training.mixed import MixedClips
     from .training.offsets import MultiRate, Offsets
     from .training.orders import (
@@ -72,6 +74,7 @@ __all__ = [
     "ClassBalanced",
     "ClipBatch",
     "ClipDataset",
+    "ClipLoader",
     "ClipTable",
     "ClipsAt",
     "CorruptDataError",
@@ -87,6 +90,7 @@ __all__ = [
     "Frame",
     "FrameBatch",
     "FrameIndexError",
+    "LoaderStats",
     "MissingDataError",
     "MixedClips",
     "Mixture",
@@ -134,6 +138,8 @@ _MODULES = {
     "training.effective": (
         *("best_chunk", "chunk_correlation", "effective_batch_size", "gops_per_sample", "measured_chunk_correlation"),
     ),
+    "training.loader.clip_loader": ("ClipLoader",),
+    "training.loader.loader_stats": ("LoaderStats",),
     "training.mixed": ("MixedClips",),
     "training.offsets": ("MultiRate", "Offsets"),
     "training.orders": (

@@ -40,12 +40,15 @@ _EPOCHS = 1 << 16
 class BoundOrder:
     """An order of one dataset: how many positions an epoch has, and the draws at positions of an epoch.
 
-    `draws(epoch, positions)` takes and returns int64, (positions,). `fingerprint` differs where draws do.
+    `draws(epoch, positions)` takes and returns int64, (positions,). `fingerprint` differs where draws do. `chunk` is
+    how many neighbours come together, `window` how long the runs of positions are within which they are then shuffled.
     """
 
     length: int
     draws: Callable[[int, Array], Array]
     fingerprint: str
+    chunk: int = 1
+    window: int = 1
 
 
 class Order(Protocol):
@@ -90,8 +93,8 @@ class Chunked:
     the end of a video and the start of the next. What chunks do to the variance of a batch, and how to
     choose them, is in docs/sampling.md.
 
-    `window` shuffles the positions within each run of so many, in which chunks lose their neighbourhood and, unless the
-    loader decodes by chunk, what they save.
+    `window` shuffles the positions within each run of so many, in which chunks lose their neighbourhood and, in a
+    DataLoader, what they save. ClipLoader reads by chunk and keeps it.
     """
 
     chunk: int
@@ -117,7 +120,7 @@ class Chunked:
             chunks[inside] = permuted(key(seed, "chunks", epoch), whole, chunks[inside])
             return epoch * count + (phase + chunks * self.chunk + within) % count
 
-        return BoundOrder(count, draws, repr(self))
+        return BoundOrder(count, draws, repr(self), self.chunk, self.window or 1)
 
 
 def _within_windows(hash_key: int, window: int, count: int, positions: Array) -> Array:

@@ -15,7 +15,7 @@ from ..errors import UsageError, WrongTypeError
 from .clips import Clips, Draw
 from .offsets import at_least_one
 from .orders import Order, Shuffled
-from .slices import EpochSlices
+from .slices import EpochSlices, PlannedBatch
 
 _STATE_VERSION = 1
 # Positions that are turned into draws at a time: few enough for memory, many enough that numpy's overhead is small.
@@ -126,6 +126,44 @@ class ElasticSampler(DistributedSampler[int]):
         if epoch != self.epoch:
             self._go_to(epoch, 0, 0)
 
+    def planned_batches(self) -> Iterator[PlannedBatch]:
+        """This rank's part of each global batch that is left of the epoch, for a loader that delivers whole batches.
+
+        Each has the state after it. `state_dict` says where the epoch began meanwhile; `state_after` works as usual.
+        """
+        epoch, offset, slices = self.epoch, self._offset, self._slices(self._start)
+        self._began_at, self._running = slices.start, None
+        number = 0
+        for parts in slices.blocks(_BLOCK_POSITIONS):
+            positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
+            draws = self._order.draws(epoch, positions).tolist()
+            first = 0
+            for part in parts:
+                number += 1
+                own = draws[first + offset : first + len(part)]
+                first, offset = first + len(part), 0
+                stop = min(slices.start + number * slices.global_batch_size, slices.length)
+                if own:
+                    ends = stop // self._order.window > (stop - slices.global_batch_size) // self._order.window
+                    yield PlannedBatch(own, self._state(stop, 0, epoch), ends or self._order.window == 1)
+        if self.epoch == epoch:
+            self._start, self._offset = 0, 0
+
+    @property
+    def most_per_batch(self) -> int:
+        """The most samples that this rank has of a global batch."""
+        return -(-self.global_batch_size // self.num_replicas)
+
+    @property
+    def chunk(self) -> int:
+        """How many neighbouring clips the order keeps together."""
+        return self._order.chunk
+
+    @property
+    def window_batches(self) -> int:
+        """Over how many batches the order shuffles clips; 1 where it has no window."""
+        return -(-self._order.window // self.global_batch_size)
+
     def state_dict(self) -> dict[str, Any]:
         """Where the sampler is: the same on every rank.
 
@@ -199,11 +237,11 @@ class ElasticSampler(DistributedSampler[int]):
             "seed": self.seed,
         }
 
-    def _state(self, position: int, offset: int) -> dict[str, Any]:
+    def _state(self, position: int, offset: int, epoch: int | None = None) -> dict[str, Any]:
         return {
             "version": _STATE_VERSION,
             **self._identity,
-            "epoch": self.epoch,
+            "epoch": self.epoch if epoch is None else epoch,
             "position": position,
             "rank_offset": offset,
             "world_size": self.num_replicas,

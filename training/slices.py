@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """One rank's part of a global batch: its draws in order, and the sampler's state after it, if it has states.
+
+    `ends_window` says that the order shuffles no clip of it with clips of later batches.
+    """
+
+    draws: Sequence[int]
+    state: Mapping[str, Any] | None = None
+    ends_window: bool = True
 
 
 @dataclass(frozen=True)

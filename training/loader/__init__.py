@@ -1,0 +1,11 @@
+"""ClipLoader: worker processes that read clips straight into batches in shared memory. Start at `clip_loader`.
+
+units       which clips a worker reads together, and where in which batches they go: pure functions
+batch_rows  what items consist of, and where each part lies in memory
+arena       the shared memory, and which batches of it are free, being filled, or in the consumer's hands
+pool        starts workers, gives them units, notices when one dies; `in_process` is the same without processes
+worker      what a worker process does
+delivery    one pass over an epoch: plans ahead, gathers, delivers in order
+to_device   pinned memory and copies to a GPU
+loader_stats  what was waited for
+"""

@@ -1,0 +1,148 @@
+"""Memory that worker processes fill and the consumer's tensors share: a file without a name, and slots for batches.
+
+A slot is free, being filled, or leased: in a batch that was delivered. It returns to the free ones when no tensor,
+array or DLPack capsule shares it any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import tempfile
+import weakref
+from collections import deque
+
+import numpy as np
+import torch
+
+from ...errors import UsageError
+from .batch_rows import BatchRows
+
+
+class Arena:
+    """`num_slots` batches of `batch_size` rows, in memory that has no name and ends with its last user."""
+
+    def __init__(self, rows: BatchRows, batch_size: int) -> None:
+        """UsageError when the system does not have the memory."""
+        self.rows = rows
+        self.batch_size = batch_size
+        self.num_slots = rows.num_rows // batch_size
+        size = max(1, rows.num_bytes)
+        self.file = unnamed_file(size)
+        self._memory = mmap.mmap(self.file, size)
+        _prefer_huge_pages(self._memory)
+        # All tensors share this array: a finalizer of it runs when the last of them is gone.
+        self.bytes = np.frombuffer(self._memory, dtype=np.uint8)
+        self.tensors = rows.tensors(self.bytes)
+        self._leased_columns = rows.leased(batch_size)
+        self._free = list(range(self.num_slots))
+        self._num_leased = 0
+        # A finalizer appends, in any thread at any time: it takes no lock, and append needs none.
+        self._returned: deque[int] = deque()
+
+    def close(self) -> None:
+        """Close the file. Memory that tensors share stays until they are gone."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+    @property
+    def num_free(self) -> int:
+        while self._returned:
+            self._free.append(self._returned.popleft())
+            self._num_leased -= 1
+        return len(self._free)
+
+    @property
+    def num_leased(self) -> int:
+        """How many slots the consumer's tensors share."""
+        return self._num_leased if self.num_free >= 0 else 0
+
+    def take(self) -> int:
+        """A free slot, to be filled; there has to be one. The last returned comes first: caches may still have it."""
+        return self._free.pop()
+
+    def give_back(self, slot: int) -> None:
+        """A slot that was taken and is not to be leased."""
+        self._free.append(slot)
+
+    def copied(self, slot: int, size: int) -> dict[str, torch.Tensor]:
+        """The batch of a slot, as copies. The slot is free then."""
+        batch = {name: self._of(tensor, slot, size).clone() for name, tensor in self.tensors.items()}
+        self.give_back(slot)
+        return batch
+
+    def lease(self, slot: int, size: int) -> dict[str, torch.Tensor]:
+        """The batch of a slot: its large columns as they lie there, copies of the small ones."""
+        batch = {}
+        leased = {column.name for column in self._leased_columns}
+        for name, tensor in self.tensors.items():
+            if name not in leased:
+                batch[name] = self._of(tensor, slot, size).clone()
+        if not leased:
+            self.give_back(slot)
+            return batch
+        self._num_leased += 1
+        # Whoever takes the first token off returns the slot: pop is atomic, a count would not be.
+        tokens = deque(range(len(leased)))
+        for column in self._leased_columns:
+            num_bytes = self.batch_size * column.row_bytes
+            first = column.offset + slot * num_bytes
+            array = self.bytes[first : first + num_bytes]
+            # On the array, which the storage holds: a finalizer of the tensor would run while views of it exist.
+            weakref.finalize(array, _return, tokens, self._returned, slot).atexit = False
+            batch[column.name] = torch.from_numpy(array).view(column.dtype).view(self.batch_size, *column.shape)[:size]
+        return {name: batch[name] for name in self.tensors}
+
+    def _of(self, tensor: torch.Tensor, slot: int, size: int) -> torch.Tensor:
+        first = slot * self.batch_size
+        return tensor[first : first + size]
+
+
+def _return(tokens: deque[int], returned: deque[int], slot: int) -> None:
+    if tokens.pop() == 0:
+        returned.append(slot)
+
+
+class MappedArena:
+    """An arena of another process."""
+
+    def __init__(self, file: int, rows: BatchRows) -> None:
+        """Closes the file: the mapping holds the memory."""
+        try:
+            self._memory = mmap.mmap(file, max(1, rows.num_bytes))
+        finally:
+            os.close(file)
+        _prefer_huge_pages(self._memory)
+        self.tensors = rows.tensors(self._memory)
+
+
+def unnamed_file(num_bytes: int) -> int:
+    """A descriptor of a file in memory that has no name, with all of its pages: a lack of memory is an error here, and
+    not a signal later. UsageError then."""
+    file = -1
+    try:
+        if hasattr(os, "memfd_create"):
+            file = os.memfd_create("shortgop", os.MFD_CLOEXEC)
+        else:
+            with tempfile.TemporaryFile() as temporary:
+                file = os.dup(temporary.fileno())
+        os.ftruncate(file, num_bytes)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file, 0, num_bytes)
+    except OSError as error:
+        if file >= 0:
+            os.close(file)
+        raise UsageError(
+            f"the system has no {num_bytes / 1e6:.0f} MB of memory for batches ({error.strerror}): give the loader "
+            "less prefetch_bytes, or take smaller batches"
+        ) from error
+    return file
+
+
+def _prefer_huge_pages(memory: mmap.mmap) -> None:
+    # Many kernels have none for shared memory and refuse.
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)

@@ -1,0 +1,120 @@
+"""What the items of a dataset consist of, and where each part of them lies in the memory of batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...errors import UsageError
+from ...readers.convert.copies import copy_frame
+
+# Columns begin at pages.
+_PAGE_BYTES = 1 << 12
+# Batches of smaller columns are copied out when they are delivered: whoever keeps labels should not keep frames.
+_LEASED_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Column:
+    """An entry of items that is a tensor or a number: all rows of it lie from byte `offset` of the memory on."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """`num_rows` rows of all columns. Entries of items that are neither tensors nor numbers have no column."""
+
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    """Of all entries, in the order of items."""
+    num_rows: int
+    num_bytes: int
+
+    def tensors(self, memory: Any) -> dict[str, torch.Tensor]:
+        """Each column in a buffer of `num_bytes`: (rows, ...)."""
+        return {
+            each.name: _tensor(memory, each, self.num_rows * each.row_bytes, each.offset).view(
+                self.num_rows, *each.shape
+            )
+            for each in self.columns
+        }
+
+    def leased(self, batch_size: int) -> list[Column]:
+        """The columns that are large enough to be delivered where they lie."""
+        return [each for each in self.columns if each.row_bytes * batch_size >= _LEASED_BYTES]
+
+
+def _tensor(memory: Any, column: Column, num_bytes: int, offset: int) -> torch.Tensor:
+    if not num_bytes:
+        return torch.empty(0, dtype=column.dtype, device="cpu")
+    array = np.frombuffer(memory, dtype=np.uint8, count=num_bytes, offset=offset)
+    return torch.from_numpy(array).view(column.dtype)
+
+
+def rows_for(item: Mapping[str, Any], num_rows: int) -> BatchRows:
+    """The rows for items such as this one."""
+    tensors = {name: as_tensor(value) for name, value in item.items()}
+    columns = [Column(name, each.dtype, tuple(each.shape), 0) for name, each in tensors.items() if each is not None]
+    return with_rows(BatchRows(tuple(columns), tuple(item), 0, 0), num_rows)
+
+
+def with_rows(rows: BatchRows, num_rows: int) -> BatchRows:
+    """The same columns with another number of rows."""
+    columns, offset = [], 0
+    for column in rows.columns:
+        columns.append(replace(column, offset=offset))
+        offset += -(-column.row_bytes * num_rows // _PAGE_BYTES) * _PAGE_BYTES
+    return BatchRows(tuple(columns), rows.names, num_rows, offset)
+
+
+def as_tensor(value: Any) -> torch.Tensor | None:
+    """An entry as a tensor on the CPU, as torch's default collation would stack it; None for what it would list."""
+    if isinstance(value, torch.Tensor):
+        return value if value.device.type == "cpu" and value.layout == torch.strided else None
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return torch.from_numpy(value)
+    if isinstance(value, (bool, np.bool_)):
+        return torch.tensor(bool(value))
+    if isinstance(value, (int, np.integer)):
+        return torch.tensor(int(value))
+    return torch.tensor(float(value), dtype=torch.float64) if isinstance(value, (float, np.floating)) else None
+
+
+def write_item(item: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], row: int) -> dict[str, Any]:
+    """Copy an item into a row, but for what lies there already. Returns the entries that have no column.
+
+    UsageError when an entry is missing, or has another shape or dtype than those of the first item.
+    """
+    if item.keys() != tensors.keys() and (missing := tensors.keys() - item.keys()):
+        raise UsageError(f"draw {item.get('draw')}: the item has no {min(missing)!r}, the first one had")
+    rest = {}
+    for name, value in item.items():
+        column = tensors.get(name)
+        if column is None:
+            rest[name] = value
+            continue
+        place = column[row]
+        if isinstance(value, torch.Tensor) and value.data_ptr() == place.data_ptr() and value.numel():
+            continue
+        tensor = as_tensor(value)
+        if tensor is None or tensor.shape != place.shape or tensor.dtype != place.dtype:
+            found = type(value).__name__ if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
+            raise UsageError(
+                f"draw {item.get('draw')}: {name!r} is {found}, that of the first item is {place.dtype} "
+                f"{tuple(place.shape)}; items of a batch have the same shapes and dtypes"
+            )
+        copy_frame(tensor.detach(), place)
+    return rest

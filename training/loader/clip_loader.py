@@ -1,0 +1,247 @@
+"""ClipLoader: batches of a ClipDataset, read ahead by worker processes into memory that the training loop shares."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from ...arguments import integer
+from ...errors import UsageError, WrongTypeError
+from ..offsets import at_least_one
+from ..sampler import ElasticSampler
+from ..slices import PlannedBatch
+from .batch_rows import rows_for
+from .core import Core, Memory
+from .delivery import Delivery, Division, Pool
+from .in_process import CallingProcess
+from .loader_stats import LoaderStats
+from .messages import ReadsItems
+from .pool import WorkerPool
+from .to_device import DeviceCopies
+from .units import clips_per_unit, runs
+
+# The training loop has one, and receives another while it still has that.
+_BATCHES_OUT = 2
+# More would be read ahead than any storage or step takes to recover.
+_MOST_SLOTS = 16
+_MAX_THREADS_EACH = 4
+
+
+class Batch(dict[str, Any]):
+    """A batch: tensors by the names of items' entries, (batch, ...), and lists of what are no tensors.
+
+    `state` goes on after this batch: give it to ClipLoader.load_state_dict. None with samplers that have no states.
+    """
+
+    state: Mapping[str, Any] | None = None
+
+
+class ClipLoader:
+    """Batches of a ClipDataset in the order of a sampler, read ahead by worker processes.
+
+        dataset = shortgop.ClipDataset("DATASET", shortgop.RandomClips(16, stride=4), size=(224, 224))
+        sampler = shortgop.ElasticSampler(dataset, global_batch_size=256)
+        loader = shortgop.ClipLoader(dataset, sampler)
+        for epoch in range(sampler.epoch, epochs):
+            sampler.set_epoch(epoch)
+            for batch in loader:
+                loss = criterion(model(batch["frames"]), batch["label"])
+                ...
+                checkpoint = {"loader": batch.state, ...}
+
+    Takes the place of torch's DataLoader. Workers decode straight into the memory of the batch that the training loop
+    gets: nothing is pickled, collated or copied. Batches come in the sampler's order for any number of workers.
+
+    - `dataset`: a ClipDataset or MixedClips.
+    - `sampler`: an ElasticSampler, which says how large batches are. Any other sampler, or iterable of indices, comes
+      with `batch_size`; the last batch of an epoch may then be smaller, and batches have no state.
+    - `workers`: processes, from a fork server; 0 reads in the calling process, when a batch is asked for. By default
+      workers and threads take all CPUs that this process may use, divided by LOCAL_WORLD_SIZE, but one, which is left
+      for training. A script that has workers runs under `if __name__ == "__main__":`.
+    - `threads`: how many threads decode in each worker, up to four by default.
+    - `prefetch_bytes`: bounds the memory of batches, those in use included. UsageError when it is too little.
+    - `pin_memory`: page-locked memory, from which copies to a GPU need not wait.
+    - `device`: a CUDA device that batches are copied to, on a stream of the loader's own, one batch ahead.
+
+    A batch is a dict. Its large tensors lie in the loader's memory for as long as anything shares them, be it a slice,
+    a numpy array or a graph for the backward pass, and their memory is used again afterwards. Where a training loop
+    keeps so many that no memory would be left to fill, batches are copied instead, and a DatasetWarning says so once.
+
+    A pass may be left at any time, and another one started; several may run at the same time. A worker that is killed
+    is replaced, and what it was reading is read again, twice at most. An error of an item, such as one of its
+    transform, is raised in place of its batch and ends the pass. `close`, or dropping the loader, ends the workers;
+    they also end with the process.
+
+    Not for several threads at the same time, and not for a forked process.
+    """
+
+    def __init__(
+        self,
+        dataset: ReadsItems,
+        sampler: ElasticSampler | Iterable[int],
+        *,
+        batch_size: int | None = None,
+        workers: int | None = None,
+        threads: int | None = None,
+        prefetch_bytes: int = 1 << 30,
+        pin_memory: bool = False,
+        device: torch.device | str | None = None,
+    ) -> None:
+        if not hasattr(dataset, "full_draws"):
+            raise WrongTypeError(
+                f"the dataset is a {type(dataset).__name__}; ClipLoader takes a shortgop.ClipDataset or MixedClips"
+            )
+        if isinstance(sampler, ElasticSampler):
+            if batch_size not in (None, sampler.most_per_batch):
+                raise UsageError(
+                    f"batch_size is {batch_size}, and the sampler's is {sampler.most_per_batch}: leave it out"
+                )
+            batch_size = sampler.most_per_batch
+        elif batch_size is None:
+            raise UsageError(
+                "batch_size is missing: with a sampler other than ElasticSampler it says how large batches are"
+            )
+        self.dataset = dataset
+        self.sampler = sampler
+        self.batch_size = at_least_one(batch_size, "batch_size")
+        self.workers, self.threads = _workers_and_threads(workers, threads)
+        self.prefetch_bytes = integer(prefetch_bytes, "prefetch_bytes")
+        self._copies = DeviceCopies.of(device, pin_memory=pin_memory)
+        self._core: Core | None = None
+        self._stats_before = LoaderStats()
+        self._process = os.getpid()
+        self._last_state: Mapping[str, Any] | None = None
+
+    def __len__(self) -> int:
+        """How many batches a whole epoch has for this rank."""
+        samples = len(self.sampler)  # type: ignore[arg-type]
+        return (samples + self.batch_size - 1) // self.batch_size
+
+    def __iter__(self) -> Iterator[Batch]:
+        """A pass over what is left of the sampler's epoch."""
+        core = self._started()
+        planned = self._planned()
+        first = next(planned, None)
+        if first is None:
+            return iter(())
+        if core.rows is None:
+            core.rows = rows_for(self.dataset.items(first.draws[:1])[0], self.batch_size)
+        memory = Memory(core.rows, self.batch_size, self._fewest_slots, self._num_slots(core.rows.num_bytes))
+        return self._pass(core, core.delivery(runs(itertools.chain([first], planned)), self._division(), memory))
+
+    def _pass(self, core: Core, delivery: Delivery) -> Iterator[Batch]:
+        try:
+            asked = time.perf_counter()
+            for delivered in self._copies.ahead(core.delivered(delivery)):
+                batch = Batch(delivered.batch)
+                batch.state = self._last_state = delivered.state
+                received = time.perf_counter()
+                yield batch
+                # Its memory is free as soon as the consumer's own name for it is gone.
+                del batch, delivered
+                core.count_step(received - asked, time.perf_counter() - received)
+                asked = time.perf_counter()
+        finally:
+            core.end(delivery)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state after the batch that was delivered last, or the sampler's before the first; with ElasticSampler."""
+        if self._last_state is not None:
+            return dict(self._last_state)
+        return self._elastic().state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on after a batch: the next pass takes what was left of its epoch, or the next epoch, as
+        ElasticSampler.load_state_dict. UsageError for a state of other samples."""
+        self._elastic().load_state_dict(state)
+        self._last_state = None
+
+    def stats(self) -> LoaderStats:
+        """Counts and times since the loader was made; `advice` says in words what waits for what."""
+        return self._core.stats() if self._core is not None else self._stats_before
+
+    def close(self) -> None:
+        """End the workers. A later pass starts others. Batches that were delivered stay as they are."""
+        if self._core is not None:
+            self._stats_before = self._core.stats()
+            self._core.close()
+            self._core = None
+
+    def __reduce__(self) -> Any:
+        raise WrongTypeError("a ClipLoader has processes and does not pickle; make one in each process")
+
+    def _elastic(self) -> ElasticSampler:
+        if not isinstance(self.sampler, ElasticSampler):
+            raise UsageError(
+                f"the sampler is a {type(self.sampler).__name__}, which has no states; take ElasticSampler"
+            )
+        return self.sampler
+
+    def _planned(self) -> Iterator[PlannedBatch]:
+        if isinstance(self.sampler, ElasticSampler):
+            return self.sampler.planned_batches()
+        return self._planned_of(self.sampler)
+
+    def _planned_of(self, sampler: Iterable[int]) -> Iterator[PlannedBatch]:
+        draws = iter(sampler)
+        while batch := list(itertools.islice(draws, self.batch_size)):
+            yield PlannedBatch(self.dataset.full_draws(batch))
+
+    def _division(self) -> Division:
+        whole = self.dataset.transforms_batches
+        unit = clips_per_unit(self.batch_size, self.workers, whole_batches=whole)
+        chunk = self.sampler.chunk if isinstance(self.sampler, ElasticSampler) and not whole else 1
+        return Division(len(self.dataset), unit, chunk)
+
+    @property
+    def _run_batches(self) -> int:
+        return self.sampler.window_batches if isinstance(self.sampler, ElasticSampler) else 1
+
+    @property
+    def _fewest_slots(self) -> int:
+        return self._run_batches + _BATCHES_OUT
+
+    def _num_slots(self, batch_bytes: int) -> int:
+        run, fewest = self._run_batches, self._fewest_slots
+        fitting = self.prefetch_bytes // max(1, batch_bytes)
+        if fitting < fewest:
+            window = f", since the order shuffles within {run} of them" if run > 1 else ""
+            raise UsageError(
+                f"prefetch_bytes is {self.prefetch_bytes / 1e6:.1f} MB; the loader has {fewest} batches of "
+                f"{batch_bytes / 1e6:.1f} MB at least{window}: give it {fewest * batch_bytes} or more"
+            )
+        return min(fitting, max(2 * run + _BATCHES_OUT, _MOST_SLOTS))
+
+    def _started(self) -> Core:
+        if self._process != os.getpid():
+            raise UsageError("this ClipLoader was made in another process; make one in each process")
+        if self._core is None:
+            pool: Pool = CallingProcess(self.dataset)
+            if self.workers:
+                pool = WorkerPool(self.dataset, self.workers, self.threads)
+            self._core = Core(pool, self._copies, self._stats_before)
+            weakref.finalize(self, Core.close, self._core)
+        return self._core
+
+
+def _workers_and_threads(workers: int | None, threads: int | None) -> tuple[int, int]:
+    """What was given, or what takes all CPUs but one that training has."""
+    local_ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    cpus = max(1, _usable_cpus() // local_ranks - 1)
+    if threads is None:
+        threads = 1 if workers == 0 else min(_MAX_THREADS_EACH, max(1, cpus // (workers or 1)))
+    threads = at_least_one(threads, "threads")
+    workers = max(1, cpus // threads) if workers is None else integer(workers, "workers")
+    if workers < 0:
+        raise UsageError(f"workers is {workers}; it is how many processes read, 0 or more")
+    return workers, threads
+
+
+def _usable_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,158 @@
+"""What the passes of a loader share: the workers, the memory, and the counts."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...errors import DatasetWarning, UsageError
+from ..slices import PlannedBatch
+from .arena import Arena
+from .batch_rows import BatchRows, with_rows
+from .delivery import Delivered, Delivery, Division, Means, Pool
+from .loader_stats import LoaderStats
+from .messages import Spent
+from .to_device import DeviceCopies
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How much memory a pass has: slots for batches of `batch_size` rows, whose layout is that of `rows`."""
+
+    rows: BatchRows
+    batch_size: int
+    fewest_slots: int
+    num_slots: int
+
+
+class Core:
+    """Knows nothing of the loader, whose finalizer closes it."""
+
+    def __init__(self, pool: Pool, copies: DeviceCopies, before: LoaderStats) -> None:
+        self.rows: BatchRows | None = None
+        """Those of one batch, once an item was seen."""
+        self._pool, self._copies = pool, copies
+        self._arenas: dict[int, Arena] = {}
+        self._deliveries: dict[int, Delivery] = {}
+        self._ended: set[int] = set()
+        self._numbers = itertools.count()
+        self._process = os.getpid()
+        self._before, self._counts, self._spent = before, LoaderStats(), Spent()
+        self._is_closed = False
+
+    def delivery(self, runs: Iterator[list[PlannedBatch]], division: Division, memory: Memory) -> Delivery:
+        """Begin a pass, in memory of its own."""
+        number = next(self._numbers)
+        arena_number = self._arena(memory)
+        means = Means(self._pool, arena_number, self._arenas[arena_number], division, self._numbers)
+        delivery = Delivery(number, runs, means)
+        self._deliveries[number] = delivery
+        return delivery
+
+    def _arena(self, memory: Memory) -> int:
+        """The number of an arena that no pass uses."""
+        used = {delivery.arena_number for delivery in self._deliveries.values()}
+        for number in [number for number in self._arenas if number not in used]:
+            if self._arenas[number].num_free >= memory.fewest_slots:
+                return number
+            # An earlier pass left too much of it in the consumer's hands.
+            self._remove(number)
+        number = next(self._numbers)
+        arena = Arena(with_rows(memory.rows, memory.batch_size * memory.num_slots), memory.batch_size)
+        self._copies.pin(arena)
+        self._arenas[number] = arena
+        self._pool.add_arena(number, arena)
+        return number
+
+    def _remove(self, number: int) -> None:
+        self._pool.remove_arena(number)
+        self._arenas.pop(number).close()
+
+    def delivered(self, delivery: Delivery) -> Iterator[Delivered]:
+        """The batches of a pass."""
+        while True:
+            self._gather(wait=False)
+            delivery.plan()
+            while (ready := delivery.ready()) is None:
+                if delivery.is_over:
+                    return
+                self._gather(wait=True)
+                delivery.plan()
+            self._note(ready)
+            yield ready
+            del ready
+
+    def _note(self, ready: Delivered) -> None:
+        counts = self._counts
+        self._counts = replace(
+            counts, batches=counts.batches + 1, copied_batches=counts.copied_batches + int(ready.copied)
+        )
+        if ready.copied and not counts.copied_batches:
+            warnings.warn(
+                "the training loop keeps so many batches that the loader has no memory left to fill: from now on it "
+                "copies those that it delivers. Keep copies of what you need instead, such as tensor.clone(), or give "
+                "more prefetch_bytes",
+                DatasetWarning,
+                stacklevel=5,
+            )
+
+    def _gather(self, *, wait: bool) -> None:
+        """Hand the workers' answers to the passes that they belong to."""
+        if self._is_closed:
+            raise UsageError("the ClipLoader was closed; start another pass")
+        if self._process != os.getpid():
+            raise UsageError("this pass was begun in another process; begin one in each process")
+        for done in self._pool.answers(wait=wait):
+            self._spent += done.spent
+            self._counts = replace(self._counts, skipped=self._counts.skipped + done.skipped)
+            self._deliveries[done.pass_number].take(done)
+            self._settle(done.pass_number)
+
+    def end(self, delivery: Delivery) -> None:
+        """Give up what is left of a pass, wherever it stands."""
+        if self._is_closed or self._process != os.getpid():
+            return
+        self._ended.add(delivery.number)
+        delivery.abandon()
+        self._settle(delivery.number)
+
+    def _settle(self, number: int) -> None:
+        """Once nothing is written there any more, the memory of a pass that has ended is there for the next."""
+        if number in self._ended and self._deliveries[number].is_idle:
+            self._ended.remove(number)
+            self._deliveries.pop(number).release()
+
+    def count_step(self, wait_seconds: float, step_seconds: float) -> None:
+        """Add to the times of the training loop."""
+        counts = self._counts
+        self._counts = replace(
+            counts,
+            wait_seconds=counts.wait_seconds + wait_seconds,
+            step_seconds=counts.step_seconds + step_seconds,
+        )
+
+    def stats(self) -> LoaderStats:
+        counts, spent = self._counts, self._spent
+        own = replace(
+            counts,
+            clips=spent.clips,
+            bytes_seconds=spent.bytes_seconds,
+            decode_seconds=spent.decode_seconds,
+            busy_seconds=spent.busy_seconds,
+            idle_seconds=spent.idle_seconds,
+            restarts=self._pool.restarts,
+        )
+        return self._before + own
+
+    def close(self) -> None:
+        """End the workers and give back the memory that nothing shares."""
+        if self._is_closed or self._process != os.getpid():
+            return
+        self._is_closed = True
+        self._pool.close()
+        for arena in self._arenas.values():
+            arena.close()
+        self._arenas, self._deliveries = {}, {}

@@ -1,0 +1,43 @@
+"""What a pool of workers does, without any: the calling process reads each unit when an answer is waited for."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .arena import Arena
+from .messages import Done, ReadsItems, Work
+from .worker import read_work
+
+
+class CallingProcess:
+    """Has the methods of WorkerPool."""
+
+    restarts = 0
+
+    def __init__(self, dataset: ReadsItems) -> None:
+        self._dataset = dataset
+        self._arenas: dict[int, Arena] = {}
+        self._waiting: deque[Work] = deque()
+
+    def add_arena(self, number: int, arena: Arena) -> None:
+        self._arenas[number] = arena
+
+    def remove_arena(self, number: int) -> None:
+        del self._arenas[number]
+
+    def submit(self, work: Work) -> None:
+        self._waiting.append(work)
+
+    def cancel(self, pass_number: int) -> list[int]:
+        given_up = [work.number for work in self._waiting if work.pass_number == pass_number]
+        self._waiting = deque(work for work in self._waiting if work.pass_number != pass_number)
+        return given_up
+
+    def answers(self, *, wait: bool) -> list[Done]:
+        if not (wait and self._waiting):
+            return []
+        work = self._waiting.popleft()
+        return [read_work(self._dataset, work, self._arenas[work.arena].tensors)]
+
+    def close(self) -> None:
+        self._waiting.clear()

@@ -1,0 +1,73 @@
+"""What a loader's time went into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+# Below this part of the time, waiting is not worth a change.
+_NEGLIGIBLE = 0.05
+
+
+@dataclass(frozen=True)
+class LoaderStats:
+    """Counts and times of a ClipLoader since it was made.
+
+    Seconds of workers are added up over all of them, and those of reading and decoding over their threads.
+    """
+
+    batches: int = 0
+    clips: int = 0
+    """Clips that workers read; some may be of batches that nobody waited for."""
+    wait_seconds: float = 0.0
+    """How long the training loop waited for batches."""
+    step_seconds: float = 0.0
+    """How long it took between receiving a batch and asking for the next."""
+    bytes_seconds: float = 0.0
+    """How long workers waited for bytes, and compared checksums."""
+    decode_seconds: float = 0.0
+    """How long they decoded and converted."""
+    busy_seconds: float = 0.0
+    """How long they worked on clips, all told; with one thread the rest of it is planning and transforms."""
+    idle_seconds: float = 0.0
+    """How long they had nothing to do, since all batches were full or in the consumer's hands."""
+    copied_batches: int = 0
+    """Batches that were copied, as the consumer kept so many earlier ones that no memory was left to fill."""
+    skipped: int = 0
+    """Clips that could not be read and were replaced by others."""
+    restarts: int = 0
+    """Workers that died and were replaced."""
+
+    def __add__(self, other: LoaderStats) -> LoaderStats:
+        return LoaderStats(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    @property
+    def advice(self) -> str:
+        """Which of storage, decoding and training the others wait for, and what to change."""
+        total = self.wait_seconds + self.step_seconds
+        if not self.batches or not total:
+            return "no batch was delivered yet"
+        waited = self.wait_seconds / total
+        kept = (
+            f" {self.copied_batches} of {self.batches} batches were copied since earlier ones are kept: keep copies of "
+            "what you need, or give more prefetch_bytes."
+            if self.copied_batches
+            else ""
+        )
+        if waited < _NEGLIGIBLE:
+            return f"training waits {waited:.0%} of the time: the loader is fast enough; fewer workers may do.{kept}"
+        reading = self.bytes_seconds + self.decode_seconds
+        if self.bytes_seconds > self.decode_seconds:
+            return (
+                f"training waits {waited:.0%} of the time, and workers spend {self.bytes_seconds / reading:.0%} of "
+                f"reading on waiting for bytes: take faster storage, or more workers or threads, which wait at the "
+                f"same time.{kept}"
+            )
+        if self.busy_seconds > 2 * reading and reading:
+            return (
+                f"training waits {waited:.0%} of the time, and workers spend {1 - reading / self.busy_seconds:.0%} of "
+                f"theirs outside reading and decoding: look at the transform, or take more workers.{kept}"
+            )
+        return (
+            f"training waits {waited:.0%} of the time, and workers spend theirs on decoding: take more workers or "
+            f"threads, smaller frames, or videos prepared with the profile `fast`.{kept}"
+        )

@@ -1,0 +1,104 @@
+"""What a loader and its workers tell each other, over one pipe for each worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ...readers.stats import Stats
+from ..rows import Rows
+from .batch_rows import BatchRows
+
+
+class ReadsItems(Protocol):
+    """What a loader needs of a dataset: ClipDataset and MixedClips have it."""
+
+    def __len__(self) -> int: ...
+
+    def items(self, draws: Sequence[int], rows: Rows | None = None) -> list[dict[str, Any]]: ...
+
+    def full_draws(self, draws: Sequence[int]) -> list[int]: ...
+
+    def will_need(self, draws: Sequence[int]) -> None: ...
+
+    def use_threads(self, threads: int) -> None: ...
+
+    def stats(self) -> Stats: ...
+
+    @property
+    def transforms_batches(self) -> bool: ...
+
+    @property
+    def skipped(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Work:
+    """Read the items of these draws into rows of an arena, for the pass of this number."""
+
+    pass_number: int
+    number: int
+    draws: tuple[int, ...]
+    arena: int
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class UseArena:
+    """The arena of this number has these rows. Its file follows."""
+
+    arena: int
+    rows: BatchRows
+
+
+@dataclass(frozen=True)
+class ForgetArena:
+    """Nothing more goes to this arena."""
+
+    arena: int
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Work for this pass is not wanted any more. Each piece of it is answered all the same."""
+
+    pass_number: int
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a worker did with its time, in seconds. Reading and decoding are added up over its threads."""
+
+    bytes_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    busy_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    clips: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.bytes_seconds + other.bytes_seconds,
+            self.decode_seconds + other.decode_seconds,
+            self.busy_seconds + other.busy_seconds,
+            self.idle_seconds + other.idle_seconds,
+            self.clips + other.clips,
+        )
+
+
+@dataclass(frozen=True)
+class Done:
+    """The work is done, or was cancelled, or ended in an error. `rest` has the entries without a column, clip by clip,
+    or is empty where all entries have one."""
+
+    work: int
+    pass_number: int
+    rest: tuple[dict[str, Any], ...] = ()
+    error: BaseException | None = None
+    spent: Spent = Spent()
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The worker has started."""

@@ -1,0 +1,231 @@
+"""Starts workers, gives them units, gathers their answers, and replaces those that die."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from multiprocessing import connection, forkserver, reduction
+from typing import Any
+
+from ...errors import DatasetError, UsageError
+from ...wording import counted
+from .arena import Arena
+from .messages import Cancel, Done, ForgetArena, ReadsItems, Ready, UseArena, Work
+from .worker import serve
+
+# Besides the first time.
+_MAX_REPEATS = 2
+_MAX_FAILED_STARTS = 2
+# So much work waits at each worker that it is busy until the loader is asked again, and fits into its pipe.
+_MAX_CLIPS_WAITING = 1024
+_SECONDS_TO_END = 0.5
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: Any
+    pipe: connection.Connection
+    arenas: set[int] = field(default_factory=set)
+    work: deque[Work] = field(default_factory=deque)
+    """What it was given and has not answered, in the order in which it does it."""
+    ready: bool = False
+
+    @property
+    def clips_waiting(self) -> int:
+        return sum(len(each.draws) for each in self.work)
+
+
+class WorkerPool:
+    """Worker processes, each with a pipe of its own. They share no lock and no queue, so that none can block another.
+
+    Used by one thread at a time.
+    """
+
+    def __init__(self, dataset: ReadsItems, workers: int, threads: int) -> None:
+        self._start_arguments = dataset, threads, os.getpid()
+        self._arenas: dict[int, Arena] = {}
+        self._waiting: deque[Work] = deque()
+        self._repeats: Counter[int] = Counter()
+        self._failed_starts = 0
+        self.restarts = 0
+        """How many workers died and were replaced."""
+        self._context: Any = _forkserver()
+        self._workers = [self._started() for _ in range(workers)]
+
+    def add_arena(self, number: int, arena: Arena) -> None:
+        """Workers get to know it when they first need it."""
+        self._arenas[number] = arena
+
+    def remove_arena(self, number: int) -> None:
+        """No work for it is left."""
+        del self._arenas[number]
+        for worker in self._workers:
+            if number in worker.arenas:
+                worker.arenas.remove(number)
+                self._tell(worker, ForgetArena(number))
+
+    def submit(self, work: Work) -> None:
+        self._waiting.append(work)
+        self._deal()
+
+    def cancel(self, pass_number: int) -> list[int]:
+        """Give up the work of a pass. Returns the numbers of what no worker was given; the rest is answered."""
+        given_up = [work.number for work in self._waiting if work.pass_number == pass_number]
+        self._waiting = deque(work for work in self._waiting if work.pass_number != pass_number)
+        for worker in self._workers:
+            if any(work.pass_number == pass_number for work in worker.work):
+                self._tell(worker, Cancel(pass_number))
+        return given_up
+
+    def answers(self, *, wait: bool) -> list[Done]:
+        """What was done since the last call; with `wait`, at least one answer.
+
+        DatasetError when workers do not start.
+        """
+        answers: list[Done] = []
+        while True:
+            ready = self._ready(wait=wait and not answers)
+            for worker in list(self._workers):
+                if worker.pipe in ready or worker.process.sentinel in ready:
+                    answers += self._received(worker, ended=worker.process.sentinel in ready)
+            self._deal()
+            if answers or not wait:
+                return answers
+
+    def _ready(self, *, wait: bool) -> set[Any]:
+        sources = [each for worker in self._workers for each in (worker.pipe, worker.process.sentinel)]
+        return set(connection.wait(sources, None if wait else 0))
+
+    def _received(self, worker: _Worker, *, ended: bool) -> list[Done]:
+        answers: list[Done] = []
+        try:
+            while worker.pipe.poll():
+                message = worker.pipe.recv()
+                if isinstance(message, Ready):
+                    worker.ready, self._failed_starts = True, 0
+                else:
+                    # In the order in which it was given the work.
+                    worker.work.popleft()
+                    self._repeats.pop(message.work, None)
+                    answers.append(message)
+        except (EOFError, OSError):
+            ended = True
+        return answers + (self._replaced(worker) if ended else [])
+
+    def _replaced(self, worker: _Worker) -> list[Done]:
+        """Put another worker in the place of one that died. Its first piece of work may be what killed it."""
+        place = self._workers.index(worker)
+        del self._workers[place]
+        end = _end_of(worker.process)
+        worker.pipe.close()
+        answers: list[Done] = []
+        if not worker.ready:
+            self._failed_starts += 1
+            if self._failed_starts >= _MAX_FAILED_STARTS:
+                raise DatasetError(
+                    f"the loader's workers do not start: one {end} before it was ready. What it wrote to stderr says "
+                    'why; a script that makes a ClipLoader has to do so under `if __name__ == "__main__":`, and what '
+                    "the dataset consists of, such as its transform, has to be importable"
+                )
+        elif worker.work:
+            first = worker.work[0]
+            self._repeats[first.number] += 1
+            if self._repeats[first.number] > _MAX_REPEATS:
+                worker.work.popleft()
+                answers.append(Done(first.number, first.pass_number, error=_killed_again(first, end)))
+        self._waiting.extendleft(reversed(worker.work))
+        self.restarts += 1
+        self._workers.insert(place, self._started())
+        return answers
+
+    def _deal(self) -> None:
+        """Give waiting work to the workers that have the least to do."""
+        while self._waiting:
+            worker = min(self._workers, key=lambda worker: worker.clips_waiting)
+            if worker.work and worker.clips_waiting + len(self._waiting[0].draws) > _MAX_CLIPS_WAITING:
+                return
+            work = self._waiting.popleft()
+            if work.arena not in worker.arenas:
+                worker.arenas.add(work.arena)
+                arena = self._arenas[work.arena]
+                self._tell(worker, UseArena(work.arena, arena.rows), arena.file)
+            worker.work.append(work)
+            self._tell(worker, work)
+
+    def _tell(self, worker: _Worker, message: Any, file: int | None = None) -> None:
+        # A worker that is gone is noticed where answers are waited for, and its work is done by another.
+        with contextlib.suppress(OSError):
+            worker.pipe.send(message)
+            if file is not None:
+                reduction.send_handle(worker.pipe, file, worker.process.pid)
+
+    def _started(self) -> _Worker:
+        ours, theirs = self._context.Pipe(duplex=True)
+        dataset, threads, process_id = self._start_arguments
+        process = self._context.Process(
+            target=serve, args=(theirs, dataset, threads, process_id), name="shortgop loader", daemon=True
+        )
+        try:
+            process.start()
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            ours.close()
+            raise UsageError(
+                f"the dataset cannot be sent to a worker process: {error}. A transform has to be a function or an "
+                "object of a class at the top level of a module; or take workers=0"
+            ) from error
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return _Worker(process, ours)
+
+    def close(self) -> None:
+        """End the workers. They hold nothing that would have to be put in order."""
+        for worker in self._workers:
+            worker.pipe.close()
+        deadline = time.monotonic() + _SECONDS_TO_END
+        for worker in self._workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            if worker.process.exitcode is None:
+                worker.process.kill()
+                worker.process.join()
+            worker.process.close()
+        self._workers = []
+
+
+def _end_of(process: Any) -> str:
+    process.join()
+    code = process.exitcode
+    process.close()
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _killed_again(work: Work, end: str) -> DatasetError:
+    return DatasetError(
+        f"a worker {end} while it read {counted(len(work.draws), 'clip')} (draws {', '.join(map(str, work.draws[:5]))}"
+        f"{', ...' if len(work.draws) > 5 else ''}), as did {_MAX_REPEATS} before it: read them with workers=0 to see "
+        "why, or give the loader less to do at once if the system lacks memory"
+    )
+
+
+def _forkserver() -> Any:
+    """Processes start from a clean process that has this module imported: none is forked from this one, which may use
+    CUDA and has threads."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        raise UsageError("this system has no fork server, which ClipLoader starts workers with; take workers=0")
+    context = multiprocessing.get_context("forkserver")
+    server: Any = forkserver._forkserver  # noqa: SLF001  # it has no other way to ask
+    # What the program chose to have imported stays.
+    if server._preload_modules == ["__main__"]:  # noqa: SLF001
+        context.set_forkserver_preload(["__main__", __name__])
+    return context

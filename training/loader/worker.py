@@ -1,0 +1,143 @@
+"""What a worker process does: it reads units of clips into the loader's memory, one after the other."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+import traceback
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from multiprocessing import connection, parent_process, reduction
+from typing import Any
+
+import torch
+
+from ..rows import Rows
+from .arena import MappedArena
+from .batch_rows import write_item
+from .messages import Cancel, Done, ForgetArena, ReadsItems, Ready, Spent, UseArena, Work
+
+# Units whose bytes are read ahead of the one that is decoded.
+_UNITS_AHEAD = 2
+
+
+def read_work(dataset: ReadsItems, work: Work, tensors: Mapping[str, torch.Tensor]) -> Done:
+    """Read the items of a unit into their rows. An error is part of the answer."""
+    before, skipped, started = dataset.stats(), dataset.skipped, time.perf_counter()
+    rest: tuple[dict[str, Any], ...] = ()
+    failed: BaseException | None = None
+    try:
+        items = dataset.items(work.draws, Rows(tensors, work.rows))
+        rest = tuple(write_item(item, tensors, row) for item, row in zip(items, work.rows, strict=True))
+    except Exception as error:  # noqa: BLE001  # a transform may raise anything; the loader raises it again
+        failed = error
+    used = dataset.stats() - before
+    spent = Spent(
+        used.io_seconds,
+        used.decode_seconds + used.conversion_seconds,
+        time.perf_counter() - started,
+        clips=len(work.draws),
+    )
+    return Done(work.number, work.pass_number, rest if any(rest) else (), failed, spent, dataset.skipped - skipped)
+
+
+def serve(pipe: connection.Connection, dataset: ReadsItems, threads: int, loader_process: int) -> None:
+    """Do the work that comes through the pipe until it ends, or the process on its other side does."""
+    # Ctrl-C reaches all processes of a terminal. The loader's process decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    dataset.use_threads(threads)
+    _Server(pipe, dataset, _ends_with(loader_process)).run()
+
+
+class _Server:
+    def __init__(self, pipe: connection.Connection, dataset: ReadsItems, loader_end: list[Any]) -> None:
+        self._pipe = pipe
+        self._dataset = dataset
+        self._loader_end = loader_end
+        self._arenas: dict[int, MappedArena] = {}
+        self._work: deque[Work] = deque()
+        self._announced: set[int] = set()
+        self._cancelled = -1
+
+    def run(self) -> None:
+        try:
+            self._send(Ready())
+            while True:
+                started = time.perf_counter()
+                if not self._receive():
+                    return
+                idle = time.perf_counter() - started
+                work = self._work.popleft()
+                self._announce()
+                self._announced.discard(work.number)
+                if work.pass_number <= self._cancelled:
+                    self._send(Done(work.number, work.pass_number))
+                    continue
+                done = read_work(self._dataset, work, self._arenas[work.arena].tensors)
+                self._send(replace(done, spent=replace(done.spent, idle_seconds=idle)))
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            # The loader is gone.
+            return
+
+    def _receive(self) -> bool:
+        """Take what came, and wait where there is no work. False when the loader's process has ended."""
+        while not self._work or self._pipe.poll():
+            ready = connection.wait([self._pipe, *self._loader_end])
+            if self._pipe not in ready:
+                return False
+            message = self._pipe.recv()
+            if isinstance(message, Work):
+                self._work.append(message)
+            elif isinstance(message, UseArena):
+                file = reduction.recv_handle(self._pipe)
+                self._arenas[message.arena] = MappedArena(file, message.rows)
+            elif isinstance(message, ForgetArena):
+                self._arenas.pop(message.arena, None)
+            elif isinstance(message, Cancel):
+                self._cancelled = max(self._cancelled, message.pass_number)
+        return True
+
+    def _announce(self) -> None:
+        """Have the bytes of the next units read while this one is decoded."""
+        for work in list(self._work)[:_UNITS_AHEAD]:
+            if work.number not in self._announced and work.pass_number > self._cancelled:
+                self._announced.add(work.number)
+                try:
+                    self._dataset.will_need(work.draws)
+                except Exception:  # noqa: BLE001, S112  # reading it finds the same, in its turn
+                    continue
+
+    def _send(self, message: Any) -> None:
+        if isinstance(message, Done) and message.error is not None:
+            message = replace(message, error=_sendable(message.error))
+        self._pipe.send(message)
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The error with its traceback as a note; one that cannot be pickled as a RuntimeError."""
+    lines = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301  # its own bytes
+    except Exception:  # noqa: BLE001  # whatever its __reduce__ does
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note(f"In worker process {os.getpid()}:\n{lines}")
+    return error
+
+
+def _ends_with(process: int) -> list[Any]:
+    """What to wait for that is ready when a process ends.
+
+    The pipe alone does not tell: a process that was forked from the loader's may hold its other end.
+    """
+    if hasattr(os, "pidfd_open"):
+        try:
+            return [os.pidfd_open(process)]
+        except OSError:
+            # Old kernels, and some sandboxes.
+            pass
+    parent = parent_process()
+    return [] if parent is None else [parent.sentinel]
