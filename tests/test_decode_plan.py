@@ -1,8 +1,9 @@
 """Plans of what to read and decode: held against models that are slow and plain."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from shortgop.readers.plan import (
     GopPlan,
     OutputFrames,
     Place,
+    Repeat,
     VideoGops,
     coalesce,
     needed_samples,
@@ -182,6 +184,30 @@ def test_every_slot_of_every_output_is_filled_with_its_frame_and_geometry(
     # Nothing is decoded that no output has, and nothing twice.
     decoded = [(gop.video, gop.first_frame + frame) for gop in plan.gops for frame in gop.frames]
     assert sorted(decoded) == sorted({what[:2] for what in expected.values()})
+
+
+@given(requests_of_outputs(), st.randoms(use_true_random=False))
+def test_clips_that_go_to_rows_of_their_own_are_planned_as_those_in_order(
+    request: tuple[Case, list[OutputFrames]], random: Random
+) -> None:
+    case, outputs = request
+    rows = random.sample(range(3 * len(case.clips)), len(case.clips))
+    in_order = plan_frames(case.layout, case.clips, outputs)
+    in_rows = plan_frames(case.layout, case.clips, [replace(output, rows=rows) for output in outputs])
+    lengths = [len(case.clips[0][1] if each.positions is None else each.positions) if rows else 0 for each in outputs]
+
+    def moved(output: int, slot: int) -> int:
+        clip, frame = divmod(slot, lengths[output])
+        return rows[clip] * lengths[output] + frame
+
+    for one, other in zip(in_order.gops, in_rows.gops, strict=True):
+        places = tuple(
+            tuple(place._replace(slot=moved(place.output, place.slot)) for place in frame) for frame in one.places
+        )
+        assert replace(one, places=places) == other
+    assert in_rows.repeats == tuple(
+        Repeat(output, moved(output, slot), moved(output, original)) for output, slot, original in in_order.repeats
+    )
 
 
 def test_plan_of_a_small_clip_and_its_middle_frame_in_two_crops() -> None:

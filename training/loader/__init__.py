@@ -1,6 +1,6 @@
 """ClipLoader: worker processes that read clips straight into batches in shared memory. Start at `clip_loader`.
 
-units       which clips a worker reads together, and where in which batches they go: pure functions
+read_units  which clips a worker reads together, and where in which batches they go: pure functions
 batch_rows  what items consist of, and where each part lies in memory
 arena       the shared memory, and which batches of it are free, being filled, or in the consumer's hands
 pool        starts workers, gives them units, notices when one dies; `in_process` is the same without processes

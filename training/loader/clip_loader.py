@@ -23,8 +23,8 @@ from .in_process import CallingProcess
 from .loader_stats import LoaderStats
 from .messages import ReadsItems
 from .pool import WorkerPool
+from .read_units import clips_per_unit, runs
 from .to_device import DeviceCopies
-from .units import clips_per_unit, runs
 
 # The training loop has one, and receives another while it still has that.
 _BATCHES_OUT = 2

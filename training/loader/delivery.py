@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 from ..slices import PlannedBatch
 from .arena import Arena
 from .messages import Done, Work
-from .units import Unit, units_of
+from .read_units import Unit, units_of
 
 
 class Pool(Protocol):

@@ -1,0 +1,303 @@
+"""ClipLoader: the batches that the sampler says, with the right frames, for any number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, RandomSampler
+
+import shortgop
+from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from training_videos import check_item, make_videos, numbers
+
+WORKERS = [0, 1, 3]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_videos(tmp_path_factory.mktemp("loader"))
+
+
+def items(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for row in range(len(batch["video"])):
+        yield {name: column[row] for name, column in batch.items()}
+
+
+def draws(loader: shortgop.ClipLoader) -> list[list[int]]:
+    return [batch["draw"].tolist() for batch in loader]
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    return bool(one == other)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_batches_are_those_of_a_data_loader(folder: Path, workers: int) -> None:
+    dataset = shortgop.ClipDataset(
+        folder, shortgop.RandomClips(3, stride=2, clips_per_video=9), metadata=["label", "id"]
+    )
+    sampler = shortgop.ElasticSampler(dataset, 5, seed=3)
+    loader = shortgop.ClipLoader(dataset, sampler, workers=workers, threads=2)
+    assert len(loader) == 27 // 5
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        whole = list(DataLoader(dataset, batch_size=5, sampler=sampler))
+        count = 0
+        for batch, expected in zip(loader, whole, strict=True):
+            assert list(batch) == list(expected)
+            assert all(same(batch[name], expected[name]) for name in expected)
+            for item in items(batch):
+                check_item(item, dataset.clip_index.clips([int(item["draw"])])[0])
+            count += 1
+        assert count == 5
+    assert loader.stats().batches == 10
+    loader.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_batch_has_the_state_that_goes_on_after_it_on_any_number_of_ranks(folder: Path, workers: int) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+
+    def loader(rank: int, ranks: int) -> shortgop.ClipLoader:
+        sampler = shortgop.ElasticSampler(dataset, 6, rank=rank, world_size=ranks)
+        sampler.set_epoch(1)
+        return shortgop.ClipLoader(dataset, sampler, workers=workers, threads=1)
+
+    whole = draws(loader(0, 1))
+    first = loader(0, 1)
+    batches = iter(first)
+    before = [next(batches) for _ in range(4)]
+    # What was read ahead does not count, and an earlier batch's state is still that batch's.
+    assert first.state_dict() == before[-1].state
+    assert before[1].state is not None
+    for state, left in ((first.state_dict(), whole[4:]), (before[1].state, whole[2:])):
+        parts = []
+        for rank in range(3):
+            resumed = loader(rank, 3)
+            resumed.load_state_dict(state)
+            parts.append(draws(resumed))
+        assert [sum(part, []) for part in zip(*parts, strict=True)] == left
+    batches.close()  # type: ignore[attr-defined]
+    assert [batch["draw"].tolist() for batch in before] == whole[:4]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_after_the_last_batch_comes_the_next_epoch(folder: Path, workers: int) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+    sampler = shortgop.ElasticSampler(dataset, 16)
+    loader = shortgop.ClipLoader(dataset, sampler, workers=workers, threads=1)
+    first = draws(loader)
+    state = loader.state_dict()
+    # Without set_epoch the same epoch comes again.
+    assert draws(loader) == first
+    loader.load_state_dict(state)
+    assert sampler.epoch == 1
+    sampler.set_epoch(1)
+    assert [[draw % len(dataset) for draw in batch] for batch in draws(loader)] != first
+    loader.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_window_wider_than_a_batch_keeps_what_chunks_save(folder: Path, workers: int) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(8), videos=["a.mp4"])
+    order = shortgop.Chunked(8, window=32)
+    sampler = shortgop.ElasticSampler(dataset, 4, order=order)
+    loader = shortgop.ClipLoader(dataset, sampler, workers=workers, threads=1)
+    expected = [list(sampler)[first : first + 4] for first in range(0, 32, 4)]
+    before = dataset.source.stats()
+    found = []
+    for batch in loader:
+        found.append(batch["draw"].tolist())
+        for item in items(batch):
+            check_item(item, dataset.clip_index.clips([int(item["draw"])])[0])
+    assert found == expected
+    if not workers:
+        # A GOP has 8 frames, so the 15 frames of 8 neighbouring clips lie in two or three; one item was read before.
+        # A DataLoader decodes about 60.
+        assert (dataset.source.stats() - before).gops_decoded <= 4 * 3 + 2
+    loader.close()
+
+
+def test_a_window_resumes_in_its_middle(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+    order = shortgop.Chunked(3, window=20)
+    whole = draws(shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8, order=order), workers=0))
+    for stop in range(1, len(whole)):
+        loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8, order=order), workers=0)
+        batches = iter(loader)
+        state = [next(batches).state for _ in range(stop)][-1]
+        assert state is not None
+        resumed = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8, order=order), workers=0)
+        resumed.load_state_dict(state)
+        assert draws(resumed) == whole[stop:]
+
+
+def test_evaluation_has_every_clip_once_and_a_smaller_batch_at_the_end(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+    sampler = shortgop.ElasticSampler(dataset, 16, order=shortgop.Sequential(), drop_last=False)
+    loader = shortgop.ClipLoader(dataset, sampler, workers=2, threads=1)
+    batches = draws(loader)
+    assert sum(batches, []) == list(range(71))
+    assert [len(batch) for batch in batches] == [16, 16, 16, 16, 7]
+    assert len(loader) == 5
+    loader.close()
+
+
+def test_ranks_that_have_no_sample_of_the_last_batch_end_before(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.UniformClips(2, clips_per_video=3))
+    found = []
+    for rank in range(4):
+        sampler = shortgop.ElasticSampler(
+            dataset, 8, order=shortgop.Sequential(), drop_last=False, rank=rank, world_size=4
+        )
+        found += draws(shortgop.ClipLoader(dataset, sampler, workers=0))
+    assert sorted(sum(found, [])) == list(range(9))
+    assert [len(batch) for batch in found].count(1) == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_masks_outputs_and_several_datasets(folder: Path, workers: int) -> None:
+    outputs = {
+        "input": shortgop.Output(size=(16, 16), shared="target", dtype=torch.float16),
+        "target": shortgop.Output(size=(32, 48), crop="random", flip=0.5, frames=[1], layout="CTHW"),
+    }
+    parts = [
+        shortgop.ClipDataset(folder, shortgop.RandomClips(3, stride=4, ends="black"), outputs=outputs, seed=seed)
+        for seed in (1, 2)
+    ]
+    both = shortgop.MixedClips(parts)
+    sampler = shortgop.ElasticSampler(both, 4, order=shortgop.Mixture([1, 1]))
+    loader = shortgop.ClipLoader(both, sampler, workers=workers, threads=1)
+    expected = list(DataLoader(both, batch_size=4, sampler=sampler))
+    for batch, right in zip(loader, expected, strict=True):
+        assert batch.keys() == right.keys()
+        assert all(same(batch[name], right[name]) for name in right)
+    loader.close()
+
+
+def brightened(frames: torch.Tensor) -> dict[str, Any] | torch.Tensor:
+    return frames.float().mean(dim=(-2, -1)) + torch.rand(1)
+
+
+def of_all(frames: torch.Tensor) -> torch.Tensor:
+    """Depends on which clips are transformed together."""
+    return frames.float() - frames.float().mean(dim=0)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_transforms_are_those_of_a_data_loader(folder: Path, workers: int, together: bool) -> None:
+    dataset = shortgop.ClipDataset(
+        folder, shortgop.AllClips(2), transform=of_all if together else brightened, transform_batch=together
+    )
+    sampler = shortgop.ElasticSampler(dataset, 7)
+    loader = shortgop.ClipLoader(dataset, sampler, workers=workers, threads=1)
+    for batch, expected in zip(loader, DataLoader(dataset, batch_size=7, sampler=sampler), strict=True):
+        assert torch.equal(batch["frames"], expected["frames"])
+    loader.close()
+
+
+def test_other_samplers_say_how_large_batches_are(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(2, clips_per_video=5))
+    dataset.set_epoch(2)
+    loader = shortgop.ClipLoader(dataset, RandomSampler(dataset), batch_size=4, workers=1, threads=1)
+    assert len(loader) == 4
+    batches = list(loader)
+    assert sorted(draw for batch in batches for draw in batch["draw"].tolist()) == list(range(30, 45))
+    assert batches[0].state is None
+    with pytest.raises(UsageError, match="RandomSampler, which has no states"):
+        loader.state_dict()
+    loader.close()
+
+
+def test_memory_is_used_again_once_nothing_shares_it(folder: Path) -> None:
+    """More batches than slots, none of them kept: none is copied, and few addresses come up."""
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), size=(128, 128))
+    loader = shortgop.ClipLoader(
+        dataset, shortgop.ElasticSampler(dataset, 2), workers=0, prefetch_bytes=4 * 2 * (2 * 3 * 128 * 128 + 1000)
+    )
+    addresses = {batch["frames"].data_ptr() for batch in loader}
+    assert len(addresses) <= 4
+    assert loader.stats().batches == 35
+    assert loader.stats().copied_batches == 0
+
+
+@pytest.mark.parametrize("keep", [lambda frames: frames, lambda frames: frames[0, 1].numpy(), np.from_dlpack])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_kept_stays_as_it_is_and_stalls_nothing(folder: Path, workers: int, keep: Any) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), size=(128, 128))
+    sampler = shortgop.ElasticSampler(dataset, 2)
+    loader = shortgop.ClipLoader(
+        dataset, sampler, workers=workers, threads=1, prefetch_bytes=4 * 2 * (2 * 3 * 128 * 128 + 1000)
+    )
+    with pytest.warns(DatasetWarning, match="keeps so many batches") as warned:
+        kept = [keep(batch["frames"]) for batch in loader]
+    assert len(warned) == 1
+    assert loader.stats().copied_batches >= 30
+    expected = [keep(batch["frames"]) for batch in DataLoader(dataset, batch_size=2, sampler=sampler)]
+    assert all(np.array_equal(one, other) for one, other in zip(kept, expected, strict=True))
+    # Memory that is in use is not given to the next pass.
+    again = [batch["draw"].tolist() for batch in loader]
+    assert len(again) == 35
+    assert all(np.array_equal(one, other) for one, other in zip(kept, expected, strict=True))
+    loader.close()
+
+
+def test_small_columns_hold_no_memory_of_frames(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), size=(128, 128), metadata=["label"])
+    loader = shortgop.ClipLoader(
+        dataset, shortgop.ElasticSampler(dataset, 2), workers=0, prefetch_bytes=4 * 2 * (2 * 3 * 128 * 128 + 1000)
+    )
+    labels = [batch["label"] for batch in loader]
+    assert len(labels) == 35
+    assert loader.stats().copied_batches == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prefetch_bytes": 100_000}, r"has 3 batches of .* at least: give it \d+ or more"),
+        ({"workers": -1}, "0 or more"),
+        ({"threads": 0}, "threads is 0"),
+        ({"batch_size": 3}, "leave it out"),
+        ({"device": "meta"}, "CUDA"),
+    ],
+)
+def test_options_that_make_no_sense(folder: Path, options: dict[str, Any], message: str) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), size=(128, 128))
+    with pytest.raises(UsageError, match=message):
+        next(iter(shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), **{"workers": 0, **options})))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
+def test_without_cuda_nothing_can_be_pinned(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+    with pytest.raises(UsageError, match="finds no CUDA device"):
+        shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), pin_memory=True)
+
+
+def test_what_is_no_clip_dataset_and_what_lacks_a_batch_size(folder: Path) -> None:
+    dataset: Any = shortgop.open(folder)
+    with pytest.raises(WrongTypeError, match="a Dataset; ClipLoader takes"):
+        shortgop.ClipLoader(dataset, [0], batch_size=1)
+    clips = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+    with pytest.raises(UsageError, match="batch_size is missing"):
+        shortgop.ClipLoader(clips, range(3))
+
+
+def test_items_that_differ_in_shape_are_an_error_that_names_the_draw(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), transform=of_another_length)
+    loader = shortgop.ClipLoader(dataset, range(3), batch_size=3, workers=0)
+    with pytest.raises(UsageError, match=r"draw 1: 'frames' is torch\.uint8 \(1, .* first item is torch\.uint8 \(2,"):
+        list(loader)
+
+
+def of_another_length(frames: torch.Tensor) -> torch.Tensor:
+    return frames if numbers(frames)[0] == 0 else frames[:1]
