@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +62,17 @@ def test_batches_are_those_of_a_data_loader(folder: Path, workers: int) -> None:
     loader.close()
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 1])
 def test_each_batch_has_the_state_that_goes_on_after_it_on_any_number_of_ranks(folder: Path, workers: int) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
 
-    def loader(rank: int, ranks: int) -> shortgop.ClipLoader:
+    def loader(rank: int, ranks: int, workers: int = 0) -> shortgop.ClipLoader:
         sampler = shortgop.ElasticSampler(dataset, 6, rank=rank, world_size=ranks)
         sampler.set_epoch(1)
         return shortgop.ClipLoader(dataset, sampler, workers=workers, threads=1)
 
     whole = draws(loader(0, 1))
-    first = loader(0, 1)
+    first = loader(0, 1, workers)
     batches = iter(first)
     before = [next(batches) for _ in range(4)]
     # What was read ahead does not count, and an earlier batch's state is still that batch's.
@@ -83,7 +84,7 @@ def test_each_batch_has_the_state_that_goes_on_after_it_on_any_number_of_ranks(f
             resumed = loader(rank, 3)
             resumed.load_state_dict(state)
             parts.append(draws(resumed))
-        assert [sum(part, []) for part in zip(*parts, strict=True)] == left
+        assert [list(chain(*part)) for part in zip(*parts, strict=True)] == left
     batches.close()  # type: ignore[attr-defined]
     assert [batch["draw"].tolist() for batch in before] == whole[:4]
 
@@ -144,7 +145,7 @@ def test_evaluation_has_every_clip_once_and_a_smaller_batch_at_the_end(folder: P
     sampler = shortgop.ElasticSampler(dataset, 16, order=shortgop.Sequential(), drop_last=False)
     loader = shortgop.ClipLoader(dataset, sampler, workers=2, threads=1)
     batches = draws(loader)
-    assert sum(batches, []) == list(range(71))
+    assert list(chain(*batches)) == list(range(71))
     assert [len(batch) for batch in batches] == [16, 16, 16, 16, 7]
     assert len(loader) == 5
     loader.close()
@@ -158,7 +159,7 @@ def test_ranks_that_have_no_sample_of_the_last_batch_end_before(folder: Path) ->
             dataset, 8, order=shortgop.Sequential(), drop_last=False, rank=rank, world_size=4
         )
         found += draws(shortgop.ClipLoader(dataset, sampler, workers=0))
-    assert sorted(sum(found, [])) == list(range(9))
+    assert sorted(chain(*found)) == list(range(9))
     assert [len(batch) for batch in found].count(1) == 1
 
 
