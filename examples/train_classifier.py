@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
 
 import shortgop
 from moving_dots import make_dataset
@@ -40,7 +39,7 @@ def prepared(frames: torch.Tensor) -> torch.Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1, help="processes that read ahead; 0 for none")
     arguments = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -64,7 +63,9 @@ def main() -> None:
             size=(32, 32),
         )
         sampler = shortgop.ElasticSampler(training, global_batch_size=16)
-        loader = DataLoader(training, batch_size=16, sampler=sampler, num_workers=arguments.workers)
+        loader = shortgop.ClipLoader(training, sampler, workers=arguments.workers)
+        in_order = shortgop.ElasticSampler(validation, 16, order=shortgop.Sequential(), drop_last=False)
+        held_out = shortgop.ClipLoader(validation, in_order, workers=arguments.workers)
         model = network()
         optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, arguments.epochs * len(loader))
@@ -77,16 +78,15 @@ def main() -> None:
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 schedule.step()
-            print(f"epoch {epoch}: loss {loss.item():.3f}, accuracy {accuracy(model, validation):.3f}")
+            print(f"epoch {epoch}: loss {loss.item():.3f}, accuracy {accuracy(model, held_out):.3f}")
+        print(loader.stats().advice)
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, dataset: shortgop.ClipDataset) -> float:
+def accuracy(model: nn.Module, loader: shortgop.ClipLoader) -> float:
     """The share of all clips that the model classifies correctly."""
     model.eval()
-    right = [
-        (model(batch["frames"]).argmax(dim=1) == batch["label"]).float() for batch in DataLoader(dataset, batch_size=16)
-    ]
+    right = [(model(batch["frames"]).argmax(dim=1) == batch["label"]).float() for batch in loader]
     return float(torch.cat(right).mean())
 
 
