@@ -204,3 +204,8 @@ class Dataset:
 
     def _video(self, row: int) -> Video:
         return Video(self._reader, row)
+
+
+def reader_of(dataset: Dataset) -> SnapshotReader:
+    """What reads for a dataset, and has its tables open: for other rooms of this package, and not a public name."""
+    return dataset._reader  # noqa: SLF001  # in the module that the attribute belongs to

@@ -16,6 +16,7 @@ from ..errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundErr
 from ..manifests.layout import open_manifest, open_timeline
 from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
+from ..manifests.shared_tables import TablesToShare
 from ..manifests.tables import Manifest
 from ..wording import counted
 from .clip_output import ClipOutput, check_outputs, geometry_numbers, target_of
@@ -53,7 +54,7 @@ class SnapshotReader:
     """Reads one snapshot of a dataset: its tables, its files and a decoder.
 
     Any number of threads may use it, and so may a forked process. It can be pickled: the copy opens the same snapshot
-    again.
+    again; in a process that is started by "spawn" or "forkserver" it shares this one's tables.
     """
 
     def __init__(self, dataset: Path, snapshot: str, options: ReadOptions, manifest: Manifest) -> None:
@@ -64,6 +65,7 @@ class SnapshotReader:
         self._pixels, self._layout = options.format.pixels, options.format.layout
         self._decoder: Decoder = PyavDecoder()
         self._store = GopStore(dataset, manifest)
+        self._tables_to_share = TablesToShare(manifest)
         self._workers = Workers(options.threads)
         self._pool = MemoryPool(options.pool_bytes)
         self._gops = VideoGops.of(manifest)
@@ -73,7 +75,9 @@ class SnapshotReader:
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.dataset, self.snapshot, self.options)
+        # Any other copy may be unpickled at any time and place.
+        tables = (self._tables_to_share,) if self._tables_to_share.are_wanted else ()
+        return _reopen, (self.dataset, self.snapshot, self.options, *tables)
 
     def read(self, videos: list[int], frames: list[list[int]], out: torch.Tensor | None = None) -> torch.Tensor:
         """Frame `frames[i][j]` of the video in row `videos[i]`: (clips, frames, ...), on the decoder's device.
@@ -301,5 +305,6 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: tor
         )
 
 
-def _reopen(dataset: Path, snapshot: str, options: ReadOptions) -> SnapshotReader:
-    return SnapshotReader(dataset, snapshot, options, open_manifest(dataset, snapshot))
+def _reopen(dataset: Path, snapshot: str, options: ReadOptions, manifest: Manifest | None = None) -> SnapshotReader:
+    manifest = open_manifest(dataset, snapshot) if manifest is None else manifest
+    return SnapshotReader(dataset, snapshot, options, manifest)

@@ -1,7 +1,8 @@
-"""The loaders and trainers that people have: torchdata's, Lightning's and Accelerate's."""
+"""The loaders and trainers that people have: torchdata's, Lightning's, Accelerate's and Hugging Face's."""
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,8 @@ from torch.utils.data import DataLoader
 import shortgop
 from datasets import make_dataset
 from synthetic import constant_rate_pts, make_video
+
+PAGE = Path(__file__).parents[1] / "docs" / "training.md"
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -107,3 +110,61 @@ def test_accelerate_divides_the_batches_of_a_sampler_of_one_rank(dataset: shortg
     for rank in range(2):
         own = shortgop.ElasticSampler(dataset, 8, rank=rank, world_size=2)
         assert parts[rank] == draws(DataLoader(dataset, batch_size=4, sampler=own))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_accelerate_resumes_in_a_later_epoch(dataset: shortgop.ClipDataset) -> None:
+    """Skipping hides the sampler of several ranks from `set_epoch`, so the loader has to be told before."""
+    loaders = import_module("accelerate.data_loader")
+    for rank in range(2):
+        sampler = shortgop.ElasticSampler(dataset, 8, rank=0, world_size=1)
+        loader = DataLoader(dataset, batch_size=4, sampler=sampler)
+        prepared = loaders.prepare_data_loader(loader, num_processes=2, process_index=rank, put_on_device=False)
+        prepared.set_epoch(1)
+        resumed = loaders.skip_first_batches(prepared, 2)
+        own = shortgop.ElasticSampler(dataset, 8, rank=rank, world_size=2)
+        own.set_epoch(1)
+        assert draws(resumed) == draws(DataLoader(dataset, batch_size=4, sampler=own))[2:]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hugging_faces_trainer_resumes_with_the_samples_that_were_left(
+    dataset: shortgop.ClipDataset, tmp_path: Path
+) -> None:
+    """As docs/training.md writes it: two epochs, and from checkpoints in mid-epoch and between epochs."""
+    transformers = import_module("transformers")
+    seen: list[list[int]] = []
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3 * 16 * 16, 1)
+
+        def forward(self, frames: torch.Tensor, draw: torch.Tensor, **_: Any) -> dict[str, torch.Tensor]:
+            seen.append(draw.tolist())
+            return {"loss": self.layer(frames.float().flatten(1)).mean()}
+
+    block = re.search(r"```python\n(class ClipTrainer.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    text = block[1].replace("256", "8").replace("num_workers=8", "num_workers=0")
+
+    def run(**resumed: str) -> list[list[int]]:
+        seen.clear()
+        arguments = transformers.TrainingArguments(
+            output_dir=str(tmp_path), num_train_epochs=2, per_device_train_batch_size=8, save_steps=1, use_cpu=True,
+            report_to=[], disable_tqdm=True, logging_strategy="no",
+        )  # fmt: skip
+        names: dict[str, Any] = {"shortgop": shortgop, "DataLoader": DataLoader, "transformers": transformers}
+        names |= {"model": Model(), "arguments": arguments, "dataset": dataset}
+        exec(text, names)
+        names["trainer"].train(**resumed)
+        return list(seen)
+
+    sampler = shortgop.ElasticSampler(dataset, 8)
+    expected = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        expected += draws(DataLoader(dataset, batch_size=8, sampler=sampler))
+    assert run() == expected
+    for step in (2, 6, 9):
+        assert run(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}")) == expected[step:]

@@ -1,6 +1,6 @@
 """What clips need of an opened dataset beyond its public face: its tables, and what frames are turned into.
 
-The one module of this room that looks behind `shortgop.Dataset`.
+The one module of this room that uses the reader of a `shortgop.Dataset`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import UsageError
 from ..manifests.ragged import Array, lazy
 from ..manifests.tables import Manifest
 from ..readers.clip_output import ClipOutput
-from ..readers.dataset import Dataset
+from ..readers.dataset import Dataset, reader_of
 from ..readers.frame_format import FrameFormat
 from ..readers.reader import SnapshotReader
 from ..readers.times import seconds_of, seconds_tensor
@@ -42,7 +42,7 @@ class OpenedDataset:
 
     @property
     def _reader(self) -> SnapshotReader:
-        return self.dataset._reader  # noqa: SLF001  # which has the tables open, and reads several outputs
+        return reader_of(self.dataset)
 
     @lazy
     def references(self) -> ReferencedFrames:

@@ -1,0 +1,125 @@
+"""What a DataLoader's worker costs in memory, by number of videos: python benchmarks/worker_memory.py
+
+Private memory is what the worker shares with no other process: Private_Dirty and Private_Clean of its smaps_rollup, so
+this runs on Linux alone. Each worker reads 100 clips first. The same file lists what 10 million videos cost a policy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from cold_open import make_repeated
+from torch.utils.data import DataLoader, get_worker_info
+
+import shortgop
+from shortgop.training.clips import VideoTable, placed_index
+
+ITEMS, BATCH, WORKERS = 100, 10, 2
+MIB = 1 << 20
+
+
+def private_bytes() -> int:
+    """The memory of this process that no other process has."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))
+
+
+def with_memory(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Collates a batch in the worker: which worker it is, and its memory at that time."""
+    worker = get_worker_info()
+    return {"worker": worker.id if worker else -1, "private": private_bytes(), "clips": len(items)}
+
+
+def measure(dataset: Path, method: str) -> dict[str, Any]:
+    """The private memory of each worker after its items, and of the main process; seconds to the first batch."""
+    torch.set_num_threads(1)
+    clips = shortgop.ClipDataset(dataset, shortgop.RandomClips(8), size=(64, 64))
+    sampler = shortgop.ElasticSampler(clips, BATCH)
+    loader = DataLoader(
+        clips,
+        batch_size=BATCH,
+        sampler=_First(sampler, ITEMS * WORKERS),
+        num_workers=WORKERS,
+        multiprocessing_context=method,
+        collate_fn=with_memory,
+    )
+    started = time.perf_counter()
+    of_worker: dict[int, int] = {}
+    first = 0.0
+    for batch in loader:
+        first = first or time.perf_counter() - started
+        of_worker[batch["worker"]] = batch["private"]
+    return {"workers": list(of_worker.values()), "main": private_bytes(), "first_batch_seconds": first}
+
+
+class _First:
+    """The first draws of a sampler. They repeat where there are fewer clips."""
+
+    def __init__(self, sampler: shortgop.ElasticSampler, count: int) -> None:
+        self.sampler, self.count = sampler, count
+
+    def __iter__(self) -> Any:
+        return (draw for draw, _ in zip(self.sampler, range(self.count), strict=False))
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def workers_table(counts: list[int]) -> None:
+    print(f"Private memory of each of {WORKERS} workers after {ITEMS} clips, MiB")
+    print(f"{'start method':>14} {'videos':>10} {'a worker':>9} {'main':>9} {'first batch':>12}")
+    for method in ("fork", "forkserver", "spawn"):
+        for count in counts:
+            argv = [sys.executable, __file__, "--child", str(make_repeated(count)), method]
+            done = subprocess.run(argv, check=True, capture_output=True, text=True)
+            found = json.loads(done.stdout)
+            private = np.mean(found["workers"]) / MIB
+            seconds = found["first_batch_seconds"]
+            print(
+                f"{method:>14} {count:>10,} {private:>9.1f} {found['main'] / MIB:>9.1f} {seconds:>10.2f} s", flush=True
+            )
+
+
+def policy_table(count: int) -> None:
+    """What AllClips of so many videos takes: seconds, and bytes per video beside the manifest's columns."""
+    rng = np.random.default_rng(0)
+    frames = rng.integers(100, 10_000, count)
+    rates = np.full(count, 30), np.ones(count, dtype=np.int64)
+
+    def nothing() -> Any:
+        raise AssertionError("AllClips without align needs no references")
+
+    videos = VideoTable(np.arange(count), frames, *rates, name=str, references=nothing)
+    print(f"AllClips(16, stride=4) over {count:,} videos")
+    before, started = private_bytes(), time.perf_counter()
+    clips = placed_index(shortgop.AllClips(16, stride=4), videos, seed=0)
+    placed = time.perf_counter()
+    clips.clips([0, len(clips) - 1])
+    read, after = time.perf_counter(), private_bytes()
+    print(
+        f"  {len(clips):,} clips; {placed - started:.2f} s to place them, {1e6 * (read - placed):.0f} us for two clips"
+    )
+    print(f"  {(after - before) / count:.1f} bytes per video")
+    started = time.perf_counter()
+    _ = clips.fingerprint
+    print(f"  fingerprint of a sampler's state: {time.perf_counter() - started:.2f} s")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--videos", type=int, nargs="+", default=[1_000, 1_000_000])
+    parser.add_argument("--child", nargs=2, metavar=("DATASET", "METHOD"), help="measure one start method")
+    arguments = parser.parse_args()
+    if arguments.child:
+        sys.stdout.write(json.dumps(measure(Path(arguments.child[0]), arguments.child[1])))
+    else:
+        workers_table(arguments.videos)
+        policy_table(10_000_000)

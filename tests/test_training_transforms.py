@@ -1,0 +1,116 @@
+"""Transforms that people have, torchvision's and Kornia's: each draw has its own crop, the same in any worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import shortgop
+from datasets import make_dataset
+from shortgop.training.keyed import key
+from shortgop.training.transforms import seeded
+from synthetic import constant_rate_pts, make_video
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+SEED = 3
+Transform = Callable[[torch.Tensor], torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("transforms")
+    make_video(root / "a.mp4", pts=constant_rate_pts(Fraction(30), 4), timebase=Fraction(1, 30))
+    make_dataset([root / "a.mp4"], root / "dataset", gop_frames=8)
+    return root / "dataset"
+
+
+@pytest.fixture(params=["torchvision", "kornia"])
+def transform(request: pytest.FixtureRequest) -> Transform:
+    """A random crop, flip and brightness of the frames of one clip."""
+    return of_torchvision() if request.param == "torchvision" else OfKornia()
+
+
+def of_torchvision() -> Any:
+    """Not in the tests' environment: PyPI's torchvision is built for CUDA. Where torch is not, it cannot be imported,
+    and where it is installed nevertheless, Lightning and transformers cannot be imported either."""
+    try:
+        v2 = import_module("torchvision.transforms.v2")
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"torchvision cannot be imported: {error}")
+    return v2.Compose([v2.RandomCrop((24, 32)), v2.RandomHorizontalFlip(), v2.ColorJitter(brightness=0.5)])
+
+
+class OfKornia:
+    """Of one clip, (frames, 3, height, width), or of several."""
+
+    def __init__(self) -> None:
+        kornia = import_module("kornia.augmentation")
+        self.sequence = kornia.VideoSequential(
+            kornia.RandomCrop((24, 32)), kornia.RandomHorizontalFlip(), kornia.ColorJiggle(brightness=0.5)
+        )
+
+    def __call__(self, frames: torch.Tensor) -> torch.Tensor:
+        clips = frames if frames.ndim == 5 else frames[None]
+        augmented: torch.Tensor = self.sequence(clips.float() / 255)
+        return augmented if frames.ndim == 5 else augmented[0]
+
+
+def clips_of_one_start(path: Path, **options: Any) -> shortgop.ClipDataset:
+    """24 clips that are the same before they are transformed: frame 0 three times, and frame 3."""
+    policy = shortgop.RandomClips(shortgop.Offsets(frames=[0, 0, 0, 3]), clips_per_video=24)
+    return shortgop.ClipDataset(path, policy, size=(48, 64), seed=SEED, **options)
+
+
+def loaded(dataset: shortgop.ClipDataset, workers: int = 0) -> list[Any]:
+    context = "fork" if workers else None
+    sampler = shortgop.ElasticSampler(dataset, 8)
+    loader = DataLoader(dataset, batch_size=8, sampler=sampler, num_workers=workers, multiprocessing_context=context)
+    return list(loader)
+
+
+def test_a_transform_gets_the_random_numbers_of_its_draw(path: Path, transform: Transform) -> None:
+    plain, transformed = clips_of_one_start(path), clips_of_one_start(path, transform=transform)
+    for draw in (0, 7, 24 + 5):
+        frames = plain[draw]["frames"]
+        with seeded(key(SEED, "transform", draw)):
+            by_hand = transform(frames)
+        assert torch.equal(transformed[draw]["frames"], by_hand)
+
+
+def test_each_clip_has_one_crop_of_its_own(path: Path, transform: Transform) -> None:
+    for batch in loaded(clips_of_one_start(path, transform=transform)):
+        for frames in batch["frames"]:
+            assert torch.equal(frames[0], frames[1])
+            assert torch.equal(frames[0], frames[2])
+        assert len({frames[0].numpy().tobytes() for frames in batch["frames"]}) == 8
+
+
+def test_a_draw_is_the_same_clip_in_any_worker_and_batch(path: Path, transform: Transform) -> None:
+    dataset = clips_of_one_start(path, transform=transform)
+    for batch in loaded(dataset, workers=2):
+        for place, draw in enumerate(batch["draw"].tolist()):
+            assert torch.equal(batch["frames"][place], dataset[draw]["frames"])
+
+
+def test_kornia_draws_a_crop_for_each_clip_of_a_batch_too(path: Path) -> None:
+    dataset = clips_of_one_start(path, transform=OfKornia(), transform_batch=True)
+    here, elsewhere = loaded(dataset), loaded(dataset, workers=2)
+    for batch, same in zip(here, elsewhere, strict=True):
+        assert torch.equal(batch["frames"], same["frames"])
+        assert len({frames[0].numpy().tobytes() for frames in batch["frames"]}) == 8
+        for frames in batch["frames"]:
+            assert torch.equal(frames[0], frames[2])
+
+
+def test_torchvision_draws_one_crop_for_a_whole_batch(path: Path) -> None:
+    """What docs/training.md warns of."""
+    for batch in loaded(clips_of_one_start(path, transform=of_torchvision(), transform_batch=True)):
+        assert len({frames[0].numpy().tobytes() for frames in batch["frames"]}) == 1
