@@ -52,21 +52,25 @@ def test_lightning_sets_the_epoch_saves_the_loader_and_resumes_it_in_mid_epoch(
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.parameters(), lr=1e-6)
 
-    def trained(steps: int, checkpoint: str | None) -> Any:
+    checkpoint = tmp_path / "step=8.ckpt"
+
+    def train(resumed_from: str | None) -> None:
+        every_eight = lightning.callbacks.ModelCheckpoint(
+            dirpath=tmp_path, filename="{step}", every_n_train_steps=8, save_top_k=-1
+        )
         trainer = lightning.Trainer(
-            max_steps=steps, max_epochs=3, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
+            max_epochs=3, accelerator="cpu", devices=1, logger=False, callbacks=[every_eight],
             enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
         )  # fmt: skip
         loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0)
-        trainer.fit(Model(), loader, ckpt_path=checkpoint)
-        return trainer
+        trainer.fit(Model(), loader, ckpt_path=resumed_from)
 
     whole = epochs(dataset, 3)
-    checkpoint = str(tmp_path / "epoch.ckpt")
-    trained(8, None).save_checkpoint(checkpoint)
-    assert seen == whole[:8]
-    trained(18, checkpoint)
+    train(None)
     assert seen == whole
+    seen.clear()
+    train(str(checkpoint))
+    assert seen == whole[8:]
 
 
 def test_accelerate_leaves_the_loader_alone(dataset: shortgop.ClipDataset) -> None:
