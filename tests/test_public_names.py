@@ -18,7 +18,7 @@ NAMES = _words("""
     VideoNotFoundError WrongTypeError __version__ open
     AllClips CenterClips Chunked ClassBalanced ClipDataset ClipTable ClipsAt ElasticSampler MixedClips Mixture MultiRate
     Offsets OneClipPerVideo Output RandomClips RandomFrames Sequential Shuffled Systematic UniformClips Weighted
-    best_chunk chunk_correlation effective_batch_size gops_per_sample measured_chunk_correlation
+    best_chunk chunk_correlation effective_batch_size gops_per_sample measured_chunk_correlation ray_dataset
 """)
 
 VIDEO = _words("""
