@@ -50,7 +50,8 @@ def ray_dataset(
     """Clips of a prepared dataset as a ray.data.Dataset, for inference over a corpus on a Ray cluster.
 
         clips = shortgop.ray_dataset("DATASET", shortgop.UniformClips(16, stride=4), size=(224, 224), metadata=["id"])
-        clips.map_batches(Embed, concurrency=4, batch_size=32, num_gpus=1).write_parquet("embeddings")
+        actors = ray.data.ActorPoolStrategy(size=4)
+        clips.map_batches(Embed, compute=actors, batch_size=32, num_gpus=1).write_parquet("embeddings")
 
     Each row is a clip. Every clip of the epoch comes once. Columns are those of ClipDataset's items:
 
