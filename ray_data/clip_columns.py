@@ -39,19 +39,27 @@ def columns_of(item: Mapping[str, Any], metadata: Sequence[Column]) -> tuple[Col
     return tuple(given[name] if name in given else _column_of(name, value) for name, value in item.items())
 
 
-def metadata_column(name: str, values: Iterable[Any]) -> Column:
-    """The column of what the source list says of all videos: bool, int64, float64 where one is a float, or text.
+def metadata_columns(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[Column]:
+    """The columns of what the source list says of all videos: bool, int64, float64 where one is a float, or text.
 
-    None is a null. UsageError for lists and dicts, and where types do not go together.
+    `rows` has the values of each video. None is a null. UsageError for lists and dicts, and where types do not go
+    together.
     """
-    found = {type(value) for value in values if value is not None}
-    if found <= {str}:
+    found: dict[str, set[type]] = {name: set() for name in names}
+    for row in rows:
+        for name in names:
+            found[name].add(type(row[name]))
+    return [_column_of_types(name, types - {type(None)}) for name, types in found.items()]
+
+
+def _column_of_types(name: str, types: set[type]) -> Column:
+    if types <= {str}:
         return Column(name, TEXT)
-    if found == {bool}:
+    if types == {bool}:
         return Column(name, "bool")
-    if found <= {int, float}:
-        return Column(name, "float64" if float in found else "int64")
-    kinds = ", ".join(sorted(kind.__name__ for kind in found))
+    if types <= {int, float}:
+        return Column(name, "float64" if float in types else "int64")
+    kinds = ", ".join(sorted(kind.__name__ for kind in types))
     raise UsageError(
         f"column {name!r} of the source list has values of these types: {kinds}; a column of a Ray dataset has texts "
         "alone, numbers alone or booleans alone. Write the others as text in the list, or leave the column out of "

@@ -51,7 +51,7 @@ def ray_dataset(
 
         clips = shortgop.ray_dataset("DATASET", shortgop.UniformClips(16, stride=4), size=(224, 224), metadata=["id"])
         actors = ray.data.ActorPoolStrategy(size=4)
-        clips.map_batches(Embed, compute=actors, batch_size=32, num_gpus=1).write_parquet("embeddings")
+        clips.map_batches(Embed, compute=actors, batch_size=32, num_gpus=1).write_parquet("/shared/embeddings")
 
     Each row is a clip. Every clip of the epoch comes once. Columns are those of ClipDataset's items:
 
@@ -63,8 +63,8 @@ def ray_dataset(
     `clips`, `outputs`, `videos`, `seed`, `metadata`, `transform`, `transform_batch`, `on_error`, `max_skipped` and what
     is passed on to shortgop.open are those of ClipDataset. All frames of a column have one shape, so videos of
     different sizes need `size=(height, width)`. A transform is called here too, on a few clips, to learn what it
-    returns; with on_error="skip", the clip in place of a damaged one may come twice, and counts as skipped in one task.
-    `epoch` is that of random clips.
+    returns. With on_error="skip", the clip that comes in place of a damaged one comes twice, and each process counts up
+    to `max_skipped`. `epoch` is that of random clips.
 
     - `block_bytes`: the bytes of tensors and numbers in a block are at most this, unless a single clip has more; by
       default the `target_max_block_size` of Ray's DataContext, 128 MiB. The clips of a block are read together: each
@@ -91,7 +91,7 @@ def ray_dataset(
     _check_ray_data()
     from ray.data import DataContext
 
-    from .clip_columns import TEXT, Column, columns_of, metadata_column
+    from .clip_columns import columns_of, metadata_columns
     from .clip_datasource import ClipDatasource, read_datasource
     from .clip_reading import read_items
     from .clip_tables import table_of
@@ -115,7 +115,9 @@ def ray_dataset(
         max_skipped=max_skipped,
         **reading,
     )
-    listed = [Column(name, TEXT) if name == "id" else metadata_column(name, dataset.column(name)) for name in metadata]
+    opened = OpenedDataset(dataset.source)
+    rows = (opened.values(row, metadata) for row in (dataset.video_numbers.tolist() if metadata else ()))
+    listed = metadata_columns(metadata, rows)
     tried = read_items(dataset, epoch, _places_to_try(dataset))
     columns = columns_of(tried[0], listed)
     # Errors of shapes and types come now, and not in a task.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import ray
 import torch
@@ -97,7 +99,8 @@ def test_blocks_are_bounded_and_a_task_gives_several(folder: Path, num_tasks: in
 
 
 def test_a_clip_larger_than_a_block_has_a_block_of_its_own(folder: Path) -> None:
-    dataset = shortgop.ray_dataset(folder, POLICY, block_bytes=1, override_num_blocks=2)
+    options: dict[str, Any] = {"concurrency": 1, "ray_remote_args": {"num_cpus": 0.5, "memory": 1 << 20}}
+    dataset = shortgop.ray_dataset(folder, POLICY, block_bytes=1, override_num_blocks=2, **options)
     assert [table.num_rows for table in blocks(dataset)] == [1] * 21
 
 
@@ -247,6 +250,24 @@ def test_tasks_are_small_whatever_the_dataset_holds(folder: Path) -> None:
         assert max(len(pickled(task)) for task in tasks) < 20_000
     rows = shortgop.ray_dataset(folder, table, override_num_blocks=500).limit(3).take_all()
     assert [row["start"] for row in rows] == [0, 1, 2]
+
+
+def test_what_the_page_shows_runs(folder: Path, tmp_path: Path) -> None:
+    page = Path(__file__).parents[1] / "docs" / "training.md"
+    block = re.search(r"## Ray Data\n.*?```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert block is not None
+    # A cluster of two CPUs, and videos of which one has nine frames.
+    code = block[1].replace('"DATASET"', repr(str(folder))).replace("size=4", "size=1").replace("num_gpus", "num_cpus")
+    code = code.replace("UniformClips(16,", "UniformClips(8,").replace('"/shared/', f'"{tmp_path}/')
+
+    def load_model() -> Any:
+        return lambda frames: frames.float().mean(dim=(1, 2))
+
+    exec(code, {"__name__": "__main__", "shortgop": shortgop, "torch": torch, "ray": ray, "load_model": load_model})
+    table = pq.read_table(tmp_path / "embeddings")
+    assert sorted(table["draw"].to_pylist()) == list(range(12))
+    assert set(table["id"].to_pylist()) == set(VIDEOS)
+    assert np.array(table["embedding"].to_pylist()).shape == (12, 224, 224)
 
 
 def test_a_worker_without_shortgop_says_so(folder: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
 from shortgop.manifests.ragged import offsets_of
-from shortgop.ray_data.clip_columns import Column, metadata_column
+from shortgop.ray_data.clip_columns import Column, metadata_columns
 from shortgop.ray_data.clip_ranges import block_ranges, task_ranges
 
 # Clips of each video, and whether the video lies in another shard than the one before.
@@ -77,10 +77,10 @@ def test_blocks_are_parts_of_a_range_and_bounded(start: int, count: int, clips_p
     ],
 )
 def test_columns_of_the_source_list(values: list[object], dtype: str) -> None:
-    assert metadata_column("label", values) == Column("label", dtype)
+    assert metadata_columns(["label"], [{"label": value} for value in values]) == [Column("label", dtype)]
 
 
 @pytest.mark.parametrize("values", [[1, "cat"], [True, 1], [[1, 2]], [{"a": 1}]])
 def test_columns_that_arrow_cannot_hold_are_refused(values: list[object]) -> None:
     with pytest.raises(UsageError, match="column 'label' of the source list has values of these types"):
-        metadata_column("label", values)
+        metadata_columns(["label"], [{"label": value} for value in values])
