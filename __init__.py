@@ -34,6 +34,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from .ray_data.ray_dataset import ray_dataset
     from .readers.dataset import Dataset, open  # noqa: A004
     from .readers.frames import ClipBatch, Frame, FrameBatch
     from .readers.stats import Stats
@@ -125,10 +126,12 @@ __all__ = [
     "gops_per_sample",
     "measured_chunk_correlation",
     "open",
+    "ray_dataset",
 ]
 
 # Where the names are that come when they are asked for.
 _MODULES = {
+    "ray_data.ray_dataset": ("ray_dataset",),
     "readers.dataset": ("Dataset", "open"),
     "readers.frames": ("ClipBatch", "Frame", "FrameBatch"),
     "readers.stats": ("Stats",),

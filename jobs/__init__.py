@@ -1,4 +1,4 @@
-"""Many sources become a dataset. Only this room knows Ray. Start at `prepare`.
+"""Many sources become a dataset. This room and `ray_data` know Ray. Start at `prepare`.
 
 sources, lists, places, identity  which videos a job is about, and whether a file is the one that was prepared
 units, work                 the plan of units, and one unit of work

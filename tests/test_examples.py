@@ -42,3 +42,9 @@ def test_two_ranks_are_killed_and_three_go_on() -> None:
     assert "two ranks were killed with signal 9" in said
     assert "3 ranks continue from sample 48" in said
     assert "84 samples, 84 of them different, of 84" in said
+
+
+def test_clips_are_nearest_to_clips_of_the_same_motion() -> None:
+    said = run("embed_with_ray.py")
+    assert "96 clips of 24 videos, each of them once" in said
+    assert "96 of 96 clips are nearest to a clip that moves in the same direction" in said

@@ -9,20 +9,33 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("manifests", "prep", "readers", "training", "jobs", "comparison", "cli")
+PACKAGES = ("manifests", "prep", "readers", "training", "ray_data", "jobs", "comparison", "cli")
 MAX_LINES = 450
 
 # What each package may not know, besides the command line.
 FORBIDDEN = {
     "manifests": {
         *("av", "imageio_ffmpeg", "ray", "torch", "torchcodec"),
-        *("shortgop.prep", "shortgop.readers", "shortgop.training", "shortgop.jobs", "shortgop.comparison"),
+        *("shortgop.prep", "shortgop.readers", "shortgop.training", "shortgop.ray_data", "shortgop.jobs"),
+        "shortgop.comparison",
     },
-    "prep": {"ray", "shortgop.readers", "shortgop.training", "shortgop.jobs", "shortgop.comparison"},
-    "readers": {"imageio_ffmpeg", "ray", "shortgop.prep", "shortgop.training", "shortgop.jobs", "shortgop.comparison"},
-    "training": {"av", "imageio_ffmpeg", "ray", "shortgop.prep", "shortgop.jobs", "shortgop.comparison"},
-    "jobs": {"shortgop.training", "shortgop.comparison"},
-    "comparison": {"imageio_ffmpeg", "ray", "shortgop.prep", "shortgop.jobs", "shortgop.training"},
+    "prep": {
+        *("ray", "shortgop.readers", "shortgop.training", "shortgop.ray_data", "shortgop.jobs"),
+        "shortgop.comparison",
+    },
+    "readers": {
+        *("imageio_ffmpeg", "ray", "shortgop.prep", "shortgop.training", "shortgop.ray_data", "shortgop.jobs"),
+        "shortgop.comparison",
+    },
+    "training": {
+        *("av", "imageio_ffmpeg", "ray", "shortgop.prep", "shortgop.ray_data", "shortgop.jobs"),
+        "shortgop.comparison",
+    },
+    "ray_data": {"av", "imageio_ffmpeg", "shortgop.prep", "shortgop.jobs", "shortgop.comparison"},
+    "jobs": {"shortgop.training", "shortgop.ray_data", "shortgop.comparison"},
+    "comparison": {
+        *("imageio_ffmpeg", "ray", "shortgop.prep", "shortgop.jobs", "shortgop.training", "shortgop.ray_data"),
+    },
     "cli": {"av", "imageio_ffmpeg", "numpy", "ray", "torch", "torchcodec", "zarr"},
 }
 # What every room uses: these know none of the rooms.

@@ -163,11 +163,15 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         table = self._opened.table(self._rows)
         return tuple(table.name(place) for place in self.clip_index.too_short.tolist())
 
+    @property
+    def video_numbers(self) -> Array:
+        """The numbers of the videos that clips are taken from, int64: in the order of `videos`, or ascending."""
+        return np.arange(len(self.source)) if self._rows is None else self._rows
+
     def column(self, name: str) -> list[Any]:
         """What the source list said of each video in a column, such as labels for ClassBalanced or weights: in the
-        order of `videos`, or of their numbers."""
-        rows = range(len(self.source)) if self._rows is None else self._rows.tolist()
-        return [self._opened.values(row, [name])[name] for row in rows]
+        order of `video_numbers`."""
+        return [self._opened.values(row, [name])[name] for row in self.video_numbers.tolist()]
 
     @property
     def skipped(self) -> int:

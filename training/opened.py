@@ -96,6 +96,15 @@ class OpenedDataset:
                 "dataset out, and give them to each shortgop.Output"
             )
 
+    def shards(self, rows: Array) -> Array:
+        """The numbers of the shards that hold the first segments of videos."""
+        manifest = self.manifest
+        return np.asarray(manifest.segments.shard[manifest.first_segments[rows]])
+
+    def codec_configs(self, rows: Array) -> Array:
+        """The numbers of the codec configurations of videos: those of one have frames of one size."""
+        return np.asarray(self.manifest.videos.config[rows])
+
     def sizes_and_ids(self, rows: Sequence[int]) -> tuple[list[tuple[int, int]], list[str]]:
         """The (height, width) of the frames of videos, and their ids."""
         return [self._reader.frame_size(row) for row in rows], [self.manifest.videos.id.text(row) for row in rows]
