@@ -3,7 +3,7 @@
     python benchmarks/loaders.py --rounds 5
 
 Each loader delivers the same batches in turn, round by round: 16 clips of 16 frames, 224x224 cut from the middle of
-456x256, as float16. A round is timed between two batches in its middle, so that neither what was read ahead before nor
+456x256, as float16; from 24 minutes of video, so that few clips overlap. A round is timed between two batches in its middle, so that neither what was read ahead before nor
 the end of an epoch counts. `make bench` leaves it out: the table in docs/performance.md comes from here, in the
 environment that `make bench` builds.
 """
@@ -288,7 +288,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     machine = this_machine()
-    path = str(footage.make_dataset(footage.make_sources("clips", 6, 256, 20), "source"))
+    path = str(footage.make_dataset(footage.make_sources("clips", 24, 256, 60), "source"))
     found, missing = loaders(path, arguments.batches + 2 * AHEAD)
     if arguments.only:
         found = {name: each for name, each in found.items() if name.startswith(("ClipLoader", *arguments.only))}

@@ -49,9 +49,8 @@ def test_batches_of_a_window_are_planned_together() -> None:
     assert [[batch.draws[0] for batch in run] for run in runs(planned)] == [[0, 1], [2], [3]]
 
 
-def test_units_are_half_of_a_workers_share_of_a_batch() -> None:
-    assert clips_per_unit(32, 4, whole_batches=False) == 4
-    assert clips_per_unit(3, 8, whole_batches=False) == 1
-    assert clips_per_unit(32, 0, whole_batches=False) == 16
-    # What a transform of all clips returns does not depend on the number of workers.
-    assert clips_per_unit(32, 4, whole_batches=True) == 32
+def test_units_are_as_large_as_they_can_be_while_no_worker_is_without_one() -> None:
+    assert clips_per_unit(32, 2, batches_ahead=4) == 32
+    assert clips_per_unit(32, 8, batches_ahead=4) == 8
+    assert clips_per_unit(3, 16, batches_ahead=1) == 1
+    assert clips_per_unit(32, 0, batches_ahead=1) == 16

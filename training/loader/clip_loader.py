@@ -28,8 +28,9 @@ from .to_device import DeviceCopies
 
 # The training loop has one, and receives another while it still has that.
 _BATCHES_OUT = 2
-# More would be read ahead than any storage or step takes to recover.
-_MOST_SLOTS = 16
+# Batches that are read ahead: as many as there are workers, but no fewer and no more than these. Memory that is used
+# again soon is faster.
+_BATCHES_AHEAD, _MOST_AHEAD = 4, 16
 _MAX_THREADS_EACH = 4
 
 
@@ -132,8 +133,9 @@ class ClipLoader:
             return iter(())
         if core.rows is None:
             core.rows = rows_for(self.dataset.items(first.draws[:1])[0], self.batch_size)
-        memory = Memory(core.rows, self.batch_size, self._fewest_slots, self._num_slots(core.rows.num_bytes))
-        return self._pass(core, core.delivery(runs(itertools.chain([first], planned)), self._division(), memory))
+        slots = self._num_slots(core.rows.num_bytes)
+        memory = Memory(core.rows, self.batch_size, self._fewest_slots, slots)
+        return self._pass(core, core.delivery(runs(itertools.chain([first], planned)), self._division(slots), memory))
 
     def _pass(self, core: Core, delivery: Delivery) -> Iterator[Batch]:
         try:
@@ -193,11 +195,14 @@ class ClipLoader:
         while batch := list(itertools.islice(draws, self.batch_size)):
             yield PlannedBatch(self.dataset.full_draws(batch))
 
-    def _division(self) -> Division:
-        whole = self.dataset.transforms_batches
-        unit = clips_per_unit(self.batch_size, self.workers, whole_batches=whole)
-        chunk = self.sampler.chunk if isinstance(self.sampler, ElasticSampler) and not whole else 1
-        return Division(len(self.dataset), unit, chunk)
+    def _division(self, slots: int) -> Division:
+        count, size = len(self.dataset), self.batch_size
+        if self.dataset.transforms_batches:
+            # What the transform returns depends on which clips it gets together, and must not on the workers.
+            return Division(count, size, size, 1)
+        chunk = self.sampler.chunk if isinstance(self.sampler, ElasticSampler) else 1
+        unit = clips_per_unit(size, self.workers, slots - _BATCHES_OUT)
+        return Division(count, unit, min(unit, -(-size // max(1, self.workers))), chunk)
 
     @property
     def _run_batches(self) -> int:
@@ -216,7 +221,8 @@ class ClipLoader:
                 f"prefetch_bytes is {self.prefetch_bytes / 1e6:.1f} MB; the loader has {fewest} batches of "
                 f"{batch_bytes / 1e6:.1f} MB at least{window}: give it {fewest * batch_bytes} or more"
             )
-        return min(fitting, max(2 * run + _BATCHES_OUT, _MOST_SLOTS))
+        wanted = max(2 * run, min(max(_BATCHES_AHEAD, self.workers), _MOST_AHEAD)) + _BATCHES_OUT
+        return min(fitting, wanted)
 
     def _started(self) -> Core:
         if self._process != os.getpid():

@@ -35,10 +35,12 @@ class Pool(Protocol):
 
 @dataclass(frozen=True)
 class Division:
-    """How batches are divided into units, see `units_of`."""
+    """How batches are divided into units, see `units_of`; those of a pass's first batch, which is waited for, are
+    smaller."""
 
     num_clips: int
     unit_clips: int
+    first_unit_clips: int
     chunk: int
 
 
@@ -83,6 +85,7 @@ class Delivery:
         self.arena_number, self.arena = means.arena_number, means.arena
         self._runs, self._next_run = runs, next(runs, None)
         self._pool, self._division, self._work_numbers = means.pool, means.division, means.work_numbers
+        self._has_begun = False
         self._pending: deque[_Pending] = deque()
         self._given: dict[int, tuple[Unit, list[_Pending]]] = {}
 
@@ -103,7 +106,9 @@ class Delivery:
             self._next_run = next(self._runs, None)
             draws = [each.planned.draws for each in run]
             division = self._division
-            for unit in units_of(draws, division.num_clips, division.unit_clips, division.chunk):
+            unit_clips = division.unit_clips if self._has_begun else division.first_unit_clips
+            self._has_begun = True
+            for unit in units_of(draws, division.num_clips, unit_clips, division.chunk):
                 rows = tuple(run[batch].slot * self.arena.batch_size + row for batch, row in unit.places)
                 number = next(self._work_numbers)
                 self._given[number] = unit, run

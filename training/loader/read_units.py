@@ -55,10 +55,7 @@ def units_of(batches: Sequence[Sequence[int]], num_clips: int, unit_clips: int, 
     ]
 
 
-def clips_per_unit(batch_size: int, workers: int, *, whole_batches: bool) -> int:
-    """How many clips a worker reads together: half of a worker's share of a batch, so that none waits long for another.
-
-    Where a transform is called with all clips that are read together it is the whole batch: what it returns must not
-    depend on the number of workers.
-    """
-    return batch_size if whole_batches else max(1, -(-batch_size // (2 * max(1, workers))))
+def clips_per_unit(batch_size: int, workers: int, batches_ahead: int) -> int:
+    """How many clips a worker reads together: as many as possible, up to a batch, since they share GOPs and the cost of
+    a plan; but so few that the batches that are read ahead make two units for each worker."""
+    return max(1, min(batch_size, batch_size * batches_ahead // (2 * max(1, workers))))
