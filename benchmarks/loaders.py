@@ -3,9 +3,9 @@
     python benchmarks/loaders.py --rounds 5
 
 Each loader delivers the same batches in turn, round by round: 16 clips of 16 frames, 224x224 cut from the middle of
-456x256, as float16; from 24 minutes of video, so that few clips overlap. A round is timed between two batches in its middle, so that neither what was read ahead before nor
-the end of an epoch counts. `make bench` leaves it out: the table in docs/performance.md comes from here, in the
-environment that `make bench` builds.
+456x256, as float16; from 24 minutes of video, so that few clips overlap. A round is timed between two batches in its
+middle, so that neither what was read ahead before nor the end of an epoch counts. `make bench` leaves it out: the table
+in docs/training.md comes from here, in the environment that `make bench` builds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import footage
 import numpy as np
 import torch
-from results import RESULTS, machine_name
+from results import RESULTS, ROOT, between_markers, machine_name
 from torch.utils.data import DataLoader, Dataset
 
 import shortgop
@@ -39,6 +39,7 @@ CROP = (16, 116, 224, 224)
 FRAMES, STRIDE, BATCH = 16, 4, 16
 AHEAD = 6
 """Batches before and after those that are timed: more than any of the loaders reads ahead."""
+PAGE = ROOT / "docs" / "training.md"
 WORKERS = len(os.sched_getaffinity(0))
 
 Batches = Callable[[int], Iterator[Any]]
@@ -279,6 +280,10 @@ def table(rates: dict[str, list[float]], names: Sequence[str]) -> tuple[str, dic
     return "\n".join(lines), ratios
 
 
+def _listed(figures: dict[str, float], unit: str) -> str:
+    return ", ".join(f"{value:.2f} {unit} ({name})" for name, value in figures.items())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
@@ -304,13 +309,20 @@ def main() -> None:
         rates[one].append(WORKERS * read_alone(number))
         rates[together].append(at_once(clips, path, number))
         print(f"round {number}: {one}: {rates[one][-1]:.0f}, {together}: {rates[together][-1]:.0f}", flush=True)
-    text, ratios = table(rates, list(rates))
+    rows, ratios = table(rates, list(rates))
     first, slowdown = seconds_to_first_batch(path), step_slowdown(path)
+    text = "\n\n".join(
+        [
+            f"Measured by `benchmarks/loaders.py`: batches of {BATCH} clips of {FRAMES} frames of 224x224, float16, "
+            f"{WORKERS} workers of one thread, {arguments.rounds} rounds in turn (medians of the ratios with 95 % "
+            f"intervals). {machine.cpu}, {machine.cores} cores.",
+            rows,
+            *(f"Not measured: {name}: {reason}" for name, reason in missing.items()),
+            f"The first batch is there after {_listed(first, 's')}. A training step on one core takes "
+            f"{_listed(slowdown, 'times as long')} while one worker runs on the other core.",
+        ]
+    )
     print(text)
-    print("first batch:", {name: f"{each:.2f} s" for name, each in first.items()})
-    print("a step beside one worker:", {name: f"{each:.2f} x" for name, each in slowdown.items()})
-    for name, reason in missing.items():
-        print(f"not measured: {name}: {reason}")
     if not arguments.dry:
         content = {
             "machine": asdict(machine),
@@ -322,6 +334,7 @@ def main() -> None:
         }
         file = RESULTS / f"{machine_name(machine)}-loaders.json"
         file.write_text(json.dumps(content, indent=1, default=str) + "\n")
+        PAGE.write_text(between_markers(PAGE.read_text(), "loaders", text))
 
 
 if __name__ == "__main__":
