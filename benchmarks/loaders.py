@@ -311,17 +311,17 @@ def main() -> None:
         print(f"round {number}: {one}: {rates[one][-1]:.0f}, {together}: {rates[together][-1]:.0f}", flush=True)
     rows, ratios = table(rates, list(rates))
     first, slowdown = seconds_to_first_batch(path), step_slowdown(path)
-    text = "\n\n".join(
-        [
-            f"Measured by `benchmarks/loaders.py`: batches of {BATCH} clips of {FRAMES} frames of 224x224, float16, "
-            f"{WORKERS} workers of one thread, {arguments.rounds} rounds in turn (medians of the ratios with 95 % "
-            f"intervals). {machine.cpu}, {machine.cores} cores.",
-            rows,
-            *(f"Not measured: {name}: {reason}" for name, reason in missing.items()),
-            f"The first batch is there after {_listed(first, 's')}. A training step on one core takes "
-            f"{_listed(slowdown, 'times as long')} while one worker runs on the other core.",
-        ]
+    material = (
+        f"Measured by `benchmarks/loaders.py`: batches of {BATCH} clips of {FRAMES} frames of 224x224, float16, {WORKERS} "
+        f"workers of one thread, {arguments.rounds} rounds in turn (medians of the ratios with 95 % intervals). "
+        f"{machine.cpu}, {machine.cores} cores."
     )
+    others = (
+        f"The first batch is there after {_listed(first, 's')}. A training step on one core takes "
+        f"{_listed(slowdown, 'times as long')} while one worker runs on the other core."
+    )
+    missed = [f"Not measured: {name}: {reason}" for name, reason in missing.items()]
+    text = "\n\n".join([material, rows, *missed, others])
     print(text)
     if not arguments.dry:
         content = {

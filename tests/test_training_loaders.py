@@ -68,8 +68,10 @@ def test_torchdata_resumes_where_the_loop_was(dataset: shortgop.ClipDataset, wor
         assert before == whole[:stop]
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_lightning_sets_the_epoch_and_leaves_the_sampler_alone(dataset: shortgop.ClipDataset, tmp_path: Path) -> None:
+def trained_by_lightning(
+    folder: Path, loader: Any, epochs: int, *, resumed_from: Path | None = None
+) -> list[list[int]]:
+    """The draws of the batches that a model of Lightning's is trained on. It leaves a checkpoint after eight steps."""
     lightning = import_module("pytorch_lightning")
     seen: list[list[int]] = []
 
@@ -86,17 +88,50 @@ def test_lightning_sets_the_epoch_and_leaves_the_sampler_alone(dataset: shortgop
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.parameters(), lr=1e-6)
 
-    sampler = shortgop.ElasticSampler(dataset, 8)
+    after_eight = lightning.callbacks.ModelCheckpoint(
+        dirpath=folder, filename="{step}", every_n_train_steps=8, save_top_k=-1
+    )
     trainer = lightning.Trainer(
-        max_epochs=2, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+        max_epochs=epochs, accelerator="cpu", devices=1, logger=False, callbacks=[after_eight],
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
-    trainer.fit(Model(), DataLoader(dataset, batch_size=8, sampler=sampler))
-    expected = []
-    for epoch in range(2):
+    trainer.fit(Model(), loader, ckpt_path=resumed_from)
+    return seen
+
+
+def of_epochs(dataset: shortgop.ClipDataset, epochs: int) -> list[list[int]]:
+    sampler = shortgop.ElasticSampler(dataset, 8)
+    found = []
+    for epoch in range(epochs):
         sampler.set_epoch(epoch)
-        expected += draws(DataLoader(dataset, batch_size=8, sampler=sampler))
-    assert seen == expected
+        found += draws(DataLoader(dataset, batch_size=8, sampler=sampler))
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lightning_sets_the_epoch_and_leaves_the_sampler_alone(dataset: shortgop.ClipDataset, tmp_path: Path) -> None:
+    loader = DataLoader(dataset, batch_size=8, sampler=shortgop.ElasticSampler(dataset, 8))
+    assert trained_by_lightning(tmp_path, loader, epochs=2) == of_epochs(dataset, 2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lightning_sets_the_epoch_of_a_clip_loader_and_resumes_it_in_mid_epoch(
+    dataset: shortgop.ClipDataset, tmp_path: Path
+) -> None:
+    def loader() -> shortgop.ClipLoader:
+        return shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0)
+
+    whole = of_epochs(dataset, 3)
+    assert trained_by_lightning(tmp_path, loader(), epochs=3) == whole
+    # An epoch has six steps.
+    checkpoint = tmp_path / "step=8.ckpt"
+    assert trained_by_lightning(tmp_path, loader(), epochs=3, resumed_from=checkpoint) == whole[8:]
+
+
+def test_accelerate_leaves_a_clip_loader_alone(dataset: shortgop.ClipDataset) -> None:
+    accelerate = import_module("accelerate")
+    loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0)
+    assert accelerate.Accelerator(cpu=True).prepare(loader) is loader
 
 
 @pytest.mark.filterwarnings("ignore")
