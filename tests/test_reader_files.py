@@ -1,5 +1,9 @@
 """The edges of the reader: bytes from files, and the contact sheet."""
 
+import ctypes
+import mmap
+import os
+import time
 from pathlib import Path
 
 import av
@@ -49,6 +53,36 @@ def test_less_than_was_asked_for_is_asked_for_again(tmp_path: Path, monkeypatch:
     read = _OpenFile.read
     monkeypatch.setattr(_OpenFile, "read", lambda self, start, count: read(self, start, min(count, 7)))
     assert ShardBytes(max_open_files=1).read(file, 3, 98) == bytes(range(3, 98))
+
+
+def pages_in_memory(path: Path) -> list[bool]:
+    """Whether the system has each page of a file in its cache, as mincore(2) says."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        pages = (ctypes.c_ubyte * -(-len(memory) // mmap.PAGESIZE))()
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), pages) == 0
+    return [bool(page & 1) for page in pages]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system takes no advice about files")
+def test_bytes_that_are_needed_soon_are_read_ahead_and_what_is_missing_is_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(bytes(64 * mmap.PAGESIZE))
+    descriptor = os.open(file, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+    if any(pages_in_memory(file)):
+        pytest.skip("the file system keeps all of its files in memory")
+    source = ShardBytes(max_open_files=2)
+    source.will_need(file, 32 * mmap.PAGESIZE, 40 * mmap.PAGESIZE)
+    deadline = time.monotonic() + 10
+    while not all(pages_in_memory(file)[32:40]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not pages_in_memory(file)[0]
+    source.will_need(tmp_path / "missing", 0, 1)
+    source.will_need(file, 1 << 40, 1 << 41)
 
 
 def test_no_file_is_closed_while_it_is_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
