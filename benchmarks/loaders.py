@@ -313,7 +313,7 @@ def main() -> None:
     first, slowdown = seconds_to_first_batch(path), step_slowdown(path)
     material = (
         f"Measured by `benchmarks/loaders.py`: batches of {BATCH} clips of {FRAMES} frames of 224x224, float16; "
-        f"{WORKERS} workers of one thread; {arguments.rounds} rounds in turn, medians of the ratios with 95 % intervals. "
+        f"{WORKERS} workers of one thread; {arguments.rounds} rounds in turn, medians of ratios with 95 % intervals. "
         f"{machine.cpu}, {machine.cores} cores."
     )
     others = (
