@@ -103,10 +103,11 @@ class FrameWriter:
         if not tiles:
             self._reformat(frame, slot, geometry, packed=arrangement.packed)
             return
-        planes = [(plane.buffer_ptr, plane.line_size) for plane in frame.planes]
+        y, u, v = frame.planes
+        planes, strides = (y.buffer_ptr, u.buffer_ptr, v.buffer_ptr), (y.line_size, u.line_size, v.line_size)
         address = slot.ctypes.data
         for tile in tiles:
-            tile.write(planes, geometry.top, geometry.left, slot, address)
+            tile.write(planes, strides, geometry.top, geometry.left, slot, address)
 
     def _tiles(self, frame: VideoFrame, geometry: Geometry, arrangement: Arrangement) -> tuple[TileWriter, ...]:
         """A writer for each tile of such crops of frames of this colour; none for those that PyAV has to convert."""

@@ -8,6 +8,7 @@ that PyAV itself uses, found through PyAV's extension module. Where they are not
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -75,6 +76,7 @@ class Scaler:
         # RGB always has full range, and so have YCbCr and grey here. Planes that stay planes keep their range.
         ranges = (int(full_range), int(full_range or target_format != YUV420P))
         found.sws_setColorspaceDetails(self._context, table, ranges[0], table, ranges[1], *_NEUTRAL)
+        # Kept between frames. Setting strides anew for each frame as well made a conversion take 1.1 times as long.
         self._from: Any = _Pointers()
         self._from_strides: Any = _Strides()
         self._to: Any = _Pointers()
@@ -84,14 +86,19 @@ class Scaler:
         if getattr(self, "_context", None):
             self._library.sws_freeContext(self._context)
 
-    def convert(self, planes: list[int], strides: list[int], to: list[int], to_strides: list[int]) -> None:
-        """Convert a frame: `planes` and `to` are addresses of planes, the strides are bytes from line to line."""
-        self._from[: len(planes)] = planes
-        self._from_strides[: len(planes)] = strides
-        self._to[: len(to)] = to
-        self._to_strides[: len(to)] = to_strides
+    def set_strides(self, strides: Sequence[int], to_strides: Sequence[int]) -> None:
+        """The bytes from line to line, in each of the three planes of frames and in those of the results."""
+        self._from_strides[:3] = strides
+        self._to_strides[: len(to_strides)] = to_strides
+
+    def convert(self, y: int, u: int, v: int, to: int, starts: Sequence[int]) -> None:
+        """Convert a frame whose planes are at these addresses. The planes of the result begin at `starts` from `to`."""
+        planes, results = self._from, self._to
+        planes[0], planes[1], planes[2] = y, u, v
+        for number, start in enumerate(starts):
+            results[number] = to + start
         lines = self._library.sws_scale(
-            self._context, self._from, self._from_strides, 0, self._height, self._to, self._to_strides
+            self._context, planes, self._from_strides, 0, self._height, results, self._to_strides
         )
         if lines <= 0:
             raise DecodeError("libswscale does not convert a frame")

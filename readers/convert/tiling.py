@@ -22,6 +22,8 @@ from .planes import PADDING_BYTES, PlaneLayout
 # A multiple of the pixels that libswscale writes at once: it writes lines of this many pixels exactly.
 _STEP = 16
 
+Planes = tuple[int, int, int]
+Strides = tuple[int, int, int]
 Way = Literal["whole", "columns", "last columns padded", "columns padded", "whole padded"]
 """How a frame is cut up: not at all, or into the columns up to the last multiple of 16 and the last 16 columns once
 more. What is padded is converted into memory with room after each line first, and then copied."""
@@ -52,26 +54,33 @@ class TileWriter:
         self._left, self._layout = tile.left, tile.layout
         target = tile.padded or tile.layout
         self._starts, self._strides = target.starts, target.strides
+        # Where the tile begins in each plane, for crops at the place and frames of the strides that were last seen.
+        self._seen: tuple[int, int, Strides] | None = None
+        self._offsets = (0, 0, 0)
         self._scratch: Array | None = None
         if tile.padded is not None:
             self._scratch = np.empty(tile.padded.num_bytes, dtype=np.uint8)
             self._scratch_address = self._scratch.ctypes.data
             self._scratch_lines = tile.padded.lines(self._scratch)
 
-    def write(self, planes: Sequence[tuple[int, int]], top: int, left: int, slot: Array, address: int) -> None:
+    def write(self, planes: Planes, strides: Strides, top: int, left: int, slot: Array, address: int) -> None:  # noqa: PLR0917  # of one call
         """Write this tile of a crop that begins at `top` and `left` into `slot`, which begins at `address`.
 
-        `planes` are the frame's planes as (address, bytes from line to line).
+        `planes` are the addresses of the frame's planes, `strides` their bytes from line to line.
         """
-        strides = [stride for _, stride in planes]
-        left += self._left
-        half = top // 2, left // 2
-        sources = [
-            start + half[0] * stride + half[1] if number else start + top * stride + left
-            for number, (start, stride) in enumerate(planes)
-        ]
+        seen = (top, left, strides)
+        if seen != self._seen:
+            column = left + self._left
+            self._offsets = (
+                top * strides[0] + column,
+                top // 2 * strides[1] + column // 2,
+                top // 2 * strides[2] + column // 2,
+            )
+            self._scaler.set_strides(strides, self._strides)
+            self._seen = seen
+        y, u, v = self._offsets
         base = address if self._scratch is None else self._scratch_address
-        self._scaler.convert(sources, strides, [base + start for start in self._starts], self._strides)
+        self._scaler.convert(planes[0] + y, planes[1] + u, planes[2] + v, base, self._starts)
         if self._scratch is not None:
             for to, line in zip(self._layout.lines(slot), self._scratch_lines, strict=True):
                 to[...] = line
@@ -145,10 +154,10 @@ def _noise_through(tiles: Sequence[Tile], source: tuple[int, int], place: int) -
     stride = -(-source[1] // 64) * 64 + PADDING_BYTES
     lines = source[0] + source[0] % 2
     noise = np.random.default_rng(0).integers(0, 256, (2 * lines + 1, stride), dtype=np.uint8)
-    planes = [(noise[line:].ctypes.data, stride) for line in (0, lines, lines + lines // 2)]
+    y, u, v = (noise[line:].ctypes.data for line in (0, lines, lines + lines // 2))
     num_bytes = max(tile.layout.num_bytes for tile in tiles) + PADDING_BYTES
     memory = np.random.default_rng(1).integers(0, 256, num_bytes + place, dtype=np.uint8)
     slot = memory[place:]
     for tile in tiles:
-        TileWriter(tile, matrix=1, full_range=False).write(planes, 0, place, slot, slot.ctypes.data)
+        TileWriter(tile, matrix=1, full_range=False).write((y, u, v), (stride,) * 3, 0, place, slot, slot.ctypes.data)
     return memory
