@@ -1,21 +1,44 @@
-"""A few numbers that the processes of a DataLoader share: the epoch, and counts of what was read and skipped."""
+"""A few numbers that the processes of a loader share: the epoch, and counts of what was read and skipped."""
 
 from __future__ import annotations
 
-import torch
+import mmap
+import os
+import weakref
+from multiprocessing import reduction
+from multiprocessing.context import get_spawning_popen
+from typing import Any
+
+import numpy as np
 from torch.utils.data import get_worker_info
+
+from .unnamed import unnamed_file
 
 # Each process of a loader adds to counters of its own, so that none needs a lock: the first is the main process's.
 _PROCESSES = 129
 _SKIPPED, _READ = 0, 1
+_NUM_BYTES = 8 * (1 + 2 * _PROCESSES)
 
 
 class SharedNumbers:
-    """Lies in shared memory: what one process writes, forked and spawned workers read at once."""
+    """Lies in shared memory: what one process writes, processes that it forks or starts read at once.
 
-    def __init__(self) -> None:
-        self._epoch = _shared_zeros(1)
-        self._counts = _shared_zeros(2, _PROCESSES)
+    A pickled copy that is not sent to a process while that starts has the numbers of that time, and is on its own.
+    """
+
+    def __init__(self, file: int | None = None) -> None:
+        """In the memory of another process, whose file this is; without one, in memory of its own."""
+        self._file = unnamed_file(_NUM_BYTES) if file is None else file
+        weakref.finalize(self, os.close, self._file).atexit = False
+        self._memory = mmap.mmap(self._file, _NUM_BYTES)
+        self._epoch = np.frombuffer(self._memory, dtype=np.int64, count=1)
+        self._counts = np.frombuffer(self._memory, dtype=np.int64, offset=8).reshape(2, _PROCESSES)
+
+    def __reduce__(self) -> Any:
+        # None but while a process is started.
+        if get_spawning_popen() is not None:
+            return _attached, (reduction.DupFd(self._file),)
+        return _copied, (self._memory[:],)
 
     @property
     def epoch(self) -> int:
@@ -49,6 +72,11 @@ def _process() -> int:
     return 0 if worker is None else 1 + worker.id % (_PROCESSES - 1)
 
 
-def _shared_zeros(*shape: int) -> torch.Tensor:
-    zeros: torch.Tensor = torch.zeros(shape, dtype=torch.int64, device="cpu")
-    return zeros.share_memory_()  # type: ignore[no-untyped-call,no-any-return]
+def _attached(file: Any) -> SharedNumbers:
+    return SharedNumbers(file.detach())
+
+
+def _copied(content: bytes) -> SharedNumbers:
+    numbers = SharedNumbers()
+    numbers._memory[:] = content  # noqa: SLF001  # another way to make one
+    return numbers
