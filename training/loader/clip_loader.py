@@ -18,7 +18,7 @@ from ..sampler import ElasticSampler
 from ..slices import PlannedBatch
 from .batch_rows import rows_for
 from .core import Core, Memory
-from .delivery import Delivery, Division, Pool
+from .delivery import Division, Pool
 from .in_process import CallingProcess
 from .loader_stats import LoaderStats
 from .messages import ReadsItems
@@ -133,9 +133,11 @@ class ClipLoader:
         if core.rows is None:
             core.rows = rows_for(self.dataset.items(first.draws[:1])[0], self.batch_size)
         memory = Memory(core.rows, self.batch_size, self._fewest_slots, self._num_slots(core.rows.num_bytes))
-        return self._pass(core, core.delivery(runs(itertools.chain([first], planned)), self._division(), memory))
+        return self._pass(core, itertools.chain([first], planned), memory)
 
-    def _pass(self, core: Core, delivery: Delivery) -> Iterator[Batch]:
+    def _pass(self, core: Core, planned: Iterator[PlannedBatch], memory: Memory) -> Iterator[Batch]:
+        # Not before the first batch is asked for: an iterator that was dropped before does not run what ends a pass.
+        delivery = core.delivery(runs(planned), self._division(), memory)
         try:
             asked = time.perf_counter()
             for delivered in self._copies.ahead(core.delivered(delivery)):
@@ -221,6 +223,8 @@ class ClipLoader:
     def _started(self) -> Core:
         if self._process != os.getpid():
             raise UsageError("this ClipLoader was made in another process; make one in each process")
+        if self._core is not None and self._core.is_closed:
+            self.close()
         if self._core is None:
             pool: Pool = CallingProcess(self.dataset)
             if self.workers:
