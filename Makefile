@@ -24,12 +24,13 @@ WITH_FFMPEG = libraries=$$($(PY) scripts/link_ffmpeg.py $(VENV)/ffmpeg) && LD_LI
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check fuzz bench bench-encodings clean
+.PHONY: help demo test check fuzz chaos bench bench-encodings clean
 
 help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
 	@echo "make test    lint, check types, run the tests"
 	@echo "make fuzz    break files in thousands of ways and prepare them: FUZZ=\"--first 0 --cases 5000\""
+	@echo "make chaos   kill what belongs to a ClipLoader at random moments: CHAOS=\"--seconds 600 --seed 0\""
 	@echo "make bench   measure reading against other libraries: ten minutes, with BENCH= an hour and more"
 	@echo "make check   lint and check types only"
 	@echo "make clean   remove the environment and everything built"
@@ -64,6 +65,13 @@ FUZZ := --first 0 --cases 5000
 fuzz: $(STAMP)
 	@echo "Breaking files: ten minutes and more on one core"
 	@$(WITH_FFMPEG) $(PY) tests/fuzzing.py $(FUZZ)
+
+# CHAOS="--loaders 1000" makes and drops so many loaders instead.
+CHAOS := --seconds 600 --seed 0
+
+chaos: $(STAMP)
+	@echo "Killing processes of loaders: ten minutes"
+	@$(WITH_FFMPEG) $(PY) tests/loader_chaos.py $(CHAOS)
 
 check: $(STAMP)
 	@echo "Checking style and types: a few seconds, the first time up to a minute"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ from .stats import Tally
 _MAX_GAP_BYTES = 1 << 16
 # Bounds the memory of a long request besides its frames.
 _MAX_READ_BYTES = 1 << 22
-# Far below the 1024 descriptors that a process usually may have.
+# Far below the 1024 descriptors that a process usually may have. Where it may have few, others need them too.
 _MAX_OPEN_FILES = 64
+_MAX_PART_OF_DESCRIPTORS = 4
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class GopStore:
         self._manifest = manifest
         self._paths = [shard_path(dataset, name) for name in manifest.shards.name.texts()]
         self._source = source = ShardBytes(
-            max_open_files=_MAX_OPEN_FILES, lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset)
+            max_open_files=_max_open_files(), lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset)
         )
         self.tally = Tally(lambda: source.hits_and_misses)
 
@@ -105,3 +107,9 @@ class GopStore:
 
     def _shard(self, gop: GopPlan) -> int:
         return int(self._manifest.segments.shard[gop.segment])
+
+
+def _max_open_files() -> int:
+    # -1 where there is no limit.
+    allowed = os.sysconf("SC_OPEN_MAX")
+    return min(_MAX_OPEN_FILES, max(1, allowed // _MAX_PART_OF_DESCRIPTORS)) if allowed > 0 else _MAX_OPEN_FILES

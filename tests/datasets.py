@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.layout import open_manifest, read_root, shard_path, snapshot_path
-from shortgop.manifests.ragged import Ragged
+from shortgop.manifests.layout import create, open_manifest, read_root, shard_path, snapshot_path
+from shortgop.manifests.parts import write_part
+from shortgop.manifests.publish import publish
+from shortgop.manifests.ragged import Ragged, from_texts
 from shortgop.manifests.tables import Manifest, empty
 from shortgop.prep.profile import Profile
 
@@ -26,6 +29,25 @@ def current_manifest(dataset: Path) -> Manifest:
     """All tables of the current snapshot, timeline included; an empty manifest before the first one."""
     snapshot = read_root(dataset).snapshot
     return empty() if snapshot is None else open_manifest(dataset, snapshot, timeline=True)
+
+
+def copied_shards(few: Path, many: Path, copies: int) -> None:
+    """Make a dataset of so many copies of another one's videos and shards."""
+    create(many, {})
+    (many / "shards").mkdir()
+    rows = current_manifest(few)
+    for copy in range(copies):
+        names = [f"{copy}-{name}" for name in rows.shards.name.texts()]
+        for old, new in zip(rows.shards.name.texts(), names, strict=True):
+            shutil.copy(shard_path(few, old), shard_path(many, new))
+        videos = dataclasses.replace(
+            rows.videos,
+            id=from_texts(f"{copy}/{name}" for name in rows.videos.id.texts()),
+            identity=rows.videos.identity + np.uint64(copy + 1),
+        )
+        shards = dataclasses.replace(rows.shards, name=from_texts(names))
+        write_part(many, f"unit{copy:06d}", dataclasses.replace(rows, videos=videos, shards=shards))
+    publish(many)
 
 
 def rows_of(dataset: Path) -> dict[str, Any]:

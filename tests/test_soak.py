@@ -5,23 +5,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import os
 import random
-import shutil
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import shortgop
-from datasets import current_manifest, make_dataset
-from shortgop.manifests.layout import create, shard_path
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.ragged import from_texts
+from datasets import copied_shards, make_dataset
 from synthetic import constant_rate_pts, make_video
 
 CLIPS = int(os.environ.get("SHORTGOP_SOAK_CLIPS", "3000"))
@@ -40,22 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pts = constant_rate_pts(Fraction(30), 40)
         make_video(root / f"{number}.mp4", pts=pts, timebase=Fraction(1, 30), size=size)
     make_dataset(sorted(root.glob("*.mp4")), root / "few", gop_frames=16)
-    few, many = current_manifest(root / "few"), root / "many"
-    create(many, {})
-    (many / "shards").mkdir()
-    for copy in range(-(-VIDEOS // len(sizes))):
-        names = [f"{copy}-{name}" for name in few.shards.name.texts()]
-        for old, new in zip(few.shards.name.texts(), names, strict=True):
-            shutil.copy(shard_path(root / "few", old), shard_path(many, new))
-        videos = dataclasses.replace(
-            few.videos,
-            id=from_texts(f"{copy}/{name}" for name in few.videos.id.texts()),
-            identity=few.videos.identity + np.uint64(copy + 1),
-        )
-        shards = dataclasses.replace(few.shards, name=from_texts(names))
-        write_part(many, f"unit{copy:06d}", dataclasses.replace(few, videos=videos, shards=shards))
-    publish(many)
-    return many
+    copied_shards(root / "few", root / "many", -(-VIDEOS // len(sizes)))
+    return root / "many"
 
 
 def resident_bytes() -> int:

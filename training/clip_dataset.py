@@ -178,6 +178,11 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         """How many clips could not be read and were replaced by others, in all workers."""
         return self._shared.skipped
 
+    @property
+    def skipped_here(self) -> int:
+        """The same in this process alone."""
+        return self._shared.skipped_here
+
     def set_epoch(self, epoch: int) -> None:
         """For samplers that yield indices: from now on they stand for the draws of this epoch, in all workers."""
         epoch = integer(epoch, "epoch")

@@ -56,6 +56,11 @@ class MixedClips(torch.utils.data.Dataset[Item]):
         """How many clips could not be read and were replaced by others of their dataset."""
         return sum(each.skipped for each in self._datasets)
 
+    @property
+    def skipped_here(self) -> int:
+        """The same in this process alone."""
+        return sum(each.skipped_here for each in self._datasets)
+
     def set_epoch(self, epoch: int) -> None:
         """As ClipDataset.set_epoch."""
         self._shared.epoch = integer(epoch, "epoch")

@@ -130,6 +130,7 @@ class ElasticSampler(DistributedSampler[int]):
         """This rank's part of each global batch that is left of the epoch, for a loader that delivers whole batches.
 
         Each has the state after it. `state_dict` says where the epoch began meanwhile; `state_after` works as usual.
+        The next time it is what is left again, unless `end_epoch` was called.
         """
         epoch, offset, slices = self.epoch, self._offset, self._slices(self._start)
         self._began_at, self._running = slices.start, None
@@ -146,6 +147,9 @@ class ElasticSampler(DistributedSampler[int]):
                 if own:
                     ends = stop // self._order.window > (stop - slices.global_batch_size) // self._order.window
                     yield PlannedBatch(own, self._state(stop, 0, epoch), ends or self._order.window == 1)
+
+    def end_epoch(self, epoch: int) -> None:
+        """All of what was left of this epoch was delivered: whoever begins it again gets the whole of it."""
         if self.epoch == epoch:
             self._start, self._offset = 0, 0
 
@@ -224,9 +228,7 @@ class ElasticSampler(DistributedSampler[int]):
                 running.taken += 1
                 yield Draw(draw)
             skipped = 0
-        # Whoever begins again without set_epoch gets the whole epoch, not the part of it that was left.
-        if self.epoch == running.epoch:
-            self._start, self._offset = 0, 0
+        self.end_epoch(running.epoch)
 
     @property
     def _identity(self) -> dict[str, Any]:

@@ -7,9 +7,9 @@ array or DLPack capsule shares it any more.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
-import tempfile
 import weakref
 from collections import deque
 
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from ...errors import UsageError
+from ..unnamed import unnamed_file
 from .batch_rows import BatchRows
 
 
@@ -29,7 +30,7 @@ class Arena:
         self.batch_size = batch_size
         self.num_slots = rows.num_rows // batch_size
         size = max(1, rows.num_bytes)
-        self.file = unnamed_file(size)
+        self.file = _file_of(size)
         self._memory = mmap.mmap(self.file, size)
         _prefer_huge_pages(self._memory)
         # All tensors share this array: a finalizer of it runs when the last of them is gone.
@@ -118,27 +119,19 @@ class MappedArena:
         self.tensors = rows.tensors(self._memory)
 
 
-def unnamed_file(num_bytes: int) -> int:
-    """A descriptor of a file in memory that has no name, with all of its pages: a lack of memory is an error here, and
-    not a signal later. UsageError then."""
-    file = -1
+def _file_of(num_bytes: int) -> int:
     try:
-        if hasattr(os, "memfd_create"):
-            file = os.memfd_create("shortgop", os.MFD_CLOEXEC)
-        else:
-            with tempfile.TemporaryFile() as temporary:
-                file = os.dup(temporary.fileno())
-        os.ftruncate(file, num_bytes)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file, 0, num_bytes)
+        return unnamed_file(num_bytes)
     except OSError as error:
-        if file >= 0:
-            os.close(file)
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise UsageError(
+                "the process has as many open files as it may, so the loader gets no memory for batches: raise the "
+                "limit (`ulimit -n`)"
+            ) from error
         raise UsageError(
             f"the system has no {num_bytes / 1e6:.0f} MB of memory for batches ({error.strerror}): give the loader "
             "less prefetch_bytes, or take smaller batches"
         ) from error
-    return file
 
 
 def _prefer_huge_pages(memory: mmap.mmap) -> None:

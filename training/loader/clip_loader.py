@@ -18,7 +18,7 @@ from ..sampler import ElasticSampler
 from ..slices import PlannedBatch
 from .batch_rows import rows_for
 from .core import Core, Memory
-from .delivery import Delivery, Division, Pool
+from .delivery import Division, Pool
 from .in_process import CallingProcess
 from .loader_stats import LoaderStats
 from .messages import ReadsItems
@@ -135,9 +135,12 @@ class ClipLoader:
             core.rows = rows_for(self.dataset.items(first.draws[:1])[0], self.batch_size)
         slots = self._num_slots(core.rows.num_bytes)
         memory = Memory(core.rows, self.batch_size, self._fewest_slots, slots)
-        return self._pass(core, core.delivery(runs(itertools.chain([first], planned)), self._division(slots), memory))
+        epoch = self.sampler.epoch if isinstance(self.sampler, ElasticSampler) else 0
+        return self._pass(core, itertools.chain([first], planned), memory, epoch)
 
-    def _pass(self, core: Core, delivery: Delivery) -> Iterator[Batch]:
+    def _pass(self, core: Core, planned: Iterator[PlannedBatch], memory: Memory, epoch: int) -> Iterator[Batch]:
+        # Not before the first batch is asked for: an iterator that was dropped before does not run what ends a pass.
+        delivery = core.delivery(runs(planned), self._division(memory.num_slots), memory)
         try:
             asked = time.perf_counter()
             for delivered in self._copies.ahead(core.delivered(delivery)):
@@ -149,6 +152,8 @@ class ClipLoader:
                 del batch, delivered
                 core.count_step(received - asked, time.perf_counter() - received)
                 asked = time.perf_counter()
+            if isinstance(self.sampler, ElasticSampler):
+                self.sampler.end_epoch(epoch)
         finally:
             core.end(delivery)
 
@@ -227,6 +232,8 @@ class ClipLoader:
     def _started(self) -> Core:
         if self._process != os.getpid():
             raise UsageError("this ClipLoader was made in another process; make one in each process")
+        if self._core is not None and self._core.is_closed:
+            self.close()
         if self._core is None:
             pool: Pool = CallingProcess(self.dataset)
             if self.workers:

@@ -41,7 +41,7 @@ class Core:
         self._numbers = itertools.count()
         self._process = os.getpid()
         self._before, self._counts, self._spent = before, LoaderStats(), Spent()
-        self._is_closed = False
+        self.is_closed = False
 
     def delivery(self, runs: Iterator[list[PlannedBatch]], division: Division, memory: Memory) -> Delivery:
         """Begin a pass, in memory of its own."""
@@ -73,17 +73,29 @@ class Core:
 
     def delivered(self, delivery: Delivery) -> Iterator[Delivered]:
         """The batches of a pass."""
-        while True:
-            self._gather(wait=False)
-            delivery.plan()
-            while (ready := delivery.ready()) is None:
-                if delivery.is_over:
-                    return
-                self._gather(wait=True)
-                delivery.plan()
+        while (ready := self._next(delivery)) is not None:
             self._note(ready)
             yield ready
             del ready
+
+    def _next(self, delivery: Delivery) -> Delivered | None:
+        self._advance(delivery, wait=False)
+        while (ready := delivery.ready()) is None and not delivery.is_over:
+            self._advance(delivery, wait=True)
+        return ready
+
+    def _advance(self, delivery: Delivery, *, wait: bool) -> None:
+        """Gather what was done, and give out work.
+
+        Whatever breaks this off, such as Ctrl-C, leaves it half done: the workers end then, and the next pass starts
+        others.
+        """
+        try:
+            self._gather(wait=wait)
+            delivery.plan()
+        except BaseException:
+            self.close()
+            raise
 
     def _note(self, ready: Delivered) -> None:
         counts = self._counts
@@ -101,7 +113,7 @@ class Core:
 
     def _gather(self, *, wait: bool) -> None:
         """Hand the workers' answers to the passes that they belong to."""
-        if self._is_closed:
+        if self.is_closed:
             raise UsageError("the ClipLoader was closed; start another pass")
         if self._process != os.getpid():
             raise UsageError("this pass was begun in another process; begin one in each process")
@@ -113,7 +125,7 @@ class Core:
 
     def end(self, delivery: Delivery) -> None:
         """Give up what is left of a pass, wherever it stands."""
-        if self._is_closed or self._process != os.getpid():
+        if self.is_closed or self._process != os.getpid():
             return
         self._ended.add(delivery.number)
         delivery.abandon()
@@ -149,9 +161,9 @@ class Core:
 
     def close(self) -> None:
         """End the workers and give back the memory that nothing shares."""
-        if self._is_closed or self._process != os.getpid():
+        if self.is_closed or self._process != os.getpid():
             return
-        self._is_closed = True
+        self.is_closed = True
         self._pool.close()
         for arena in self._arenas.values():
             arena.close()

@@ -21,16 +21,26 @@ from .worker import serve
 
 # Besides the first time.
 _MAX_REPEATS = 2
+# In a row, of all workers. A worker that was killed before it was ready may have been so by chance.
 _MAX_FAILED_STARTS = 2
-# So much work waits at each worker that it is busy until the loader is asked again, and fits into its pipe.
-_MAX_CLIPS_WAITING = 1024
+_MAX_KILLED_STARTS = 10
+# What multiprocessing says where the fork server, which would know, was killed.
+_UNKNOWN_EXIT_CODE = 255
+# So much work waits at each worker that it is busy until the loader is asked again. It fits into the worker's pipe, so
+# that giving it out never waits for a worker, which may itself wait until its answer is taken.
+_MAX_CLIPS_WAITING, _MAX_UNITS_WAITING = 1024, 64
 _SECONDS_TO_END = 0.5
+# From when a worker is seen to end: a process that is killed at once, or closes its pipe on its way out.
+_SECONDS_TO_DIE = 10.0
+_SECONDS_BETWEEN_STARTS = 0.02
 
 
 @dataclass(eq=False)
 class _Worker:
     process: Any
     pipe: connection.Connection
+    pidfd: int | None
+    """Tells that it has ended where the fork server, which else tells, has ended itself. None where there are none."""
     arenas: set[int] = field(default_factory=set)
     work: deque[Work] = field(default_factory=deque)
     """What it was given and has not answered, in the order in which it does it."""
@@ -52,11 +62,17 @@ class WorkerPool:
         self._arenas: dict[int, Arena] = {}
         self._waiting: deque[Work] = deque()
         self._repeats: Counter[int] = Counter()
-        self._failed_starts = 0
+        self._failed_starts, self._killed_starts = 0, 0
         self.restarts = 0
         """How many workers died and were replaced."""
         self._context: Any = _forkserver()
-        self._workers = [self._started() for _ in range(workers)]
+        self._workers: list[_Worker] = []
+        try:
+            for _ in range(workers):
+                self._workers.append(self._started())
+        except BaseException:
+            self.close()
+            raise
 
     def add_arena(self, number: int, arena: Arena) -> None:
         """Workers get to know it when they first need it."""
@@ -108,7 +124,8 @@ class WorkerPool:
             while worker.pipe.poll():
                 message = worker.pipe.recv()
                 if isinstance(message, Ready):
-                    worker.ready, self._failed_starts = True, 0
+                    worker.ready = True
+                    self._failed_starts, self._killed_starts = 0, 0
                 else:
                     # In the order in which it was given the work.
                     worker.work.popleft()
@@ -122,12 +139,16 @@ class WorkerPool:
         """Put another worker in the place of one that died. Its first piece of work may be what killed it."""
         place = self._workers.index(worker)
         del self._workers[place]
-        end = _end_of(worker.process)
         worker.pipe.close()
+        code = _exit_code(worker, _SECONDS_TO_DIE)
+        end = _described(code)
         answers: list[Done] = []
         if not worker.ready:
-            self._failed_starts += 1
-            if self._failed_starts >= _MAX_FAILED_STARTS:
+            if code < 0 or code == _UNKNOWN_EXIT_CODE:
+                self._killed_starts += 1
+            else:
+                self._failed_starts += 1
+            if self._failed_starts >= _MAX_FAILED_STARTS or self._killed_starts >= _MAX_KILLED_STARTS:
                 raise DatasetError(
                     f"the loader's workers do not start: one {end} before it was ready. What it wrote to stderr says "
                     'why; a script that makes a ClipLoader has to do so under `if __name__ == "__main__":`, and what '
@@ -148,7 +169,8 @@ class WorkerPool:
         """Give waiting work to the workers that have the least to do."""
         while self._waiting:
             worker = min(self._workers, key=lambda worker: worker.clips_waiting)
-            if worker.work and worker.clips_waiting + len(self._waiting[0].draws) > _MAX_CLIPS_WAITING:
+            clips = worker.clips_waiting + len(self._waiting[0].draws)
+            if worker.work and (clips > _MAX_CLIPS_WAITING or len(worker.work) >= _MAX_UNITS_WAITING):
                 return
             work = self._waiting.popleft()
             if work.arena not in worker.arenas:
@@ -160,12 +182,23 @@ class WorkerPool:
 
     def _tell(self, worker: _Worker, message: Any, file: int | None = None) -> None:
         # A worker that is gone is noticed where answers are waited for, and its work is done by another.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(ConnectionError):
             worker.pipe.send(message)
             if file is not None:
                 reduction.send_handle(worker.pipe, file, worker.process.pid)
 
     def _started(self) -> _Worker:
+        deadline = time.monotonic() + _SECONDS_TO_DIE
+        while True:
+            try:
+                return self._start()
+            except (EOFError, ConnectionError):
+                # The fork server was killed. Once it has ended, another one is started.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_SECONDS_BETWEEN_STARTS)
+
+    def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe(duplex=True)
         dataset, threads, process_id = self._start_arguments
         process = self._context.Process(
@@ -179,12 +212,21 @@ class WorkerPool:
                 f"the dataset cannot be sent to a worker process: {error}. A transform has to be a function or an "
                 "object of a class at the top level of a module; or take workers=0"
             ) from error
+        except ConnectionError:
+            ours.close()
+            raise
+        except OSError as error:
+            ours.close()
+            raise UsageError(
+                f"the system does not start another worker process ({error.strerror or error}): give the loader fewer "
+                "workers, or raise the system's limits, such as `ulimit -n` for open files"
+            ) from error
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        return _Worker(process, ours)
+        return _Worker(process, ours, _pidfd(process.pid))
 
     def close(self) -> None:
         """End the workers. They hold nothing that would have to be put in order."""
@@ -192,19 +234,38 @@ class WorkerPool:
             worker.pipe.close()
         deadline = time.monotonic() + _SECONDS_TO_END
         for worker in self._workers:
-            worker.process.join(max(0.0, deadline - time.monotonic()))
-            if worker.process.exitcode is None:
-                worker.process.kill()
-                worker.process.join()
-            worker.process.close()
+            _exit_code(worker, max(0.0, deadline - time.monotonic()))
         self._workers = []
 
 
-def _end_of(process: Any) -> str:
+def _pidfd(process: int) -> int | None:
+    # Not in old kernels and some sandboxes.
+    if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):
+            return os.pidfd_open(process)
+    return None
+
+
+def _exit_code(worker: _Worker, seconds: float) -> int:
+    """Wait until a worker has ended, and kill it when it takes longer. It writes into no batch any more then."""
+    process = worker.process
+    process.join(seconds)
+    if worker.pidfd is None:
+        process.kill()
+    else:
+        # Without its fork server a process counts as ended at once.
+        if not connection.wait([worker.pidfd], 0):
+            signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
+            connection.wait([worker.pidfd])
+        os.close(worker.pidfd)
     process.join()
-    code = process.exitcode
+    code: int = process.exitcode
     process.close()
-    if code is not None and code < 0:
+    return code
+
+
+def _described(code: int) -> str:
+    if code < 0:
         with contextlib.suppress(ValueError):
             return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 import time
 import traceback
 from collections import deque
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ...errors import UsageError
 from ..rows import Rows
 from .arena import MappedArena
 from .batch_rows import write_item
@@ -26,7 +28,7 @@ _UNITS_AHEAD = 2
 
 def read_work(dataset: ReadsItems, work: Work, tensors: Mapping[str, torch.Tensor]) -> Done:
     """Read the items of a unit into their rows. An error is part of the answer."""
-    before, skipped, started = dataset.stats(), dataset.skipped, time.perf_counter()
+    before, skipped, started = dataset.stats(), dataset.skipped_here, time.perf_counter()
     rest: tuple[dict[str, Any], ...] = ()
     failed: BaseException | None = None
     try:
@@ -41,7 +43,7 @@ def read_work(dataset: ReadsItems, work: Work, tensors: Mapping[str, torch.Tenso
         time.perf_counter() - started,
         clips=len(work.draws),
     )
-    return Done(work.number, work.pass_number, rest if any(rest) else (), failed, spent, dataset.skipped - skipped)
+    return Done(work.number, work.pass_number, rest if any(rest) else (), failed, spent, dataset.skipped_here - skipped)
 
 
 def serve(pipe: connection.Connection, dataset: ReadsItems, threads: int, loader_process: int) -> None:
@@ -49,32 +51,33 @@ def serve(pipe: connection.Connection, dataset: ReadsItems, threads: int, loader
     # Ctrl-C reaches all processes of a terminal. The loader's process decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+    _end_with(loader_process)
     dataset.use_threads(threads)
-    _Server(pipe, dataset, _ends_with(loader_process)).run()
+    _Server(pipe, dataset).run()
 
 
 class _Server:
-    def __init__(self, pipe: connection.Connection, dataset: ReadsItems, loader_end: list[Any]) -> None:
+    def __init__(self, pipe: connection.Connection, dataset: ReadsItems) -> None:
         self._pipe = pipe
         self._dataset = dataset
-        self._loader_end = loader_end
         self._arenas: dict[int, MappedArena] = {}
         self._work: deque[Work] = deque()
         self._announced: set[int] = set()
-        self._cancelled = -1
+        self._cancelled: set[int] = set()
+        """The numbers of pieces of work that wait and are not wanted any more."""
 
     def run(self) -> None:
         try:
             self._send(Ready())
             while True:
                 started = time.perf_counter()
-                if not self._receive():
-                    return
+                self._receive()
                 idle = time.perf_counter() - started
                 work = self._work.popleft()
                 self._announce()
                 self._announced.discard(work.number)
-                if work.pass_number <= self._cancelled:
+                if work.number in self._cancelled:
+                    self._cancelled.remove(work.number)
                     self._send(Done(work.number, work.pass_number))
                     continue
                 done = read_work(self._dataset, work, self._arenas[work.arena].tensors)
@@ -83,12 +86,9 @@ class _Server:
             # The loader is gone.
             return
 
-    def _receive(self) -> bool:
-        """Take what came, and wait where there is no work. False when the loader's process has ended."""
+    def _receive(self) -> None:
+        """Take what came, and wait where there is no work."""
         while not self._work or self._pipe.poll():
-            ready = connection.wait([self._pipe, *self._loader_end])
-            if self._pipe not in ready:
-                return False
             message = self._pipe.recv()
             if isinstance(message, Work):
                 self._work.append(message)
@@ -98,13 +98,13 @@ class _Server:
             elif isinstance(message, ForgetArena):
                 self._arenas.pop(message.arena, None)
             elif isinstance(message, Cancel):
-                self._cancelled = max(self._cancelled, message.pass_number)
-        return True
+                # Other passes may be running, earlier and later ones.
+                self._cancelled |= {work.number for work in self._work if work.pass_number == message.pass_number}
 
     def _announce(self) -> None:
         """Have the bytes of the next units read while this one is decoded."""
         for work in list(self._work)[:_UNITS_AHEAD]:
-            if work.number not in self._announced and work.pass_number > self._cancelled:
+            if work.number not in self._announced | self._cancelled:
                 self._announced.add(work.number)
                 try:
                     self._dataset.will_need(work.draws)
@@ -114,7 +114,16 @@ class _Server:
     def _send(self, message: Any) -> None:
         if isinstance(message, Done) and message.error is not None:
             message = replace(message, error=_sendable(message.error))
-        self._pipe.send(message)
+        try:
+            # Not as the pipe would do it, which sends tensors as descriptors that end with this process.
+            data = pickle.dumps(message)
+        except Exception as error:  # noqa: BLE001  # whatever the __reduce__ of an entry does
+            refused = UsageError(
+                f"an entry of the items cannot be sent to the loader's process: {error}. What a transform returns "
+                "consists of tensors, numbers and objects that can be pickled; or take workers=0"
+            )
+            data = pickle.dumps(replace(message, rest=(), error=_sendable(refused)))
+        self._pipe.send_bytes(data)
 
 
 def _sendable(error: BaseException) -> BaseException:
@@ -128,16 +137,28 @@ def _sendable(error: BaseException) -> BaseException:
     return error
 
 
-def _ends_with(process: int) -> list[Any]:
-    """What to wait for that is ready when a process ends.
+def _end_with(process: int) -> None:
+    """End this process as soon as that one does, whatever it is doing then.
 
-    The pipe alone does not tell: a process that was forked from the loader's may hold its other end.
+    The pipe does not tell: a process that was forked from the loader's may hold its other end, and a transform may take
+    any time before it is looked at.
     """
+    end: Any = None
     if hasattr(os, "pidfd_open"):
         try:
-            return [os.pidfd_open(process)]
+            end = os.pidfd_open(process)
+        except ProcessLookupError:
+            os._exit(0)
         except OSError:
             # Old kernels, and some sandboxes.
-            pass
+            end = None
     parent = parent_process()
-    return [] if parent is None else [parent.sentinel]
+    if end is None and parent is not None:
+        end = parent.sentinel
+
+    def watch() -> None:
+        connection.wait([end])
+        os._exit(0)
+
+    if end is not None:
+        threading.Thread(target=watch, name="shortgop: ends with the loader", daemon=True).start()

@@ -1,0 +1,476 @@
+"""What becomes of a ClipLoader when processes die, transforms fail, batches are kept, and loops are left."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shortgop
+from datasets import copied_shards
+from loader_helpers import (
+    BATCH_BYTES,
+    KillsItself,
+    Refuses,
+    Shown,
+    all_shown,
+    clips,
+    comes_true,
+    fork_server,
+    fork_server_of,
+    loader_of,
+    make_clips,
+    marked,
+    none_left,
+    open_files,
+    own_workers,
+    runs,
+    shown,
+    undisturbed,
+    with_a_function,
+    with_a_list,
+)
+from shortgop.errors import DatasetError, DatasetWarning, UsageError
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc")
+
+# Where the machine has nothing else to do, scripts take a few seconds, and processes end within one.
+SECONDS = 120
+SECONDS_TO_END = 20
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_clips(tmp_path_factory.mktemp("failures"))
+
+
+@pytest.fixture(scope="module")
+def dataset(folder: Path) -> shortgop.ClipDataset:
+    return clips(folder)
+
+
+@pytest.fixture(scope="module")
+def expected(dataset: shortgop.ClipDataset) -> list[Shown]:
+    return undisturbed(dataset)
+
+
+@pytest.fixture(autouse=True)
+def no_other_loaders() -> None:
+    """An error that was caught may hold those of earlier tests."""
+    gc.collect()
+
+
+# Workers die
+
+
+def test_a_killed_worker_changes_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+    loader = loader_of(dataset)
+    seen = []
+    for number, batch in enumerate(loader):
+        if number in {1, 4}:
+            os.kill(own_workers()[0], signal.SIGKILL)
+        seen.append(shown(batch))
+    assert seen == expected
+    assert 1 <= loader.stats().restarts <= 2
+
+
+def test_a_killed_fork_server_changes_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+    """Without it nobody says which workers have ended."""
+    loader = loader_of(dataset)
+    batches = iter(loader)
+    seen = [shown(next(batches))]
+    before = own_workers()
+    os.kill(fork_server(), signal.SIGKILL)
+    assert [*seen, *all_shown(batches)] == expected
+    assert not set(before) & set(own_workers())
+    assert not [pid for pid in before if runs(pid)]
+
+
+def test_a_clip_that_kills_workers_is_an_error_in_the_end(folder: Path, expected: list[Shown]) -> None:
+    dataset = clips(folder, transform=KillsItself(1020))
+    (draw,) = (draw for batch in expected for draw, video, numbers in batch if numbers[0] == 1020)
+    place = next(place for place, batch in enumerate(expected) if draw in [row[0] for row in batch])
+    loader = loader_of(dataset)
+    seen: list[Shown] = []
+    with pytest.raises(DatasetError, match=rf"a worker was killed by SIGKILL .*draws .*\b{draw}\b.* 2 before it"):
+        seen.extend(shown(batch) for batch in loader)
+    assert seen == expected[:place]
+    # The first that did so was reading a clip, and so were the two after it.
+    assert loader.stats().restarts == 3
+    assert shown(next(iter(loader))) == expected[0]
+
+
+def test_workers_that_end_before_they_are_ready_are_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_here = types.ModuleType("only_here")
+    exec("def transform(frames): return frames", only_here.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", only_here)
+    before = own_workers()
+    loader = loader_of(clips(folder, transform=only_here.transform))
+    for _ in range(2):
+        with pytest.raises(DatasetError, match="do not start: one ended with exit code 1 .* has to be importable"):
+            next(iter(loader))
+    assert set(own_workers()) <= set(before)
+
+
+def test_a_script_without_a_guard_is_told_so(folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import shortgop\n"
+        f"dataset = shortgop.ClipDataset({str(folder)!r}, shortgop.AllClips(2))\n"
+        "print(next(iter(shortgop.ClipLoader(dataset, range(8), batch_size=4, workers=2))))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.returncode == 1
+    assert 'has to do so under `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
+
+
+def test_a_transform_that_cannot_be_sent_is_refused(folder: Path) -> None:
+    before = own_workers()
+    loader = loader_of(clips(folder, transform=lambda frames: frames))
+    with pytest.raises(UsageError, match="the dataset cannot be sent to a worker process"):
+        next(iter(loader))
+    assert set(own_workers()) <= set(before)
+
+
+# Items fail
+
+
+def test_an_error_of_a_transform_comes_in_place_of_its_batch(folder: Path, expected: list[Shown]) -> None:
+    place = next(place for place, batch in enumerate(expected) if any(numbers[0] == 30 for _, _, numbers in batch))
+    loader = loader_of(clips(folder, transform=Refuses(30)))
+    for _ in range(2):
+        seen: list[Shown] = []
+        with pytest.raises(ZeroDivisionError, match="at 30") as raised:
+            seen.extend(shown(batch) for batch in loader)
+        assert seen == expected[:place]
+        (note,) = raised.value.__notes__
+        assert note.startswith("In worker process ")
+        assert 'raise ZeroDivisionError(f"at {self.number}")' in note
+    assert loader.stats().restarts == 0
+
+
+def test_tensors_in_a_list_come_by_value(folder: Path, expected: list[Shown]) -> None:
+    """Torch would send descriptors, which end with the worker."""
+    loader = loader_of(clips(folder, outputs={"frames": shortgop.Output()}, transform=with_a_list))
+    before = len(open_files())
+    for batch in loader:
+        assert torch.equal(batch["views"][0], batch["frames"][:, 0])
+        assert torch.equal(batch["views"][1], batch["frames"][:, 1])
+    del batch, loader
+    assert len(open_files()) <= before
+
+
+def test_an_entry_that_cannot_be_sent_is_named_an_error(folder: Path) -> None:
+    loader = loader_of(clips(folder, outputs={"frames": shortgop.Output()}, transform=with_a_function))
+    with pytest.raises(UsageError, match="an entry of the items cannot be sent to the loader's process"):
+        next(iter(loader))
+    assert loader.stats().restarts == 0
+
+
+# Batches are kept
+
+
+def test_batches_that_are_kept_for_ever_are_copied(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+    num_bytes = 4 * BATCH_BYTES
+    loader = loader_of(dataset, prefetch_bytes=num_bytes)
+    for epoch in range(2):
+        with pytest.warns(DatasetWarning, match="keeps so many batches") if not epoch else contextlib.nullcontext():
+            kept = list(loader)
+        assert all_shown(kept) == expected
+        # The last batches need leave no memory to others.
+        assert (epoch + 1) * (len(expected) - 4) <= loader.stats().copied_batches < (epoch + 1) * len(expected)
+
+
+def as_slice(frames: torch.Tensor) -> Any:
+    return frames[1:3, :, 2]
+
+
+def as_array(frames: torch.Tensor) -> Any:
+    return frames.numpy()[::2]
+
+
+def by_dlpack(frames: torch.Tensor) -> Any:
+    return np.from_dlpack(frames)
+
+
+def as_memory(frames: torch.Tensor) -> Any:
+    array: Any = frames.numpy()
+    return memoryview(array)
+
+
+def content(kept: Any) -> Any:
+    return np.array(kept.numpy() if isinstance(kept, torch.Tensor) else kept)
+
+
+@pytest.mark.parametrize("keep", [as_slice, as_array, by_dlpack, as_memory])
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_shares_a_batch_keeps_its_memory(
+    dataset: shortgop.ClipDataset, expected: list[Shown], keep: Callable[[torch.Tensor], Any], inference: bool
+) -> None:
+    loader = loader_of(dataset, prefetch_bytes=4 * BATCH_BYTES)
+    batches = iter(loader)
+    with torch.inference_mode(inference):
+        batch = next(batches)
+        kept = keep(batch["frames"])
+        before = content(kept)
+        del batch
+        gc.collect()
+        for _ in range(2):
+            assert len(list(map(id, batches))) >= len(expected) - 1
+            assert np.array_equal(content(kept), before)
+            batches = iter(loader)
+        assert loader.stats().copied_batches == 0
+        # And given back: another batch may have the memory then.
+        del kept
+    assert all_shown(batches) == expected
+
+
+# Loops are left, and several run
+
+
+def test_a_loop_may_be_left_at_any_place(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+    loader = loader_of(dataset)
+    before = 0
+    for stop in (1, 3, 0, 2, 7, 1, 1, 1, 1):
+        batches = iter(loader)
+        assert [shown(next(batches)) for _ in range(stop)] == expected[:stop]
+        del batches
+        before = before or len(open_files())
+    assert all_shown(loader) == expected
+    # An iterator that was never asked for anything takes no memory, and that of others is used again.
+    assert len(open_files()) <= before + 4
+    assert len(own_workers()) == 2
+
+
+def test_two_passes_at_once(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+    loader = loader_of(dataset)
+    assert [(shown(one), shown(other)) for one, other in zip(loader, loader, strict=True)] == [
+        (each, each) for each in expected
+    ]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_pass_that_is_left_leaves_others_alone(
+    dataset: shortgop.ClipDataset, expected: list[Shown], workers: int
+) -> None:
+    loader = loader_of(dataset, workers)
+    outer = iter(loader)
+    seen = [shown(next(outer))]
+    for _ in range(4):
+        inner = iter(loader)
+        assert [shown(next(inner)) for _ in range(2)] == expected[:2]
+        del inner
+        seen.append(shown(next(outer)))
+    assert [*seen, *all_shown(outer)] == expected
+
+
+def test_two_loaders_at_once(dataset: shortgop.ClipDataset, folder: Path, expected: list[Shown]) -> None:
+    one, other = loader_of(dataset, 1), loader_of(clips(folder), 2)
+    both = [(shown(a), shown(b)) for a, b in zip(one, other, strict=True)]
+    assert both == [(each, each) for each in expected]
+
+
+def test_a_loader_may_be_closed_during_a_pass(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+    loader = loader_of(dataset)
+    batches = iter(loader)
+    kept = next(batches)
+    loader.close()
+    assert not own_workers()
+    with pytest.raises(UsageError, match="the ClipLoader was closed"):
+        next(batches)
+    assert shown(kept) == expected[0]
+    assert all_shown(loader) == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_is_refused_and_disturbs_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+    loader = loader_of(dataset)
+    batches = iter(loader)
+    seen = [shown(next(batches))]
+    context = multiprocessing.get_context("fork")
+    said = context.SimpleQueue()
+    attempts: list[Callable[[], Any]] = [lambda: next(batches), lambda: next(iter(loader))]
+
+    def use() -> None:
+        for attempt in attempts:
+            try:
+                attempt()
+            except UsageError as error:
+                said.put(str(error))
+        loader.close()
+
+    child = context.Process(target=use)
+    child.start()
+    child.join(SECONDS)
+    assert child.exitcode == 0
+    assert "this pass was begun in another process" in said.get()
+    assert "this ClipLoader was made in another process" in said.get()
+    assert [*seen, *all_shown(batches)] == expected
+    assert loader.stats().restarts == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_that_exits_on_its_own_disturbs_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+    """Python's way out terminates processes that it believes its own, and they are replaced."""
+    loader = loader_of(dataset)
+    batches = iter(loader)
+    seen = [shown(next(batches))]
+    child = os.fork()
+    if child == 0:
+        try:
+            loader.close()
+            del batches, loader
+            gc.collect()
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [*seen, *all_shown(batches)] == expected
+
+
+# Nothing is left
+
+
+@contextlib.contextmanager
+def consumer(how: str, folder: Path, mark: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A training loop in a process of its own; those that it starts inherit the mark."""
+    command = [sys.executable, str(Path(__file__).with_name("loader_consumer.py")), how, str(folder)]
+    environment = {**os.environ, "SHORTGOP_TEST_MARK": mark}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    ) as process:
+        try:
+            yield process
+        finally:
+            for pid in marked(mark):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("how", ["runs", "slow"])
+def test_workers_end_with_a_consumer_that_is_killed(folder: Path, tmp_path: Path, how: str) -> None:
+    with consumer(how, folder, str(tmp_path)) as process:
+        line_of(process)
+        # The loop, the fork server, what keeps track of its resources, and two workers.
+        assert comes_true(lambda: len(list(marked(str(tmp_path)))) == 5, SECONDS_TO_END)
+        process.kill()
+        assert none_left(str(tmp_path), SECONDS_TO_END)
+
+
+def test_workers_end_although_another_process_holds_their_pipes(folder: Path, tmp_path: Path) -> None:
+    with consumer("forked", folder, str(tmp_path)) as process:
+        while line_of(process) != "forked\n":
+            continue
+        _, workers = fork_server_of(process.pid)
+        assert len(workers) == 2
+        process.kill()
+        assert comes_true(lambda: not any(map(runs, workers)), SECONDS_TO_END)
+        assert list(marked(str(tmp_path)))
+
+
+def test_a_consumer_that_leaves_without_closing_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    with consumer("leaves", folder, str(tmp_path)) as process:
+        output, _ = process.communicate(timeout=SECONDS)
+        assert len(output.splitlines()) == 1
+        assert process.returncode == 0
+        assert none_left(str(tmp_path), SECONDS_TO_END)
+
+
+def test_ctrl_c_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    """It reaches all processes of a terminal."""
+    with consumer("runs", folder, str(tmp_path), start_new_session=True) as process:
+        line_of(process)
+        line_of(process)
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=SECONDS)
+        # Workers say nothing.
+        assert output.count("Traceback") == 1
+        assert output.splitlines()[-1] == "KeyboardInterrupt"
+        assert process.returncode == -signal.SIGINT
+        assert none_left(str(tmp_path), SECONDS_TO_END)
+
+
+def test_a_loop_that_was_interrupted_is_followed_by_another(folder: Path, tmp_path: Path) -> None:
+    with consumer("goes on", folder, str(tmp_path)) as process:
+        for _ in range(3):
+            while line_of(process) != "begins\n":
+                continue
+            line_of(process)
+            process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=SECONDS)[0].splitlines()[-1] == "80"
+        assert none_left(str(tmp_path), SECONDS_TO_END)
+
+
+def test_loaders_that_were_dropped_leave_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+    shown(next(iter(loader_of(dataset, 1))))
+    gc.collect()
+    before = len(open_files()), threading.active_count()
+    kept = []
+    for number in range(6):
+        loader = loader_of(dataset, 1)
+        batch = next(iter(loader))
+        if number % 3 == 0:
+            kept.append(batch)
+        del loader, batch
+    gc.collect()
+    assert not own_workers()
+    assert threading.active_count() == before[1]
+    # A batch that is kept holds its memory.
+    assert all_shown(kept) == [expected[0], expected[0]]
+    assert len(open_files()) == before[0] + len(kept)
+    kept.clear()
+    assert len(open_files()) == before[0]
+
+
+# Little is to be had
+
+
+def test_a_full_dev_shm_does_no_harm(folder: Path, expected: list[Shown]) -> None:
+    script = Path(__file__).with_name("loader_consumer.py")
+    fill = "mount -t tmpfs -o size=16k tmpfs /dev/shm && head -c 16384 /dev/zero > /dev/shm/full"
+    own = ["unshare", "-rm", "sh", "-c"]
+    if not shutil.which("unshare") or subprocess.run([*own, fill], capture_output=True, check=False).returncode:
+        pytest.skip("a /dev/shm of its own takes rights that are missing here")
+    command = f'{fill} && exec "$0" "$@"'
+    done = subprocess.run(
+        [*own, command, sys.executable, str(script), "finds nothing in /dev/shm", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert done.stdout.splitlines()[-1:] == [str(sum(map(len, expected[1:])))], done.stderr
+
+
+def test_few_descriptors_do(folder: Path, tmp_path: Path) -> None:
+    """64, with more shards than that."""
+    copied_shards(folder, tmp_path / "many", 80)
+    script = Path(__file__).with_name("loader_consumer.py")
+    done = subprocess.run(
+        [sys.executable, str(script), "few descriptors", str(tmp_path / "many")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
+    )
+    assert done.stdout.splitlines()[-1:] == ["400"], done.stderr
