@@ -89,6 +89,27 @@ def test_each_batch_has_the_state_that_goes_on_after_it_on_any_number_of_ranks(f
     assert [batch["draw"].tolist() for batch in before] == whole[:4]
 
 
+@pytest.mark.parametrize("slots", [4, 16])
+def test_a_resumed_pass_that_is_left_begins_where_it_was_resumed(folder: Path, slots: int) -> None:
+    """However far ahead of the loop the batches were planned."""
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), size=(128, 128))
+
+    def loader() -> shortgop.ClipLoader:
+        sampler = shortgop.ElasticSampler(dataset, 8)
+        return shortgop.ClipLoader(dataset, sampler, workers=0, prefetch_bytes=slots * 8 * (2 * 3 * 128 * 128 + 1000))
+
+    whole = draws(loader())
+    first = iter(loader())
+    state = [next(first).state for _ in range(4)][-1]
+    assert state is not None
+    resumed = loader()
+    resumed.load_state_dict(state)
+    next(iter(resumed))
+    assert draws(resumed) == whole[4:]
+    # It came to its end; the next pass is of the whole epoch.
+    assert draws(resumed) == whole
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_after_the_last_batch_comes_the_next_epoch(folder: Path, workers: int) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
