@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, RandomSampler
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from training_videos import check_item, make_videos, numbers
+from training_videos import check_item, damaged_copy, make_videos, numbers
 
 WORKERS = [0, 1, 3]
 
@@ -280,6 +280,26 @@ def test_small_columns_hold_no_memory_of_frames(folder: Path) -> None:
     labels = [batch["label"] for batch in loader]
     assert len(labels) == 35
     assert loader.stats().copied_batches == 0
+
+
+@pytest.mark.filterwarnings("ignore:draw:shortgop.DatasetWarning")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_clips_that_are_replaced_are_counted_once_and_the_same_for_any_number_of_workers(
+    folder: Path, tmp_path: Path, workers: int
+) -> None:
+    damaged = damaged_copy(folder, tmp_path / "copy")
+    dataset = shortgop.ClipDataset(damaged, shortgop.AllClips(1), on_error="skip", videos=["a.mp4"])
+    sampler = shortgop.ElasticSampler(dataset, 5, order=shortgop.Sequential())
+    loader = shortgop.ClipLoader(dataset, sampler, workers=workers, threads=1)
+    found = list(chain(*draws(loader)))
+    expected = [int(item["draw"]) for item in DataLoader(dataset, batch_size=None, sampler=sampler)]
+    assert found == expected
+    assert found[:8] == list(range(8))
+    assert found[16:] == list(range(16, 40))
+    assert not set(found[8:16]) & set(range(8, 16))
+    # The DataLoader has skipped as many.
+    assert dataset.skipped == 2 * loader.stats().skipped >= 16
+    loader.close()
 
 
 @pytest.mark.parametrize(

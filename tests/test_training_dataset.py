@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any, cast
@@ -16,8 +15,7 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from shortgop.errors import DatasetError, DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
-from shortgop.training.opened import OpenedDataset
-from training_videos import VIDEOS, check_item, make_videos, numbers
+from training_videos import VIDEOS, check_item, damaged_copy, make_videos, numbers
 
 
 @pytest.fixture(scope="module")
@@ -260,15 +258,7 @@ def test_cuda_in_a_forked_worker_says_what_to_do(folder: Path) -> None:
 @pytest.fixture
 def damaged(folder: Path, tmp_path: Path) -> Path:
     """The dataset with a GOP damaged: frames 8 to 15 of a.mp4."""
-    copy = shutil.copytree(folder, tmp_path / "copy")
-    manifest = OpenedDataset(shortgop.open(copy)).manifest
-    shard = copy / "shards" / manifest.shards.name.text(int(manifest.segments.shard[0]))
-    with shard.open("r+b") as file:
-        file.seek(int(manifest.gops.offset[1]) + int(manifest.gops.length[1]) // 2)
-        byte = file.read(1)
-        file.seek(-1, 1)
-        file.write(bytes([byte[0] ^ 1]))
-    return copy
+    return damaged_copy(folder, tmp_path / "copy")
 
 
 def test_a_bad_gop_is_an_error_or_another_clip(damaged: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from datasets import make_dataset
+from shortgop.manifests.layout import open_current
 from synthetic import constant_rate_pts, make_video, read_number
 
 # Frames, rate, and what the source list says. Video v shows the numbers from 1000 * v on.
@@ -46,3 +48,16 @@ def make_videos(root: Path) -> Path:
     report = make_dataset([root / "list.jsonl"], root / "dataset", gop_frames=8, segment_seconds=Fraction(2))
     assert report.failures == ()
     return root / "dataset"
+
+
+def damaged_copy(dataset: Path, copy: Path) -> Path:
+    """A copy of the dataset with a GOP damaged: frames 8 to 15 of a.mp4."""
+    shutil.copytree(dataset, copy)
+    manifest = open_current(copy)[1]
+    shard = copy / "shards" / manifest.shards.name.text(int(manifest.segments.shard[0]))
+    with shard.open("r+b") as file:
+        file.seek(int(manifest.gops.offset[1]) + int(manifest.gops.length[1]) // 2)
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 1]))
+    return copy
