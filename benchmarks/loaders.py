@@ -39,6 +39,7 @@ CROP = (16, 116, 224, 224)
 FRAMES, STRIDE, BATCH = 16, 4, 16
 AHEAD = 6
 """Batches before and after those that are timed: more than any of the loaders reads ahead."""
+DTYPES = {"float16": torch.float16, "uint8": torch.uint8}
 PAGE = ROOT / "docs" / "training.md"
 WORKERS = len(os.sched_getaffinity(0))
 
@@ -53,6 +54,7 @@ class PeerClips(Dataset[torch.Tensor]):
     clips: shortgop.ClipDataset
     files: FileSet
     library: str
+    dtype: torch.dtype
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -64,22 +66,23 @@ class PeerClips(Dataset[torch.Tensor]):
             raise ImportError(missing[self.library])
         clip = self.clips.clip_index.clips([draw])[0]
         frames = self.files.frames[clip.video][clip.frames].tolist()
-        return as_training_wants(readers[self.library](self.files.files[clip.video], frames))
+        return as_training_wants(readers[self.library](self.files.files[clip.video], frames), self.dtype)
 
 
-def as_training_wants(frames: Any) -> torch.Tensor:
-    """The part in the middle: float16, (frames, 3, 224, 224)."""
+def as_training_wants(frames: Any, dtype: torch.dtype) -> torch.Tensor:
+    """The part in the middle: (frames, 3, 224, 224); floats from 0 to 1."""
     tensor = frames if isinstance(frames, torch.Tensor) else torch.from_numpy(np.asarray(frames))
     if tensor.shape[-1] == 3:
         tensor = tensor.permute(0, 3, 1, 2)
     top, left, height, width = CROP
-    return (tensor[:, :, top : top + height, left : left + width].float() / 255).half().contiguous()
+    part = tensor[:, :, top : top + height, left : left + width]
+    return part.contiguous() if dtype == torch.uint8 else (part.float() / 255).to(dtype).contiguous()
 
 
-def single_reader(dataset: shortgop.ClipDataset, path: str) -> Callable[[int], float]:
+def single_reader(dataset: shortgop.ClipDataset, path: str, dtype: torch.dtype) -> Callable[[int], float]:
     """Reads batches in this process with one thread and `out=`; returns clips a second."""
-    source = shortgop.open(path, crop=CROP, dtype=torch.float16, threads=1)
-    out = torch.empty(BATCH, FRAMES, 3, *CROP[2:], dtype=torch.float16)
+    source = shortgop.open(path, crop=CROP, dtype=dtype, threads=1)
+    out = torch.empty(BATCH, FRAMES, 3, *CROP[2:], dtype=dtype)
 
     def read(epoch: int, batches: int) -> float:
         sampler = shortgop.ElasticSampler(dataset, BATCH)
@@ -97,14 +100,14 @@ def single_reader(dataset: shortgop.ClipDataset, path: str) -> Callable[[int], f
     return lambda epoch: read(epoch, 24)
 
 
-def at_once(dataset: shortgop.ClipDataset, path: str, epoch: int) -> float:
+def at_once(dataset: shortgop.ClipDataset, path: str, epoch: int, dtype: torch.dtype) -> float:
     """The sum over as many such readers as there are cores, each a process of its own, at the same time."""
     context = multiprocessing.get_context("fork")
     queue: Any = context.SimpleQueue()
     barrier = context.Barrier(WORKERS)
 
     def run(number: int) -> None:
-        read = single_reader(dataset, path)
+        read = single_reader(dataset, path, dtype)
         barrier.wait()
         queue.put(read(1000 * (number + 1) + epoch))
 
@@ -117,11 +120,9 @@ def at_once(dataset: shortgop.ClipDataset, path: str, epoch: int) -> float:
     return float(sum(rates))
 
 
-def spdl_batches(dataset: shortgop.ClipDataset, files: FileSet, sampler: shortgop.ElasticSampler) -> Batches:
+def spdl_batches(clips: PeerClips, sampler: shortgop.ElasticSampler) -> Batches:
     """SPDL's pipeline over its own decoder, in threads of this process."""
     from spdl.pipeline import PipelineBuilder
-
-    clips = PeerClips(dataset, files, "spdl")
 
     def batches(epoch: int) -> Iterator[Any]:
         sampler.set_epoch(epoch)
@@ -140,9 +141,9 @@ def spdl_batches(dataset: shortgop.ClipDataset, files: FileSet, sampler: shortgo
     return batches
 
 
-def loaders(path: str, epoch_batches: int) -> tuple[dict[str, Batches], dict[str, str]]:
+def loaders(path: str, epoch_batches: int, dtype: torch.dtype) -> tuple[dict[str, Batches], dict[str, str]]:
     """What is measured, by name, ClipLoader first; and what could not be, with the reason."""
-    output = {"frames": shortgop.Output(size=CROP[2:], crop=CROP, dtype=torch.float16)}
+    output = {"frames": shortgop.Output(size=CROP[2:], crop=CROP, dtype=dtype)}
     videos = len(shortgop.open(path))
     policy = shortgop.RandomClips(FRAMES, stride=STRIDE, clips_per_video=-(-epoch_batches * BATCH // videos))
     dataset = shortgop.ClipDataset(path, policy, outputs=output)
@@ -180,9 +181,13 @@ def loaders(path: str, epoch_batches: int) -> tuple[dict[str, Batches], dict[str
         _, lacking = load([library])
         missing.update(lacking)
         if not lacking:
-            found[f"{library} in a DataLoader, {files}"] = of_data_loader(PeerClips(dataset, sets[files], library))
+            found[f"{library} in a DataLoader, {files}"] = of_data_loader(
+                PeerClips(dataset, sets[files], library, dtype)
+            )
     try:
-        found["SPDL's pipeline and decoder, the sources"] = spdl_batches(dataset, sets["the sources"], sampler)
+        found["SPDL's pipeline and decoder, the sources"] = spdl_batches(
+            PeerClips(dataset, sets["the sources"], "spdl", dtype), sampler
+        )
     except ImportError as error:
         missing["SPDL"] = str(error)
     return found, missing
@@ -288,18 +293,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=24, help="timed in each round")
+    parser.add_argument("--dtype", choices=DTYPES, default="float16")
     parser.add_argument("--only", nargs="+", default=[], help="loaders whose names begin with one of these")
     parser.add_argument("--dry", action="store_true", help="write no results")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     machine = this_machine()
     path = str(footage.make_dataset(footage.make_sources("clips", 24, 256, 60), "source"))
-    found, missing = loaders(path, arguments.batches + 2 * AHEAD)
+    dtype = DTYPES[arguments.dtype]
+    found, missing = loaders(path, arguments.batches + 2 * AHEAD, dtype)
     if arguments.only:
         found = {name: each for name, each in found.items() if name.startswith(("ClipLoader", *arguments.only))}
-    output = {"frames": shortgop.Output(size=CROP[2:], crop=CROP, dtype=torch.float16)}
+    output = {"frames": shortgop.Output(size=CROP[2:], crop=CROP, dtype=dtype)}
     clips = shortgop.ClipDataset(path, shortgop.RandomClips(FRAMES, stride=STRIDE, clips_per_video=100), outputs=output)
-    read_alone = single_reader(clips, path)
+    read_alone = single_reader(clips, path, dtype)
     one, together = f"{WORKERS} x one thread with out=", f"{WORKERS} such readers at once"
     rates: dict[str, list[float]] = {name: [] for name in (*found, one, together)}
     for number in range(arguments.rounds):
@@ -307,12 +314,12 @@ def main() -> None:
             rates[name].append(clips_per_second(batches(number), arguments.batches))
             print(f"round {number}: {name}: {rates[name][-1]:.0f} clips/s", flush=True)
         rates[one].append(WORKERS * read_alone(number))
-        rates[together].append(at_once(clips, path, number))
+        rates[together].append(at_once(clips, path, number, dtype))
         print(f"round {number}: {one}: {rates[one][-1]:.0f}, {together}: {rates[together][-1]:.0f}", flush=True)
     rows, ratios = table(rates, list(rates))
     first, slowdown = seconds_to_first_batch(path), step_slowdown(path)
     material = (
-        f"Measured by `benchmarks/loaders.py`: batches of {BATCH} clips of {FRAMES} frames of 224x224, float16; "
+        f"Measured by `benchmarks/loaders.py`: batches of {BATCH} clips of {FRAMES} frames of 224x224, {arguments.dtype}; "
         f"{WORKERS} workers of one thread; {arguments.rounds} rounds in turn, medians of ratios with 95 % intervals. "
         f"{machine.cpu}, {machine.cores} cores."
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ from loader_helpers import Sleeps, clips, loader_of, open_files, own_workers, sh
 
 def train(how: str, dataset: str) -> None:
     """Train for ever, but where `how` says otherwise."""
+    # Where the tests run in the background, a shell may have told them to ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     transform = Sleeps(1000) if how == "slow" else None
     loader = loader_of(clips(dataset, transform=transform), 4 if how == "few descriptors" else 2)
     for _ in range(3 if how == "goes on" else 0):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, RandomSampler
 
 import shortgop
@@ -184,6 +186,17 @@ def test_ranks_that_have_no_sample_of_the_last_batch_end_before(folder: Path) ->
     assert [len(batch) for batch in found].count(1) == 1
 
 
+@pytest.mark.parametrize(("batch", "ranks"), [(8, 3), (7, 2), (5, 4), (2, 3), (9, 1)])
+def test_len_is_how_many_batches_a_rank_has(folder: Path, batch: int, ranks: int) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.UniformClips(1, clips_per_video=7))
+    for rank in range(ranks):
+        sampler = shortgop.ElasticSampler(
+            dataset, batch, order=shortgop.Sequential(), drop_last=False, rank=rank, world_size=ranks
+        )
+        loader = shortgop.ClipLoader(dataset, sampler, workers=0)
+        assert len(loader) == len(list(loader))
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_masks_outputs_and_several_datasets(folder: Path, workers: int) -> None:
     outputs = {
@@ -282,6 +295,65 @@ def test_small_columns_hold_no_memory_of_frames(folder: Path) -> None:
     assert loader.stats().copied_batches == 0
 
 
+def mapped_bytes() -> int:
+    """How much memory without a name this process maps."""
+    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:shortgop " in line]
+    spans = [[int(end, 16) for end in line[0].split("-")] for line in lines]
+    return sum(stop - start for start, stop in spans)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks at Linux's list of memory")
+def test_memory_does_not_grow_with_the_passes_of_which_batches_are_kept(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), size=(128, 128))
+    size = 5 * 2 * (2 * 3 * 128 * 128 + 5000)
+    loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), workers=0, prefetch_bytes=size)
+    before = mapped_bytes()
+    with pytest.warns(DatasetWarning, match="keeps so many batches"):
+        kept = [batch for _ in range(4) for batch in islice(loader, 7)]
+    assert mapped_bytes() - before <= size
+    assert len({batch["frames"].data_ptr() for batch in kept}) == 28
+
+
+def test_a_batch_is_a_dict_for_what_torch_does_with_dicts(folder: Path, tmp_path: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), metadata=["id"])
+    batch: Any = next(iter(shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 4), workers=0)))
+    assert batch.copy().state == batch.state
+    mapped = tree_map(lambda value: value + 1 if isinstance(value, torch.Tensor) else value, batch)
+    assert torch.equal(mapped["video"], batch["video"] + 1)
+    assert mapped.state == batch.state
+    torch.save(batch, tmp_path / "batch.pt")
+    loaded = torch.load(tmp_path / "batch.pt")
+    assert torch.equal(loaded["frames"], batch["frames"])
+    assert loaded["id"] == batch["id"]
+
+
+def test_it_ends_with_a_with_statement(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+    with shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 4), workers=1, threads=1) as loader:
+        assert "1 workers of 1 threads" in repr(loader)
+        next(iter(loader))
+    assert not [each for each in active_children() if each.name == "shortgop loader"]
+
+
+def test_random_clips_that_repeat_in_every_epoch_cause_a_warning(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(2, clips_per_video=2))
+    loader = shortgop.ClipLoader(dataset, range(6), batch_size=2, workers=0)
+    assert draws(loader) == draws(loader)
+    with pytest.warns(DatasetWarning, match="for the third time"):
+        draws(loader)
+
+
+@pytest.mark.filterwarnings("ignore:draw:shortgop.DatasetWarning")
+def test_the_item_that_shows_what_items_consist_of_is_not_counted(folder: Path, tmp_path: Path) -> None:
+    damaged = damaged_copy(folder, tmp_path / "copy")
+    dataset = shortgop.ClipDataset(damaged, shortgop.AllClips(1), on_error="skip", videos=["a.mp4"])
+    loader = shortgop.ClipLoader(dataset, [8, 20], batch_size=2, workers=0)
+    ((found, other),) = draws(loader)
+    assert found not in range(8, 16)
+    assert other == 20
+    assert dataset.skipped == loader.stats().skipped >= 1
+
+
 @pytest.mark.filterwarnings("ignore:draw:shortgop.DatasetWarning")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_clips_that_are_replaced_are_counted_once_and_the_same_for_any_number_of_workers(
@@ -310,6 +382,7 @@ def test_clips_that_are_replaced_are_counted_once_and_the_same_for_any_number_of
         ({"threads": 0}, "threads is 0"),
         ({"batch_size": 3}, "leave it out"),
         ({"device": "meta"}, "CUDA"),
+        ({"prefetch_bytes": -5}, "prefetch_bytes is -5"),
     ],
 )
 def test_options_that_make_no_sense(folder: Path, options: dict[str, Any], message: str) -> None:
@@ -332,6 +405,25 @@ def test_what_is_no_clip_dataset_and_what_lacks_a_batch_size(folder: Path) -> No
     clips = shortgop.ClipDataset(folder, shortgop.AllClips(2))
     with pytest.raises(UsageError, match="batch_size is missing"):
         shortgop.ClipLoader(clips, range(3))
+    sampler: Any = 4
+    with pytest.raises(WrongTypeError, match="sampler is 4; it is a"):
+        shortgop.ClipLoader(clips, sampler)
+    others = shortgop.ClipDataset(folder, shortgop.AllClips(2), videos=["a.mp4"])
+    with pytest.raises(UsageError, match="the sampler is of another dataset"):
+        shortgop.ClipLoader(clips, shortgop.ElasticSampler(others, 2))
+    options: dict[str, Any] = {"num_workers": 2}
+    with pytest.raises(WrongTypeError, match="no parameter 'num_workers': here it is workers"):
+        shortgop.ClipLoader(clips, shortgop.ElasticSampler(clips, 2), **options)
+
+
+def without_the_last(frames: torch.Tensor) -> torch.Tensor:
+    return frames[:-1]
+
+
+def test_a_transform_of_batches_returns_as_many_clips_as_it_got(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), transform=without_the_last, transform_batch=True)
+    with pytest.raises(UsageError, match=r"returned 3 'frames' for 4 clips"):
+        dataset.__getitems__(range(4))
 
 
 def test_items_that_differ_in_shape_are_an_error_that_names_the_draw(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from dataclasses import dataclass
 from typing import Any
@@ -244,3 +245,29 @@ def test_what_makes_no_sense_is_refused(options: Any, message: str) -> None:
 def test_other_datasets_are_refused() -> None:
     with pytest.raises(WrongTypeError, match="the dataset is a list; ElasticSampler takes a ClipDataset"):
         ElasticSampler([1, 2, 3], 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (None, "no state of an ElasticSampler but None"),
+        ({"version": None}, "no state of an ElasticSampler; it has 'clips'"),
+        ({"position": None}, "the state lacks 'position'"),
+        ({"position": -4}, "at position -4 of epoch 0"),
+        ({"position": 10**9}, "at position 1000000000"),
+        ({"position": "a"}, "the state's position is 'a'"),
+        ({"epoch": -1}, "of epoch -1"),
+    ],
+)
+def test_states_that_are_none_or_were_changed(change: Any, message: str) -> None:
+    sampler = ElasticSampler(numbered(10), 2)
+    state: Any = {**sampler.state_dict(), **(change or {})}
+    state = {name: state[name] for name in sorted(state) if state[name] is not None} if change else None
+    with pytest.raises((UsageError, WrongTypeError), match=re.escape(message)):
+        sampler.load_state_dict(state)
+
+
+@pytest.mark.parametrize("order", ["shuffled", Shuffled, True])
+def test_what_is_no_order(order: Any) -> None:
+    with pytest.raises(WrongTypeError, match=r"it is an order such as shortgop\.Shuffled\(\)"):
+        ElasticSampler(numbered(10), 2, order=order)

@@ -16,6 +16,7 @@ from ..manifests.ragged import Array, lazy
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from ..readers.stats import Stats
+from ..wording import counted
 from .clip_table import ClipTable
 from .clips import Clip, Clips, Draw, in_epoch, split_draws
 from .keyed import below, hashes, key
@@ -127,6 +128,10 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         if outputs is not None:
             self._opened.check_plain()
             self._outputs = Outputs(outputs, taken=self._metadata, seed=self._seed)
+        if transform is not None and not callable(transform):
+            raise WrongTypeError(f"transform is {transform!r}; it is a function of frames, or another callable")
+        if transform_batch and transform is None:
+            raise UsageError("transform_batch says how transform is called, and there is no transform")
         self._transform, self._transform_batch = transform, bool(transform_batch)
         self._on_error, self._max_skipped = on_error, at_least_one(max_skipped, "max_skipped")
         self._shared = SharedNumbers()
@@ -207,12 +212,24 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
         """The items of several draws, read together; DataLoader calls this."""
-        self._notice_repetition(draws)
         return self.items(self.full_draws(draws))
 
     def full_draws(self, draws: Sequence[int]) -> list[int]:
-        """The draws that indices stand for in the epoch that was set; draws that hold an epoch stay as they are."""
+        """The draws that indices stand for in the epoch that was set; draws that hold an epoch stay as they are.
+
+        DatasetWarning where this makes random clips the same ones again and again.
+        """
+        self._notice_repetition(draws)
         return in_epoch(draws, self._shared.epoch, len(self))
+
+    def example(self, draw: int) -> Item:
+        """The item of a draw, to see what items consist of. Clips that are skipped for it are not counted."""
+        before = self._shared.skipped_here
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DatasetWarning)
+            item = self.items([draw])[0]
+        self._shared.count_skipped(before - self._shared.skipped_here)
+        return item
 
     @property
     def transforms_batches(self) -> bool:
@@ -388,11 +405,13 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         )
 
     def _substitute(self, draw: int, attempt: int) -> int:
-        """Another draw of the same round, as likely any clip as any other."""
+        """Another draw of the same round, as likely any other clip as any other."""
         count = len(self)
-        rounds, _ = split_draws([draw], count)
-        chosen = below(hashes(key(self._seed, "substitute", attempt), draw), count)
-        return int(rounds[0]) * count + int(chosen)
+        rounds, indices = split_draws([draw], count)
+        # One step further from the clip itself on; where there is no other, it is that clip.
+        chosen = int(below(hashes(key(self._seed, "substitute", attempt), draw), max(1, count - 1)))
+        chosen += int(count > 1 and chosen >= int(indices[0]))
+        return int(rounds[0]) * count + chosen
 
     def _transformed(self, clips: list[Clip], read: dict[str, Read]) -> list[dict[str, Any]]:
         """What was read of each clip, transformed."""
@@ -403,6 +422,12 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             together = {name: torch.stack(each) if isinstance(each, list) else each for name, each in read.items()}
             with seeded(key(self._seed, "transform", *(clip.draw for clip in clips))):
                 batch = self._transformed_by(transform, together)
+            for name, values in batch.items():
+                if len(values) != len(clips):
+                    raise UsageError(
+                        f"the transform returned {len(values)} {name!r} for {counted(len(clips), 'clip')}; with "
+                        "transform_batch it returns one for each"
+                    )
             return [{name: values[place] for name, values in batch.items()} for place in range(len(clips))]
         transformed = []
         for place, clip in enumerate(clips):

@@ -63,7 +63,10 @@ class MixedClips(torch.utils.data.Dataset[Item]):
 
     def set_epoch(self, epoch: int) -> None:
         """As ClipDataset.set_epoch."""
-        self._shared.epoch = integer(epoch, "epoch")
+        epoch = integer(epoch, "epoch")
+        if epoch < 0:
+            raise UsageError(f"epoch is {epoch}; epochs count from 0")
+        self._shared.epoch = epoch
 
     def __len__(self) -> int:
         return len(self.clip_index)
@@ -81,6 +84,11 @@ class MixedClips(torch.utils.data.Dataset[Item]):
     def full_draws(self, draws: Sequence[int]) -> list[int]:
         """As ClipDataset.full_draws."""
         return in_epoch(draws, self._shared.epoch, len(self))
+
+    def example(self, draw: int) -> Item:
+        """As ClipDataset.example."""
+        ((part, own),) = self.clip_index.located([draw])
+        return {**self._datasets[part].example(own), "draw": draw, "dataset": part}
 
     @property
     def transforms_batches(self) -> bool:

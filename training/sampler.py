@@ -93,6 +93,13 @@ class ElasticSampler(DistributedSampler[int]):
         self.global_batch_size = batch
         self._clips = dataset.clip_index
         self._snapshot = dataset.snapshot
+        if order is not None and (isinstance(order, type) or not hasattr(order, "bound")):
+            raise WrongTypeError(f"order is {order!r}; it is an order such as shortgop.Shuffled()")
+        if not len(self._clips):
+            raise UsageError(
+                "the dataset has no clips: give it videos, or clips that are short enough for them "
+                "(ClipDataset.too_short names those that are left out)"
+            )
         self._order = (Shuffled() if order is None else order).bound(self._clips, self.seed)
         if drop_last and self._order.length < batch:
             raise UsageError(
@@ -154,6 +161,15 @@ class ElasticSampler(DistributedSampler[int]):
             self._start, self._offset = 0, 0
 
     @property
+    def num_batches(self) -> int:
+        """In how many batches of a whole epoch this rank has samples."""
+        return self._slices(0).num_own_batches
+
+    def is_for(self, dataset: HasClips) -> bool:
+        """Whether the draws of this sampler stand for clips of this dataset."""
+        return (dataset.snapshot, dataset.clip_index.fingerprint) == (self._snapshot, self._clips.fingerprint)
+
+    @property
     def most_per_batch(self) -> int:
         """The most samples that this rank has of a global batch."""
         return -(-self.global_batch_size // self.num_replicas)
@@ -192,8 +208,14 @@ class ElasticSampler(DistributedSampler[int]):
 
         UsageError for a state of other samples: another snapshot, policy, order or seed.
         """
-        if state.get("version") != _STATE_VERSION:
-            raise UsageError(f"the state has version {state.get('version')!r}; this shortgop has {_STATE_VERSION}")
+        if not isinstance(state, Mapping) or "version" not in state:
+            named = f"; it has {', '.join(map(repr, state))}" if isinstance(state, Mapping) else f" but {state!r}"
+            raise WrongTypeError(f"this is no state of an ElasticSampler{named}")
+        if state["version"] != _STATE_VERSION:
+            raise UsageError(f"the state has version {state['version']!r}; this shortgop has {_STATE_VERSION}")
+        missing = [name for name in self.state_dict() if name not in state]
+        if missing:
+            raise UsageError(f"the state lacks {', '.join(map(repr, missing))}: it was changed or cut off")
         for name, what in _FINGERPRINTS.items():
             if state[name] != self._identity[name]:
                 raise UsageError(
@@ -201,14 +223,19 @@ class ElasticSampler(DistributedSampler[int]):
                     "position means nothing here"
                     + ("; give shortgop.ClipDataset that snapshot" if name == "snapshot" else "")
                 )
-        start, offset = int(state["position"]), int(state["rank_offset"])
+        start, offset = integer(state["position"], "the state's position"), int(state["rank_offset"])
+        epoch = integer(state["epoch"], "the state's epoch")
+        if not 0 <= start <= self._order.length or epoch < 0 or offset < 0:
+            raise UsageError(
+                f"the state is at position {start} of epoch {epoch}; epochs count from 0 and have "
+                f"{self._order.length} positions: the state was changed"
+            )
         same_ranks = (state["world_size"], state["global_batch_size"]) == (self.num_replicas, self.global_batch_size)
         if offset and not same_ranks:
             raise UsageError(
                 f"the state was taken inside a global batch, by {state['world_size']} ranks and in batches of "
                 f"{state['global_batch_size']}; it goes on only with as many, or take it between two global batches"
             )
-        epoch = int(state["epoch"])
         if self._slices(start).num_batches:
             self._go_to(epoch, start, offset)
         else:

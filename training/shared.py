@@ -65,8 +65,8 @@ class SharedNumbers:
         """How many clips were skipped in this process."""
         return int(self._counts[_SKIPPED, self._process])
 
-    def count_skipped(self) -> None:
-        self._counts[_SKIPPED, self._process] += 1
+    def count_skipped(self, count: int = 1) -> None:
+        self._counts[_SKIPPED, self._process] += count
 
     def count_read(self, count: int) -> None:
         self._counts[_READ, self._process] += count

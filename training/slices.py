@@ -48,6 +48,14 @@ class EpochSlices:
         first, last = self.part(0), self.part(self.num_batches - 1)
         return (self.num_batches - 1) * len(first) + len(last)
 
+    @property
+    def num_own_batches(self) -> int:
+        """In how many batches this rank has positions."""
+        if not self.num_batches:
+            return 0
+        # All batches but the last are of one size.
+        return (self.num_batches - 1) * bool(self.part(0)) + bool(self.part(self.num_batches - 1))
+
     def part(self, batch: int) -> range:
         """This rank's positions in a batch."""
         first = self.start + batch * self.global_batch_size

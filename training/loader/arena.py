@@ -35,7 +35,7 @@ class Arena:
         _prefer_huge_pages(self._memory)
         # All tensors share this array: a finalizer of it runs when the last of them is gone.
         self.bytes = np.frombuffer(self._memory, dtype=np.uint8)
-        self.tensors = rows.tensors(self.bytes)
+        self.tensors, self.names = rows.tensors(self.bytes), rows.names
         self._leased_columns = rows.leased(batch_size)
         self._free = list(range(self.num_slots))
         self._num_leased = 0
@@ -50,15 +50,19 @@ class Arena:
 
     @property
     def num_free(self) -> int:
-        while self._returned:
-            self._free.append(self._returned.popleft())
-            self._num_leased -= 1
+        self._collect_returned()
         return len(self._free)
 
     @property
     def num_leased(self) -> int:
         """How many slots the consumer's tensors share."""
-        return self._num_leased if self.num_free >= 0 else 0
+        self._collect_returned()
+        return self._num_leased
+
+    def _collect_returned(self) -> None:
+        while self._returned:
+            self._free.append(self._returned.popleft())
+            self._num_leased -= 1
 
     def take(self) -> int:
         """A free slot, to be filled; there has to be one. The last returned comes first: caches may still have it."""
@@ -116,7 +120,7 @@ class MappedArena:
         finally:
             os.close(file)
         _prefer_huge_pages(self._memory)
-        self.tensors = rows.tensors(self._memory)
+        self.tensors, self.names = rows.tensors(self._memory), rows.names
 
 
 def _file_of(num_bytes: int) -> int:

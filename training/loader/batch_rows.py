@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,13 +93,17 @@ def as_tensor(value: Any) -> torch.Tensor | None:
     return torch.tensor(float(value), dtype=torch.float64) if isinstance(value, (float, np.floating)) else None
 
 
-def write_item(item: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], row: int) -> dict[str, Any]:
+def write_item(
+    item: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, torch.Tensor], row: int
+) -> dict[str, Any]:
     """Copy an item into a row, but for what lies there already. Returns the entries that have no column.
 
-    UsageError when an entry is missing, or has another shape or dtype than those of the first item.
+    `names` are those of the first item's entries. UsageError when this one has others, or another shape or dtype.
     """
-    if item.keys() != tensors.keys() and (missing := tensors.keys() - item.keys()):
-        raise UsageError(f"draw {item.get('draw')}: the item has no {min(missing)!r}, the first one had")
+    if item.keys() != set(names):
+        one, other = sorted(set(names) - item.keys()), sorted(item.keys() - set(names))
+        what = f"lacks {one[0]!r}, which the first item has" if one else f"has {other[0]!r}, which the first item lacks"
+        raise UsageError(f"draw {item.get('draw')}: the item {what}; items of a batch have the same entries")
     rest = {}
     for name, value in item.items():
         column = tensors.get(name)
@@ -107,6 +111,7 @@ def write_item(item: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], row
             rest[name] = value
             continue
         place = column[row]
+        # Only what was read in place begins where the row does.
         if isinstance(value, torch.Tensor) and value.data_ptr() == place.data_ptr() and value.numel():
             continue
         tensor = as_tensor(value)

@@ -7,9 +7,10 @@ import os
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Never, Self
 
 import torch
+from torch.utils._pytree import register_pytree_node
 
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
@@ -37,10 +38,45 @@ _MAX_THREADS_EACH = 4
 class Batch(dict[str, Any]):
     """A batch: tensors by the names of items' entries, (batch, ...), and lists of what are no tensors.
 
-    `state` goes on after this batch: give it to ClipLoader.load_state_dict. None with samplers that have no states.
+    `state` is where to resume after this batch: give it to ClipLoader.load_state_dict. None with samplers that have no
+    states. A copy by `copy` has it too; what other functions make of a batch, such as `{**batch}`, is a plain dict.
     """
 
     state: Mapping[str, Any] | None = None
+
+    def copy(self) -> Batch:
+        """The same entries and state."""
+        return _batch(self, self.state)
+
+
+def _batch(entries: Mapping[str, Any], state: Mapping[str, Any] | None) -> Batch:
+    batch = Batch(entries)
+    batch.state = state
+    return batch
+
+
+# So that torch's functions on trees of tensors take it for a dict, and torch.load for data.
+register_pytree_node(
+    Batch,
+    lambda batch: (list(batch.values()), (list(batch), batch.state)),
+    lambda values, context: _batch(dict(zip(context[0], values, strict=True)), context[1]),
+)
+torch.serialization.add_safe_globals([Batch])
+
+# What DataLoader calls its parameters, and what there is here.
+_COUNTERPARTS = {
+    "num_workers": "workers",
+    "shuffle": "the sampler's order, by default shortgop.Shuffled()",
+    "batch_sampler": "sampler",
+    "collate_fn": "the dataset's transform, with transform_batch=True",
+    "prefetch_factor": "prefetch_bytes",
+    "drop_last": "the sampler's drop_last",
+    "persistent_workers": "nothing: workers stay until the loader is closed",
+    "multiprocessing_context": "nothing: workers come from a fork server",
+    "worker_init_fn": "the dataset's transform",
+    "timeout": "nothing",
+    "generator": "the sampler's seed",
+}
 
 
 class ClipLoader:
@@ -66,7 +102,8 @@ class ClipLoader:
       workers and threads take all CPUs that this process may use, divided by LOCAL_WORLD_SIZE, but one, which is left
       for training. A script that has workers runs under `if __name__ == "__main__":`.
     - `threads`: how many threads decode in each worker, up to four by default.
-    - `prefetch_bytes`: bounds the memory of batches, those in use included. UsageError when it is too little.
+    - `prefetch_bytes`: bounds the memory of batches, those in use included. Passes that run at the same time have as
+      much each, and copies come on top. UsageError when it is too little.
     - `pin_memory`: page-locked memory, from which copies to a GPU need not wait.
     - `device`: a CUDA device that batches are copied to, on a stream of the loader's own, one batch ahead.
 
@@ -93,26 +130,37 @@ class ClipLoader:
         prefetch_bytes: int = 1 << 30,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
+        **others: Never,
     ) -> None:
+        for name in others:
+            remedy = f"here it is {_COUNTERPARTS[name]}" if name in _COUNTERPARTS else "see its docstring"
+            raise WrongTypeError(f"ClipLoader has no parameter {name!r}: {remedy}")
         if not hasattr(dataset, "full_draws"):
             raise WrongTypeError(
                 f"the dataset is a {type(dataset).__name__}; ClipLoader takes a shortgop.ClipDataset or MixedClips"
             )
+        given = None if batch_size is None else at_least_one(batch_size, "batch_size")
         if isinstance(sampler, ElasticSampler):
-            if batch_size not in (None, sampler.most_per_batch):
+            if not sampler.is_for(dataset):
                 raise UsageError(
-                    f"batch_size is {batch_size}, and the sampler's is {sampler.most_per_batch}: leave it out"
+                    f"the sampler is of another dataset, or of other clips: make one of this dataset ({dataset!r})"
                 )
-            batch_size = sampler.most_per_batch
-        elif batch_size is None:
+            if given not in (None, sampler.most_per_batch):
+                raise UsageError(f"batch_size is {given}, and the sampler's is {sampler.most_per_batch}: leave it out")
+            given = sampler.most_per_batch
+        elif not hasattr(sampler, "__iter__"):
+            raise WrongTypeError(
+                f"sampler is {sampler!r}; it is a shortgop.ElasticSampler, or another sampler with batch_size"
+            )
+        elif given is None:
             raise UsageError(
                 "batch_size is missing: with a sampler other than ElasticSampler it says how large batches are"
             )
         self.dataset = dataset
         self.sampler = sampler
-        self.batch_size = at_least_one(batch_size, "batch_size")
+        self.batch_size = given
         self.workers, self.threads = _workers_and_threads(workers, threads)
-        self.prefetch_bytes = integer(prefetch_bytes, "prefetch_bytes")
+        self.prefetch_bytes = at_least_one(prefetch_bytes, "prefetch_bytes")
         self._copies = DeviceCopies.of(device, pin_memory=pin_memory)
         self._core: Core | None = None
         self._stats_before = LoaderStats()
@@ -120,9 +168,20 @@ class ClipLoader:
         self._last_state: Mapping[str, Any] | None = None
 
     def __len__(self) -> int:
-        """How many batches a whole epoch has for this rank."""
+        """How many batches a whole epoch has for this rank, also where an epoch was resumed."""
+        if isinstance(self.sampler, ElasticSampler):
+            return self.sampler.num_batches
         samples = len(self.sampler)  # type: ignore[arg-type]
         return (samples + self.batch_size - 1) // self.batch_size
+
+    def __repr__(self) -> str:
+        return f"<ClipLoader of {self.dataset!r}: {self.workers} workers of {self.threads} threads>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __iter__(self) -> Iterator[Batch]:
         """A pass over what is left of the sampler's epoch."""
@@ -132,9 +191,9 @@ class ClipLoader:
         if first is None:
             return iter(())
         if core.rows is None:
-            core.rows = rows_for(self.dataset.items(first.draws[:1])[0], self.batch_size)
+            core.rows = rows_for(self.dataset.example(first.draws[0]), self.batch_size)
         slots = self._num_slots(core.rows.num_bytes)
-        memory = Memory(core.rows, self.batch_size, self._fewest_slots, slots)
+        memory = Memory(core.rows, self.batch_size, slots)
         epoch = self.sampler.epoch if isinstance(self.sampler, ElasticSampler) else 0
         return self._pass(core, itertools.chain([first], planned), memory, epoch)
 
@@ -142,16 +201,16 @@ class ClipLoader:
         # Not before the first batch is asked for: an iterator that was dropped before does not run what ends a pass.
         delivery = core.delivery(runs(planned), self._division(memory.num_slots), memory)
         try:
-            asked = time.perf_counter()
+            asked, starts = time.perf_counter(), True
             for delivered in self._copies.ahead(core.delivered(delivery)):
-                batch = Batch(delivered.batch)
-                batch.state = self._last_state = delivered.state
+                self._last_state = delivered.state
+                batch = _batch(delivered.batch, delivered.state)
                 received = time.perf_counter()
                 yield batch
                 # Its memory is free as soon as the consumer's own name for it is gone.
                 del batch, delivered
-                core.count_step(received - asked, time.perf_counter() - received)
-                asked = time.perf_counter()
+                core.count_step(received - asked, time.perf_counter() - received, starts=starts)
+                asked, starts = time.perf_counter(), False
             if isinstance(self.sampler, ElasticSampler):
                 self.sampler.end_epoch(epoch)
         finally:
@@ -204,27 +263,24 @@ class ClipLoader:
         count, size = len(self.dataset), self.batch_size
         if self.dataset.transforms_batches:
             # What the transform returns depends on which clips it gets together, and must not on the workers.
-            return Division(count, size, size, 1)
+            return Division(count, size, size, 1, self._run_batches)
         chunk = self.sampler.chunk if isinstance(self.sampler, ElasticSampler) else 1
         unit = clips_per_unit(size, self.workers, slots - _BATCHES_OUT)
-        return Division(count, unit, min(unit, -(-size // max(1, self.workers))), chunk)
+        return Division(count, unit, min(unit, -(-size // max(1, self.workers))), chunk, self._run_batches)
 
     @property
     def _run_batches(self) -> int:
         return self.sampler.window_batches if isinstance(self.sampler, ElasticSampler) else 1
 
-    @property
-    def _fewest_slots(self) -> int:
-        return self._run_batches + _BATCHES_OUT
-
     def _num_slots(self, batch_bytes: int) -> int:
-        run, fewest = self._run_batches, self._fewest_slots
+        run = self._run_batches
+        fewest = run + _BATCHES_OUT
         fitting = self.prefetch_bytes // max(1, batch_bytes)
         if fitting < fewest:
             window = f", since the order shuffles within {run} of them" if run > 1 else ""
             raise UsageError(
-                f"prefetch_bytes is {self.prefetch_bytes / 1e6:.1f} MB; the loader has {fewest} batches of "
-                f"{batch_bytes / 1e6:.1f} MB at least{window}: give it {fewest * batch_bytes} or more"
+                f"prefetch_bytes is {self.prefetch_bytes}; the loader has {fewest} batches of {batch_bytes} bytes at "
+                f"least{window}: give it {fewest * batch_bytes} or more"
             )
         wanted = max(2 * run, min(max(_BATCHES_AHEAD, self.workers), _MOST_AHEAD)) + _BATCHES_OUT
         return min(fitting, wanted)
@@ -245,15 +301,16 @@ class ClipLoader:
 
 def _workers_and_threads(workers: int | None, threads: int | None) -> tuple[int, int]:
     """What was given, or what takes all CPUs but one that training has."""
-    local_ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    cpus = max(1, _usable_cpus() // local_ranks - 1)
+    if workers is not None:
+        workers = integer(workers, "workers")
+        if workers < 0:
+            raise UsageError(f"workers is {workers}; it is how many processes read, 0 or more")
+    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    cpus = max(1, _usable_cpus() // (int(text) if text.isdecimal() and int(text) else 1) - 1)
     if threads is None:
         threads = 1 if workers == 0 else min(_MAX_THREADS_EACH, max(1, cpus // (workers or 1)))
     threads = at_least_one(threads, "threads")
-    workers = max(1, cpus // threads) if workers is None else integer(workers, "workers")
-    if workers < 0:
-        raise UsageError(f"workers is {workers}; it is how many processes read, 0 or more")
-    return workers, threads
+    return max(1, cpus // threads) if workers is None else workers, threads
 
 
 def _usable_cpus() -> int:

@@ -24,7 +24,6 @@ class Memory:
 
     rows: BatchRows
     batch_size: int
-    fewest_slots: int
     num_slots: int
 
 
@@ -53,23 +52,21 @@ class Core:
         return delivery
 
     def _arena(self, memory: Memory) -> int:
-        """The number of an arena that no pass uses."""
+        """The number of an arena that no pass uses, if need be a new one."""
+        # Workers may still write for a pass that was left; they end with what they have begun.
+        while self._ended:
+            self._advance(None, wait=True)
         used = {delivery.arena_number for delivery in self._deliveries.values()}
-        for number in [number for number in self._arenas if number not in used]:
-            if self._arenas[number].num_free >= memory.fewest_slots:
+        for number in self._arenas:
+            if number not in used:
+                # What the consumer still has of an earlier pass is not free. Deliveries leave enough for a run.
                 return number
-            # An earlier pass left too much of it in the consumer's hands.
-            self._remove(number)
         number = next(self._numbers)
         arena = Arena(with_rows(memory.rows, memory.batch_size * memory.num_slots), memory.batch_size)
         self._copies.pin(arena)
         self._arenas[number] = arena
         self._pool.add_arena(number, arena)
         return number
-
-    def _remove(self, number: int) -> None:
-        self._pool.remove_arena(number)
-        self._arenas.pop(number).close()
 
     def delivered(self, delivery: Delivery) -> Iterator[Delivered]:
         """The batches of a pass."""
@@ -84,7 +81,7 @@ class Core:
             self._advance(delivery, wait=True)
         return ready
 
-    def _advance(self, delivery: Delivery, *, wait: bool) -> None:
+    def _advance(self, delivery: Delivery | None, *, wait: bool) -> None:
         """Gather what was done, and give out work.
 
         Whatever breaks this off, such as Ctrl-C, leaves it half done: the workers end then, and the next pass starts
@@ -92,7 +89,8 @@ class Core:
         """
         try:
             self._gather(wait=wait)
-            delivery.plan()
+            if delivery is not None:
+                delivery.plan()
         except BaseException:
             self.close()
             raise
@@ -104,9 +102,8 @@ class Core:
         )
         if ready.copied and not counts.copied_batches:
             warnings.warn(
-                "the training loop keeps so many batches that the loader has no memory left to fill: from now on it "
-                "copies those that it delivers. Keep copies of what you need instead, such as tensor.clone(), or give "
-                "more prefetch_bytes",
+                "the training loop keeps so many batches that the loader copies those that it delivers from now on, "
+                "which takes time and memory for each: drop batches that are no longer needed",
                 DatasetWarning,
                 stacklevel=5,
             )
@@ -137,12 +134,13 @@ class Core:
             self._ended.remove(number)
             self._deliveries.pop(number).release()
 
-    def count_step(self, wait_seconds: float, step_seconds: float) -> None:
-        """Add to the times of the training loop."""
+    def count_step(self, wait_seconds: float, step_seconds: float, *, starts: bool) -> None:
+        """Add to the times of the training loop; `starts` with the first batch of a pass."""
         counts = self._counts
         self._counts = replace(
             counts,
-            wait_seconds=counts.wait_seconds + wait_seconds,
+            start_seconds=counts.start_seconds + wait_seconds * starts,
+            wait_seconds=counts.wait_seconds + wait_seconds * (not starts),
             step_seconds=counts.step_seconds + step_seconds,
         )
 

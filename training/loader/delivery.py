@@ -22,8 +22,6 @@ class Pool(Protocol):
 
     def add_arena(self, number: int, arena: Arena) -> None: ...
 
-    def remove_arena(self, number: int) -> None: ...
-
     def submit(self, work: Work) -> None: ...
 
     def cancel(self, pass_number: int) -> list[int]: ...
@@ -42,6 +40,8 @@ class Division:
     unit_clips: int
     first_unit_clips: int
     chunk: int
+    run_batches: int
+    """The most batches that are planned together."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,8 @@ class Delivery:
         return Delivered(self._whole(batch, pending, size), pending.planned.state, copied)
 
     def _has_to_copy(self) -> bool:
-        """Whether the consumer holds so much that, with one more batch, the next run would have to wait for it."""
-        if self._next_run is None:
-            return False
-        return self.arena.num_slots - self.arena.num_leased - 1 < len(self._next_run)
+        """Whether the consumer would hold so much with one more that this pass or the next could not plan a run."""
+        return self.arena.num_slots - self.arena.num_leased - 1 < self._division.run_batches
 
     def _whole(self, batch: dict[str, Any], pending: _Pending, size: int) -> dict[str, Any]:
         """With the entries that have no column, in the order of items."""
@@ -157,10 +155,7 @@ class Delivery:
             return batch
         rest = [pending.rest[row] for row in range(size)]
         batch |= {name: default_collate([each[name] for each in rest]) for name in rest[0]}
-        names = self.arena.rows.names
-        return {
-            name: batch[name] for name in sorted(batch, key=lambda name: names.index(name) if name in names else -1)
-        }
+        return {name: batch[name] for name in self.arena.rows.names}
 
     def abandon(self) -> None:
         """Give up what was not delivered. Slots are free once nothing is written there."""

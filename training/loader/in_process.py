@@ -22,9 +22,6 @@ class CallingProcess:
     def add_arena(self, number: int, arena: Arena) -> None:
         self._arenas[number] = arena
 
-    def remove_arena(self, number: int) -> None:
-        del self._arenas[number]
-
     def submit(self, work: Work) -> None:
         self._waiting.append(work)
 
@@ -37,7 +34,7 @@ class CallingProcess:
         if not (wait and self._waiting):
             return []
         work = self._waiting.popleft()
-        return [read_work(self._dataset, work, self._arenas[work.arena].tensors)]
+        return [read_work(self._dataset, work, self._arenas[work.arena])]
 
     def close(self) -> None:
         self._waiting.clear()

@@ -18,8 +18,10 @@ class LoaderStats:
     batches: int = 0
     clips: int = 0
     """Clips that workers read; some may be of batches that nobody waited for."""
+    start_seconds: float = 0.0
+    """How long the training loop waited for the first batch of each pass; for that of the first pass workers start."""
     wait_seconds: float = 0.0
-    """How long the training loop waited for batches."""
+    """How long it waited for the others."""
     step_seconds: float = 0.0
     """How long it took between receiving a batch and asking for the next."""
     bytes_seconds: float = 0.0
@@ -48,8 +50,8 @@ class LoaderStats:
             return "no batch was delivered yet"
         waited = self.wait_seconds / total
         kept = (
-            f" {self.copied_batches} of {self.batches} batches were copied since earlier ones are kept: keep copies of "
-            "what you need, or give more prefetch_bytes."
+            f" {self.copied_batches} of {self.batches} batches were copied since earlier ones are kept: drop those "
+            "that are no longer needed."
             if self.copied_batches
             else ""
         )
@@ -66,6 +68,11 @@ class LoaderStats:
             return (
                 f"training waits {waited:.0%} of the time, and workers spend {1 - reading / self.busy_seconds:.0%} of "
                 f"theirs outside reading and decoding: look at the transform, or take more workers.{kept}"
+            )
+        if self.idle_seconds > self.busy_seconds:
+            return (
+                f"training waits {waited:.0%} of the time, though workers are idle for longer than they work: "
+                f"batches come unevenly; take smaller ones.{kept}"
             )
         return (
             f"training waits {waited:.0%} of the time, and workers spend theirs on decoding: take more workers or "

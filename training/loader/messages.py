@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 from ...readers.stats import Stats
 from ..rows import Rows
+from ..sampler import HasClips
 from .batch_rows import BatchRows
 
 
-class ReadsItems(Protocol):
+class ReadsItems(HasClips, Protocol):
     """What a loader needs of a dataset: ClipDataset and MixedClips have it."""
 
-    def __len__(self) -> int: ...
+    def example(self, draw: int) -> dict[str, Any]: ...
 
     def items(self, draws: Sequence[int], rows: Rows | None = None) -> list[dict[str, Any]]: ...
 
@@ -50,13 +51,6 @@ class UseArena:
 
     arena: int
     rows: BatchRows
-
-
-@dataclass(frozen=True)
-class ForgetArena:
-    """Nothing more goes to this arena."""
-
-    arena: int
 
 
 @dataclass(frozen=True)

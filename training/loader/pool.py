@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import DatasetError, UsageError
 from ...wording import counted
 from .arena import Arena
-from .messages import Cancel, Done, ForgetArena, ReadsItems, Ready, UseArena, Work
+from .messages import Cancel, Done, ReadsItems, Ready, UseArena, Work
 from .worker import serve
 
 # Besides the first time.
@@ -77,14 +77,6 @@ class WorkerPool:
     def add_arena(self, number: int, arena: Arena) -> None:
         """Workers get to know it when they first need it."""
         self._arenas[number] = arena
-
-    def remove_arena(self, number: int) -> None:
-        """No work for it is left."""
-        del self._arenas[number]
-        for worker in self._workers:
-            if number in worker.arenas:
-                worker.arenas.remove(number)
-                self._tell(worker, ForgetArena(number))
 
     def submit(self, work: Work) -> None:
         self._waiting.append(work)

@@ -9,7 +9,6 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing import connection, parent_process, reduction
 from typing import Any
@@ -18,22 +17,24 @@ import torch
 
 from ...errors import UsageError
 from ..rows import Rows
-from .arena import MappedArena
+from .arena import Arena, MappedArena
 from .batch_rows import write_item
-from .messages import Cancel, Done, ForgetArena, ReadsItems, Ready, Spent, UseArena, Work
+from .messages import Cancel, Done, ReadsItems, Ready, Spent, UseArena, Work
 
 # Units whose bytes are read ahead of the one that is decoded.
 _UNITS_AHEAD = 2
 
 
-def read_work(dataset: ReadsItems, work: Work, tensors: Mapping[str, torch.Tensor]) -> Done:
+def read_work(dataset: ReadsItems, work: Work, arena: Arena | MappedArena) -> Done:
     """Read the items of a unit into their rows. An error is part of the answer."""
     before, skipped, started = dataset.stats(), dataset.skipped_here, time.perf_counter()
     rest: tuple[dict[str, Any], ...] = ()
     failed: BaseException | None = None
     try:
-        items = dataset.items(work.draws, Rows(tensors, work.rows))
-        rest = tuple(write_item(item, tensors, row) for item, row in zip(items, work.rows, strict=True))
+        items = dataset.items(work.draws, Rows(arena.tensors, work.rows))
+        rest = tuple(
+            write_item(item, arena.names, arena.tensors, row) for item, row in zip(items, work.rows, strict=True)
+        )
     except Exception as error:  # noqa: BLE001  # a transform may raise anything; the loader raises it again
         failed = error
     used = dataset.stats() - before
@@ -80,7 +81,7 @@ class _Server:
                     self._cancelled.remove(work.number)
                     self._send(Done(work.number, work.pass_number))
                     continue
-                done = read_work(self._dataset, work, self._arenas[work.arena].tensors)
+                done = read_work(self._dataset, work, self._arenas[work.arena])
                 self._send(replace(done, spent=replace(done.spent, idle_seconds=idle)))
         except (EOFError, BrokenPipeError, ConnectionResetError):
             # The loader is gone.
@@ -95,8 +96,6 @@ class _Server:
             elif isinstance(message, UseArena):
                 file = reduction.recv_handle(self._pipe)
                 self._arenas[message.arena] = MappedArena(file, message.rows)
-            elif isinstance(message, ForgetArena):
-                self._arenas.pop(message.arena, None)
             elif isinstance(message, Cancel):
                 # Other passes may be running, earlier and later ones.
                 self._cancelled |= {work.number for work in self._work if work.pass_number == message.pass_number}
