@@ -319,8 +319,8 @@ def main() -> None:
     rows, ratios = table(rates, list(rates))
     first, slowdown = seconds_to_first_batch(path), step_slowdown(path)
     material = (
-        f"Measured by `benchmarks/loaders.py`: batches of {BATCH} clips of {FRAMES} frames of 224x224, {arguments.dtype}; "
-        f"{WORKERS} workers of one thread; {arguments.rounds} rounds in turn, medians of ratios with 95 % intervals. "
+        f"Measured by `benchmarks/loaders.py`: batches of {BATCH} clips of {FRAMES} frames of 224x224, "
+        f"{arguments.dtype}; {WORKERS} workers of one thread; {arguments.rounds} rounds in turn, medians of ratios with 95 % intervals. "
         f"{machine.cpu}, {machine.cores} cores."
     )
     others = (

@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Never, Self
 
@@ -39,7 +40,7 @@ class Batch(dict[str, Any]):
     """A batch: tensors by the names of items' entries, (batch, ...), and lists of what are no tensors.
 
     `state` is where to resume after this batch: give it to ClipLoader.load_state_dict. None with samplers that have no
-    states. A copy by `copy` has it too; what other functions make of a batch, such as `{**batch}`, is a plain dict.
+    states. A copy by `copy` has it too; what pickle, torch.save and `{**batch}` make of a batch is a dict without it.
     """
 
     state: Mapping[str, Any] | None = None
@@ -48,6 +49,10 @@ class Batch(dict[str, Any]):
         """The same entries and state."""
         return _batch(self, self.state)
 
+    def __reduce__(self) -> Any:
+        # torch.load takes no other subclass of dict for data.
+        return OrderedDict, (), None, None, iter(self.items())
+
 
 def _batch(entries: Mapping[str, Any], state: Mapping[str, Any] | None) -> Batch:
     batch = Batch(entries)
@@ -55,13 +60,12 @@ def _batch(entries: Mapping[str, Any], state: Mapping[str, Any] | None) -> Batch
     return batch
 
 
-# So that torch's functions on trees of tensors take it for a dict, and torch.load for data.
+# So that torch's functions on trees of tensors take it for a dict.
 register_pytree_node(
     Batch,
     lambda batch: (list(batch.values()), (list(batch), batch.state)),
     lambda values, context: _batch(dict(zip(context[0], values, strict=True)), context[1]),
 )
-torch.serialization.add_safe_globals([Batch])
 
 # What DataLoader calls its parameters, and what there is here.
 _COUNTERPARTS = {
