@@ -318,10 +318,10 @@ def main() -> None:
         print(f"round {number}: {one}: {rates[one][-1]:.0f}, {together}: {rates[together][-1]:.0f}", flush=True)
     rows, ratios = table(rates, list(rates))
     first, slowdown = seconds_to_first_batch(path), step_slowdown(path)
+    what = f"batches of {BATCH} clips of {FRAMES} frames of 224x224, {arguments.dtype}, {WORKERS} workers of one thread"
     material = (
-        f"Measured by `benchmarks/loaders.py`: batches of {BATCH} clips of {FRAMES} frames of 224x224, "
-        f"{arguments.dtype}; {WORKERS} workers of one thread; {arguments.rounds} rounds in turn, medians of ratios with 95 % intervals. "
-        f"{machine.cpu}, {machine.cores} cores."
+        f"Measured by `benchmarks/loaders.py`: {what}; {arguments.rounds} rounds in turn, medians of ratios with 95 % "
+        f"intervals. {machine.cpu}, {machine.cores} cores."
     )
     others = (
         f"The first batch is there after {_listed(first, 's')}. A training step on one core takes "
