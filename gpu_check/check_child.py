@@ -29,7 +29,6 @@ def main() -> None:
         record.end("failed", f"{type(error).__name__}: {error}")
     else:
         record.end("passed", "")
-    faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import json
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 Result = Literal["passed", "failed", "skipped"]
@@ -91,22 +91,25 @@ def parse_report(data: bytes) -> Report:
     return Report(figures, result, why)
 
 
-def outcome_of(check: Check, ended: Ended, *, require_gpu: bool = False) -> Outcome:
-    """What came of a check that was run. With `require_gpu` a skipped check has failed."""
+def outcome_of(check: Check, ended: Ended) -> Outcome:
+    """What came of a check that was run."""
     report = parse_report(ended.report)
     result, why = _verdict(report, ended)
-    if result == "skipped" and require_gpu:
-        result, why = "failed", f"skipped, and SHORTGOP_REQUIRE_GPU is set: {why}"
     return Outcome(
         check.name, check.question, result, why, round(ended.seconds, 2), report.figures, last_lines(ended.log)
     )
 
 
-def not_started(check: Check, why: str, *, require_gpu: bool = False) -> Outcome:
+def not_started(check: Check, why: str) -> Outcome:
     """The outcome of a check that was not run."""
-    if require_gpu:
-        return Outcome(check.name, check.question, "failed", f"not run, and SHORTGOP_REQUIRE_GPU is set: {why}", 0)
     return Outcome(check.name, check.question, "skipped", why, 0)
+
+
+def where_a_gpu_is_required(outcome: Outcome) -> Outcome:
+    """The same outcome, but a skipped check has failed."""
+    if outcome.result != "skipped":
+        return outcome
+    return replace(outcome, result="failed", why=f"skipped, and SHORTGOP_REQUIRE_GPU is set: {outcome.why}")
 
 
 def _verdict(report: Report, ended: Ended) -> tuple[Result, str]:

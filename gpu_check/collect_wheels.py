@@ -69,10 +69,10 @@ def download(requirements: Sequence[str], python: str, folder: Path) -> None:
 
 
 def collect_ffmpeg(folder: Path) -> None:
-    """The program of imageio-ffmpeg. Its wheel is larger than what may be carried; packed anew it is three quarters."""
+    """The program of imageio-ffmpeg. Its wheel is larger than what may be carried; xz makes 50 MB of its 68."""
     import imageio_ffmpeg
 
-    print("Packing ffmpeg: two minutes")
+    print("Packing ffmpeg: some minutes on one core")
     with (
         Path(imageio_ffmpeg.get_ffmpeg_exe()).open("rb") as program,
         lzma.open(folder / "ffmpeg.xz", "wb", preset=6) as packed,

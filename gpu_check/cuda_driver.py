@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from pathlib import Path
 from typing import Any
 
 from check_record import Skipped
 
+# Where containers and cloud machines mount the driver's libraries, whether or not the loader looks there.
+FOLDERS = (
+    "/usr/local/nvidia/lib64",
+    "/usr/local/cuda/compat",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib/wsl/lib",
+)
+
 
 def load(library: str) -> Any:
-    """A library of the driver; Skipped where it cannot be loaded."""
+    """A library of the driver, from where the loader looks, or else from FOLDERS; Skipped where it cannot be loaded."""
     try:
         return ctypes.CDLL(library)
     except OSError as error:
+        for file in (Path(folder, library) for folder in FOLDERS):
+            if file.exists():
+                with contextlib.suppress(OSError):
+                    return ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
         raise Skipped(f"{library} cannot be loaded: {error}") from error
+
+
+def preload_video_libraries() -> None:
+    """Load those for video, as far as they exist: libavcodec finds them by name then, wherever they lie."""
+    for library in ("libnvcuvid.so.1", "libnvidia-encode.so.1"):
+        with contextlib.suppress(Skipped):
+            load(library)
 
 
 def require_gpu() -> Any:

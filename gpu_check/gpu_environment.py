@@ -15,23 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from check_record import Record
-from cuda_driver import driver_version, require_gpu
+from cuda_driver import FOLDERS, driver_version, require_gpu
 
 LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1", "libnvidia-ml.so.1")
-# Where containers and cloud machines mount the driver's libraries, beside what ldconfig knows.
-FOLDERS = (
-    "/usr/local/nvidia/lib64",
-    "/usr/local/cuda/compat",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib/wsl/lib",
-)
 PACKAGES = (
     *("torch", "triton", "numpy", "zarr", "numcodecs", "google-crc32c", "av", "torchcodec", "imageio-ffmpeg"),
     *("PyNvVideoCodec", "nvidia-cuda-runtime", "nvidia-npp"),
 )
 CODERS = ("h264_cuvid", "hevc_cuvid", "av1_cuvid", "vp9_cuvid", "h264_nvenc", "hevc_nvenc", "av1_nvenc")
-_QUERY = ("name", "driver_version", "memory.total", "compute_cap", "vbios_version", "mig.mode.current")
+# Every nvidia-smi has these. One that it does not know would make it print nothing.
+_QUERY = ("name", "driver_version", "memory.total")
 
 
 def report(record: Record) -> None:
@@ -95,6 +88,7 @@ def _commands(record: Record) -> None:
     query = f"--query-gpu={','.join(_QUERY)}"
     gpus = gpus_of(_output(["nvidia-smi", query, "--format=csv,noheader"]))
     record.figure("gpus", gpus)
+    record.figure("nvidia_smi", _output(["nvidia-smi"]).splitlines()[:40])
     if gpus:
         record.figure("gpu", gpus[0]["name"])
         record.figure("driver", gpus[0]["driver_version"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -28,10 +29,14 @@ BT709 = 1
 MADE = "made"
 
 
-def make_samples(folder: Path) -> None:
-    """Write a dataset for each codec below `folder`, from the same videos."""
+def make_samples(
+    folder: Path,
+    videos: Mapping[str, tuple[int, int, int]] = VIDEOS,
+    encoders: Mapping[str, str] = ENCODERS,
+) -> None:
+    """Write a dataset for each codec below `folder`, from the same videos. ToolError without an ffmpeg."""
     with tempfile.TemporaryDirectory() as sources:
-        for number, (name, (width, height, frames)) in enumerate(VIDEOS.items()):
+        for number, (name, (width, height, frames)) in enumerate(videos.items()):
             pts = synthetic.constant_rate_pts(RATE, frames)
             synthetic.make_video(
                 Path(sources, name),
@@ -43,7 +48,7 @@ def make_samples(folder: Path) -> None:
                 color_primaries=BT709,
                 color_trc=BT709,
             )
-        for codec, encoder in ENCODERS.items():
+        for codec, encoder in encoders.items():
             profile = Profile(codec=codec, encoder=encoder, gop_frames=GOP_FRAMES, segment_seconds=Fraction(2))
             report = prepare([sources], folder / codec, profile, where=Where(runner="inline"))
             if report.failures:

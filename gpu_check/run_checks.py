@@ -28,6 +28,7 @@ from check_report import (
     outcome_of,
     results_name,
     table,
+    where_a_gpu_is_required,
 )
 from checkout import commit
 from checks import CHECKS, ENVIRONMENT
@@ -47,7 +48,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the JSON goes")
     parser.add_argument("--samples", type=Path, default=SAMPLES, metavar="FOLDER", help="of `make gpu-wheels`")
     options = parser.parse_args()
-    checks = [check for check in CHECKS if not options.only or check.name in options.only]
+    # The environment names the file of results.
+    checks = [check for check in CHECKS if not options.only or check.name in {ENVIRONMENT, *options.only}]
     require_gpu = os.environ.get(REQUIRE_GPU, "") not in {"", "0"}
     with tempfile.TemporaryDirectory(prefix="gpu-check-samples-", ignore_cleanup_errors=True) as made:
         samples = options.samples if options.samples.is_dir() else Path(made)
@@ -69,23 +71,29 @@ def run_all(
 ) -> tuple[list[Outcome], Path]:
     """Run checks in this order, and write what came of them into `results` after each.
 
-    Returns the outcomes, and the file. A check for which no time is left is skipped.
+    Returns the outcomes, and the file. A check for which no time is left is skipped, and so are all others where the
+    check of the environment was, since there is no GPU then.
     """
-    started, head = time.monotonic(), {"started": datetime.now(UTC).isoformat(timespec="seconds"), **_commit()}
+    started = time.monotonic()
+    head: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds"), **_commit()}
     outcomes: list[Outcome] = []
+    no_gpu = ""
     path = results / f"{results_name('unknown')}.json"
     for number, check in enumerate(checks):
         left = total_seconds - (time.monotonic() - started)
         limit = limit_seconds(check, left)
-        if limit is None:
-            outcome = not_started(check, f"only {left:.0f} s were left", require_gpu=require_gpu)
+        if no_gpu or limit is None:
+            outcome = not_started(check, no_gpu or f"only {left:.0f} s were left")
         else:
             note(f"{time.monotonic() - started:5.0f} s  {check.name}: {check.question}")
-            outcome = outcome_of(check, run_check(check, samples, limit), require_gpu=require_gpu)
-        note(f"{time.monotonic() - started:5.0f} s  {outcome.result}{': ' if outcome.why else ''}{outcome.why}")
-        outcomes.append(outcome)
+            outcome = outcome_of(check, run_check(check, samples, limit))
+            note(f"{time.monotonic() - started:5.0f} s  {outcome.result}{': ' if outcome.why else ''}{outcome.why}")
         if check.name == ENVIRONMENT:
             path = _renamed(path, results / f"{results_name(outcome.figures.get('gpu'))}.json")
+            # Without a GPU all others would be skipped too, one by one.
+            no_gpu = outcome.why if outcome.result == "skipped" else ""
+            head |= {name: outcome.figures.get(name) for name in ("gpu", "driver", "libraries")}
+        outcomes.append(where_a_gpu_is_required(outcome) if require_gpu else outcome)
         seconds = round(time.monotonic() - started, 1)
         _write(path, document({**head, "seconds": seconds}, outcomes, checks[number + 1 :]))
     return outcomes, path

@@ -24,39 +24,40 @@ NEEDED = ("shortgop", "av", "numcodecs", "zarr", "google_crc32c")
 
 
 def main() -> None:
-    path = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = dict(os.environ)
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     shutil.rmtree(SITE, ignore_errors=True)
     SITE.mkdir()
-    if missing and WHEELS.is_dir():
+    path, env = [str(SITE), str(ROOT / "tests")], dict(os.environ)
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        (SITE / "shortgop").symlink_to("..")
+    if missing and any(WHEELS.glob("*.whl")):
         unpack_wheels()
-        path.insert(0, str(SITE))
-    elif missing:
-        print(f"gpu-check: this Python has no {', '.join(missing)}, and there is no {WHEELS.name}: `make gpu-wheels`")
+    elif missing not in ([], ["shortgop"]):
+        print(f"gpu-check: {sys.executable} has no {', '.join(missing)}, and {WHEELS.name} has no wheels")
+        print("gpu-check: most checks will fail; `make gpu-wheels` collects what they import, see docs/gpu.md")
     if FFMPEG.exists():
         env["SHORTGOP_FFMPEG"] = str(unpack_ffmpeg())
-    env["PYTHONPATH"] = os.pathsep.join(path)
-    linked = [sys.executable, str(ROOT / "scripts" / "link_ffmpeg.py"), str(SITE / "ffmpeg")]
-    done = subprocess.run(linked, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    env["PYTHONPATH"] = os.pathsep.join([*path, *filter(None, [env.get("PYTHONPATH")])])
+    link = [sys.executable, str(ROOT / "scripts" / "link_ffmpeg.py"), str(SITE / "ffmpeg")]
+    done = subprocess.run(link, env=env, capture_output=True, text=True, check=False)
     if done.returncode == 0 and done.stdout.strip():
         # TorchCodec loads FFmpeg's libraries by name.
         env["LD_LIBRARY_PATH"] = done.stdout.strip()
-    os.execve(sys.executable, [sys.executable, "-u", str(ROOT / "gpu_check" / "run_checks.py"), *sys.argv[1:]], env)  # noqa: S606
+    script = str(ROOT / "gpu_check" / "run_checks.py")
+    os.execve(sys.executable, [sys.executable, "-u", script, *sys.argv[1:]], env)  # noqa: S606
 
 
 def unpack_wheels() -> None:
-    """Unpack the wheels into SITE, with a link that makes the checkout importable as shortgop."""
-    wanted, here = (WHEELS / "python").read_text().strip(), f"{sys.version_info.major}.{sys.version_info.minor}"
-    if wanted != here:
+    """Unpack the wheels into SITE. Ends the program where they are for another Python."""
+    file, here = WHEELS / "python", f"{sys.version_info.major}.{sys.version_info.minor}"
+    if file.exists() and (wanted := file.read_text().strip()) != here:
         sys.exit(
             f"gpu-check: the wheels are for Python {wanted}, and {sys.executable} is {here}: collect others with "
-            f"`make gpu-wheels GPU_PYTHON={here}`, or run this with another Python"
+            f"`make gpu-wheels GPU_PYTHON={here}`, or run this with another Python, as `make gpu-check PYTHON=...`"
         )
     for wheel in sorted(WHEELS.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(SITE)
-    (SITE / "shortgop").symlink_to("..")
 
 
 def unpack_ffmpeg() -> Path:

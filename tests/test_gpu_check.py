@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+import dataclasses
+import importlib
 import json
 import os
+import re
+import subprocess
+import sys
 import time
+import zipfile
 from pathlib import Path
+from typing import Any
 
+import collect_wheels
+import gpu_samples
 import pytest
+import start
+import torch
 from check_process import run_check
 from check_report import (
     Check,
@@ -20,10 +32,21 @@ from check_report import (
     parse_report,
     results_name,
     table,
+    where_a_gpu_is_required,
 )
+from checks import CHECKS
+from gpu_capabilities import Capability, DecodeCaps
+from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of
+from gpu_environment import gpus_of, libraries_of, names_in
+from gpu_ffmpeg import WORKS, verdict
+from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of, wrong_rows
+from gpu_memory import grows
 from hypothesis import given
 from hypothesis import strategies as st
-from run_checks import run_all
+from run_checks import ROOT, run_all
+from sample_gops import check_pictures, cpu_pictures, cpu_planes, gops_of
+
+from shortgop.readers.decoders.pyav import open_context
 
 TESTS = Path(__file__).parent
 
@@ -60,7 +83,7 @@ def test_a_check_that_skips_says_why_and_has_failed_where_a_gpu_is_required(tmp_
     ended = run_check(check, tmp_path, 20)
     outcome = outcome_of(check, ended)
     assert (outcome.result, outcome.why, outcome.figures) == ("skipped", "there is no GPU", {"libcuda": False})
-    required = outcome_of(check, ended, require_gpu=True)
+    required = where_a_gpu_is_required(outcome)
     assert required.result == "failed"
     assert required.why == "skipped, and SHORTGOP_REQUIRE_GPU is set: there is no GPU"
 
@@ -194,3 +217,172 @@ def test_the_table_has_a_row_for_each_check_and_its_figures() -> None:
         "failed  loader   20.0 s  batch 3 differs",
         "1 passed, 1 failed, 0 skipped",
     ]
+
+
+def test_every_check_of_the_list_exists_once() -> None:
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+    for check in CHECKS:
+        module, _, name = check.function.partition(":")
+        assert callable(getattr(importlib.import_module(module), name)), check.function
+
+
+def has_gpu() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(has_gpu(), reason="this machine may have a GPU")
+@pytest.mark.parametrize(("require", "result", "status"), [("", "skipped", 3), ("1", "failed", 1)])
+def test_without_a_gpu_all_is_skipped_at_once_and_says_why(
+    tmp_path: Path, require: str, result: str, status: int
+) -> None:
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "gpu_check" / "run_checks.py"), "--results", str(tmp_path)],
+        env={**os.environ, "SHORTGOP_REQUIRE_GPU": require},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert time.monotonic() - started < 20
+    assert done.returncode == status, done.stderr
+    found = json.loads((tmp_path / "gpu-none.json").read_text())
+    assert [check["result"] for check in found["checks"]] == [result] * len(CHECKS)
+    assert all("libcuda.so.1 cannot be loaded" in check["why"] for check in found["checks"])
+    assert found["checks"][0]["figures"]["python"].startswith("3.")
+    assert f"{len(CHECKS)} {result}" in done.stdout
+
+
+def test_the_driver_s_structure_has_the_layout_of_its_header() -> None:
+    # CUVIDDECODECAPS of nv-codec-headers n13.0.19.0, on x86-64.
+    assert ctypes.sizeof(DecodeCaps) == 88
+    offsets = {name: getattr(DecodeCaps, name).offset for name, *_ in DecodeCaps._fields_}
+    assert (offsets["bit_depth_minus_8"], offsets["is_supported"], offsets["num_engines"]) == (8, 24, 25)
+    assert (offsets["output_format_mask"], offsets["max_width"], offsets["max_macroblocks"]) == (26, 28, 36)
+    assert (offsets["min_width"], offsets["min_height"], offsets["max_histogram_bins"]) == (40, 42, 46)
+
+
+def test_a_capability_says_engines_sizes_and_surfaces() -> None:
+    caps = DecodeCaps(is_supported=1, num_engines=7, output_format_mask=0b11, min_width=48, min_height=16)
+    caps.max_width, caps.max_height, caps.max_macroblocks = 4096, 4080, 65536
+    assert str(Capability.of(caps)) == "7 engines, 48x16 to 4096x4080, 65536 macroblocks, to nv12, p016"
+    assert str(Capability.of(DecodeCaps(num_engines=7))) == "no"
+
+
+def test_gpus_are_read_from_nvidia_smi() -> None:
+    printed = "NVIDIA L4, 580.95.05, 23034 MiB\n"
+    assert gpus_of(printed)[0]["name"] == "NVIDIA L4"
+    assert gpus_of(printed)[0]["driver_version"] == "580.95.05"
+    assert gpus_of("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n") == []
+    assert gpus_of("") == []
+
+
+def test_libraries_of_the_driver_are_read_from_ldconfig() -> None:
+    printed = """1284 libs found in cache `/etc/ld.so.cache'
+\tlibnvcuvid.so.1 (libc6,x86-64) => /usr/local/nvidia/lib64/libnvcuvid.so.1
+\tlibnvcuvid.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libnvcuvid.so.1
+\tlibcudart.so.13 (libc6,x86-64) => /usr/local/cuda/lib64/libcudart.so.13
+\tlibcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1
+"""
+    # The first of several is the one that is loaded.
+    assert libraries_of(printed) == {
+        "libnvcuvid.so.1": "/usr/local/nvidia/lib64/libnvcuvid.so.1",
+        "libcuda.so.1": "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    }
+
+
+def test_names_are_found_as_words_of_what_ffmpeg_lists() -> None:
+    listing = " V....D h264_nvenc           NVIDIA NVENC H.264 encoder (codec h264)\n V..... libx264rgb  x264\n"
+    assert names_in(listing, ("h264_nvenc", "hevc_nvenc", "libx264")) == ["h264_nvenc"]
+
+
+def test_nvenc_is_told_from_a_gpu_without_it_and_from_errors() -> None:
+    no_engine = "OpenEncodeSessionEx failed: unsupported device (2): (no details)"
+    old_driver = "Driver does not support the required nvenc API version. Required: 13.1 Found: 13.0"
+    assert verdict({"h264_nvenc": WORKS, "av1_nvenc": no_engine}) == "h264_nvenc encode"
+    assert verdict({"h264_nvenc": no_engine, "hevc_nvenc": "No capable devices found"}) == "this GPU has no NVENC"
+    with pytest.raises(RuntimeError, match="h264_nvenc: Driver does not support"):
+        verdict({"h264_nvenc": old_driver, "hevc_nvenc": no_engine})
+
+
+def test_memory_that_grows_is_told_from_what_is_allocated_once() -> None:
+    assert not grows((100, 500, 520, 510, 515, 520))
+    assert grows((100, 500, 520, 600, 700, 800))
+    assert not grows((100.0,))
+
+
+@pytest.fixture(scope="module")
+def samples_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("samples")
+    gpu_samples.make_samples(folder, {"a.mp4": (96, 64, 20), "b.mp4": (64, 96, 70)}, {"h264": "libx264"})
+    return folder
+
+
+def test_the_samples_show_their_numbers_and_the_comparison_notices_what_does_not(samples_folder: Path) -> None:
+    gops = gops_of(samples_folder / "h264")
+    assert [len(gop.pattern) for gop in gops] == [16, 4, 16, 16, 16, 16, 6]
+    pictures = cpu_pictures(gops)
+    for gop, expected in zip(gops, pictures, strict=True):
+        for frames in (range(len(expected)), range(0, len(expected), 4), [len(expected) - 1]):
+            assert check_pictures(open_context(gop.config), gop, expected, frames, cpu_planes) == len(frames)
+    with pytest.raises(RuntimeError, match=r"a\.mp4: frame 0 differs from the CPU's"):
+        check_pictures(open_context(gops[0].config), gops[0], pictures[1][:1], [0], cpu_planes)
+    wrong = dataclasses.replace(gops[0], first_number=1)
+    with pytest.raises(RuntimeError, match=r"a\.mp4: frame 1 shows 0"):
+        check_pictures(open_context(wrong.config), wrong, pictures[0], [0], cpu_planes)
+
+
+def test_clips_for_the_figures_of_speed_are_whole(samples_folder: Path) -> None:
+    gops = [gop for gop in gops_of(samples_folder / "h264") if gop.video == "b.mp4"]
+    for clip in clips_of(gops, count=10):
+        numbers = [gop.first_number + frame for gop, frames in clip for frame in frames]
+        assert numbers == list(range(numbers[0], numbers[0] + CLIP_FRAMES * CLIP_STRIDE, CLIP_STRIDE))
+
+
+def test_batches_of_the_samples_are_those_of_the_order_and_others_are_noticed(samples_folder: Path) -> None:
+    dataset = clips(samples_folder / "h264")
+    expected, order = expected_frames(dataset), order_of(len(dataset), 3)
+    batches: list[Any] = list(loader_of(dataset, order, 0))
+    for batch, draws in zip(batches, in_batches(order), strict=True):
+        assert wrong_rows(batch["frames"], draws, expected) == 0
+        other = batch["frames"].clone()
+        other[2] = 0
+        assert wrong_rows(other, draws, expected) == 1
+        assert wrong_rows(other[:3], draws, expected) == len(draws)
+    assert isinstance(batches[0]["frames"], torch.Tensor)
+
+
+def test_wheels_have_the_versions_of_the_constraints() -> None:
+    constraints = "av==18.1.0\nzarr==3.1.6  # a comment\nzarr-extra==1\n"
+    assert collect_wheels.pinned("zarr==3.1.6\nav==18.1.0\n", ["av", "zarr"]) == ["av==18.1.0", "zarr==3.1.6"]
+    with pytest.raises(KeyError):
+        collect_wheels.pinned(constraints, ["numcodecs"])
+    everything = (ROOT / "constraints.txt").read_text()
+    assert len(collect_wheels.pinned(everything, collect_wheels.PACKAGES)) == len(collect_wheels.PACKAGES)
+
+
+def test_wheels_are_unpacked_beside_torch_and_those_for_another_python_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels, site = tmp_path / "wheels", tmp_path / "site"
+    wheels.mkdir()
+    monkeypatch.setattr(start, "WHEELS", wheels)
+    monkeypatch.setattr(start, "SITE", site)
+    with zipfile.ZipFile(wheels / "av-18.1.0-cp311-abi3-manylinux_2_28_x86_64.whl", "w") as archive:
+        archive.writestr("av/__init__.py", "")
+    (wheels / "python").write_text("3.7\n")
+    with pytest.raises(SystemExit, match=r"the wheels are for Python 3\.7"):
+        start.unpack_wheels()
+    assert not site.exists()
+    (wheels / "python").write_text(f"{sys.version_info.major}.{sys.version_info.minor}\n")
+    start.unpack_wheels()
+    assert (site / "av" / "__init__.py").exists()
+
+
+def test_the_page_lists_the_checks_in_their_order() -> None:
+    page = (ROOT / "docs" / "gpu.md").read_text()
+    assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == [check.name for check in CHECKS]
