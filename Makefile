@@ -24,7 +24,7 @@ WITH_FFMPEG = libraries=$$($(PY) scripts/link_ffmpeg.py $(VENV)/ffmpeg) && LD_LI
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check fuzz chaos bench bench-encodings clean
+.PHONY: help demo test check fuzz chaos bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg clean
 
 help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
@@ -33,6 +33,8 @@ help:
 	@echo "make chaos   kill what belongs to a ClipLoader at random moments: CHAOS=\"--seconds 600 --seed 0\""
 	@echo "make bench   measure reading against other libraries: ten minutes, with BENCH= an hour and more"
 	@echo "make check   lint and check types only"
+	@echo "make gpu-check  run the checks that need an NVIDIA GPU: at most eight minutes, see docs/gpu.md"
+	@echo "make gpu-wheels  collect what a machine with a GPU and no network needs for that"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(STAMP)
@@ -73,12 +75,28 @@ chaos: $(STAMP)
 	@echo "Killing processes of loaders: ten minutes"
 	@$(WITH_FFMPEG) $(PY) tests/loader_chaos.py $(CHAOS)
 
+# Nothing is installed for it: in a checkout without .venv it is the Python that has torch, with the wheels that
+# `make gpu-wheels` collected. GPU_CHECK="--only nvdec-caps loader-device" runs some of the checks.
+GPU_CHECK :=
+
+gpu-check:
+	@$(or $(PYTHON),$(wildcard $(PY)),python3) gpu_check/start.py $(GPU_CHECK)
+
+# The version of the Python that has torch there.
+GPU_PYTHON := 3.12
+
+gpu-wheels: $(STAMP)
+	@PYTHONPATH=tests $(PY) gpu_check/collect_wheels.py --python $(GPU_PYTHON) gpu_wheels
+
+gpu-ffmpeg: $(STAMP)
+	@PYTHONPATH=tests $(PY) gpu_check/collect_wheels.py --ffmpeg gpu_ffmpeg
+
 check: $(STAMP)
 	@echo "Checking style and types: a few seconds, the first time up to a minute"
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy -p shortgop
-	@$(PY) -m mypy tests scripts benchmarks examples
+	@$(PY) -m mypy tests scripts benchmarks examples gpu_check
 
 # Without a stamp the last install never ended, so it starts afresh; with an old one it brings the environment
 # up to date. The link is for mypy, see pyproject.toml.
@@ -98,5 +116,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo gpu_site gpu_wheels gpu_ffmpeg benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

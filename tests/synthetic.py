@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import av
-import imageio_ffmpeg
 import numpy as np
 from av.audio.stream import AudioStream
 from av.codec.context import Flags
@@ -232,6 +231,9 @@ def decode_rgb(path: Path) -> list[Picture]:
 
 def decode_rgb_with_ffmpeg(path: Path, size: tuple[int, int], *, filters: str = "null") -> list[Picture]:
     """Decode with the ffmpeg program, which rotates as the container says; `filters` must yield `size`."""
+    # Only here: machines with a GPU for checks have no ffmpeg program.
+    import imageio_ffmpeg
+
     command = [
         *(imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-nostdin", "-threads", "1", "-i", str(path)),
         *("-map", "0:v:0", "-vf", filters, "-fps_mode", "passthrough"),

@@ -1,0 +1,34 @@
+"""What a check writes while it runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from check_report import Result
+
+
+class Skipped(Exception):  # noqa: N818  # it is no error
+    """Raised by a check that cannot run on this machine, with the reason."""
+
+
+class Record:
+    """The report of a check. Each line is in the file at once, so that a crash does not lose what was found before."""
+
+    def __init__(self, report: Path, samples: Path) -> None:
+        self._report = report
+        self.samples = samples
+        """The folder of the sample datasets; see gpu_samples.py."""
+
+    def figure(self, name: str, value: Any) -> None:
+        """Add a figure or a finding: anything that JSON has."""
+        self._write({"figure": name, "value": value})
+
+    def end(self, result: Result, why: str) -> None:
+        """What came of the check."""
+        self._write({"result": result, "why": why})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self._report.open("a") as file:
+            file.write(json.dumps(line, default=str) + "\n")

@@ -1,0 +1,200 @@
+"""What checks find: the lines that a check writes, and the outcomes that are made of them. Pure functions."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+Result = Literal["passed", "failed", "skipped"]
+RESULTS: tuple[Result, ...] = ("passed", "failed", "skipped")
+# A check with less time than this is not started.
+FEWEST_SECONDS = 5.0
+# Between the end of a check's time and that of its process: SIGKILL may take a while to end one that is in the driver.
+GRACE_SECONDS = 10.0
+
+_LOG_LINES, _LOG_CHARACTERS = 20, 4000
+
+
+@dataclass(frozen=True)
+class Check:
+    """A function that runs in a process of its own.
+
+    `question` is what it answers. `function` is "module:function"; it takes a `Record`. It is killed after `seconds`.
+    """
+
+    name: str
+    question: str
+    function: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the process of a check ended.
+
+    `returncode` is negative for a signal, and None for a process that did not even end when it was killed. `killed`
+    says why it was killed, if it was. `report` and `log` are what it left, whatever that is.
+    """
+
+    returncode: int | None
+    seconds: float
+    killed: str = ""
+    report: bytes = b""
+    log: bytes = b""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a check. `log` has the last lines that it printed."""
+
+    name: str
+    question: str
+    result: Result
+    why: str
+    seconds: float
+    figures: dict[str, Any] = field(default_factory=dict)
+    log: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check wrote. `result` is None when it did not come to its end."""
+
+    figures: dict[str, Any]
+    result: Result | None
+    why: str
+
+
+def parse_report(data: bytes) -> Report:
+    """Read the lines of a report: JSON objects, {"figure": name, "value": ...} and last {"result": ..., "why": ...}.
+
+    What is no such line is left out: a check that crashed may have written half of one, or anything.
+    """
+    figures: dict[str, Any] = {}
+    result: Result | None = None
+    why = ""
+    for text in data.decode(errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(line, dict):
+            continue
+        if isinstance(line.get("figure"), str) and "value" in line:
+            figures[line["figure"]] = line["value"]
+        elif line.get("result") in {"passed", "failed", "skipped"}:
+            result, why = line["result"], str(line.get("why", ""))
+    return Report(figures, result, why)
+
+
+def outcome_of(check: Check, ended: Ended) -> Outcome:
+    """What came of a check that was run."""
+    report = parse_report(ended.report)
+    result, why = _verdict(report, ended)
+    return Outcome(
+        check.name, check.question, result, why, round(ended.seconds, 2), report.figures, last_lines(ended.log)
+    )
+
+
+def not_started(check: Check, why: str) -> Outcome:
+    """The outcome of a check that was not run."""
+    return Outcome(check.name, check.question, "skipped", why, 0)
+
+
+def where_a_gpu_is_required(outcome: Outcome) -> Outcome:
+    """The same outcome, but a skipped check has failed."""
+    if outcome.result != "skipped":
+        return outcome
+    return replace(outcome, result="failed", why=f"skipped, and SHORTGOP_REQUIRE_GPU is set: {outcome.why}")
+
+
+def _verdict(report: Report, ended: Ended) -> tuple[Result, str]:
+    if report.result == "failed":
+        return "failed", report.why
+    if ended.returncode == 0 and report.result is not None and not ended.killed:
+        return report.result, report.why
+    if ended.killed:
+        end = f"it was killed: {ended.killed}"
+        if ended.returncode is None:
+            end += ", and its process has still not ended"
+    elif ended.returncode is not None and ended.returncode < 0:
+        end = f"its process was ended by {signal_name(-ended.returncode)}"
+    elif ended.returncode:
+        end = f"its process ended with status {ended.returncode}"
+    else:
+        end = "its process ended without a result"
+    return "failed", f"it {report.result}, and then {end}" if report.result is not None else end
+
+
+def signal_name(number: int) -> str:
+    """Such as SIGSEGV."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def last_lines(log: bytes) -> tuple[str, ...]:
+    """The last lines of what a process printed, without control characters."""
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", log.decode(errors="replace")).replace("\r", "\n")
+    text = re.sub(r"[^\n\t -~\u00a0-\uffff]", "?", text)[-_LOG_CHARACTERS:]
+    return tuple(line for line in text.splitlines() if line.strip())[-_LOG_LINES:]
+
+
+def limit_seconds(check: Check, left_seconds: float) -> float | None:
+    """How long a check may run when so much time is left for all; None when that is too little to start it."""
+    limit = min(check.seconds, left_seconds - GRACE_SECONDS)
+    return limit if limit >= min(FEWEST_SECONDS, check.seconds) else None
+
+
+def exit_status(outcomes: Sequence[Outcome]) -> int:
+    """0 when all passed, 1 when one failed, 3 when none failed and one was skipped."""
+    results = {outcome.result for outcome in outcomes}
+    if "failed" in results or not outcomes:
+        return 1
+    return 3 if "skipped" in results else 0
+
+
+def results_name(gpu: str | None) -> str:
+    """The name of the file of results, without its suffix; None where there is no GPU."""
+    words = re.findall(r"[a-z0-9]+", (gpu or "none").lower())
+    return "-".join(["gpu", *words[:8]])
+
+
+def document(head: Mapping[str, Any], outcomes: Sequence[Outcome], waiting: Sequence[Check]) -> dict[str, Any]:
+    """What the file of results has. `waiting` are the checks that were not run yet."""
+    results = [outcome.result for outcome in outcomes]
+    counts: dict[str, int] = {result: results.count(result) for result in RESULTS}
+    return {
+        **head,
+        **counts,
+        "not_run_yet": [check.name for check in waiting],
+        "checks": [asdict(outcome) for outcome in outcomes],
+    }
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """A table for people: a row for each check, its figures below it."""
+    width = max((len(outcome.name) for outcome in outcomes), default=0)
+    lines = []
+    for outcome in outcomes:
+        why = f"  {_one_line(outcome.why)}" if outcome.why else ""
+        lines.append(f"{outcome.result:8}{outcome.name:{width}}{outcome.seconds:7.1f} s{why}")
+        lines += [
+            f"{'':8}{name}: {_one_line(value)}"
+            for name, value in outcome.figures.items()
+            if not isinstance(value, dict | list)
+        ]
+    counts = [
+        f"{sum(each.result == result for each in outcomes)} {result}" for result in ("passed", "failed", "skipped")
+    ]
+    return "\n".join([*lines, ", ".join(counts)])
+
+
+def _one_line(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,0 +1,38 @@
+"""The checks, most telling first: what each one answers, and how long it may take."""
+
+from __future__ import annotations
+
+from check_report import Check
+
+ENVIRONMENT = "environment"
+
+CHECKS = (
+    Check(ENVIRONMENT, "which GPU, driver, libraries and devices are here?", "gpu_environment:report", 40),
+    Check("nvdec-caps", "what does NVDEC decode, in which sizes, on how many engines?", "gpu_capabilities:nvdec", 20),
+    Check("pyav-contexts", "does PyAV give CUDA frames in torch's context?", "gpu_decoding:torch_context", 60),
+    Check("pyav-pictures", "are all pictures right, H.264 and HEVC?", "gpu_decoding:all_pictures", 60),
+    Check("loader-device", 'does ClipLoader(device="cuda") give the CPU\'s batches?', "gpu_loading:to_device", 60),
+    Check("loader-slow-stream", "also where the stream that uses them is behind?", "gpu_loading:slow_stream", 60),
+    Check("loader-pinned", "does pin_memory=True lock memory, and are copies faster?", "gpu_loading:pinned", 45),
+    Check(
+        "loader-pinned-dropped",
+        "may a loop copy a batch without waiting, and drop it?",
+        "gpu_loading:pinned_and_dropped",
+        45,
+    ),
+    Check("pyav-threads", "do fresh threads decode, each with its contexts?", "gpu_decoding:fresh_threads", 45),
+    Check("pyav-busy-streams", "are pictures right behind a long kernel?", "gpu_decoding:busy_streams", 45),
+    Check("pyav-held-frames", "do frames that are kept stay right?", "gpu_decoding:held_frames", 30),
+    Check("torchcodec", "is TorchCodec on the GPU right, and how fast?", "gpu_torchcodec:pictures", 60),
+    Check("pyav-speed", "frames/s of clips, NVDEC and CPU?", "gpu_decoding:speed", 90),
+    Check("loader-registration", "is memory locked while it is used, and no longer?", "gpu_loading:registration", 30),
+    Check("loader-forked", "is CUDA in a forked process our UsageError?", "gpu_loading:forked", 45),
+    Check("loader-left-early", "are batches right where passes are left?", "gpu_loading:left_early", 45),
+    Check("pyav-damaged-gop", "is a damaged GOP an error, and the next one right?", "gpu_decoding:damaged_gop", 20),
+    Check("nvenc-pyav", "which NVENC encoders run in PyAV?", "gpu_ffmpeg:pyav_nvenc", 30),
+    Check("ffmpeg-nvdec", "does the ffmpeg program decode on the GPU?", "gpu_ffmpeg:ffmpeg_nvdec", 40),
+    Check("ffmpeg-nvenc", "which NVENC encoders run in the ffmpeg program?", "gpu_ffmpeg:ffmpeg_nvenc", 40),
+    Check("loader-soak", "does memory grow over 200 batches?", "gpu_loading:soak", 60),
+    Check("pyav-other-contexts", "and with the other options for contexts?", "gpu_decoding:other_contexts", 40),
+    Check("pyav-soak", "does memory grow over 1000 GOPs?", "gpu_decoding:soak", 60),
+)

@@ -1,0 +1,98 @@
+"""`make gpu-wheels`: what a machine with a GPU, torch and no network lacks, into a folder that can be carried there.
+
+collect_wheels.py --python 3.12 gpu_wheels    wheels, the sample datasets, and which commit they are of
+collect_wheels.py --ffmpeg gpu_ffmpeg         the ffmpeg program, packed: no room for it beside the wheels
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import gpu_samples
+from checkout import commit, files
+
+ROOT = Path(__file__).resolve().parent.parent
+# What `shortgop.open` and the checks import. PyTorch brings numpy, packaging and typing_extensions; numpy comes along
+# with a torch that can be used at all.
+PACKAGES = ("av", "donfig", "google-crc32c", "numcodecs", "PyYAML", "zarr")
+# The release for CUDA 13; those before 0.14 have no CUDA part on PyPI. It wants torch 2.11 or newer.
+TORCHCODEC = "torchcodec==0.16.0"
+GLIBCS = ("2_28", "2_27", "2_17")
+# What may be carried, the checkout included.
+ROOM_BYTES = 64 << 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--python", default="3.12", help="the version of Python that has torch there, such as 3.12")
+    parser.add_argument("--ffmpeg", action="store_true", help="only the ffmpeg program")
+    options = parser.parse_args()
+    shutil.rmtree(options.folder, ignore_errors=True)
+    options.folder.mkdir(parents=True)
+    if options.ffmpeg:
+        collect_ffmpeg(options.folder)
+    else:
+        download(pinned((ROOT / "constraints.txt").read_text(), PACKAGES), options.python, options.folder)
+        (options.folder / "python").write_text(f"{options.python}\n")
+        print("Making the sample datasets: half a minute")
+        gpu_samples.make_samples(options.folder / "samples")
+        (options.folder / "commit").write_text(f"{commit(ROOT)}\n")
+    report(options.folder)
+
+
+def pinned(constraints: str, packages: Sequence[str]) -> list[str]:
+    """The requirement of each package as the constraints have it. KeyError for one that they lack."""
+    versions = dict(re.findall(r"^([\w.-]+)==(\S+)$", constraints, re.MULTILINE))
+    return [f"{name}=={versions[name]}" for name in packages]
+
+
+def download(requirements: Sequence[str], python: str, folder: Path) -> None:
+    """Download wheels for Linux on x86-64 and this version of Python."""
+    for requirement in [*requirements, TORCHCODEC]:
+        platforms = [f"--platform=manylinux_{glibc}_x86_64" for glibc in GLIBCS]
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"),
+                *("--implementation=cp", f"--python-version={python}", *platforms, "--platform=manylinux2014_x86_64"),
+                *(f"--dest={folder}", requirement),
+            ],
+            check=True,
+        )
+
+
+def collect_ffmpeg(folder: Path) -> None:
+    """The program of imageio-ffmpeg. Its wheel is larger than what may be carried; xz makes 50 MB of its 68."""
+    import imageio_ffmpeg
+
+    print("Packing ffmpeg: some minutes on one core")
+    with (
+        Path(imageio_ffmpeg.get_ffmpeg_exe()).open("rb") as program,
+        lzma.open(folder / "ffmpeg.xz", "wb", preset=6) as packed,
+    ):
+        shutil.copyfileobj(program, packed, 1 << 20)
+
+
+def report(folder: Path) -> None:
+    """Print the size of each file, and of all against what may be carried."""
+    sizes = {file: sum(each.stat().st_size for each in [file, *file.rglob("*")]) for file in sorted(folder.iterdir())}
+    for file, size in sizes.items():
+        print(f"{size / 1e6:8.1f} MB  {file}")
+    checkout = sum(file.lstat().st_size for file in files(ROOT))
+    total = sum(sizes.values()) + checkout
+    print(
+        f"{total / 2**20:.1f} MiB with the checkout ({checkout / 2**20:.1f}), of {ROOM_BYTES >> 20} that may be carried"
+    )
+    if total > ROOM_BYTES:
+        sys.exit(f"gpu-wheels: {folder} is too large to be carried")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""FFmpeg on the GPU: NVDEC in the program that prep runs, and which encoders of NVENC encode a frame.
+
+The checks of the program need no PyAV, so that they also run where only the program was carried.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from check_record import Record, Skipped
+from cuda_driver import preload_video_libraries, require_gpu
+from gpu_environment import names_in
+
+from shortgop.errors import ToolError
+from shortgop.prep.ffmpeg import find_ffmpeg, try_encoder, try_nvdec
+
+ENCODERS = ("h264_nvenc", "hevc_nvenc", "av1_nvenc")
+FILTERS = ("scale_cuda", "pad_cuda", "transpose_cuda", "bwdif_cuda", "yadif_cuda", "hwdownload", "hwupload_cuda")
+WORKS = "works"
+# What NVENC and libavcodec say on a GPU that has no encoder, such as A100, H100 and H200.
+_NO_ENGINE = re.compile(r"unsupported device|no capable devices found|no encode device", re.IGNORECASE)
+
+
+def ffmpeg_nvdec(record: Record) -> None:
+    """Whether the ffmpeg that prep would run decodes on the GPU, and what CUDA parts it was built with."""
+    path = _ffmpeg(record)
+    record.figure("hwaccels", names_in(_listed(path, "-hwaccels"), ("cuda", "vulkan", "vdpau")))
+    record.figure("encoders", names_in(_listed(path, "-encoders"), ENCODERS))
+    record.figure("filters", names_in(_listed(path, "-filters"), FILTERS))
+    trial = try_nvdec(path)
+    record.figure("-hwaccel cuda", trial.detail)
+    if not trial.works:
+        raise RuntimeError(f"-hwaccel cuda does not decode: {trial.detail}")
+
+
+def ffmpeg_nvenc(record: Record) -> None:
+    """Which encoders of NVENC encode two frames in the ffmpeg that prep would run."""
+    path = _ffmpeg(record)
+    said = {}
+    for encoder in ENCODERS:
+        trial = try_encoder(path, encoder)
+        said[encoder] = WORKS if trial.works else trial.detail
+        record.figure(encoder, said[encoder])
+    record.figure("NVENC", verdict(said))
+
+
+def pyav_nvenc(record: Record) -> None:
+    """Which encoders of NVENC encode two frames in PyAV, whose libraries want an older driver than imageio-ffmpeg's."""
+    require_gpu()
+    preload_video_libraries()
+    said = {}
+    for encoder in ENCODERS:
+        said[encoder] = _encode(encoder)
+        record.figure(encoder, said[encoder])
+    record.figure("NVENC", verdict(said))
+
+
+def verdict(said: Mapping[str, str]) -> str:
+    """What the answers of the encoders mean; each is `WORKS` or an error. RuntimeError where that is not known."""
+    working = [encoder for encoder, answer in said.items() if answer == WORKS]
+    if working:
+        return f"{', '.join(working)} encode"
+    if said and all(_NO_ENGINE.search(answer) for answer in said.values()):
+        return "this GPU has no NVENC"
+    raise RuntimeError("; ".join(f"{encoder}: {answer}" for encoder, answer in said.items()) or "no encoder was tried")
+
+
+def _encode(encoder: str) -> str:
+    import av
+    import numpy as np
+    from av.codec.context import CodecContext
+    from libav_log import logged
+
+    texts: list[str] = []
+    packets: list[Any] = []
+    try:
+        with logged() as texts:
+            context: Any = CodecContext.create(encoder, "w")
+            context.width, context.height, context.pix_fmt = 256, 256, "yuv420p"
+            context.time_base = Fraction(1, 30)
+            for pts in range(2):
+                frame = av.VideoFrame.from_ndarray(np.zeros((384, 256), np.uint8), format="yuv420p")
+                frame.pts = pts
+                packets += context.encode(frame)
+            packets += context.encode(None)
+    except Exception as error:  # noqa: BLE001  # which one it is, is what is asked
+        return f"{type(error).__name__}: {error} ({'; '.join(texts) or 'nothing was logged'})"
+    return WORKS if len(packets) == 2 else f"{len(packets)} packets for 2 frames"
+
+
+def _ffmpeg(record: Record) -> str:
+    require_gpu()
+    try:
+        found = find_ffmpeg()
+    except ToolError as error:
+        raise Skipped(f"{error}; `make gpu-ffmpeg` packs one that can be carried") from error
+    record.figure("ffmpeg", f"{found.version} ({found.origin})")
+    return found.path
+
+
+def _listed(path: str, option: str) -> str:
+    return subprocess.run(
+        [path, "-hide_banner", option], capture_output=True, text=True, timeout=20, check=False
+    ).stdout

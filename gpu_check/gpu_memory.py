@@ -1,0 +1,46 @@
+"""Whether memory grows: of the GPU, and of this process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+# Allocators keep some of what they were given back.
+_ALLOWED_MB = 64.0
+
+
+class Growth:
+    """Memory at several moments. The first may include what is allocated once."""
+
+    def __init__(self) -> None:
+        self._looks: list[tuple[float, float]] = []
+
+    def look(self) -> None:
+        """Note how much is used now."""
+        free, total = torch.cuda.mem_get_info()
+        self._looks.append(((total - free) / 1e6, resident_megabytes()))
+
+    def megabytes(self) -> list[list[int]]:
+        """At each moment, rounded: of the GPU, whoever uses it, and of this process."""
+        return [[round(gpu), round(process)] for gpu, process in self._looks]
+
+    def check(self) -> None:
+        """RuntimeError where memory grew; see `grows`."""
+        for what, values in zip(("the GPU", "the process"), zip(*self._looks, strict=True), strict=True):
+            if grows(values):
+                raise RuntimeError(f"memory of {what} grows: {', '.join(f'{value:.0f}' for value in values)} MB")
+
+
+def grows(megabytes: tuple[float, ...]) -> bool:
+    """Whether the second half of these values needs more than the first. The first value does not count."""
+    values = megabytes[1:]
+    half = len(values) // 2
+    return half > 0 and max(values[half:]) > max(values[:half]) + _ALLOWED_MB
+
+
+def resident_megabytes() -> float:
+    """Memory of this process that is in RAM."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -1,0 +1,72 @@
+"""TorchCodec on the GPU, the yardstick: the same segments as MP4 files."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from check_record import Record, Skipped
+from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, ready
+from gpu_samples import FIRST_NUMBERS
+from sample_gops import samples
+
+import shortgop
+from shortgop.manifests.export import export
+from shortgop.manifests.layout import open_current
+from synthetic import read_number
+
+_CLIPS = 20
+
+
+def pictures(record: Record) -> None:
+    """Every frame of exported files shows its number, on the GPU; how far colours are from ours; frames/s of clips."""
+    ready()
+    try:
+        decoders: Any = importlib.import_module("torchcodec.decoders")
+    except (ImportError, OSError, RuntimeError) as error:
+        print(error)
+        raise Skipped(f"TorchCodec cannot be imported: {str(error).strip().splitlines()[0]}") from error
+    record.figure("torchcodec", version("torchcodec"))
+    for codec in ("h264", "hevc"):
+        dataset = samples(record, codec)
+        manifest, opened = open_current(dataset)[1], shortgop.open(dataset)
+        for row, video in enumerate(opened):
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder, "video.mp4")
+                export(dataset, manifest, row, file)
+                data = file.read_bytes()
+            decoder: Any = decoders.VideoDecoder(data, device="cuda")
+            frames = decoder.get_frames_in_range(0, len(video)).data
+            name = f"{codec} {video.metadata.width}x{video.metadata.height}"
+            if frames.device.type != "cuda":
+                raise RuntimeError(f"{name}: frames are on {frames.device}")
+            record.figure(f"{name}: where it decoded", str(getattr(decoder, "cpu_fallback", "not told")))
+            for number, frame in enumerate(frames):
+                shown = read_number(frame)
+                if shown != FIRST_NUMBERS * row + number:
+                    raise RuntimeError(f"{name}: frame {number} shows {shown - FIRST_NUMBERS * row}")
+            ours = video.get_frames_at(list(range(len(video)))).data
+            levels = (frames.cpu().int() - ours.int()).abs()
+            record.figure(
+                f"{name}: largest and mean difference from our reader",
+                [int(levels.max()), float(levels.float().mean())],
+            )
+            if len(video) > CLIP_FRAMES * CLIP_STRIDE:
+                record.figure(
+                    f"{name}: frames/s of clips, opened for each", _rate(decoders.VideoDecoder, data, len(video))
+                )
+
+
+def _rate(decoder: Any, data: bytes, frames: int) -> int:
+    started = time.perf_counter()
+    for clip in range(_CLIPS):
+        start = clip % (frames - (CLIP_FRAMES - 1) * CLIP_STRIDE)
+        wanted = list(range(start, start + (CLIP_FRAMES - 1) * CLIP_STRIDE + 1, CLIP_STRIDE))
+        decoder(data, device="cuda").get_frames_at(wanted)
+    torch.cuda.synchronize()
+    return round(_CLIPS * CLIP_FRAMES / (time.perf_counter() - started))

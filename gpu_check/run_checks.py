@@ -1,0 +1,124 @@
+"""`make gpu-check`: runs the checks of checks.py on the GPU of this machine, and ends within eight minutes.
+
+Writes benchmarks/results/gpu-<name>.json after every check. The exit status is 0 when all passed, 1 when one failed,
+and 3 when none failed and one was skipped. With SHORTGOP_REQUIRE_GPU=1 a skipped check has failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from check_process import run_check
+from check_report import (
+    Check,
+    Outcome,
+    document,
+    exit_status,
+    limit_seconds,
+    not_started,
+    outcome_of,
+    results_name,
+    table,
+    where_a_gpu_is_required,
+)
+from checkout import commit
+from checks import CHECKS, ENVIRONMENT
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+SAMPLES = ROOT / "gpu_wheels" / "samples"
+TOTAL_SECONDS = 470.0
+REQUIRE_GPU = "SHORTGOP_REQUIRE_GPU"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = [check.name for check in CHECKS]
+    parser.add_argument("--only", nargs="+", choices=names, metavar="CHECK", help=f"of {', '.join(names)}")
+    parser.add_argument("--seconds", type=float, default=TOTAL_SECONDS, help="for all checks together")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the JSON goes")
+    parser.add_argument("--samples", type=Path, default=SAMPLES, metavar="FOLDER", help="of `make gpu-wheels`")
+    options = parser.parse_args()
+    # The environment names the file of results.
+    checks = [check for check in CHECKS if not options.only or check.name in {ENVIRONMENT, *options.only}]
+    require_gpu = os.environ.get(REQUIRE_GPU, "") not in {"", "0"}
+    with tempfile.TemporaryDirectory(prefix="gpu-check-samples-", ignore_cleanup_errors=True) as made:
+        samples = options.samples if options.samples.is_dir() else Path(made)
+        outcomes, path = run_all(
+            checks, samples, options.results, total_seconds=options.seconds, require_gpu=require_gpu, note=print
+        )
+    print(f"\n{table(outcomes)}\n\nwritten to {path}")
+    sys.exit(exit_status(outcomes))
+
+
+def run_all(
+    checks: Sequence[Check],
+    samples: Path,
+    results: Path,
+    *,
+    total_seconds: float,
+    require_gpu: bool = False,
+    note: Callable[[str], None] = lambda _: None,
+) -> tuple[list[Outcome], Path]:
+    """Run checks in this order, and write what came of them into `results` after each.
+
+    Returns the outcomes, and the file. A check for which no time is left is skipped, and so are all others where the
+    check of the environment was, since there is no GPU then.
+    """
+    started = time.monotonic()
+    head: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds"), **_commit()}
+    outcomes: list[Outcome] = []
+    no_gpu = ""
+    path = results / f"{results_name('unknown')}.json"
+    for number, check in enumerate(checks):
+        left = total_seconds - (time.monotonic() - started)
+        limit = limit_seconds(check, left)
+        if no_gpu or limit is None:
+            outcome = not_started(check, no_gpu or f"only {left:.0f} s were left")
+        else:
+            note(f"{time.monotonic() - started:5.0f} s  {check.name}: {check.question}")
+            outcome = outcome_of(check, run_check(check, samples, limit))
+            note(f"{time.monotonic() - started:5.0f} s  {outcome.result}{': ' if outcome.why else ''}{outcome.why}")
+        if check.name == ENVIRONMENT:
+            path = _renamed(path, results / f"{results_name(outcome.figures.get('gpu'))}.json")
+            # Without a GPU all others would be skipped too, one by one.
+            no_gpu = outcome.why if outcome.result == "skipped" else ""
+            head |= {name: outcome.figures.get(name) for name in ("gpu", "driver", "libraries")}
+        outcomes.append(where_a_gpu_is_required(outcome) if require_gpu else outcome)
+        seconds = round(time.monotonic() - started, 1)
+        _write(path, document({**head, "seconds": seconds}, outcomes, checks[number + 1 :]))
+    return outcomes, path
+
+
+def _commit() -> dict[str, Any]:
+    """The commit of the checkout, or that of the wheels where the checkout came without its history."""
+    if known := commit(ROOT):
+        return {"commit": known}
+    carried = ROOT / "gpu_wheels" / "commit"
+    return {"commit": None, "commit_of_wheels": carried.read_text().strip() if carried.exists() else None}
+
+
+def _renamed(path: Path, name: Path) -> Path:
+    if path.exists():
+        path.replace(name)
+    return name
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = path.with_suffix(".json.new")
+    written.write_text(json.dumps(content, indent=1) + "\n")
+    written.replace(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""The GOPs of a sample dataset, decoded packet by packet as the reader does it, on whatever a context decodes with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from av.packet import Packet
+from av.video.frame import VideoFrame
+from check_record import Record, Skipped
+from gpu_samples import FIRST_NUMBERS, MADE, make_samples
+from torch.utils.dlpack import from_dlpack
+
+import shortgop
+from shortgop.errors import ToolError
+from shortgop.manifests.mp4 import sample_bounds
+from shortgop.manifests.records import CodecConfig, Pattern
+from shortgop.readers.dataset import reader_of
+from shortgop.readers.decoders.pyav import open_context
+from shortgop.readers.gops import GopStore
+from shortgop.readers.plan import VideoGops, needed_samples, plan_frames, reorder_depth
+from synthetic import read_number
+
+
+@dataclass(frozen=True)
+class Gop:
+    """A GOP of a dataset. Frame k of it shows the number `first_number` + k."""
+
+    video: str
+    config: CodecConfig
+    pattern: Pattern
+    data: bytes
+    first_number: int
+
+
+@dataclass(frozen=True, eq=False)
+class Planes:
+    """The planes of a picture: Y is (height, width), the chroma (height / 2, width / 2, 2)."""
+
+    y: torch.Tensor
+    uv: torch.Tensor
+
+    def equal(self, other: Planes) -> bool:
+        return torch.equal(self.y.cpu(), other.y.cpu()) and torch.equal(self.uv.cpu(), other.uv.cpu())
+
+
+def samples(record: Record, codec: str) -> Path:
+    """The sample dataset of this codec. They are made where they did not come along; Skipped where that cannot be."""
+    if not (record.samples / MADE).exists():
+        try:
+            make_samples(record.samples)
+        except (ImportError, ToolError) as error:
+            raise Skipped(f"there are no samples, and none can be made: {error}") from error
+    return record.samples / codec
+
+
+def gops_of(dataset: Path) -> list[Gop]:
+    """All GOPs of a dataset, in the order of its videos."""
+    opened = shortgop.open(dataset)
+    manifest = reader_of(opened).manifest
+    plan = plan_frames(VideoGops.of(manifest), [(row, range(len(video))) for row, video in enumerate(opened)])
+    store = GopStore(dataset, manifest)
+    gops = []
+    for read in store.reads(plan.gops, max_parts=len(plan.gops)):
+        for gop, data in store.fetch(read):
+            gops.append(
+                Gop(
+                    opened.ids[gop.video],
+                    manifest.config(int(manifest.videos.config[gop.video])),
+                    manifest.pattern(int(manifest.gops.pattern[gop.gop])),
+                    bytes(data),
+                    FIRST_NUMBERS * gop.video + gop.first_frame,
+                )
+            )
+    return gops
+
+
+def decoded(codec: Any, gop: Gop, frames: Sequence[int]) -> Iterator[tuple[int, VideoFrame]]:
+    """Decode these frames of a GOP from the packets that they need: the number in the GOP, and the frame."""
+    bounds, wanted = sample_bounds(gop.data), set(frames)
+    codec.reorder_depth = reorder_depth(gop.pattern)
+    for sample in needed_samples(gop.pattern, frames):
+        packet = Packet(gop.data[bounds[sample] : bounds[sample + 1]])
+        packet.pts = gop.pattern.frames[sample]
+        yield from _wanted(codec.decode(packet), wanted)
+    yield from _wanted(codec.decode(None), wanted)
+    codec.flush_buffers()
+    if wanted:
+        raise RuntimeError(f"{gop.video}: frames {sorted(wanted)} of the GOP from {gop.first_number} do not come out")
+
+
+def _wanted(frames: Sequence[VideoFrame], wanted: set[int]) -> Iterator[tuple[int, VideoFrame]]:
+    for frame in frames:
+        if frame.pts is not None and frame.pts in wanted:
+            wanted.remove(frame.pts)
+            yield frame.pts, frame
+
+
+def cpu_planes(frame: VideoFrame) -> Planes:
+    """The planes of a frame in memory, yuv420p."""
+    if frame.format.name != "yuv420p":
+        raise RuntimeError(f"a frame is {frame.format.name}, and not yuv420p")
+    y, u, v = (
+        np.frombuffer(cast("Any", plane), np.uint8).reshape(plane.height, -1)[:, : plane.width]
+        for plane in frame.planes
+    )
+    return Planes(torch.from_numpy(y.copy()), torch.from_numpy(np.stack([u, v], axis=-1)))
+
+
+def cuda_planes(frame: VideoFrame) -> Planes:
+    """The planes of a frame in the memory of a GPU, NV12. They keep the frame's memory, without a copy."""
+    if frame.format.name != "cuda":
+        raise RuntimeError(f"a frame is {frame.format.name}, and not cuda: libavcodec decodes it on the CPU")
+    # torch passes a stream where it is given the plane itself, which PyAV does not take.
+    y, uv = (from_dlpack(cast("Any", plane).__dlpack__()) for plane in frame.planes)
+    return Planes(y, uv)
+
+
+def cpu_pictures(gops: Sequence[Gop]) -> list[list[Planes]]:
+    """Every picture of every GOP, decoded on the CPU."""
+    contexts = {gop.config: open_context(gop.config) for gop in gops}
+    return [
+        [planes for _, planes in sorted(_all_planes(contexts[gop.config], gop, cpu_planes), key=lambda each: each[0])]
+        for gop in gops
+    ]
+
+
+def _all_planes(codec: Any, gop: Gop, planes: Callable[[VideoFrame], Planes]) -> Iterator[tuple[int, Planes]]:
+    for number, frame in decoded(codec, gop, range(len(gop.pattern))):
+        yield number, planes(frame)
+
+
+def check_pictures(
+    codec: Any,
+    gop: Gop,
+    expected: Sequence[Planes],
+    frames: Sequence[int],
+    planes: Callable[[VideoFrame], Planes] = cuda_planes,
+) -> int:
+    """Decode these frames of a GOP: each shows its number and equals the CPU's picture. Returns how many there are."""
+    for number, frame in decoded(codec, gop, frames):
+        found = planes(frame)
+        shown = read_number(found.y)
+        if shown != gop.first_number + number:
+            raise RuntimeError(f"{gop.video}: frame {gop.first_number + number} shows {shown}")
+        if not found.equal(expected[number]):
+            raise RuntimeError(f"{gop.video}: frame {gop.first_number + number} differs from the CPU's")
+    return len(frames)

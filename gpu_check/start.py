@@ -1,0 +1,73 @@
+"""`make gpu-check`: prepares what the checks import, and starts run_checks.py with the same arguments.
+
+Where shortgop and what it needs can be imported, nothing is prepared. Otherwise the wheels of `make gpu-wheels` are
+unpacked into a folder of the checkout beside the torch of this Python: no network, no pip, and nothing outside the
+checkout is changed. No virtual environment either: made by a Python that is in one itself, it would not see that one's
+torch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WHEELS, SITE = ROOT / "gpu_wheels", ROOT / "gpu_site"
+FFMPEG = ROOT / "gpu_ffmpeg" / "ffmpeg.xz"
+NEEDED = ("shortgop", "av", "numcodecs", "zarr", "google_crc32c")
+
+
+def main() -> None:
+    shutil.rmtree(SITE, ignore_errors=True)
+    SITE.mkdir()
+    path, env = [str(SITE), str(ROOT / "tests")], dict(os.environ)
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        (SITE / "shortgop").symlink_to("..")
+    if missing and any(WHEELS.glob("*.whl")):
+        unpack_wheels()
+    elif missing not in ([], ["shortgop"]):
+        print(f"gpu-check: {sys.executable} has no {', '.join(missing)}, and {WHEELS.name} has no wheels")
+        print("gpu-check: most checks will fail; `make gpu-wheels` collects what they import, see docs/gpu.md")
+    if FFMPEG.exists():
+        env["SHORTGOP_FFMPEG"] = str(unpack_ffmpeg())
+    env["PYTHONPATH"] = os.pathsep.join([*path, *filter(None, [env.get("PYTHONPATH")])])
+    link = [sys.executable, str(ROOT / "scripts" / "link_ffmpeg.py"), str(SITE / "ffmpeg")]
+    done = subprocess.run(link, env=env, capture_output=True, text=True, check=False)
+    if done.returncode == 0 and done.stdout.strip():
+        # TorchCodec loads FFmpeg's libraries by name.
+        env["LD_LIBRARY_PATH"] = done.stdout.strip()
+    script = str(ROOT / "gpu_check" / "run_checks.py")
+    os.execve(sys.executable, [sys.executable, "-u", script, *sys.argv[1:]], env)  # noqa: S606
+
+
+def unpack_wheels() -> None:
+    """Unpack the wheels into SITE. Ends the program where they are for another Python."""
+    file, here = WHEELS / "python", f"{sys.version_info.major}.{sys.version_info.minor}"
+    if file.exists() and (wanted := file.read_text().strip()) != here:
+        sys.exit(
+            f"gpu-check: the wheels are for Python {wanted}, and {sys.executable} is {here}: collect others with "
+            f"`make gpu-wheels GPU_PYTHON={here}`, or run this with another Python, as `make gpu-check PYTHON=...`"
+        )
+    for wheel in sorted(WHEELS.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(SITE)
+
+
+def unpack_ffmpeg() -> Path:
+    """Unpack the ffmpeg program; returns its path."""
+    program = SITE / "ffmpeg-program"
+    with lzma.open(FFMPEG) as packed, program.open("wb") as file:
+        shutil.copyfileobj(packed, file, 1 << 20)
+    program.chmod(0o755)
+    return program
+
+
+if __name__ == "__main__":
+    main()

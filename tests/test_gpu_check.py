@@ -1,0 +1,388 @@
+"""`make gpu-check`: its harness with checks that end in every way; what can be tested of the checks without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import collect_wheels
+import gpu_samples
+import pytest
+import start
+import torch
+from check_process import run_check
+from check_report import (
+    Check,
+    Ended,
+    Outcome,
+    exit_status,
+    last_lines,
+    limit_seconds,
+    outcome_of,
+    parse_report,
+    results_name,
+    table,
+    where_a_gpu_is_required,
+)
+from checks import CHECKS
+from gpu_capabilities import Capability, DecodeCaps
+from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of
+from gpu_environment import gpus_of, libraries_of, names_in
+from gpu_ffmpeg import WORKS, verdict
+from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of, wrong_rows
+from gpu_memory import grows
+from hypothesis import given
+from hypothesis import strategies as st
+from run_checks import ROOT, run_all
+from sample_gops import check_pictures, cpu_pictures, cpu_planes, gops_of
+
+from shortgop.readers.decoders.pyav import open_context
+
+TESTS = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def made_up_checks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
+
+
+def made_up(name: str, seconds: float = 20) -> Check:
+    return Check(name, "what happens?", f"made_up_checks:{name}", seconds)
+
+
+def came_of(name: str, tmp_path: Path, seconds: float = 20) -> Outcome:
+    check = made_up(name, seconds)
+    return outcome_of(check, run_check(check, tmp_path, seconds))
+
+
+def test_a_check_that_passes_reports_its_figures(tmp_path: Path) -> None:
+    outcome = came_of("passes", tmp_path)
+    assert (outcome.result, outcome.why, outcome.figures) == ("passed", "", {"frames_per_second": 12.5})
+
+
+def test_a_check_that_raises_has_failed_and_what_it_printed_is_kept(tmp_path: Path) -> None:
+    outcome = came_of("fails", tmp_path)
+    assert (outcome.result, outcome.why) == ("failed", "ValueError: frame 3 shows 4")
+    assert outcome.log[0] == "before the failure"
+    assert outcome.log[-1] == "ValueError: frame 3 shows 4"
+
+
+def test_a_check_that_skips_says_why_and_has_failed_where_a_gpu_is_required(tmp_path: Path) -> None:
+    check = made_up("skips")
+    ended = run_check(check, tmp_path, 20)
+    outcome = outcome_of(check, ended)
+    assert (outcome.result, outcome.why, outcome.figures) == ("skipped", "there is no GPU", {"libcuda": False})
+    required = where_a_gpu_is_required(outcome)
+    assert required.result == "failed"
+    assert required.why == "skipped, and SHORTGOP_REQUIRE_GPU is set: there is no GPU"
+
+
+def test_a_check_that_crashes_has_failed_and_keeps_what_it_had_found(tmp_path: Path) -> None:
+    outcome = came_of("crashes", tmp_path)
+    assert (outcome.result, outcome.why) == ("failed", "its process was ended by SIGSEGV")
+    assert outcome.figures == {"opened": True}
+    assert any("made_up_checks.py" in line for line in outcome.log), "the log says where it crashed"
+
+
+def test_a_check_that_crashes_after_it_passed_has_failed(tmp_path: Path) -> None:
+    outcome = came_of("crashes_after_its_end", tmp_path)
+    assert (outcome.result, outcome.why) == ("failed", "it passed, and then its process was ended by SIGSEGV")
+
+
+def test_a_check_that_hangs_is_killed_with_what_it_started_and_the_log_says_where_it_hung(tmp_path: Path) -> None:
+    started = time.monotonic()
+    outcome = came_of("hangs", tmp_path, seconds=3)
+    assert time.monotonic() - started < 12
+    assert (outcome.result, outcome.why) == ("failed", "it was killed: it took more than 3 s")
+    assert any("in hangs" in line for line in outcome.log)
+    status = Path(f"/proc/{outcome.figures['pid_of_child']}/stat")
+    assert not status.exists() or status.read_text().split()[2] == "Z"
+
+
+def test_a_check_that_exits_without_a_result_has_failed(tmp_path: Path) -> None:
+    assert came_of("exits", tmp_path).why == "its process ended with status 7"
+
+
+def test_garbage_does_no_harm(tmp_path: Path) -> None:
+    outcome = came_of("leaves_garbage", tmp_path)
+    # Its own last line goes on where the garbage ended without a line's end.
+    assert (outcome.result, outcome.why) == ("failed", "its process ended without a result")
+    assert outcome.figures == {}
+    json.dumps(outcome.log)
+
+
+def test_a_check_that_prints_without_end_is_killed(tmp_path: Path) -> None:
+    assert came_of("prints_without_end", tmp_path).why == "it was killed: it printed more than 64 MB"
+
+
+def test_all_checks_run_whatever_became_of_those_before_and_each_result_is_written_at_once(tmp_path: Path) -> None:
+    names = ["crashes", "hangs", "leaves_garbage", "skips", "fails", "passes"]
+    checks = [made_up(name, 2 if name == "hangs" else 20) for name in names]
+    written = []
+
+    def note(_: str) -> None:
+        written.append(sorted((file.name, len(json.loads(file.read_text())["checks"])) for file in tmp_path.iterdir()))
+
+    outcomes, path = run_all(checks, tmp_path / "none", tmp_path, total_seconds=100, note=note)
+    assert [outcome.result for outcome in outcomes] == ["failed"] * 3 + ["skipped", "failed", "passed"]
+    assert written[2::2] == [[("gpu-unknown.json", count)] for count in range(1, 6)]
+    found = json.loads(path.read_text())
+    assert (found["passed"], found["failed"], found["skipped"]) == (1, 4, 1)
+    assert [check["name"] for check in found["checks"]] == names
+    assert found["not_run_yet"] == []
+    assert exit_status(outcomes) == 1
+
+
+def test_checks_for_which_no_time_is_left_are_skipped(tmp_path: Path) -> None:
+    outcomes, _ = run_all([made_up("passes"), made_up("fails")], tmp_path, tmp_path, total_seconds=3)
+    assert [(outcome.result, outcome.why) for outcome in outcomes] == [("skipped", "only 3 s were left")] * 2
+    assert exit_status(outcomes) == 3
+
+
+@given(
+    limits=st.lists(st.floats(0.5, 100), max_size=20),
+    total=st.floats(0, 500),
+    share=st.floats(0, 1.1),
+)
+def test_checks_that_all_take_their_whole_time_and_grace_end_in_time(
+    limits: list[float], total: float, share: float
+) -> None:
+    left = total
+    for seconds in limits:
+        limit = limit_seconds(Check("", "", "", seconds), left)
+        if limit is not None:
+            assert 0 < limit <= seconds
+            # At worst a check that hangs takes the grace besides.
+            left -= min(limit * share, limit) + 10 * (share > 1)
+    assert left >= 0
+
+
+@given(st.binary(max_size=300))
+def test_a_report_of_any_bytes_can_be_read(data: bytes) -> None:
+    parse_report(data)
+    json.dumps(last_lines(data))
+    outcome_of(made_up("passes"), Ended(0, 1.0, report=data, log=data))
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text() | st.lists(st.booleans())), st.integers(0, 400))
+def test_lines_before_a_cut_are_read(figures: dict[str, object], cut: int) -> None:
+    lines = [json.dumps({"figure": name, "value": value}) + "\n" for name, value in figures.items()]
+    whole = len("".join(lines).encode()[:cut].decode().split("\n")) - 1
+    report = parse_report("".join(lines).encode()[:cut])
+    read = dict(list(figures.items())[:whole])
+    # A line that lacks only its end is whole too.
+    assert report.figures in (read, dict(list(figures.items())[: whole + 1]))
+    assert report.result is None
+
+
+def test_a_process_that_cannot_be_killed_is_left_behind() -> None:
+    ended = Ended(None, 30.0, killed="it took more than 20 s")
+    outcome = outcome_of(made_up("passes"), ended)
+    assert outcome.why == "it was killed: it took more than 20 s, and its process has still not ended"
+
+
+def test_the_exit_status_says_whether_all_passed() -> None:
+    def outcomes(*results: str) -> list[Outcome]:
+        return [Outcome("", "", result, "", 0) for result in results]  # type: ignore[arg-type]
+
+    assert exit_status(outcomes("passed", "passed")) == 0
+    assert exit_status(outcomes("passed", "skipped", "failed")) == 1
+    assert exit_status(outcomes("passed", "skipped")) == 3
+    assert exit_status([]) == 1, "nothing was shown"
+
+
+def test_the_results_are_named_after_the_gpu() -> None:
+    assert results_name("NVIDIA H100 80GB HBM3") == "gpu-nvidia-h100-80gb-hbm3"
+    assert results_name(None) == "gpu-none"
+    assert results_name("../../x") == "gpu-x"
+
+
+def test_the_table_has_a_row_for_each_check_and_its_figures() -> None:
+    passed = Outcome("caps", "", "passed", "", 1.25, {"engines": 7, "list": [1, 2]})
+    failed = Outcome("loader", "", "failed", "batch 3\n differs", 20, {})
+    assert table([passed, failed]).splitlines() == [
+        "passed  caps      1.2 s",
+        "        engines: 7",
+        "failed  loader   20.0 s  batch 3 differs",
+        "1 passed, 1 failed, 0 skipped",
+    ]
+
+
+def test_every_check_of_the_list_exists_once() -> None:
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+    for check in CHECKS:
+        module, _, name = check.function.partition(":")
+        assert callable(getattr(importlib.import_module(module), name)), check.function
+
+
+def has_gpu() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(has_gpu(), reason="this machine may have a GPU")
+@pytest.mark.parametrize(("require", "result", "status"), [("", "skipped", 3), ("1", "failed", 1)])
+def test_without_a_gpu_all_is_skipped_at_once_and_says_why(
+    tmp_path: Path, require: str, result: str, status: int
+) -> None:
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "gpu_check" / "run_checks.py"), "--results", str(tmp_path)],
+        env={**os.environ, "SHORTGOP_REQUIRE_GPU": require},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert time.monotonic() - started < 20
+    assert done.returncode == status, done.stderr
+    found = json.loads((tmp_path / "gpu-none.json").read_text())
+    assert [check["result"] for check in found["checks"]] == [result] * len(CHECKS)
+    assert all("libcuda.so.1 cannot be loaded" in check["why"] for check in found["checks"])
+    assert found["checks"][0]["figures"]["python"].startswith("3.")
+    assert f"{len(CHECKS)} {result}" in done.stdout
+
+
+def test_the_driver_s_structure_has_the_layout_of_its_header() -> None:
+    # CUVIDDECODECAPS of nv-codec-headers n13.0.19.0, on x86-64.
+    assert ctypes.sizeof(DecodeCaps) == 88
+    offsets = {name: getattr(DecodeCaps, name).offset for name, *_ in DecodeCaps._fields_}
+    assert (offsets["bit_depth_minus_8"], offsets["is_supported"], offsets["num_engines"]) == (8, 24, 25)
+    assert (offsets["output_format_mask"], offsets["max_width"], offsets["max_macroblocks"]) == (26, 28, 36)
+    assert (offsets["min_width"], offsets["min_height"], offsets["max_histogram_bins"]) == (40, 42, 46)
+
+
+def test_a_capability_says_engines_sizes_and_surfaces() -> None:
+    caps = DecodeCaps(is_supported=1, num_engines=7, output_format_mask=0b11, min_width=48, min_height=16)
+    caps.max_width, caps.max_height, caps.max_macroblocks = 4096, 4080, 65536
+    assert str(Capability.of(caps)) == "7 engines, 48x16 to 4096x4080, 65536 macroblocks, to nv12, p016"
+    assert str(Capability.of(DecodeCaps(num_engines=7))) == "no"
+
+
+def test_gpus_are_read_from_nvidia_smi() -> None:
+    printed = "NVIDIA L4, 580.95.05, 23034 MiB\n"
+    assert gpus_of(printed)[0]["name"] == "NVIDIA L4"
+    assert gpus_of(printed)[0]["driver_version"] == "580.95.05"
+    assert gpus_of("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n") == []
+    assert gpus_of("") == []
+
+
+def test_libraries_of_the_driver_are_read_from_ldconfig() -> None:
+    printed = """1284 libs found in cache `/etc/ld.so.cache'
+\tlibnvcuvid.so.1 (libc6,x86-64) => /usr/local/nvidia/lib64/libnvcuvid.so.1
+\tlibnvcuvid.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libnvcuvid.so.1
+\tlibcudart.so.13 (libc6,x86-64) => /usr/local/cuda/lib64/libcudart.so.13
+\tlibcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1
+"""
+    # The first of several is the one that is loaded.
+    assert libraries_of(printed) == {
+        "libnvcuvid.so.1": "/usr/local/nvidia/lib64/libnvcuvid.so.1",
+        "libcuda.so.1": "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    }
+
+
+def test_names_are_found_as_words_of_what_ffmpeg_lists() -> None:
+    listing = " V....D h264_nvenc           NVIDIA NVENC H.264 encoder (codec h264)\n V..... libx264rgb  x264\n"
+    assert names_in(listing, ("h264_nvenc", "hevc_nvenc", "libx264")) == ["h264_nvenc"]
+
+
+def test_nvenc_is_told_from_a_gpu_without_it_and_from_errors() -> None:
+    no_engine = "OpenEncodeSessionEx failed: unsupported device (2): (no details)"
+    old_driver = "Driver does not support the required nvenc API version. Required: 13.1 Found: 13.0"
+    assert verdict({"h264_nvenc": WORKS, "av1_nvenc": no_engine}) == "h264_nvenc encode"
+    assert verdict({"h264_nvenc": no_engine, "hevc_nvenc": "No capable devices found"}) == "this GPU has no NVENC"
+    with pytest.raises(RuntimeError, match="h264_nvenc: Driver does not support"):
+        verdict({"h264_nvenc": old_driver, "hevc_nvenc": no_engine})
+
+
+def test_memory_that_grows_is_told_from_what_is_allocated_once() -> None:
+    assert not grows((100, 500, 520, 510, 515, 520))
+    assert grows((100, 500, 520, 600, 700, 800))
+    assert not grows((100.0,))
+
+
+@pytest.fixture(scope="module")
+def samples_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("samples")
+    gpu_samples.make_samples(folder, {"a.mp4": (96, 64, 20), "b.mp4": (64, 96, 70)}, {"h264": "libx264"})
+    return folder
+
+
+def test_the_samples_show_their_numbers_and_the_comparison_notices_what_does_not(samples_folder: Path) -> None:
+    gops = gops_of(samples_folder / "h264")
+    assert [len(gop.pattern) for gop in gops] == [16, 4, 16, 16, 16, 16, 6]
+    pictures = cpu_pictures(gops)
+    for gop, expected in zip(gops, pictures, strict=True):
+        for frames in (range(len(expected)), range(0, len(expected), 4), [len(expected) - 1]):
+            assert check_pictures(open_context(gop.config), gop, expected, frames, cpu_planes) == len(frames)
+    with pytest.raises(RuntimeError, match=r"a\.mp4: frame 0 differs from the CPU's"):
+        check_pictures(open_context(gops[0].config), gops[0], pictures[1][:1], [0], cpu_planes)
+    wrong = dataclasses.replace(gops[0], first_number=1)
+    with pytest.raises(RuntimeError, match=r"a\.mp4: frame 1 shows 0"):
+        check_pictures(open_context(wrong.config), wrong, pictures[0], [0], cpu_planes)
+
+
+def test_clips_for_the_figures_of_speed_are_whole(samples_folder: Path) -> None:
+    gops = [gop for gop in gops_of(samples_folder / "h264") if gop.video == "b.mp4"]
+    for clip in clips_of(gops, count=10):
+        numbers = [gop.first_number + frame for gop, frames in clip for frame in frames]
+        assert numbers == list(range(numbers[0], numbers[0] + CLIP_FRAMES * CLIP_STRIDE, CLIP_STRIDE))
+
+
+def test_batches_of_the_samples_are_those_of_the_order_and_others_are_noticed(samples_folder: Path) -> None:
+    dataset = clips(samples_folder / "h264")
+    expected, order = expected_frames(dataset), order_of(len(dataset), 3)
+    batches: list[Any] = list(loader_of(dataset, order, 0))
+    for batch, draws in zip(batches, in_batches(order), strict=True):
+        assert wrong_rows(batch["frames"], draws, expected) == 0
+        other = batch["frames"].clone()
+        other[2] = 0
+        assert wrong_rows(other, draws, expected) == 1
+        assert wrong_rows(other[:3], draws, expected) == len(draws)
+    assert isinstance(batches[0]["frames"], torch.Tensor)
+
+
+def test_wheels_have_the_versions_of_the_constraints() -> None:
+    constraints = "av==18.1.0\nzarr==3.1.6  # a comment\nzarr-extra==1\n"
+    assert collect_wheels.pinned("zarr==3.1.6\nav==18.1.0\n", ["av", "zarr"]) == ["av==18.1.0", "zarr==3.1.6"]
+    with pytest.raises(KeyError):
+        collect_wheels.pinned(constraints, ["numcodecs"])
+    everything = (ROOT / "constraints.txt").read_text()
+    assert len(collect_wheels.pinned(everything, collect_wheels.PACKAGES)) == len(collect_wheels.PACKAGES)
+
+
+def test_wheels_are_unpacked_beside_torch_and_those_for_another_python_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels, site = tmp_path / "wheels", tmp_path / "site"
+    wheels.mkdir()
+    monkeypatch.setattr(start, "WHEELS", wheels)
+    monkeypatch.setattr(start, "SITE", site)
+    with zipfile.ZipFile(wheels / "av-18.1.0-cp311-abi3-manylinux_2_28_x86_64.whl", "w") as archive:
+        archive.writestr("av/__init__.py", "")
+    (wheels / "python").write_text("3.7\n")
+    with pytest.raises(SystemExit, match=r"the wheels are for Python 3\.7"):
+        start.unpack_wheels()
+    assert not site.exists()
+    (wheels / "python").write_text(f"{sys.version_info.major}.{sys.version_info.minor}\n")
+    start.unpack_wheels()
+    assert (site / "av" / "__init__.py").exists()
+
+
+def test_the_page_lists_the_checks_in_their_order() -> None:
+    page = (ROOT / "docs" / "gpu.md").read_text()
+    assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == [check.name for check in CHECKS]
