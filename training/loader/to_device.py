@@ -42,7 +42,9 @@ class DeviceCopies:
         cuda: Any = torch.cuda
         cudart = cuda.cudart()
         address = arena.bytes.ctypes.data
-        failure = cudart.cudaHostRegister(address, arena.bytes.size, 0)
+        # Elsewhere each rank would begin to use the first GPU as well.
+        with torch.cuda.device(self.device):
+            failure = cudart.cudaHostRegister(address, arena.bytes.size, 0)
         if int(failure):
             raise UsageError(
                 f"CUDA cannot lock {arena.bytes.size / 1e6:.0f} MB of memory (error {int(failure)}): give the loader "
@@ -61,25 +63,30 @@ class DeviceCopies:
         copying: deque[tuple[Any, Delivered]] = deque()
         before: tuple[Delivered, Any] | None = None
         failure: BaseException | None = None
-        while failure is None:
-            following = None
-            try:
-                host = next(batches, None)
-            except Exception as error:  # noqa: BLE001  # it is raised in its turn, after the batch before
-                failure, host = error, None
-            if host is not None:
-                following = self._copied(host, stream)
-                copying.append((following[1], host))
-                del host
-            if before is not None:
-                yield self._for_current_stream(*before)
-            while copying and copying[0][0].query():
-                copying.popleft()
-            before = following
-            if before is None:
-                break
-        if failure is not None:
-            raise failure
+        try:
+            while failure is None:
+                following = None
+                try:
+                    host = next(batches, None)
+                except Exception as error:  # noqa: BLE001  # it is raised in its turn, after the batch before
+                    failure, host = error, None
+                if host is not None:
+                    following = self._copied(host, stream)
+                    copying.append((following[1], host))
+                    del host
+                if before is not None:
+                    yield self._for_current_stream(*before)
+                while copying and copying[0][0].query():
+                    copying.popleft()
+                before = following
+                if before is None:
+                    break
+            if failure is not None:
+                raise failure
+        finally:
+            # Whoever leaves the pass frees their memory.
+            for event, _ in copying:
+                event.synchronize()
 
     def _copied(self, host: Delivered, stream: Any) -> tuple[Delivered, Any]:
         cuda: Any = torch.cuda
