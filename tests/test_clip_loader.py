@@ -16,6 +16,8 @@ from torch.utils.data import DataLoader, RandomSampler
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from shortgop.training.loader.arena import Arena
+from shortgop.training.loader.batch_rows import rows_for
 from training_videos import check_item, damaged_copy, make_videos, numbers
 
 WORKERS = [0, 1, 3]
@@ -435,3 +437,41 @@ def test_items_that_differ_in_shape_are_an_error_that_names_the_draw(folder: Pat
 
 def of_another_length(frames: torch.Tensor) -> torch.Tensor:
     return frames if numbers(frames)[0] == 0 else frames[:1]
+
+
+class Passes:
+    """A fence that is passed when it is told, or waited for."""
+
+    def __init__(self) -> None:
+        self.is_passed, self.waits = False, 0
+
+    def query(self) -> bool:
+        return self.is_passed
+
+    def synchronize(self) -> None:
+        self.is_passed, self.waits = True, self.waits + 1
+
+
+def test_a_slot_is_free_only_when_the_copies_from_it_have_ended() -> None:
+    """As a GPU's: dropping a batch is not enough while it is still copied."""
+    fences: list[Passes] = []
+
+    def fence() -> Passes:
+        fences.append(Passes())
+        return fences[-1]
+
+    arena = Arena(rows_for({"frames": torch.zeros(3, 200, 200)}, 3), 1)
+    arena.fence = fence
+    batches = [arena.lease(arena.take(), 1) for _ in range(2)]
+    assert (arena.num_free, arena.num_leased) == (1, 2)
+    batches.clear()
+    assert (arena.num_free, arena.num_leased) == (1, 0)
+    fences[0].is_passed = True
+    assert arena.num_free == 2
+    assert arena.has_free(2)
+    assert [each.waits for each in fences] == [0, 0]
+    # Only who wants more than there is waits.
+    assert arena.has_free(3)
+    assert [each.waits for each in fences] == [0, 1]
+    assert not arena.has_free(4)
+    arena.close()

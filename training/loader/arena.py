@@ -12,6 +12,8 @@ import mmap
 import os
 import weakref
 from collections import deque
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,6 +21,14 @@ import torch
 from ...errors import UsageError
 from ..unnamed import unnamed_file
 from .batch_rows import BatchRows
+
+
+class Fence(Protocol):
+    """Passed once all that a GPU was told to do before has ended. A CUDA event is one."""
+
+    def query(self) -> bool: ...
+
+    def synchronize(self) -> None: ...
 
 
 class Arena:
@@ -39,6 +49,9 @@ class Arena:
         self._leased_columns = rows.leased(batch_size)
         self._free = list(range(self.num_slots))
         self._num_leased = 0
+        self.fence: Callable[[], Fence] | None = None
+        """Makes a fence where a slot is returned: the slot is free only when that has been passed."""
+        self._fenced: deque[tuple[Fence, int]] = deque()
         # A finalizer appends, in any thread at any time: it takes no lock, and append needs none.
         self._returned: deque[int] = deque()
 
@@ -59,10 +72,24 @@ class Arena:
         self._collect_returned()
         return self._num_leased
 
+    def has_free(self, count: int) -> bool:
+        """Whether so many slots are free. Waits for copies from returned ones where only these are missing."""
+        self._collect_returned()
+        while len(self._free) < count and self._fenced:
+            self._fenced[0][0].synchronize()
+            self._collect_returned()
+        return len(self._free) >= count
+
     def _collect_returned(self) -> None:
         while self._returned:
-            self._free.append(self._returned.popleft())
             self._num_leased -= 1
+            slot = self._returned.popleft()
+            if self.fence is None:
+                self._free.append(slot)
+            else:
+                self._fenced.append((self.fence(), slot))
+        while self._fenced and self._fenced[0][0].query():
+            self._free.append(self._fenced.popleft()[1])
 
     def take(self) -> int:
         """A free slot, to be filled; there has to be one. The last returned comes first: caches may still have it."""

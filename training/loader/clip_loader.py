@@ -108,8 +108,9 @@ class ClipLoader:
     - `threads`: how many threads decode in each worker, up to four by default.
     - `prefetch_bytes`: bounds the memory of batches, those in use included. Passes that run at the same time have as
       much each, and copies come on top. UsageError when it is too little.
-    - `pin_memory`: page-locked memory. A batch has to be kept until a copy from it with non_blocking=True has ended:
-      torch delays the use of such memory only where it locked it itself. `device` sees to that by itself.
+    - `pin_memory`: page-locked memory, from which copies with non_blocking=True run beside other work. The memory of a
+      batch that was dropped is used again once the stream that is current in the training loop has come so far; a batch
+      that is copied on another stream has to be kept until that copy has ended.
     - `device`: a CUDA device that batches are copied to, on a stream of the loader's own, one batch ahead.
 
     A batch is a dict. Its large tensors lie in the loader's memory for as long as anything shares them, be it a slice,

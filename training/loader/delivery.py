@@ -100,7 +100,7 @@ class Delivery:
 
     def plan(self) -> None:
         """Give out work for as many batches as there are free slots."""
-        while self._next_run is not None and self.arena.num_free >= len(self._next_run):
+        while self._next_run is not None and self.arena.has_free(len(self._next_run)):
             run = [_Pending(each, self.arena.take(), len(each.draws)) for each in self._next_run]
             self._pending.extend(run)
             self._next_run = next(self._runs, None)

@@ -15,6 +15,14 @@ from .arena import Arena
 from .delivery import Delivered
 
 
+def _event() -> Any:
+    """An event behind all that was given to the current stream."""
+    cuda: Any = torch.cuda
+    event = cuda.Event()
+    event.record(cuda.current_stream())
+    return event
+
+
 @dataclass(frozen=True)
 class DeviceCopies:
     """Copies each batch to `device` while the one before is in use; without a device it hands batches on."""
@@ -51,6 +59,10 @@ class DeviceCopies:
                 "less prefetch_bytes, or leave pin_memory and device out"
             )
         weakref.finalize(arena.bytes, cudart.cudaHostUnregister, address).atexit = False
+        if self.device is None:
+            # The consumer's own copies may not have ended when it drops a batch, and torch looks after memory only that
+            # it locked itself.
+            arena.fence = _event
 
     def ahead(self, batches: Iterator[Delivered]) -> Iterator[Delivered]:
         """The same batches, on the device, each copied while the consumer has the one before."""
