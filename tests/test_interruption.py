@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,16 @@ def undisturbed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def start(sources: Path, dataset: Path, runner: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "shortgop", "prep", str(sources), "--out", str(dataset), "--runner", runner]
+    # Where the tests run in the background, a shell may have told them to ignore Ctrl-C.
+    with_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with dataset.with_suffix(".log").open("w") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=with_interrupts,  # noqa: PLW1509  # no threads here
+        )
 
 
 def wait_until(job: subprocess.Popen[bytes], condition: Callable[[], bool], what: str) -> None:
