@@ -11,11 +11,12 @@ import numpy as np
 from ..arguments import integer
 from ..errors import ToolError, UsageError
 from ..readers.dataset import Dataset
-from ..training.clip_dataset import ClipDataset, OnError, Transform
+from ..training.clip_dataset import ClipDataset, OnError
 from ..training.offsets import at_least_one
 from ..training.opened import OpenedDataset
 from ..training.outputs import Output
 from ..training.policy_index import Policy
+from ..training.transforms import Transform
 
 if TYPE_CHECKING:
     import ray.data

@@ -16,7 +16,6 @@ from ..manifests.ragged import Array, lazy
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from ..readers.stats import Stats
-from ..wording import counted
 from .clip_table import ClipTable
 from .clips import Clip, Clips, Draw, in_epoch, split_draws
 from .keyed import below, hashes, key
@@ -27,12 +26,9 @@ from .policies import RandomClips, RandomFrames
 from .policy_index import Policy, index_of, policy_of
 from .rows import Rows
 from .shared import SharedNumbers
-from .transforms import explaining_forks, seeded
+from .transforms import Read, Transform, explaining_forks, transformed
 
 Item = dict[str, Any]
-# One tensor of all clips, or one for each.
-Read = torch.Tensor | list[torch.Tensor]
-Transform = Callable[[Any], Any]
 OnError = Literal["raise", "skip"] | Callable[[Exception, int], int | None]
 
 # In a row, for one sample.
@@ -302,7 +298,14 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         else:
             clips, read = self._read_what_can_be(clips, rows)
         names = ("frames",) if self._outputs is None else tuple(self._outputs.named)
-        frames = self._transformed(clips, {name: read.pop(name) for name in names})
+        frames = transformed(
+            self._transform,
+            [clip.draw for clip in clips],
+            {name: read.pop(name) for name in names},
+            seed=self._seed,
+            together=self._transform_batch,
+            named=self._outputs is not None,
+        )
         return [
             {
                 **frames[place],
@@ -412,36 +415,3 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         chosen = int(below(hashes(key(self._seed, "substitute", attempt), draw), max(1, count - 1)))
         chosen += int(count > 1 and chosen >= int(indices[0]))
         return int(rounds[0]) * count + chosen
-
-    def _transformed(self, clips: list[Clip], read: dict[str, Read]) -> list[dict[str, Any]]:
-        """What was read of each clip, transformed."""
-        transform = self._transform
-        if transform is None or not clips:
-            return [{name: tensor[place] for name, tensor in read.items()} for place in range(len(clips))]
-        if self._transform_batch:
-            together = {name: torch.stack(each) if isinstance(each, list) else each for name, each in read.items()}
-            with seeded(key(self._seed, "transform", *(clip.draw for clip in clips))):
-                batch = self._transformed_by(transform, together)
-            for name, values in batch.items():
-                if len(values) != len(clips):
-                    raise UsageError(
-                        f"the transform returned {len(values)} {name!r} for {counted(len(clips), 'clip')}; with "
-                        "transform_batch it returns one for each"
-                    )
-            return [{name: values[place] for name, values in batch.items()} for place in range(len(clips))]
-        transformed = []
-        for place, clip in enumerate(clips):
-            with seeded(key(self._seed, "transform", clip.draw)):
-                item = {name: tensor[place] for name, tensor in read.items()}
-                transformed.append(self._transformed_by(transform, item))
-        return transformed
-
-    def _transformed_by(self, transform: Transform, read: dict[str, torch.Tensor]) -> dict[str, Any]:
-        if self._outputs is None:
-            return {"frames": transform(read["frames"])}
-        made = transform(read)
-        if not isinstance(made, Mapping):
-            raise WrongTypeError(
-                f"the transform returned a {type(made).__name__}; with outputs it gets a dict of them and returns one"
-            )
-        return dict(made)

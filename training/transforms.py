@@ -1,15 +1,22 @@
-"""Random numbers for other people's transforms: the same for the same draw, whoever reads it."""
+"""Calls other people's transforms, with random numbers that are the same for the same draw, whoever reads it."""
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..errors import UsageError
+from ..errors import UsageError, WrongTypeError
+from ..wording import counted
+from .keyed import key
+
+Transform = Callable[[Any], Any]
+Read = torch.Tensor | list[torch.Tensor]
+"""One tensor of all clips, or one for each."""
 
 _FORKED = "Cannot re-initialize CUDA in forked subprocess"
 
@@ -44,3 +51,48 @@ def explaining_forks() -> Iterator[None]:
             "this worker was forked from a process that uses CUDA, and cannot use it as well; give the DataLoader "
             'multiprocessing_context="forkserver", or use CUDA in the training loop alone'
         ) from error
+
+
+def transformed(
+    transform: Transform | None,
+    draws: Sequence[int],
+    read: Mapping[str, Read],
+    *,
+    seed: int,
+    together: bool,
+    named: bool,
+) -> list[dict[str, Any]]:
+    """What was read of the clip of each draw, transformed: one clip at a time, or all of them `together`.
+
+    With `named` the transform gets a dict and returns one; otherwise it gets the "frames". UsageError when it does not
+    return something for each clip.
+    """
+    if transform is None or not draws:
+        return [{name: tensor[place] for name, tensor in read.items()} for place in range(len(draws))]
+    if not together:
+        items = []
+        for place, draw in enumerate(draws):
+            with seeded(key(seed, "transform", draw)):
+                items.append(_called(transform, {name: tensor[place] for name, tensor in read.items()}, named=named))
+        return items
+    whole = {name: torch.stack(each) if isinstance(each, list) else each for name, each in read.items()}
+    with seeded(key(seed, "transform", *draws)):
+        batch = _called(transform, whole, named=named)
+    for name, values in batch.items():
+        if len(values) != len(draws):
+            raise UsageError(
+                f"the transform returned {len(values)} {name!r} for {counted(len(draws), 'clip')}; with "
+                "transform_batch it returns one for each"
+            )
+    return [{name: values[place] for name, values in batch.items()} for place in range(len(draws))]
+
+
+def _called(transform: Transform, read: dict[str, torch.Tensor], *, named: bool) -> dict[str, Any]:
+    if not named:
+        return {"frames": transform(read["frames"])}
+    made = transform(read)
+    if not isinstance(made, Mapping):
+        raise WrongTypeError(
+            f"the transform returned a {type(made).__name__}; with outputs it gets a dict of them and returns one"
+        )
+    return dict(made)

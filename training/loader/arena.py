@@ -62,11 +62,6 @@ class Arena:
             self.file = -1
 
     @property
-    def num_free(self) -> int:
-        self._collect_returned()
-        return len(self._free)
-
-    @property
     def num_leased(self) -> int:
         """How many slots the consumer's tensors share."""
         self._collect_returned()

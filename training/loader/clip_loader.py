@@ -242,7 +242,7 @@ class ClipLoader:
         """End the workers. A later pass starts others. Batches that were delivered stay as they are."""
         if self._core is not None:
             self._stats_before = self._core.stats()
-            self._core.close()
+            self._end()
             self._core = None
 
     def __reduce__(self) -> Any:
@@ -301,7 +301,7 @@ class ClipLoader:
             if self.workers:
                 pool = WorkerPool(self.dataset, self.workers, self.threads)
             self._core = Core(pool, self._copies, self._stats_before)
-            weakref.finalize(self, Core.close, self._core)
+            self._end = weakref.finalize(self, Core.close, self._core)
         return self._core
 
 
