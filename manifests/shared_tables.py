@@ -1,7 +1,7 @@
 """Tables in memory that processes share: what a process that starts another by "spawn" or "forkserver" gives to it.
 
 A forked process has its parent's tables. Any other would decode them once more: a million videos of 3 s took 470 MB of
-each worker of a DataLoader. The memory is a file without a name and on no disk (memfd_create), which workers map.
+each worker of a DataLoader. The memory is a file without a name, which workers map.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
+from collections.abc import Mapping
 from dataclasses import fields
 from multiprocessing import reduction
 from multiprocessing.context import get_spawning_popen
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from ..unnamed_files import unnamed_file
 from .ragged import Array, Ragged, lazy
 from .tables import TABLE_TYPES, Manifest
 
@@ -50,32 +52,29 @@ class TablesToShare:
     def _file(self) -> tuple[int, dict[str, _Place]] | None:
         """A file's descriptor, and where each array lies: written once, for all processes that this one starts.
 
-        None where the system has no such files, or no memory for them.
+        None where the system has no memory for them.
         """
-        if not hasattr(os, "memfd_create"):
-            return None
+        arrays = _arrays(self._manifest)
+        places, num_bytes = _places(arrays)
         try:
-            number = os.memfd_create("shortgop-tables")
+            number = unnamed_file(num_bytes)
         except OSError:
-            return None
-        try:
-            with os.fdopen(number, "wb", closefd=False) as file:
-                places = _written(self._manifest, file)
-        except OSError:
-            os.close(number)
             return None
         weakref.finalize(self, os.close, number)
+        with mmap.mmap(number, num_bytes) as memory:
+            for name, (_, start, _) in places.items():
+                memory[start : start + arrays[name].nbytes] = arrays[name].tobytes()
         return number, places
 
 
-def _written(manifest: Manifest, file: BinaryIO) -> dict[str, _Place]:
-    places = {}
-    for name, array in _arrays(manifest).items():
-        start = -(-file.tell() // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
-        file.seek(start)
-        file.write(np.ascontiguousarray(array).data.cast("B") if len(array) else b"")
+def _places(arrays: Mapping[str, Array]) -> tuple[dict[str, _Place], int]:
+    """Where each array lies, and how many bytes all of them take."""
+    places, end = {}, 1
+    for name, array in arrays.items():
+        start = -(-end // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         places[name] = (array.dtype.str, start, len(array))
-    return places
+        end = start + array.nbytes
+    return places, end
 
 
 def _arrays(manifest: Manifest) -> dict[str, Array]:

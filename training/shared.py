@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .unnamed import unnamed_file
+from ..unnamed_files import unnamed_file
 
 # Each process of a loader adds to counters of its own, so that none needs a lock: the first is the main process's.
 _PROCESSES = 129

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from ...errors import UsageError
-from ..unnamed import unnamed_file
+from ...unnamed_files import unnamed_file
 from .batch_rows import BatchRows
 
 
