@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.utils._pytree import tree_map
@@ -16,8 +15,6 @@ from torch.utils.data import DataLoader, RandomSampler
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.training.loader.arena import Arena
-from shortgop.training.loader.batch_rows import rows_for
 from training_videos import check_item, damaged_copy, make_videos, numbers
 
 WORKERS = [0, 1, 3]
@@ -254,68 +251,6 @@ def test_other_samplers_say_how_large_batches_are(folder: Path) -> None:
     loader.close()
 
 
-def test_memory_is_used_again_once_nothing_shares_it(folder: Path) -> None:
-    """More batches than slots, none of them kept: none is copied, and few addresses come up."""
-    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), size=(128, 128))
-    loader = shortgop.ClipLoader(
-        dataset, shortgop.ElasticSampler(dataset, 2), workers=0, prefetch_bytes=4 * 2 * (2 * 3 * 128 * 128 + 1000)
-    )
-    addresses = {batch["frames"].data_ptr() for batch in loader}
-    assert len(addresses) <= 4
-    assert loader.stats().batches == 35
-    assert loader.stats().copied_batches == 0
-
-
-@pytest.mark.parametrize("keep", [lambda frames: frames, lambda frames: frames[0, 1].numpy(), np.from_dlpack])
-@pytest.mark.parametrize("workers", [0, 1])
-def test_what_is_kept_stays_as_it_is_and_stalls_nothing(folder: Path, workers: int, keep: Any) -> None:
-    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), size=(128, 128))
-    sampler = shortgop.ElasticSampler(dataset, 2)
-    loader = shortgop.ClipLoader(
-        dataset, sampler, workers=workers, threads=1, prefetch_bytes=4 * 2 * (2 * 3 * 128 * 128 + 1000)
-    )
-    with pytest.warns(DatasetWarning, match="keeps so many batches") as warned:
-        kept = [keep(batch["frames"]) for batch in loader]
-    assert len(warned) == 1
-    assert loader.stats().copied_batches >= 30
-    expected = [keep(batch["frames"]) for batch in DataLoader(dataset, batch_size=2, sampler=sampler)]
-    assert all(np.array_equal(one, other) for one, other in zip(kept, expected, strict=True))
-    # Memory that is in use is not given to the next pass.
-    again = [batch["draw"].tolist() for batch in loader]
-    assert len(again) == 35
-    assert all(np.array_equal(one, other) for one, other in zip(kept, expected, strict=True))
-    loader.close()
-
-
-def test_small_columns_hold_no_memory_of_frames(folder: Path) -> None:
-    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), size=(128, 128), metadata=["label"])
-    loader = shortgop.ClipLoader(
-        dataset, shortgop.ElasticSampler(dataset, 2), workers=0, prefetch_bytes=4 * 2 * (2 * 3 * 128 * 128 + 1000)
-    )
-    labels = [batch["label"] for batch in loader]
-    assert len(labels) == 35
-    assert loader.stats().copied_batches == 0
-
-
-def mapped_bytes() -> int:
-    """How much memory without a name this process maps."""
-    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:shortgop " in line]
-    spans = [[int(end, 16) for end in line[0].split("-")] for line in lines]
-    return sum(stop - start for start, stop in spans)
-
-
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks at Linux's list of memory")
-def test_memory_does_not_grow_with_the_passes_of_which_batches_are_kept(folder: Path) -> None:
-    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), size=(128, 128))
-    size = 5 * 2 * (2 * 3 * 128 * 128 + 5000)
-    loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), workers=0, prefetch_bytes=size)
-    before = mapped_bytes()
-    with pytest.warns(DatasetWarning, match="keeps so many batches"):
-        kept = [batch for _ in range(4) for batch in islice(loader, 7)]
-    assert mapped_bytes() - before <= size
-    assert len({batch["frames"].data_ptr() for batch in kept}) == 28
-
-
 def test_a_batch_is_a_dict_for_what_torch_does_with_dicts(folder: Path, tmp_path: Path) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), metadata=["id"])
     batch: Any = next(iter(shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 4), workers=0)))
@@ -437,42 +372,3 @@ def test_items_that_differ_in_shape_are_an_error_that_names_the_draw(folder: Pat
 
 def of_another_length(frames: torch.Tensor) -> torch.Tensor:
     return frames if numbers(frames)[0] == 0 else frames[:1]
-
-
-class Passes:
-    """A fence that is passed when it is told, or waited for."""
-
-    def __init__(self) -> None:
-        self.is_passed, self.waits = False, 0
-
-    def query(self) -> bool:
-        return self.is_passed
-
-    def synchronize(self) -> None:
-        self.is_passed, self.waits = True, self.waits + 1
-
-
-def test_a_slot_is_free_only_when_the_copies_from_it_have_ended() -> None:
-    """As a GPU's: dropping a batch is not enough while it is still copied."""
-    fences: list[Passes] = []
-
-    def fence() -> Passes:
-        fences.append(Passes())
-        return fences[-1]
-
-    arena = Arena(rows_for({"frames": torch.zeros(3, 200, 200)}, 3), 1)
-    arena.fence = fence
-    batches = [arena.lease(arena.take(), 1) for _ in range(2)]
-    assert arena.num_leased == 2
-    batches.clear()
-    assert arena.num_leased == 0
-    assert len(fences) == 2
-    assert arena.has_free(1)
-    fences[0].is_passed = True
-    assert arena.has_free(2)
-    assert [each.waits for each in fences] == [0, 0]
-    # Only who wants more than there is waits.
-    assert arena.has_free(3)
-    assert [each.waits for each in fences] == [0, 1]
-    assert not arena.has_free(4)
-    arena.close()

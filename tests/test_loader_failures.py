@@ -1,10 +1,9 @@
-"""What becomes of a ClipLoader when processes die, transforms fail, batches are kept, and loops are left."""
+"""What becomes of a ClipLoader when processes die and transforms fail, and what it leaves behind."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import multiprocessing
 import os
 import resource
 import shutil
@@ -13,18 +12,16 @@ import subprocess
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import shortgop
 from datasets import copied_shards
 from loader_helpers import (
-    BATCH_BYTES,
     KillsItself,
     Refuses,
     Shown,
@@ -45,7 +42,7 @@ from loader_helpers import (
     with_a_function,
     with_a_list,
 )
-from shortgop.errors import DatasetError, DatasetWarning, UsageError
+from shortgop.errors import DatasetError, UsageError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc")
 
@@ -180,166 +177,6 @@ def test_an_entry_that_cannot_be_sent_is_named_an_error(folder: Path) -> None:
     with pytest.raises(UsageError, match="an entry of the items cannot be sent to the loader's process"):
         next(iter(loader))
     assert loader.stats().restarts == 0
-
-
-# Batches are kept
-
-
-def test_batches_that_are_kept_for_ever_are_copied(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    num_bytes = 4 * BATCH_BYTES
-    loader = loader_of(dataset, prefetch_bytes=num_bytes)
-    for epoch in range(2):
-        with pytest.warns(DatasetWarning, match="keeps so many batches") if not epoch else contextlib.nullcontext():
-            kept = list(loader)
-        assert all_shown(kept) == expected
-        # The last batches need leave no memory to others.
-        assert (epoch + 1) * (len(expected) - 4) <= loader.stats().copied_batches < (epoch + 1) * len(expected)
-
-
-def as_slice(frames: torch.Tensor) -> Any:
-    return frames[1:3, :, 2]
-
-
-def as_array(frames: torch.Tensor) -> Any:
-    return frames.numpy()[::2]
-
-
-def by_dlpack(frames: torch.Tensor) -> Any:
-    return np.from_dlpack(frames)
-
-
-def as_memory(frames: torch.Tensor) -> Any:
-    array: Any = frames.numpy()
-    return memoryview(array)
-
-
-def content(kept: Any) -> Any:
-    return np.array(kept.numpy() if isinstance(kept, torch.Tensor) else kept)
-
-
-@pytest.mark.parametrize("keep", [as_slice, as_array, by_dlpack, as_memory])
-@pytest.mark.parametrize("inference", [False, True])
-def test_what_shares_a_batch_keeps_its_memory(
-    dataset: shortgop.ClipDataset, expected: list[Shown], keep: Callable[[torch.Tensor], Any], inference: bool
-) -> None:
-    loader = loader_of(dataset, prefetch_bytes=4 * BATCH_BYTES)
-    batches = iter(loader)
-    with torch.inference_mode(inference):
-        batch = next(batches)
-        kept = keep(batch["frames"])
-        before = content(kept)
-        del batch
-        gc.collect()
-        for _ in range(2):
-            assert len(list(map(id, batches))) >= len(expected) - 1
-            assert np.array_equal(content(kept), before)
-            batches = iter(loader)
-        assert loader.stats().copied_batches == 0
-        # And given back: another batch may have the memory then.
-        del kept
-    assert all_shown(batches) == expected
-
-
-# Loops are left, and several run
-
-
-def test_a_loop_may_be_left_at_any_place(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    loader = loader_of(dataset)
-    before = 0
-    for stop in (1, 3, 0, 2, 7, 1, 1, 1, 1):
-        batches = iter(loader)
-        assert [shown(next(batches)) for _ in range(stop)] == expected[:stop]
-        del batches
-        before = before or len(open_files())
-    assert all_shown(loader) == expected
-    # An iterator that was never asked for anything takes no memory, and that of others is used again.
-    assert len(open_files()) <= before + 4
-    assert len(own_workers()) == 2
-
-
-def test_two_passes_at_once(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    loader = loader_of(dataset)
-    assert [(shown(one), shown(other)) for one, other in zip(loader, loader, strict=True)] == [
-        (each, each) for each in expected
-    ]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_pass_that_is_left_leaves_others_alone(
-    dataset: shortgop.ClipDataset, expected: list[Shown], workers: int
-) -> None:
-    loader = loader_of(dataset, workers)
-    outer = iter(loader)
-    seen = [shown(next(outer))]
-    for _ in range(4):
-        inner = iter(loader)
-        assert [shown(next(inner)) for _ in range(2)] == expected[:2]
-        del inner
-        seen.append(shown(next(outer)))
-    assert [*seen, *all_shown(outer)] == expected
-
-
-def test_two_loaders_at_once(dataset: shortgop.ClipDataset, folder: Path, expected: list[Shown]) -> None:
-    one, other = loader_of(dataset, 1), loader_of(clips(folder), 2)
-    both = [(shown(a), shown(b)) for a, b in zip(one, other, strict=True)]
-    assert both == [(each, each) for each in expected]
-
-
-def test_a_loader_may_be_closed_during_a_pass(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    loader = loader_of(dataset)
-    batches = iter(loader)
-    kept = next(batches)
-    loader.close()
-    assert not own_workers()
-    with pytest.raises(UsageError, match="the ClipLoader was closed"):
-        next(batches)
-    assert shown(kept) == expected[0]
-    assert all_shown(loader) == expected
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_is_refused_and_disturbs_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    loader = loader_of(dataset)
-    batches = iter(loader)
-    seen = [shown(next(batches))]
-    context = multiprocessing.get_context("fork")
-    said = context.SimpleQueue()
-    attempts: list[Callable[[], Any]] = [lambda: next(batches), lambda: next(iter(loader))]
-
-    def use() -> None:
-        for attempt in attempts:
-            try:
-                attempt()
-            except UsageError as error:
-                said.put(str(error))
-        loader.close()
-
-    child = context.Process(target=use)
-    child.start()
-    child.join(SECONDS)
-    assert child.exitcode == 0
-    assert "this pass was begun in another process" in said.get()
-    assert "this ClipLoader was made in another process" in said.get()
-    assert [*seen, *all_shown(batches)] == expected
-    assert loader.stats().restarts == 0
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_fork_that_exits_on_its_own_disturbs_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    """Python's way out terminates processes that it believes its own, and they are replaced."""
-    loader = loader_of(dataset)
-    batches = iter(loader)
-    seen = [shown(next(batches))]
-    child = os.fork()
-    if child == 0:
-        try:
-            loader.close()
-            del batches, loader
-            gc.collect()
-        finally:
-            os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    assert [*seen, *all_shown(batches)] == expected
 
 
 # Nothing is left

@@ -1,0 +1,192 @@
+"""The memory of a ClipLoader's batches: what shares it keeps it, and what nothing shares is used again."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shortgop
+from loader_helpers import (
+    BATCH_BYTES,
+    Shown,
+    all_shown,
+    clips,
+    loader_of,
+    make_clips,
+    undisturbed,
+)
+from shortgop.errors import DatasetWarning
+from shortgop.training.loader.arena import Arena
+from shortgop.training.loader.batch_rows import rows_for
+from training_videos import make_videos
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_clips(tmp_path_factory.mktemp("clips"))
+
+
+@pytest.fixture(scope="module")
+def dataset(folder: Path) -> shortgop.ClipDataset:
+    return clips(folder)
+
+
+@pytest.fixture(scope="module")
+def expected(dataset: shortgop.ClipDataset) -> list[Shown]:
+    return undisturbed(dataset)
+
+
+@pytest.fixture(autouse=True)
+def no_other_loaders() -> None:
+    """An error that was caught may hold those of earlier tests."""
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_videos(tmp_path_factory.mktemp("memory"))
+
+
+def test_batches_that_are_kept_for_ever_are_copied(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+    num_bytes = 4 * BATCH_BYTES
+    loader = loader_of(dataset, prefetch_bytes=num_bytes)
+    for epoch in range(2):
+        with pytest.warns(DatasetWarning, match="keeps so many batches") if not epoch else contextlib.nullcontext():
+            kept = list(loader)
+        assert all_shown(kept) == expected
+        # The last batches need leave no memory to others.
+        assert (epoch + 1) * (len(expected) - 4) <= loader.stats().copied_batches < (epoch + 1) * len(expected)
+
+
+def as_slice(frames: torch.Tensor) -> Any:
+    return frames[1:3, :, 2]
+
+
+def as_array(frames: torch.Tensor) -> Any:
+    return frames.numpy()[::2]
+
+
+def by_dlpack(frames: torch.Tensor) -> Any:
+    return np.from_dlpack(frames)
+
+
+def as_memory(frames: torch.Tensor) -> Any:
+    array: Any = frames.numpy()
+    return memoryview(array)
+
+
+def content(kept: Any) -> Any:
+    return np.array(kept.numpy() if isinstance(kept, torch.Tensor) else kept)
+
+
+@pytest.mark.parametrize("keep", [as_slice, as_array, by_dlpack, as_memory])
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_shares_a_batch_keeps_its_memory(
+    dataset: shortgop.ClipDataset, expected: list[Shown], keep: Callable[[torch.Tensor], Any], inference: bool
+) -> None:
+    loader = loader_of(dataset, prefetch_bytes=4 * BATCH_BYTES)
+    batches = iter(loader)
+    with torch.inference_mode(inference):
+        batch = next(batches)
+        kept = keep(batch["frames"])
+        before = content(kept)
+        del batch
+        gc.collect()
+        for _ in range(2):
+            assert len(list(map(id, batches))) >= len(expected) - 1
+            assert np.array_equal(content(kept), before)
+            batches = iter(loader)
+        assert loader.stats().copied_batches == 0
+        # And given back: another batch may have the memory then.
+        del kept
+    assert all_shown(batches) == expected
+
+
+def test_memory_is_used_again_once_nothing_shares_it(videos: Path) -> None:
+    """More batches than slots, none of them kept: none is copied, and few addresses come up."""
+    dataset = shortgop.ClipDataset(videos, shortgop.AllClips(2), size=(128, 128))
+    loader = shortgop.ClipLoader(
+        dataset, shortgop.ElasticSampler(dataset, 2), workers=0, prefetch_bytes=4 * 2 * (2 * 3 * 128 * 128 + 1000)
+    )
+    addresses = {batch["frames"].data_ptr() for batch in loader}
+    assert len(addresses) <= 4
+    assert loader.stats().batches == 35
+    assert loader.stats().copied_batches == 0
+
+
+def test_small_columns_hold_no_memory_of_frames(videos: Path) -> None:
+    dataset = shortgop.ClipDataset(videos, shortgop.AllClips(2), size=(128, 128), metadata=["label"])
+    loader = shortgop.ClipLoader(
+        dataset, shortgop.ElasticSampler(dataset, 2), workers=0, prefetch_bytes=4 * 2 * (2 * 3 * 128 * 128 + 1000)
+    )
+    labels = [batch["label"] for batch in loader]
+    assert len(labels) == 35
+    assert loader.stats().copied_batches == 0
+
+
+def mapped_bytes() -> int:
+    """How much memory without a name this process maps."""
+    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:shortgop " in line]
+    spans = [[int(end, 16) for end in line[0].split("-")] for line in lines]
+    return sum(stop - start for start, stop in spans)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks at Linux's list of memory")
+def test_memory_does_not_grow_with_the_passes_of_which_batches_are_kept(videos: Path) -> None:
+    dataset = shortgop.ClipDataset(videos, shortgop.AllClips(2), size=(128, 128))
+    size = 5 * 2 * (2 * 3 * 128 * 128 + 5000)
+    loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), workers=0, prefetch_bytes=size)
+    before = mapped_bytes()
+    with pytest.warns(DatasetWarning, match="keeps so many batches"):
+        kept = [batch for _ in range(4) for batch in islice(loader, 7)]
+    assert mapped_bytes() - before <= size
+    assert len({batch["frames"].data_ptr() for batch in kept}) == 28
+
+
+class Passes:
+    """A fence that is passed when it is told, or waited for."""
+
+    def __init__(self) -> None:
+        self.is_passed, self.waits = False, 0
+
+    def query(self) -> bool:
+        return self.is_passed
+
+    def synchronize(self) -> None:
+        self.is_passed, self.waits = True, self.waits + 1
+
+
+def test_a_slot_is_free_only_when_the_copies_from_it_have_ended() -> None:
+    """As a GPU's: dropping a batch is not enough while it is still copied."""
+    fences: list[Passes] = []
+
+    def fence() -> Passes:
+        fences.append(Passes())
+        return fences[-1]
+
+    arena = Arena(rows_for({"frames": torch.zeros(3, 200, 200)}, 3), 1)
+    arena.fence = fence
+    batches = [arena.lease(arena.take(), 1) for _ in range(2)]
+    assert arena.num_leased == 2
+    batches.clear()
+    assert arena.num_leased == 0
+    assert len(fences) == 2
+    assert arena.has_free(1)
+    fences[0].is_passed = True
+    assert arena.has_free(2)
+    assert [each.waits for each in fences] == [0, 0]
+    # Only who wants more than there is waits.
+    assert arena.has_free(3)
+    assert [each.waits for each in fences] == [0, 1]
+    assert not arena.has_free(4)
+    arena.close()
