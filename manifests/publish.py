@@ -46,6 +46,8 @@ from .zarr_zip import pack_folder
 
 # A younger file in .tmp may belong to a job on another host: where locks do not work, holding one proves nothing.
 _STALE_SECONDS = 3600
+# A process that a killed job was just starting has the job's lock until it runs its own program.
+_SECONDS_TO_LET_GO = 5.0
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -56,6 +58,19 @@ class Writer:
     host: str
     pid: int
     since: str
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was a process of this host and is none any more."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return False
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since}"
@@ -98,17 +113,24 @@ def writer_lock(dataset: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, dataset: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = _holder(dataset)
-        who = f" (it is {holder})" if holder else ""
-        raise DatasetBusyError(
-            f"another job is writing to {dataset}; wait for it, or stop it and run this again{who}", file=str(dataset)
-        ) from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
+    deadline = time.monotonic() + _SECONDS_TO_LET_GO
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(dataset)
+            if holder is not None and holder.has_ended and time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            who = f" (it is {holder})" if holder else ""
+            raise DatasetBusyError(
+                f"another job is writing to {dataset}; wait for it, or stop it and run this again{who}",
+                file=str(dataset),
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        return
 
 
 def _holder(dataset: Path) -> Writer | None:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,20 @@ def test_what_a_dead_job_left_is_removed_and_its_lock_is_gone(empty_dataset: Pat
         job.send_signal(signal.SIGKILL)
     with writer_lock(empty_dataset):
         assert not (empty_dataset / ".tmp").exists()
+
+
+def test_the_lock_of_a_dead_job_is_waited_for_while_a_process_that_it_was_starting_has_it(empty_dataset: Path) -> None:
+    script = (
+        "import os, sys, time; from pathlib import Path; from shortgop.manifests.publish import writer_lock\n"
+        "with writer_lock(Path(sys.argv[1])):\n"
+        "    if os.fork() == 0:\n"
+        "        time.sleep(1); os._exit(0)\n"
+        "    os._exit(9)\n"
+    )
+    started = time.monotonic()
+    assert subprocess.run([sys.executable, "-c", script, str(empty_dataset)], check=False).returncode == 9
+    with writer_lock(empty_dataset):
+        assert time.monotonic() - started >= 1
 
 
 def test_a_folder_that_is_not_there_cannot_be_locked(tmp_path: Path) -> None:
