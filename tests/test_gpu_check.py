@@ -36,7 +36,6 @@ from check_report import (
     where_a_gpu_is_required,
 )
 from checks import CHECKS
-from gpu_capabilities import Capability, DecodeCaps
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of
 from gpu_environment import gpus_of, libraries_of, names_in
 from gpu_ffmpeg import WORKS, verdict
@@ -265,22 +264,6 @@ def test_without_a_gpu_all_is_skipped_at_once_and_says_why(
     assert all("libcuda.so.1 cannot be loaded" in check["why"] for check in found["checks"])
     assert found["checks"][0]["figures"]["python"].startswith("3.")
     assert f"{len(CHECKS)} {result}" in done.stdout
-
-
-def test_the_driver_s_structure_has_the_layout_of_its_header() -> None:
-    # CUVIDDECODECAPS of nv-codec-headers n13.0.19.0, on x86-64.
-    assert ctypes.sizeof(DecodeCaps) == 88
-    offsets = {name: getattr(DecodeCaps, name).offset for name, *_ in DecodeCaps._fields_}
-    assert (offsets["bit_depth_minus_8"], offsets["is_supported"], offsets["num_engines"]) == (8, 24, 25)
-    assert (offsets["output_format_mask"], offsets["max_width"], offsets["max_macroblocks"]) == (26, 28, 36)
-    assert (offsets["min_width"], offsets["min_height"], offsets["max_histogram_bins"]) == (40, 42, 46)
-
-
-def test_a_capability_says_engines_sizes_and_surfaces() -> None:
-    caps = DecodeCaps(is_supported=1, num_engines=7, output_format_mask=0b11, min_width=48, min_height=16)
-    caps.max_width, caps.max_height, caps.max_macroblocks = 4096, 4080, 65536
-    assert str(Capability.of(caps)) == "7 engines, 48x16 to 4096x4080, 65536 macroblocks, to nv12, p016"
-    assert str(Capability.of(DecodeCaps(num_engines=7))) == "no"
 
 
 def test_gpus_are_read_from_nvidia_smi() -> None:
