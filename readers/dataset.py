@@ -158,6 +158,11 @@ class Dataset:
         return self._reader.manifest.ids
 
     @property
+    def device(self) -> torch.device:
+        """Where frames come: the CPU, or the GPU that decodes them."""
+        return self._reader.device
+
+    @property
     def lost_ids(self) -> tuple[str, ...]:
         """The ids of videos whose shards were missing or of another length when the dataset was opened."""
         manifest = self._reader.manifest

@@ -83,6 +83,11 @@ class SnapshotReader:
         tables = (self._tables_to_share,) if self._tables_to_share.are_wanted else ()
         return _reopen, (self.dataset, self.snapshot, self.options, *tables)
 
+    @property
+    def device(self) -> torch.device:
+        """Where frames come."""
+        return self._decoder.device
+
     def read(self, videos: list[int], frames: list[list[int]], out: torch.Tensor | None = None) -> torch.Tensor:
         """Frame `frames[i][j]` of the video in row `videos[i]`: (clips, frames, ...), on the decoder's device.
 

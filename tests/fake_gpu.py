@@ -63,12 +63,22 @@ class FakeGpu:
         self._lock = threading.RLock()
         self._streams = {name: FakeStream() for name in (DECODER, CONSUMER, OTHER)}
         self._thread = threading.local()
+        self.kept: list[tuple[int, str]] = []
+        """The memory of tensors that was to be kept for a stream's work."""
 
     def current_stream(self) -> str:
         return getattr(self._thread, "stream", CONSUMER)
 
     def decoder_stream(self) -> str:
         return DECODER
+
+    def new_stream(self) -> str:
+        name = f"reading {len(self._streams)}"
+        self._streams[name] = FakeStream()
+        return name
+
+    def used_on(self, tensor: torch.Tensor, stream: str) -> None:
+        self.kept.append((tensor.data_ptr(), stream))
 
     def launching_on(self, stream: str) -> contextlib.AbstractContextManager[None]:
         return self._going_to(stream)
@@ -181,6 +191,15 @@ def _setting(cell: Cell, value: int) -> Callable[[], None]:
         cell.value = value
 
     return run
+
+
+def late_convert(gpu: FakeGpu) -> Callable[..., None]:
+    """The real conversion, when the calling thread's stream comes to it."""
+
+    def late(*arguments: Any) -> None:
+        gpu.launch(lambda: convert(*arguments))
+
+    return late
 
 
 def fake_convert(gpu: FakeGpu) -> Callable[..., None]:

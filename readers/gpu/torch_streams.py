@@ -24,6 +24,13 @@ class TorchGpu:
     def current_stream(self) -> Any:
         return torch.cuda.current_stream(self._device)
 
+    def new_stream(self) -> Any:
+        cuda: Any = torch.cuda
+        return cuda.Stream(self._device)
+
+    def used_on(self, tensor: torch.Tensor, stream: Any) -> None:
+        tensor.record_stream(stream)
+
     def decoder_stream(self) -> Any:
         return torch.cuda.default_stream(self._device)
 
