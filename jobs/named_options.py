@@ -13,9 +13,9 @@ from ..errors import WrongTypeError
 from ..manifests.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
+from .outcome import Report
 from .prepare import existing_profile
 from .prepare import prepare as run_job
-from .outcome import Report
 from .tally import OnProgress, ignore
 from .where import Where
 

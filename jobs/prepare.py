@@ -23,8 +23,8 @@ from .changed import Changed, changed_failure, check_choice, next_revisions, ref
 from .ids import MAX_ROOTS, id_roots
 from .known_failures import withdraw_gone
 from .look import has_identity, look_at, search
-from .places import absolute
 from .outcome import Report, with_context
+from .places import absolute
 from .running import run_all
 from .sources import Source, find_sources, folders_of
 from .tally import OnProgress, Tally, ignore
