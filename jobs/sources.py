@@ -17,7 +17,15 @@ from .ids import id_roots, path_below, paths_of
 from .lists import can_be_a_path, is_list, read_list, valid_text
 from .places import from_home
 
+# Formats of videos that FFmpeg reads and decodes. .avif, .png and .webp are missing: nearly all of these are stills,
+# and each would be a failure. So are .avs, .mod and .dat, which mostly name other things.
 VIDEO_SUFFIXES = (
+    ".264 .265 .266 .3g2 .3gp .amv .apng .asf .avi .bik .cine .dav .divx .dv .evo .f4v .flc .fli .flv .gif .gxf .h261 "
+    ".h263 .h264 .h265 .h266 .hevc .insv .ismv .ivf .m1v .m2p .m2t .m2ts .m2v .m4v .mj2 .mjpeg .mjpg .mk3d .mkv .mov "
+    ".mp2v .mp4 .mpe .mpeg .mpg .mpv .mts .mve .mxf .nsv .nut .nuv .obu .ogm .ogv .pva .qt .rm .rmvb .roq .smk .tod "
+    ".tp .trp .ts .vc1 .viv .vob .vro .vvc .webm .wmv .wtv .xmv .y4m"
+)
+_SUFFIXES = (
     ".264 .265 .3g2 .3gp .asf .avi .divx .dv .f4v .flv .h264 .h265 .hevc .ivf .m1v .m2ts .m2v .m4v .mkv .mov "
     ".mp4 .mpe .mpeg .mpg .mts .mxf .nut .obu .ogm .ogv .qt .rm .rmvb .ts .vob .webm .wmv .y4m"
 )
