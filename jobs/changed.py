@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, get_args
 
 from ..errors import SourceError, UsageError
 from ..manifests.tables import Manifest
 from ..wording import counted
+from .sources import Source
 from .units import Item
 from .work import Failure
 
@@ -37,29 +39,30 @@ def refuse_changed(changed: Sequence[Item]) -> None:
     )
 
 
-def refuse_two_files(changed: Sequence[Item], manifest: Manifest, has_identity: Callable[[str, int], bool]) -> None:
+def refuse_two_files(
+    changed: Sequence[Item], manifest: Manifest, is_other_file: Callable[[str, str, int], bool]
+) -> None:
     """UsageError if the id of a changed source belongs to another file, which is still where it was prepared.
 
     Two files in two folders may have the same path below them: neither is a new version of the other. A source whose
-    list gives its id is what its list says. `has_identity` says whether the file at a path has an identity.
+    list gives its id is what its list says. `is_other_file` is from `look.other_files`.
     """
     for item in changed:
-        row = manifest.row_of(item.source.id)
+        row, source = manifest.row_of(item.source.id), item.source
         other = manifest.videos.path.text(row)
-        if item.source.id_is_given or not other or _same_path(other, item.source.path):
-            continue
-        if has_identity(other, int(manifest.videos.identity[row])):
-            folder = os.path.commonpath([other, item.source.path])
+        if not source.id_is_given and other and is_other_file(other, source.path, int(manifest.videos.identity[row])):
             raise UsageError(
-                f"{item.source.path} would get the id {item.source.id!r}, which another file has in the dataset: "
-                f"{other}; add --id-root {folder}, so that ids say which folder a file is in, or give it in a list "
-                "with an `id` column (the same id, if it is to take the place of the other file)",
-                file=item.source.path,
+                f"{source.path} would get the id {source.id!r}, which another file has in the dataset: {other}; add "
+                f"--id-root {_folder_of_both(source, other)}, so that ids say which folder a file is in, or give it in "
+                "a list with an `id` column (the same id, if it is to take the place of the other file)",
+                file=source.path,
             )
 
 
-def _same_path(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _folder_of_both(source: Source, other: str) -> Path:
+    """A folder below which the source has another path than its id."""
+    folder = Path(os.path.commonpath([other, source.path]))
+    return folder.parent if os.path.relpath(source.path, folder) == source.id else folder
 
 
 def next_revisions(items: Sequence[Item], manifest: Manifest, again: Collection[str]) -> list[Item]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -57,12 +58,28 @@ def look_at(
     return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
 
 
-def has_identity(path: str, identity: int, policy: SourcePolicy) -> bool:
-    """Whether there is a file with this identity at `path`."""
-    try:
-        return _in_time(path, policy, lambda: identity_of(path)[0]) == identity
-    except SourceError:
+def other_files(policy: SourcePolicy) -> Callable[[str, str, int], bool]:
+    """The function that says whether a path names a file with a certain identity which is not the file at another path:
+    (path, the other path, the identity). After the first disk that does not answer it says no, without asking."""
+    stalled = False
+
+    def is_other_file(path: str, source: str, identity: int) -> bool:
+        nonlocal stalled
+        if stalled or path == source:
+            return False
+
+        def look() -> bool:
+            return os.path.realpath(path) != os.path.realpath(source) and identity_of(path)[0] == identity
+
+        try:
+            return _in_time(path, policy, look)
+        except StalledError:
+            stalled = True
+        except SourceError:
+            pass
         return False
+
+    return is_other_file
 
 
 def _in_time(path: str, policy: SourcePolicy, work: Callable[[], _T]) -> _T:

@@ -22,7 +22,7 @@ from ..wording import counted
 from .changed import Changed, changed_failure, check_choice, next_revisions, refuse_changed, refuse_two_files
 from .ids import MAX_ROOTS, id_roots
 from .known_failures import withdraw_gone
-from .look import has_identity, look_at, search
+from .look import look_at, other_files, search
 from .outcome import Report, with_context
 from .places import absolute
 from .running import run_all
@@ -235,7 +235,7 @@ def _plan(sources: Sequence[Source], manifest: Manifest, lost: Mapping[str, str]
     known = dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
     items, estimates = look_at(sources, options, known, lost, replace=replace)
     changed = changed_sources(items, known)
-    refuse_two_files(changed, manifest, lambda path, identity: has_identity(path, identity, options.policy))
+    refuse_two_files(changed, manifest, other_files(options.policy))
     if how.changed == "fail":
         refuse_changed(changed)
     ids = frozenset(item.source.id for item in changed)

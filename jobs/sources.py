@@ -25,10 +25,6 @@ VIDEO_SUFFIXES = (
     ".mp2v .mp4 .mpe .mpeg .mpg .mpv .mts .mve .mxf .nsv .nut .nuv .obu .ogm .ogv .pva .qt .rm .rmvb .roq .smk .tod "
     ".tp .trp .ts .vc1 .viv .vob .vro .vvc .webm .wmv .wtv .xmv .y4m"
 )
-_SUFFIXES = (
-    ".264 .265 .3g2 .3gp .asf .avi .divx .dv .f4v .flv .h264 .h265 .hevc .ivf .m1v .m2ts .m2v .m4v .mkv .mov "
-    ".mp4 .mpe .mpeg .mpg .mts .mxf .nut .obu .ogm .ogv .qt .rm .rmvb .ts .vob .webm .wmv .y4m"
-)
 _SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
 
 
