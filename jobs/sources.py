@@ -6,18 +6,24 @@ import contextlib
 import glob
 import os
 import posixpath
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from ..errors import UsageError
+from .ids import id_roots, path_below, paths_of
 from .lists import can_be_a_path, is_list, read_list, valid_text
 from .places import from_home
 
+# Formats of videos that FFmpeg reads and decodes. .avif, .png and .webp are missing: nearly all of these are stills,
+# and each would be a failure. So are .avs, .mod and .dat, which mostly name other things.
 VIDEO_SUFFIXES = (
-    ".264 .265 .3g2 .3gp .asf .avi .divx .dv .f4v .flv .h264 .h265 .hevc .ivf .m1v .m2ts .m2v .m4v .mkv .mov "
-    ".mp4 .mpe .mpeg .mpg .mts .mxf .nut .obu .ogm .ogv .qt .rm .rmvb .ts .vob .webm .wmv .y4m"
+    ".264 .265 .266 .3g2 .3gp .amv .apng .asf .avi .bik .cine .dav .divx .dv .evo .f4v .flc .fli .flv .gif .gxf .h261 "
+    ".h263 .h264 .h265 .h266 .hevc .insv .ismv .ivf .m1v .m2p .m2t .m2ts .m2v .m4v .mj2 .mjpeg .mjpg .mk3d .mkv .mov "
+    ".mp2v .mp4 .mpe .mpeg .mpg .mpv .mts .mve .mxf .nsv .nut .nuv .obu .ogm .ogv .pva .qt .rm .rmvb .roq .smk .tod "
+    ".tp .trp .ts .vc1 .viv .vob .vro .vvc .webm .wmv .wtv .xmv .y4m"
 )
 _SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
 
@@ -26,14 +32,16 @@ _SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
 class Source:
     """One video to prepare. The file need not exist: a list may name one that does not.
 
-    `id` is the path below the folder where the file was found, or a list's `id`; it is always valid Unicode. `path` is
-    absolute. `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns.
+    `id` is the path below an id root (see `ids`), or what a list says; it is always valid Unicode. `path` is absolute.
+    `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns. `id_is_given`
+    says that the id is from the `id` column of a list.
     """
 
     id: str
     path: str
     given: str
     attributes: str
+    id_is_given: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,27 +53,49 @@ class _Found:
     listed: bool
 
 
-def find_sources(arguments: Sequence[str]) -> list[Source]:
+def folders_of(arguments: Sequence[str]) -> list[Path]:
+    """The folders in which the arguments' sources lie: a folder itself, a file's folder, the folder in front of the
+    first wildcard of a glob. Lists have none. What is wrong with an argument is for `find_sources` to say."""
+    folders: dict[Path, None] = {}
+    for argument in arguments:
+        if not can_be_a_path(argument):
+            continue
+        path = Path(from_home(argument))
+        if os.path.isdir(path):  # noqa: PTH112  # Path.is_dir raises for some names
+            folders[path] = None
+        elif os.path.lexists(path):
+            if not is_list(path.name):
+                folders[path.parent] = None
+        elif glob.has_magic(str(path)):
+            folders[_fixed_part(str(path))[0]] = None
+    return list(folders)
+
+
+def find_sources(arguments: Sequence[str], roots: Sequence[str] | None = None) -> list[Source]:
     """All sources that the arguments stand for, sorted by id; no two have the same id.
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped,
       links to folders are followed.
-    - A glob, with `**` for any number of folders, stands for the files and folders that match. Ids are paths
-      below the folder in front of the first wildcard. A glob that ends in a literal extension or name (`clips/*.bin`)
-      takes every file that matches; any other (`clips/*`) takes those that have a video's extension.
+    - A glob, with `**` for any number of folders, stands for the files and folders that match. A glob that ends in a
+      literal extension or name (`clips/*.bin`) takes every file that matches; any other (`clips/*`) takes those that
+      have a video's extension.
     - A list (.txt .csv .tsv .jsonl .ndjson .parquet) stands for the sources on its lines; `read_list` gives the form.
       Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
     - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
+
+    Ids are paths below the first of `roots` that holds the file. They are from `ids.id_roots`, which knows the dataset;
+    without them they are those of a new dataset.
 
     A file that comes up twice under the same id is one source. UsageError names the argument and the remedy if an
     argument stands for nothing, or an id for two files or two sets of attributes.
     """
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
+    numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     by_id: dict[str, _Found] = {}
     for argument in arguments:
-        for found in _find(argument):
+        for found in _find(argument, numbered):
             before = by_id.get(found.source.id)
             by_id[found.source.id] = found if before is None else _same(before, found)
     return [by_id[source_id].source for source_id in sorted(by_id)]
@@ -78,8 +108,8 @@ def _same(first: _Found, second: _Found) -> _Found:
     if os.path.realpath(one.path) != os.path.realpath(other.path):
         raise UsageError(
             f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two files with the same "
-            f"id {one.id!r}; give a folder that both lie in, or a list with an `id` column in which they "
-            "differ, or rename one"
+            f"id {one.id!r}; add --id-root {os.path.commonpath([one.path, other.path])}, a folder that both lie in, or "
+            "give a list with an `id` column in which they differ, or rename one"
         )
     if first.listed and second.listed and one.attributes != other.attributes:
         raise UsageError(
@@ -89,7 +119,7 @@ def _same(first: _Found, second: _Found) -> _Found:
     return second if second.listed and not first.listed else first
 
 
-def _find(argument: str) -> list[_Found]:
+def _find(argument: str, roots: Mapping[str, int]) -> list[_Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
@@ -97,7 +127,7 @@ def _find(argument: str) -> list[_Found]:
         Path(argument).stat()
     except OSError as error:
         if glob.has_magic(argument):
-            return _in_glob(argument)
+            return _in_glob(argument, roots)
         missing = isinstance(error, FileNotFoundError)
         reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
         raise UsageError(
@@ -105,7 +135,8 @@ def _find(argument: str) -> list[_Found]:
         ) from error
     path = Path(argument)
     if path.is_dir():
-        found = [_file(file, path, argument) for file in _videos_below(path)]
+        place, id_of = f"in {argument!r}", _ids_in(path, roots)
+        found = [_Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path)]
         if not found:
             raise UsageError(
                 f"the folder {argument!r} holds no videos: nothing in it ends in one of {VIDEO_SUFFIXES}; "
@@ -113,11 +144,25 @@ def _find(argument: str) -> list[_Found]:
                 file=argument,
             )
         return found
-    return _in_list(argument) if is_list(argument) else [_given(path, argument)]
+    if is_list(argument):
+        return _in_list(argument)
+    return [_Found(_source(_ids_in(path.parent, roots)(path), path, argument), "given by itself", listed=False)]
 
 
-def _given(path: Path, argument: str) -> _Found:
-    return _Found(_source(path.name, path, argument), "given by itself", listed=False)
+def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
+    """The function that gives the id of a file below `base`, which one of `roots` holds."""
+    bases = paths_of(base)
+
+    @cache
+    def prefix(folder: Path) -> str:
+        below = valid_text(folder.relative_to(base).as_posix())
+        below = "" if below == "." else below
+        found = path_below(roots, [f"{path}/{below}".rstrip("/") for path in bases])
+        # A file that came since the roots were looked for has the id of a new dataset.
+        found = below if found is None else found
+        return f"{found}/" if found else ""
+
+    return lambda file: prefix(file.parent) + file.name
 
 
 def _in_list(argument: str) -> list[_Found]:
@@ -128,16 +173,23 @@ def _in_list(argument: str) -> list[_Found]:
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
-        source = _source(row_id, folder / from_home(row.path), row.path, row.attributes)
+        path = folder / from_home(row.path)
+        source = replace(_source(row_id, path, row.path, row.attributes), id_is_given=row.id is not None)
         found.append(_Found(source, row.place, listed=True))
     return found
 
 
-def _in_glob(pattern: str) -> list[_Found]:
+def _fixed_part(pattern: str) -> tuple[Path, list[str]]:
+    """The folder in front of the first wildcard of a glob, and the parts below it."""
     root, parts = Path(), list(Path(pattern).parts)
     # A folder whose name looks like a glob is a folder.
     while len(parts) > 1 and (not glob.has_magic(parts[0]) or os.path.lexists(root / parts[0])):
         root /= parts.pop(0)
+    return root, parts
+
+
+def _in_glob(pattern: str, roots: Mapping[str, int]) -> list[_Found]:
+    root, parts = _fixed_part(pattern)
     spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
     matches = dict.fromkeys(_matches(root, parts))
     files: dict[Path, None] = {}
@@ -149,17 +201,14 @@ def _in_glob(pattern: str) -> list[_Found]:
             found += _in_list(str(path))
         elif spelled_out or _is_video_name(path.name):
             files[path] = None
-    found += [_file(path, root, pattern) for path in files]
+    place, id_of = f"in {pattern!r}", _ids_in(root, roots)
+    found += [_Found(_source(id_of(path), path, str(path)), place, listed=False) for path in files]
     if not found:
         what = f"matches nothing that ends in one of {VIDEO_SUFFIXES}" if matches else "matches nothing"
         raise UsageError(
             f"the glob {pattern!r} {what}, and no file has that name; give another, or a folder", file=pattern
         )
     return found
-
-
-def _file(path: Path, root: Path, argument: str) -> _Found:
-    return _Found(_source(path.relative_to(root).as_posix(), path, str(path)), f"in {argument!r}", listed=False)
 
 
 def _source(source_id: str, path: Path, given: str, attributes: str = "{}") -> Source:

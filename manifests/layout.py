@@ -44,11 +44,13 @@ _COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same 
 
 @dataclass(frozen=True)
 class Root:
-    """The content of zarr.json. `snapshot` is None until the first snapshot is published."""
+    """The content of zarr.json. `snapshot` is None until the first snapshot is published. `id_roots` are the folders
+    below which sources get their ids; there are none before the first job, and in datasets of earlier versions."""
 
     profile: dict[str, Any]
     snapshot: str | None
     format_version: int = FORMAT_VERSION
+    id_roots: tuple[str, ...] = ()
 
 
 def shard_path(dataset: Path, name: str) -> Path:
@@ -99,6 +101,13 @@ def set_profile(dataset: Path, profile: dict[str, Any]) -> None:
         write_root(dataset, replace(root, profile=profile))
 
 
+def set_id_roots(dataset: Path, id_roots: tuple[str, ...]) -> None:
+    """Let a dataset remember these id roots. The caller holds the writer lock."""
+    root = read_root(dataset)
+    if root.id_roots != id_roots:
+        write_root(dataset, replace(root, id_roots=id_roots))
+
+
 def write_root(dataset: Path, root: Root) -> None:
     """Replace zarr.json, the only file that is ever replaced."""
     replace_bytes(dataset, dataset / _ROOT_FILE, _root_document(root))
@@ -114,6 +123,7 @@ def _root_document(root: Root) -> bytes:
                     "format_version": FORMAT_VERSION,
                     "profile": root.profile,
                     "snapshot": root.snapshot,
+                    **({"id_roots": root.id_roots} if root.id_roots else {}),
                 }
             },
         },
@@ -160,9 +170,11 @@ def read_root(dataset: Path) -> Root:
         )
     profile, snapshot = attributes.get("profile"), attributes.get("snapshot")
     named = snapshot is None or (isinstance(snapshot, str) and snapshot.isdecimal())
-    if not isinstance(profile, dict) or not named:
+    id_roots = attributes.get("id_roots", [])
+    folders = isinstance(id_roots, list) and all(isinstance(folder, str) for folder in id_roots)
+    if not isinstance(profile, dict) or not named or not folders:
         raise CorruptDataError(f"{file} is damaged; copy it to the dataset again", file=str(file))
-    return Root(profile=profile, snapshot=snapshot, format_version=version)
+    return Root(profile=profile, snapshot=snapshot, format_version=version, id_roots=tuple(id_roots))
 
 
 def open_manifest(dataset: Path, snapshot: str, *, timeline: bool = False) -> Manifest:

@@ -17,7 +17,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -271,8 +271,9 @@ def _published_by_other(dataset: Path, snapshot: str) -> DatasetBusyError:
 
 
 def _switch(dataset: Path, snapshot: str, profile: dict[str, Any]) -> None:
-    if int(read_root(dataset).snapshot or 0) < int(snapshot):
-        write_root(dataset, Root(profile=profile, snapshot=snapshot))
+    root = read_root(dataset)
+    if int(root.snapshot or 0) < int(snapshot):
+        write_root(dataset, replace(root, profile=profile, snapshot=snapshot, format_version=FORMAT_VERSION))
     # Between the read and the write, another writer may have made this switch itself and published a later snapshot.
     catch_up(dataset)
 
@@ -301,7 +302,7 @@ def latest_root(dataset: Path) -> Root:
         with contextlib.suppress(DatasetError):
             profile = snapshot_attributes(dataset, snapshot).get("profile", root.profile)
             if has_its_shards(dataset, open_manifest(dataset, snapshot)):
-                return Root(profile=profile, snapshot=snapshot)
+                return replace(root, profile=profile, snapshot=snapshot, format_version=FORMAT_VERSION)
     return root
 
 
