@@ -23,6 +23,7 @@ from ..manifests.video_columns import LabelColumns
 from ..wording import counted
 from .chosen import ChosenRows
 from .columns import Columns
+from .conditions import Condition, chosen_videos
 from .decoders.choose import DeviceChoice, caps_of, chosen, device_of
 from .frame_format import Color, Crop, DimensionOrder, FrameFormat, Normalize, Size
 from .frames import ClipBatch
@@ -33,7 +34,6 @@ from .stats import Stats
 from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
-from .where import Condition, chosen_videos
 
 
 def open(  # noqa: A001
