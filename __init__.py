@@ -34,6 +34,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from .jobs.labels import annotate
     from .ray_data.ray_dataset import ray_dataset
     from .readers.dataset import Dataset, open  # noqa: A004
     from .readers.frames import ClipBatch, Frame, FrameBatch
@@ -120,6 +121,7 @@ __all__ = [
     "Weighted",
     "WrongTypeError",
     "__version__",
+    "annotate",
     "best_chunk",
     "chunk_correlation",
     "effective_batch_size",
@@ -131,6 +133,7 @@ __all__ = [
 
 # Where the names are that come when they are asked for.
 _MODULES = {
+    "jobs.labels": ("annotate",),
     "ray_data.ray_dataset": ("ray_dataset",),
     "readers.dataset": ("Dataset", "open"),
     "readers.frames": ("ClipBatch", "Frame", "FrameBatch"),

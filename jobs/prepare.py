@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import DatasetBusyError, OutputError, SourceError, UsageError
 from ..manifests import layout
+from ..manifests.edits import Drop, dropped, last_number
 from ..manifests.lost import lost_shards, where_it_is, why_lost
 from ..manifests.publish import latest_root, publish, unpublished, writer_lock
 from ..manifests.tables import Manifest, empty
@@ -28,6 +29,8 @@ from ..wording import counted
 from .cluster_address import cluster_address
 from .identity import identity_of
 from .known_failures import withdraw_gone
+from .labels import update_listed, with_known_columns
+from .lists import OnTypes, ignore_types
 from .places import absolute
 from .repair import LostVideo, changed_failure, lost_videos, with_loss
 from .sources import Source, find_sources
@@ -84,8 +87,9 @@ class Report:
     """The result of a job. `failures` lists every given source whose present content is not in the dataset.
 
     `repaired` are the ids of videos that were made again because their shards were missing or damaged, `lost` the ids
-    of videos whose shards still are. `videos_added` counts neither. `frames_added` and `bytes_added` count all that was
-    written.
+    of videos whose shards still are. `relabelled` counts videos that were in the dataset and have new columns from a
+    list. `dropped` are ids of sources that were left out because they were dropped. `videos_added` counts none of
+    these. `frames_added` and `bytes_added` count all that was written.
     """
 
     sources: int
@@ -98,6 +102,8 @@ class Report:
     snapshot: str | None
     repaired: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    relabelled: int = 0
+    dropped: tuple[str, ...] = ()
 
 
 def prepare(
@@ -109,22 +115,28 @@ def prepare(
     where: Where | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
     check: bool = False,
+    include_dropped: bool = False,
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
     on_update: OnUpdate = ignore,
 ) -> Report:
     """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, which is made if it does not exist.
 
     Videos that are in the dataset already are left alone, except those in shards that are missing or were cut: these
     are made again. With `check` all shards are read, and videos whose bytes differ from those that were written are
-    made again too. `policy` is about sources that are damaged or have gaps. `where` says where the units run, by
-    default on a local Ray. Snapshots that have not been current for more than `keep_snapshots_seconds` are removed.
+    made again too. Videos that are there get the columns that a list names, and keep their others. What was dropped is
+    left out, unless `include_dropped`. `types` gives the types of columns of CSV and TSV lists that are not to be
+    inferred, and `on_types` is told all of them. `policy` is about sources that are damaged or have gaps. `where` says
+    where the units run, by default on a local Ray. Snapshots that have not been current for more than
+    `keep_snapshots_seconds` are removed.
 
     Raises UsageError for arguments that make no sense, SourceError if the folders of sources do not answer, OutputError
     if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing, DatasetBusyError if another job
     writes to the dataset. Sources that cannot be prepared raise nothing: the report and the dataset list them.
     """
-    how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, on_update)
+    how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, on_update, include_dropped)
     find_lost = _lost_by_bytes if check else _lost_by_length
-    return _job(_find(sources, policy), absolute(out), how, find_lost, folders=sources)
+    return _job(_find(sources, policy, types, on_types), absolute(out), how, find_lost, folders=sources)
 
 
 def repair(
@@ -185,6 +197,7 @@ class _How:
     where: Where
     keep_seconds: float
     on_update: OnUpdate
+    include_dropped: bool = False
 
 
 def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, folders: Sequence[str] = ()) -> Report:
@@ -205,11 +218,17 @@ def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, fo
             publish(out)
         tidy(out, how.keep_seconds)
         manifest = _current(out)
+        relabelled = update_listed(out, manifest, found)
+        manifest = _current(out) if relabelled else manifest
+        before = dropped(manifest)
+        left_out = set() if how.include_dropped else {source.id for source in found} & before.keys()
+        taken = with_known_columns(manifest, (source for source in found if source.id not in left_out))
         lost = lost_videos(manifest, find_lost(out, manifest))
         known = dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
-        progress.note = f"looking at {counted(len(found), 'source')}"
+        progress.note = f"looking at {counted(len(taken), 'source')}"
         how.on_update(progress)
-        items, estimates = _look_at(found, how.options, known, lost)
+        items, estimates = _look_at(taken, how.options, known, lost)
+        items = _after_edits(items, last_number(manifest), before)
         changed = changed_sources(items, known)
         again = lost.keys() - {item.source.id for item in changed}
         done = {video_id: identity for video_id, identity in known.items() if video_id not in again}
@@ -225,7 +244,7 @@ def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, fo
     todo = sum(len(unit.items) for unit in units)
     return Report(
         sources=len(found),
-        already_there=len(found) - todo - len(changed),
+        already_there=len(taken) - todo - len(changed),
         videos_added=sum(result.videos for result in results) - len(repaired),
         frames_added=sum(result.frames for result in results),
         bytes_added=sum(result.bytes for result in results),
@@ -237,13 +256,22 @@ def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, fo
         snapshot=snapshot,
         repaired=tuple(sorted(repaired)),
         lost=tuple(sorted(lost.keys() - repaired)),
+        relabelled=relabelled,
+        dropped=tuple(sorted(left_out)),
     )
 
 
-def _find(arguments: Sequence[str], policy: SourcePolicy) -> list[Source]:
+def _find(
+    arguments: Sequence[str],
+    policy: SourcePolicy,
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
+) -> list[Source]:
     with stall_limit(float(policy.max_stall_seconds)):
         try:
-            return in_time(lambda: find_sources(arguments), f"looking for sources in {', '.join(arguments)}")
+            return in_time(
+                lambda: find_sources(arguments, types, on_types), f"looking for sources in {', '.join(arguments)}"
+            )
         except StalledError as error:
             raise SourceError(f"{error.message}: {REMEDY}") from error
 
@@ -317,6 +345,19 @@ def _look_at(
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
         looked = list(pool.map(look, sources))
     return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
+
+
+def _after_edits(items: Sequence[Item], number: int, before: Mapping[str, Drop]) -> list[Item]:
+    """The items with the number of the last edit. Those that were dropped get a greater revision than they had."""
+    return [
+        replace(
+            item,
+            after_edit=number,
+            dropped=item.source.id in before,
+            revision=before[item.source.id].revision + 1 if item.source.id in before else item.revision,
+        )
+        for item in items
+    ]
 
 
 def _run(units: Sequence[Unit], out: Path, how: _How, state: Tally) -> list[UnitResult]:

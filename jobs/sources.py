@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from ..errors import UsageError
-from .lists import can_be_a_path, is_list, read_list, valid_text
+from .column_types import check_types
+from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, is_list, read_list, valid_text
 from .places import from_home
 
 VIDEO_SUFFIXES = (
@@ -20,6 +21,9 @@ VIDEO_SUFFIXES = (
     ".mp4 .mpe .mpeg .mpg .mts .mxf .nut .obu .ogm .ogv .qt .rm .rmvb .ts .vob .webm .wmv .y4m"
 )
 _SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
+
+
+_ReadList = Callable[[str], list[Row]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,9 @@ class _Found:
     listed: bool
 
 
-def find_sources(arguments: Sequence[str]) -> list[Source]:
+def find_sources(
+    arguments: Sequence[str], types: Mapping[str, str] | None = None, on_types: OnTypes = ignore_types
+) -> list[Source]:
     """All sources that the arguments stand for, sorted by id; no two have the same id.
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped,
@@ -58,16 +64,27 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
     - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
 
+    The types of the columns of CSV and TSV lists are inferred, unless `types` gives them; `on_types` is told which they
+    are.
+
     A file that comes up twice under the same id is one source. UsageError names the argument and the remedy if an
     argument stands for nothing, or an id for two files or two sets of attributes.
     """
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
     by_id: dict[str, _Found] = {}
+    typed: set[str] = set()
+
+    def note(file: str, kinds: Mapping[str, str]) -> None:
+        typed.update(kinds)
+        on_types(file, kinds)
+
+    read = partial(read_list, types=types, on_types=note)
     for argument in arguments:
-        for found in _find(argument):
+        for found in _find(argument, read):
             before = by_id.get(found.source.id)
             by_id[found.source.id] = found if before is None else _same(before, found)
+    check_types(types or {}, typed)
     return [by_id[source_id].source for source_id in sorted(by_id)]
 
 
@@ -89,7 +106,7 @@ def _same(first: _Found, second: _Found) -> _Found:
     return second if second.listed and not first.listed else first
 
 
-def _find(argument: str) -> list[_Found]:
+def _find(argument: str, read: _ReadList) -> list[_Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
@@ -97,7 +114,7 @@ def _find(argument: str) -> list[_Found]:
         Path(argument).stat()
     except OSError as error:
         if glob.has_magic(argument):
-            return _in_glob(argument)
+            return _in_glob(argument, read)
         missing = isinstance(error, FileNotFoundError)
         reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
         raise UsageError(
@@ -113,18 +130,18 @@ def _find(argument: str) -> list[_Found]:
                 file=argument,
             )
         return found
-    return _in_list(argument) if is_list(argument) else [_given(path, argument)]
+    return _in_list(argument, read) if is_list(argument) else [_given(path, argument)]
 
 
 def _given(path: Path, argument: str) -> _Found:
     return _Found(_source(path.name, path, argument), "given by itself", listed=False)
 
 
-def _in_list(argument: str) -> list[_Found]:
+def _in_list(argument: str, read: _ReadList) -> list[_Found]:
     folder = Path(argument).parent
     found = []
-    for row in read_list(argument):
-        row_id = row.id or posixpath.normpath(row.path).lstrip("/")
+    for row in read(argument):
+        row_id = row.id or id_of_path(row.path)
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
@@ -133,7 +150,7 @@ def _in_list(argument: str) -> list[_Found]:
     return found
 
 
-def _in_glob(pattern: str) -> list[_Found]:
+def _in_glob(pattern: str, read: _ReadList) -> list[_Found]:
     root, parts = Path(), list(Path(pattern).parts)
     # A folder whose name looks like a glob is a folder.
     while len(parts) > 1 and (not glob.has_magic(parts[0]) or os.path.lexists(root / parts[0])):
@@ -146,7 +163,7 @@ def _in_glob(pattern: str) -> list[_Found]:
         if _is_folder(path):
             files.update(dict.fromkeys(_videos_below(path)))
         elif spelled_out and is_list(path.name):
-            found += _in_list(str(path))
+            found += _in_list(str(path), read)
         elif spelled_out or _is_video_name(path.name):
             files[path] = None
     found += [_file(path, root, pattern) for path in files]

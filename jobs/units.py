@@ -15,13 +15,16 @@ MIN_TARGET_BYTES = 250_000
 
 @dataclass(frozen=True)
 class Item:
-    """A source with its fingerprint and size from `identity_of`. `revision` counts how often its video was made again
-    because its frames in the dataset were lost, this time included."""
+    """A source with its fingerprint and size from `identity_of`. `revision` counts how often its video was stored
+    again, because its frames in the dataset were lost or it was `dropped`, this time included. `after_edit` is the
+    number of the last edit or drop in the dataset."""
 
     source: Source
     identity: int
     size_bytes: int
     revision: int = 0
+    after_edit: int = 0
+    dropped: bool = False
 
 
 @dataclass(frozen=True)
