@@ -150,7 +150,8 @@ def gc(
                 f"{counted(len(done.snapshots), 'snapshot')} and {counted(len(done.shards), 'shard')} {would}removed, "
                 f"{counted(len(done.rewritten), 'shard')} {would}written again without what is not needed, "
                 f"{counted(len(done.parts), 'part')} {would}rid of dropped rows: "
-                f"{'about ' if dry_run else ''}{megabytes(done.bytes_freed)} {would}freed",
+                f"{megabytes(done.bytes_freed)} of shards and {megabytes(done.snapshot_bytes_freed)} of snapshots "
+                f"{would}freed",
                 soft_wrap=True,
             )
             if done.bytes_kept:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import DatasetError
 from .edits import Drop, drops_of, merged_edits
-from .layout import open_current, open_manifest, read_root
+from .layout import open_current, open_manifest, read_root, shard_path, snapshot_path
 from .lost import lost_shards
 from .parts import clean_part, finished_parts, open_part
 from .publish import publish, snapshots, writer_lock
@@ -32,9 +32,9 @@ class Collected:
 
     `snapshots` and `shards` are the names of those that were removed, `rewritten` those of shards that were written
     again without what is not needed, and `parts` those from which dropped rows were taken. `bytes_freed` is by how much
-    the dataset became smaller; it is negative if shards were written again that earlier snapshots still need.
-    `bytes_kept` are bytes of shards that only earlier snapshots need. `skipped` says of each shard that was left as it
-    is why it cannot be read.
+    the shards became smaller together; it is negative if shards were written again that earlier snapshots still need.
+    `snapshot_bytes_freed` are those of the snapshots that were removed, and `bytes_kept` those of shards that only
+    earlier snapshots need. `skipped` says of each shard that was left as it is why it cannot be read.
     """
 
     snapshots: tuple[str, ...]
@@ -42,6 +42,7 @@ class Collected:
     rewritten: tuple[str, ...]
     parts: tuple[str, ...]
     bytes_freed: int
+    snapshot_bytes_freed: int
     bytes_kept: int
     skipped: tuple[str, ...]
     snapshot: str
@@ -66,7 +67,7 @@ def collect(
         return _foreseen(dataset, keep_snapshots_seconds)
     with writer_lock(dataset):
         publish(dataset)
-        before = _sizes(dataset)
+        before = _shard_lengths(dataset)
         root, manifest = open_current(dataset)
         rewritten, skipped = [], _skipped(dataset, manifest)
         for plan in plan_rewrites(manifest, lost=lost_shards(dataset, manifest)):
@@ -78,12 +79,13 @@ def collect(
                 skipped.append(str(error))
             on_shard()
         publish(dataset)
+        lengths = {name: _length(snapshot_path(dataset, name)) for name in snapshots(dataset)}
         removed = remove_old_snapshots(dataset, keep_snapshots_seconds)
         shards = remove_stray_shards(dataset)
         # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
         parts = _cleaned(dataset, manifest, dry_run=False)
         root, manifest = open_current(dataset)
-        after = _sizes(dataset)
+        after = _shard_lengths(dataset)
         kept = _named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts())
     return Collected(
         snapshots=tuple(sorted(removed, key=int)),
@@ -91,7 +93,8 @@ def collect(
         rewritten=tuple(rewritten),
         parts=tuple(parts),
         bytes_freed=sum(before.values()) - sum(after.values()),
-        bytes_kept=sum(after.get(f"shards/{name}", 0) for name in kept),
+        snapshot_bytes_freed=sum(lengths.get(name, 0) for name in removed),
+        bytes_kept=sum(after.get(name, 0) for name in kept),
         skipped=tuple(skipped),
         snapshot=root.snapshot or "",
     )
@@ -106,17 +109,16 @@ def _foreseen(dataset: Path, keep_seconds: float) -> Collected:
     replaced = {root.snapshot or ""} if plans and keep_seconds <= 0 else set()
     gone = rewritten - _named(dataset, snapshots(dataset) - old - replaced) if replaced else set()
     shards = stray_shards(dataset, gone_snapshots=old, gone=gone)
-    sizes = _sizes(dataset)
+    lengths = _shard_lengths(dataset)
     kept = (_named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
-    # The snapshot that is replaced has a successor of about its size.
-    files = [f"shards/{name}" for name in shards] + [f"manifest/{name}.zip" for name in old]
     return Collected(
         snapshots=tuple(sorted(old | replaced, key=int)),
         shards=tuple(shards),
         rewritten=tuple(sorted(rewritten)),
         parts=tuple(_cleaned(dataset, manifest, dry_run=True)),
-        bytes_freed=sum(sizes.get(name, 0) for name in files) - sum(plan.new_bytes for plan in plans),
-        bytes_kept=sum(sizes.get(f"shards/{name}", 0) for name in kept),
+        bytes_freed=sum(lengths.get(name, 0) for name in shards) - sum(plan.new_bytes for plan in plans),
+        snapshot_bytes_freed=sum(_length(snapshot_path(dataset, name)) for name in old | replaced),
+        bytes_kept=sum(lengths.get(name, 0) for name in kept),
         skipped=tuple(_skipped(dataset, manifest)),
         snapshot=root.snapshot or "",
     )
@@ -170,11 +172,13 @@ def _named(dataset: Path, names: Iterable[str]) -> set[str]:
     return set().union(*(open_manifest(dataset, snapshot).shards.name.texts() for snapshot in names))
 
 
-def _sizes(dataset: Path) -> dict[str, int]:
-    """The length of each file of snapshots, parts and shards, by its path below the dataset."""
-    return {
-        file.relative_to(dataset).as_posix(): file.stat().st_size
-        for folder in ("manifest", "parts", "shards")
-        for file in (dataset / folder).rglob("*")
-        if file.is_file()
-    }
+def _shard_lengths(dataset: Path) -> dict[str, int]:
+    folder = shard_path(dataset, "")
+    return {file.name: _length(file) for file in folder.iterdir()} if folder.is_dir() else {}
+
+
+def _length(path: Path) -> int:
+    """The bytes of a file, or of the files in a folder, which version 1 wrote as a snapshot."""
+    if path.is_dir():
+        return sum(_length(each) for each in path.iterdir())
+    return path.stat().st_size
