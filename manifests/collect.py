@@ -7,7 +7,7 @@ what was dropped out of the parts.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,21 +69,22 @@ def collect(
         publish(dataset)
         before = _shard_lengths(dataset)
         root, manifest = open_current(dataset)
-        rewritten, skipped = [], _skipped(dataset, manifest)
+        rewritten: list[str] = []
+        skipped = _unreadable(dataset, manifest)
         for plan in plan_rewrites(manifest, lost=lost_shards(dataset, manifest)):
             names = [manifest.shards.name.text(shard) for shard in plan.shards]
             try:
                 rewrite(dataset, root.snapshot or "", manifest, plan, root.profile)
                 rewritten += names
             except DatasetError as error:
-                skipped.append(str(error))
+                skipped |= dict.fromkeys(names, str(error))
             on_shard()
         publish(dataset)
         lengths = {name: _length(snapshot_path(dataset, name)) for name in snapshots(dataset)}
         removed = remove_old_snapshots(dataset, keep_snapshots_seconds)
         shards = remove_stray_shards(dataset)
         # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
-        parts = _cleaned(dataset, manifest, dry_run=False)
+        parts = _cleaned(dataset, manifest, skipped, dry_run=False)
         root, manifest = open_current(dataset)
         after = _shard_lengths(dataset)
         kept = _named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts())
@@ -95,7 +96,7 @@ def collect(
         bytes_freed=sum(before.values()) - sum(after.values()),
         snapshot_bytes_freed=sum(lengths.get(name, 0) for name in removed),
         bytes_kept=sum(after.get(name, 0) for name in kept),
-        skipped=tuple(skipped),
+        skipped=tuple(dict.fromkeys(skipped.values())),
         snapshot=root.snapshot or "",
     )
 
@@ -103,6 +104,7 @@ def collect(
 def _foreseen(dataset: Path, keep_seconds: float) -> Collected:
     root, manifest = open_current(dataset)
     plans = plan_rewrites(manifest, lost=lost_shards(dataset, manifest))
+    skipped = _unreadable(dataset, manifest)
     rewritten = {manifest.shards.name.text(shard) for plan in plans for shard in plan.shards}
     old = set(old_snapshots(dataset, keep_seconds))
     # If shards are written again, another snapshot takes the place of the current one.
@@ -115,23 +117,27 @@ def _foreseen(dataset: Path, keep_seconds: float) -> Collected:
         snapshots=tuple(sorted(old | replaced, key=int)),
         shards=tuple(shards),
         rewritten=tuple(sorted(rewritten)),
-        parts=tuple(_cleaned(dataset, manifest, dry_run=True)),
+        parts=tuple(_cleaned(dataset, manifest, skipped, dry_run=True)),
         bytes_freed=sum(lengths.get(name, 0) for name in shards) - sum(plan.new_bytes for plan in plans),
         snapshot_bytes_freed=sum(_length(snapshot_path(dataset, name)) for name in old | replaced),
         bytes_kept=sum(lengths.get(name, 0) for name in kept),
-        skipped=tuple(_skipped(dataset, manifest)),
+        skipped=tuple(dict.fromkeys(skipped.values())),
         snapshot=root.snapshot or "",
     )
 
 
-def _skipped(dataset: Path, manifest: Manifest) -> list[str]:
-    """Why shards that hold something that is not needed cannot be written again."""
+def _unreadable(dataset: Path, manifest: Manifest) -> dict[str, str]:
+    """The shards that hold something that is not needed and cannot be read: name -> why."""
     unneeded = set(np.flatnonzero(live_bytes(manifest) < manifest.shards.length).tolist())
-    return [str(error) for row, error in lost_shards(dataset, manifest).items() if row in unneeded]
+    lost = lost_shards(dataset, manifest)
+    return {manifest.shards.name.text(row): str(lost[row]) for row in lost.keys() & unneeded}
 
 
-def _cleaned(dataset: Path, manifest: Manifest, *, dry_run: bool) -> list[str]:
-    """Take rows of what was dropped out of all parts. Returns the names of the parts that had any."""
+def _cleaned(dataset: Path, manifest: Manifest, skipped: Collection[str], *, dry_run: bool) -> list[str]:
+    """Take rows of what was dropped out of all parts. Returns the names of the parts that had any.
+
+    Parts of shards that were skipped stay, because they say what the bytes in these shards are.
+    """
     drops = drops_of(manifest.drops)
     if not drops:
         return []
@@ -140,7 +146,7 @@ def _cleaned(dataset: Path, manifest: Manifest, *, dry_run: bool) -> list[str]:
         with contextlib.suppress(DatasetError):
             rows, attributes = open_part(dataset, part)
             kept = without_dropped(rows, drops)
-            if kept is None:
+            if kept is None or not set(rows.shards.name.texts()).isdisjoint(skipped):
                 continue
             found.append(part)
             if not dry_run:
