@@ -66,19 +66,12 @@ def _folder_of_both(source: Source, other: str) -> Path:
 
 
 def next_revisions(items: Sequence[Item], manifest: Manifest, again: Collection[str]) -> list[Item]:
-    """The items; those whose ids are in `again` with the next revision of their videos, which are to be made again.
-
-    A source that comes without attributes keeps those of its video.
-    """
+    """The items; those whose ids are in `again` with the next revision of their videos, which are to be made again."""
 
     def revised(item: Item) -> Item:
         if item.source.id not in again:
             return item
-        row = manifest.row_of(item.source.id)
-        source = item.source
-        if source.attributes == "{}":
-            source = replace(source, attributes=manifest.videos.attributes.text(row))
-        return replace(item, source=source, revision=int(manifest.videos.revision[row]) + 1)
+        return replace(item, revision=int(manifest.videos.revision[manifest.row_of(item.source.id)]) + 1)
 
     return [revised(item) for item in items]
 

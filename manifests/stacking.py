@@ -57,18 +57,22 @@ def take(table: _T, rows: Array) -> _T:
 
 
 def with_videos(manifest: Manifest, videos: Array) -> Manifest:
-    """The manifest with these rows of its videos, in this order, with their segments and GOPs, without the timeline.
+    """The manifest with these rows of its videos, in this order, with their segments, GOPs and, if it has a timeline,
+    their rows of that.
 
     Patterns, configurations and shards are kept once for each content, in the order of their first use, and unused
     ones are left out.
     """
+    timeline = manifest.timeline
     return _canonical(
         replace(
             manifest,
             videos=take(manifest.videos, videos),
             segments=take(manifest.segments, _rows(manifest.first_segments, manifest.segment_counts, videos)),
             gops=take(manifest.gops, _rows(manifest.first_gops, manifest.gop_counts, videos)),
-            timeline=None,
+            timeline=None
+            if timeline is None
+            else take(timeline, _rows(manifest.first_frames, manifest.videos.num_frames, videos)),
         )
     )
 

@@ -28,8 +28,8 @@ def test_every_option_of_the_command_is_an_argument_of_the_same_name() -> None:
     options = {option for each in command.commands["prep"].params for option in each.opts}
     named = {option.removeprefix("--").replace("-", "_") for option in options}
     arguments = set(inspect.signature(shortgop.prepare).parameters)
-    # The screen is the command's own, progress is Python's own.
-    assert named - {"json"} == arguments - {"on_progress"}
+    # The screen is the command's own, what is told meanwhile is Python's own.
+    assert named - {"json"} == arguments - {"on_progress", "on_types"}
 
 
 def test_it_does_what_the_command_does(constant_video: SyntheticVideo, tmp_path: Path) -> None:
