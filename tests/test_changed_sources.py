@@ -81,7 +81,7 @@ def test_a_changed_source_replaces_its_video_under_the_same_id_with_its_labels(c
     before, rows = shortgop.open(dataset), current_manifest(dataset)
     done = prep(corpus, "--changed", "replace")
     assert done.exit_code == 0, done.output
-    assert "1 video replaced because their sources changed: b.mp4" in done.stdout
+    assert "1 video replaced from changed sources: b.mp4" in done.stdout
     assert first_numbers(dataset) == {"a.mp4": 0, "b.mp4": 500, "c.mp4": 200}
     assert [video.attributes for video in shortgop.open(dataset)] == [
         {"label": label} for label in ("cat", "dog", "owl")
