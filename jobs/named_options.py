@@ -51,7 +51,7 @@ def prepare(
     address: str | None = None,
     workers: int | None = None,
     runner: str = "ray",
-    keep_snapshots: str = "1d",
+    keep_snapshots: str | int = "1d",
     on_progress: OnProgress | None = None,
 ) -> Report:
     """Re-encode `sources` into the dataset at `out`: what `shortgop prep` does, with its options under their names.
@@ -59,7 +59,7 @@ def prepare(
     `sources` are video files, folders, globs and lists, one or several. Videos that are in the dataset already are left
     alone. An option of the encoding (`profile` to `shard_mb`) that is None has its value in the dataset, in a new one
     that of the profile "fast". `fps` is "source" or a rate, `size` "source", a short side or (width, height),
-    `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is a text such as "30m" or "7d".
+    `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is seconds, or a text such as "30m".
     `on_progress` is called with a `Progress` often; what it raises ends the job.
 
     The report lists sources that could not be prepared; they raise nothing. Raises UsageError for options and sources
@@ -85,7 +85,7 @@ def prepare(
         "shard_bytes": None if shard_mb is None else integer(shard_mb, "--shard-mb") * 1_000_000,
     }
     policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
-    keep_seconds = parse_duration(keep_snapshots)
+    keep_seconds = parse_duration(str(keep_snapshots))
     out = Path(out)
     named = named_profile(profile) if profile is not None else {}
     wanted = named | {name: value for name, value in given.items() if value is not None}
