@@ -83,7 +83,7 @@ def make_repeated(count: int) -> Path:
         raise AssertionError("it was asked for")
     many = repeated(manifest, count)
     folder = out / ".tmp" / snapshot
-    write_manifest(LocalStore(folder), many, {"format_version": 2, "parts": []}, timeline=_blocks(timeline.pts, count))
+    write_manifest(LocalStore(folder), many, {"format_version": 3, "parts": []}, timeline=_blocks(timeline.pts, count))
     (out / "manifest").mkdir()
     pack_folder(folder, snapshot_path(out, snapshot))
     shutil.copy(small / "zarr.json", out / "zarr.json")

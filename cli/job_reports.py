@@ -43,6 +43,12 @@ def _problems(report: job.Report) -> list[str]:
             f"{counted(len(rest), 'video')} cannot be read because shards are missing or damaged: {_some(rest)}; give "
             "the sources to make them again, or copy the shards to the dataset again"
         )
+    no_gpu = report.not_for_gpus
+    if report.videos_added and no_gpu.videos:
+        lines.append(
+            f"{counted(no_gpu.videos, 'video')} of the dataset cannot be decoded by a GPU, as NVDEC takes other sizes "
+            f"({no_gpu.why}); if one is to read them, prepare them with another --size or --codec"
+        )
     return lines
 
 

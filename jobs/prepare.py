@@ -20,6 +20,7 @@ from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.profile import Profile, profile_from_json
 from ..wording import counted
 from .changed import Changed, changed_failure, check_choice, next_revisions, refuse_changed, refuse_two_files
+from .gpu_readable import not_for_gpus
 from .ids import MAX_ROOTS, id_roots
 from .known_failures import withdraw_gone
 from .look import look_at, other_files, search
@@ -206,6 +207,7 @@ def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
         replaced=tuple(sorted(replaced)),
         outdated=tuple(sorted(todo.replaced.union(item.source.id for item in todo.kept) - replaced - still_lost)),
         equal_contents=equal_contents(after),
+        not_for_gpus=not_for_gpus(after),
     )
 
 

@@ -36,7 +36,7 @@ from .ragged import Array
 from .tables import Failures, Manifest
 from .zarr_read import READABLE_VERSIONS, OpenFile, read_attributes, read_failures, read_manifest, read_timeline
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 LOCK_FILE = ".lock"
 _ROOT_FILE = "zarr.json"
 _COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
@@ -161,9 +161,10 @@ def read_root(dataset: Path) -> Root:
         raise NotADatasetError(f"{file} is not the root of a shortgop dataset; {remedy}", file=str(file)) from None
     if version is True or version not in READABLE_VERSIONS:
         newer = isinstance(version, int) and version > FORMAT_VERSION
+        *others, last = READABLE_VERSIONS
         raise FormatVersionError(
             f"{dataset} has format version {version!r}, and this shortgop reads versions "
-            f"{' and '.join(map(str, READABLE_VERSIONS))}; "
+            f"{', '.join(map(str, others))} and {last}; "
             f"{'upgrade shortgop' if newer else 'prepare it again'}",
             file=str(file),
         )

@@ -15,7 +15,8 @@ from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from . import zarr_sizes
 from .ragged import Array, Ragged
-from .tables import OFFSETS, SCHEMA, Column, Manifest
+from .schema import OFFSETS, SCHEMA, Column
+from .tables import Manifest
 
 
 def is_small(manifest: Manifest) -> bool:

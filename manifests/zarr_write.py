@@ -17,7 +17,8 @@ from zarr.storage import LocalStore
 
 from . import zarr_sizes
 from .ragged import Array, Ragged
-from .tables import OFFSETS, SCHEMA, Column, Manifest
+from .schema import OFFSETS, SCHEMA, Column
+from .tables import Manifest
 
 
 class NewFolder(LocalStore):

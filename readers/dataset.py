@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
 from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshot_path
 from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.summary import FailureSummary, failure_summaries
+from ..manifests.tables import Manifest
 from ..wording import counted
+from .decoders.choose import DeviceChoice, caps_of, chosen, device_of
 from .frame_format import Color, Crop, DimensionOrder, FrameFormat, Normalize, Size
 from .frames import ClipBatch
 from .indices import Indices, resolved_requests
@@ -36,15 +40,20 @@ def open(  # noqa: A001
     dtype: torch.dtype = torch.uint8,
     normalize: Normalize | None = None,
     color: Color = "rgb",
-    threads: int = 1,
+    device: torch.device | str | None = None,
+    fallback: bool = False,
+    threads: int | None = None,
     pool_bytes: int = 1 << 30,
     strict: bool = False,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`: its current or an earlier `snapshot`.
 
-    The opened dataset does not change when jobs add videos. `threads` is the number of threads that decode the parts of
-    a request. Memory of batches is used again once no tensor and no array shares it; all such memory, in use or not,
-    is at most `pool_bytes`, and 0 turns this off. The other options say what each frame is converted to:
+    The opened dataset does not change when jobs add videos. With `device="cuda"` (or "cuda:1") NVDEC decodes, and
+    frames come as tensors on that GPU; docs/gpu.md says what that needs. Videos that NVDEC cannot take are an error
+    here; with `fallback` they are decoded on the CPU and converted on the GPU. `threads` is the number of threads that
+    decode the parts of a request, by default 1, and on a GPU 2 for each NVDEC engine. Memory of batches is used again
+    once no tensor and no array shares it; all such memory, in use or not, is at most `pool_bytes`, and 0 turns this
+    off. The other options say what each frame is converted to:
 
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
@@ -61,7 +70,9 @@ def open(  # noqa: A001
     DatasetWarning with the number of videos in them (`Dataset.lost_ids`), and an error when such a video is read; with
     `strict` they cause the error at once.
     """
-    options = ReadOptions(FrameFormat(size, crop, dtype, normalize, color, dimension_order), threads, pool_bytes)
+    frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order)
+    chosen_device = device_of(device)
+    options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
     # A copy by pickle may be opened in a process that has another current folder.
     folder = _folder(path)
     if snapshot is None:
@@ -81,12 +92,35 @@ def open(  # noqa: A001
                 file=str(folder),
             )
         manifest = open_manifest(folder, snapshot)
+    if chosen_device.type != "cpu":
+        choice = _choice(folder, manifest, chosen_device, fallback=fallback)
+        options = replace(options, threads=choice.threads(threads), device=choice)
     lost = lost_shards(folder, manifest)
     if lost and strict:
         raise next(iter(lost.values()))
     if lost:
         warnings.warn(lost_text(folder, manifest, lost), DatasetWarning, stacklevel=2)
     return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile, tuple(lost), root.format_version)
+
+
+def _choice(folder: Path, manifest: Manifest, device: torch.device, *, fallback: bool) -> DeviceChoice:
+    """Where the videos of a dataset are decoded. UsageError names those that the device cannot decode."""
+    configs = [manifest.config(number) for number in range(len(manifest.configs))]
+    choice, reasons = chosen(device, caps_of(device), configs, fallback=fallback)
+    used = manifest.videos.config
+    first_rows = {number: np.flatnonzero(used == number) for number in reasons}
+    refused = {number: rows for number, rows in first_rows.items() if len(rows)}
+    if refused and not fallback:
+        count = sum(len(rows) for rows in refused.values())
+        number, rows = next(iter(refused.items()))
+        video = manifest.videos.id.text(int(rows[0]))
+        raise UsageError(
+            f"{device} cannot decode {count} of {counted(len(used), 'video')} of {folder}, such as {video!r}: "
+            f"{reasons[number]}. Open it with fallback=True to decode these on the CPU, or without device",
+            video=video,
+            file=str(folder),
+        )
+    return choice
 
 
 def _folder(path: Any) -> Path:
@@ -122,6 +156,11 @@ class Dataset:
     def ids(self) -> Sequence[str]:
         """The id of every video, in the order of their numbers."""
         return self._reader.manifest.ids
+
+    @property
+    def device(self) -> torch.device:
+        """Where frames come: the CPU, or the GPU that decodes them."""
+        return self._reader.device
 
     @property
     def lost_ids(self) -> tuple[str, ...]:

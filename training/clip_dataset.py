@@ -63,7 +63,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     Parameters:
 
     - `dataset`: the path of a prepared dataset, or a shortgop.Dataset. With a path, what is not named here is passed
-      on to shortgop.open: `size`, `crop`, `dtype`, `normalize`, `threads`, `snapshot`, ...
+      on to shortgop.open: `size`, `crop`, `dtype`, `normalize`, `threads`, `device`, `snapshot`, ...
     - `clips`: a policy (AllClips, RandomClips, UniformClips, CenterClips, RandomFrames, ClipsAt), a ClipTable, or a
       MultiRate or Offsets alone, which stands for RandomClips of it.
     - `outputs`: what frames become, as a dict of shortgop.Output by name: several of them are made of one decode, and
@@ -231,6 +231,16 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     def transforms_batches(self) -> bool:
         """Whether the transform is called with all clips that are read together, so that it matters which these are."""
         return self._transform is not None and self._transform_batch
+
+    @property
+    def has_transform(self) -> bool:
+        """Whether items go through a transform."""
+        return self._transform is not None
+
+    @property
+    def device(self) -> torch.device:
+        """Where frames come: the CPU, or the GPU that decodes them."""
+        return self.source.device
 
     def will_need(self, draws: Sequence[int]) -> None:
         """Ask the system to have the bytes of these items in memory soon. It does not wait, and nothing fails."""
