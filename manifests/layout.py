@@ -32,8 +32,10 @@ from ..errors import (
 )
 from ..whole_files import commit_bytes, replace_bytes, writing
 from . import zarr_zip as zips
+from .label_columns import Kind, LabelColumn
 from .ragged import Array
 from .tables import Failures, Manifest
+from .zarr_columns import read_column, read_column_kinds
 from .zarr_read import READABLE_VERSIONS, OpenFile, read_attributes, read_failures, read_manifest, read_timeline
 
 FORMAT_VERSION = 3
@@ -212,6 +214,18 @@ def open_timeline(dataset: Path, snapshot: str, start: int, stop: int) -> Array:
     """Rows [start, stop) of a snapshot's timeline."""
     with _reading(dataset, snapshot) as open_file:
         return read_timeline(open_file, start, stop)
+
+
+def open_column_kinds(dataset: Path, snapshot: str) -> dict[str, Kind] | None:
+    """The kinds of the label columns that a snapshot holds, by name; None if it holds none."""
+    with _reading(dataset, snapshot) as open_file:
+        return read_column_kinds(open_file)
+
+
+def open_column(dataset: Path, snapshot: str, number: int, kind: Kind, num_videos: int) -> LabelColumn:
+    """The label column of this number, for so many videos."""
+    with _reading(dataset, snapshot) as open_file:
+        return read_column(open_file, number, kind, num_videos)
 
 
 def snapshot_attributes(dataset: Path, snapshot: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import av
 import numpy as np
 import pytest
 import torch
+from gpu_conversion import PIXELS, by_torch, cases, filled, wrong_frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -187,6 +188,16 @@ def test_a_part_at_another_place_shares_its_filters() -> None:
     )
     assert (one.top, other.top) == (0, 40)
     assert one.filters is other.filters
+
+
+@pytest.mark.parametrize("pixels", PIXELS, ids=str)
+def test_the_check_on_a_gpu_compares_what_it_says(pixels: PixelFormat) -> None:
+    for case in cases(pixels, largest=120):
+        expected = filled(case, torch.device("cpu"), by_torch)
+        found = filled(case, torch.device("cpu"), convert)
+        assert wrong_frames(found, expected) == 0
+        found[3][0, 5, 7] += 1
+        assert wrong_frames(found, expected) == 1
 
 
 def test_what_does_not_fit_is_an_error() -> None:

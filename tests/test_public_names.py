@@ -29,7 +29,7 @@ VIDEO = _words("""
     source_timebase stream_index
 """)
 
-DATASET = _words("failures get_clips ids lost_ids metadata stats")
+DATASET = _words("columns device failures get_clips ids lost_ids metadata stats to_pandas to_table where")
 
 
 def public(kind: type) -> list[str]:

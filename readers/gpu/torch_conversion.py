@@ -134,9 +134,12 @@ def _filtered(
     device = plane.device
     first, weights = _on(columns, device)
     top, bottom = int(lines.first[0]), int(lines.first[-1]) + lines.weights.shape[1]
-    samples = plane[top:bottom].to(torch.int32)
-    if surface.bit_depth > 8:
-        samples >>= 16 - surface.bit_depth
+    samples = plane[top:bottom]
+    if surface.bit_depth == 8:
+        samples = samples.to(torch.int32)
+    else:
+        # torch can do little with uint16.
+        samples = (samples.view(torch.int16).to(torch.int32) & 0xFFFF) >> (16 - surface.bit_depth)
     along = torch.zeros((samples.shape[0], len(first)), dtype=torch.int32, device=device)
     for tap in range(weights.shape[1]):
         along += samples[:, first + tap] * weights[:, tap]
