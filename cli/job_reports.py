@@ -69,8 +69,7 @@ def _results(report: job.Report, dataset: Path) -> list[str]:
         )
     if report.replaced:
         lines.append(
-            f"{counted(len(report.replaced), 'video')} replaced because their sources changed: "
-            f"{some_of(report.replaced)}"
+            f"{counted(len(report.replaced), 'video')} replaced from changed sources: {some_of(report.replaced)}"
         )
     if report.videos_added:
         rate = report.frames_added / report.seconds if report.seconds else 0

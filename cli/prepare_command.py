@@ -84,7 +84,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
 
     An option that is left out has its value in the dataset, or the default in brackets. Exit status: 0 every source is
     in the dataset, 1 the job could not go on (disk full, no encoder; finished work is kept), 2 wrong usage, 3 the
-    dataset is complete and usable but some sources are not in it, or some of its videos are lost.
+    dataset is complete and usable but some sources are not in it, or have changed, or some of its videos are lost.
     """
     # Job managers end a job with SIGTERM, which should end it as cleanly as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -53,8 +53,9 @@ def refuse_two_files(
         if not source.id_is_given and other and is_other_file(other, source.path, int(manifest.videos.identity[row])):
             raise UsageError(
                 f"{source.path} would get the id {source.id!r}, which another file has in the dataset: {other}; add "
-                f"--id-root {_folder_of_both(source, other)}, so that ids say which folder a file is in, or give it in "
-                "a list with an `id` column (the same id, if it is to take the place of the other file)",
+                f"--id-root {_folder_of_both(source, other)}, so that their ids differ, or give it in a list with an "
+                "`id` column. If it is to take the place of the other file, remove that one, or give it in a list with "
+                "the same `id`",
                 file=source.path,
             )
 

@@ -54,7 +54,7 @@ def prepare(
     address: str | None = None,
     workers: int | None = None,
     runner: str = "ray",
-    keep_snapshots: str = "1d",
+    keep_snapshots: str | int = "1d",
     on_types: OnTypes = ignore_types,
     on_progress: OnProgress | None = None,
 ) -> Report:
@@ -63,7 +63,7 @@ def prepare(
     `sources` are video files, folders, globs and lists, one or several. Videos that are in the dataset already are left
     alone. An option of the encoding (`profile` to `shard_mb`) that is None has its value in the dataset, in a new one
     that of the profile "fast". `fps` is "source" or a rate, `size` "source", a short side or (width, height),
-    `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is a text such as "30m" or "7d".
+    `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is seconds, or a text such as "30m".
     `types` gives the types of columns of CSV lists that are not to be inferred ("text", "integer", "float", "boolean",
     "json"), and `on_types` is called with each list and the types of its columns.
     `on_progress` is called with a `Progress` often; what it raises ends the job.
@@ -91,7 +91,7 @@ def prepare(
         "shard_bytes": None if shard_mb is None else integer(shard_mb, "--shard-mb") * 1_000_000,
     }
     policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
-    keep_seconds = parse_duration(keep_snapshots)
+    keep_seconds = parse_duration(str(keep_snapshots))
     out = Path(out)
     named = named_profile(profile) if profile is not None else {}
     wanted = named | {name: value for name, value in given.items() if value is not None}

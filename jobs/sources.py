@@ -55,6 +55,10 @@ class _Found:
     listed: bool
 
 
+# For a folder, the function that gives the id of a file below it.
+_Naming = Callable[[Path], Callable[[Path], str]]
+
+
 def folders_of(arguments: Sequence[str]) -> list[Path]:
     """The folders in which the arguments' sources lie: a folder itself, a file's folder, the folder in front of the
     first wildcard of a glob. Lists have none. What is wrong with an argument is for `find_sources` to say."""
@@ -104,6 +108,8 @@ def find_sources(
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
+    # Thousands of files may be given one by one.
+    naming = cache(lambda base: _ids_in(base, numbered))
     by_id: dict[str, _Found] = {}
     typed: set[str] = set()
 
@@ -113,7 +119,7 @@ def find_sources(
 
     read = partial(read_list, types=types, on_types=note)
     for argument in arguments:
-        for found in _find(argument, numbered, read):
+        for found in _find(argument, naming, read):
             before = by_id.get(found.source.id)
             by_id[found.source.id] = found if before is None else _same(before, found)
     check_types(types or {}, typed)
@@ -138,7 +144,7 @@ def _same(first: _Found, second: _Found) -> _Found:
     return second if second.listed and not first.listed else first
 
 
-def _find(argument: str, roots: Mapping[str, int], read: _ReadList) -> list[_Found]:
+def _find(argument: str, naming: _Naming, read: _ReadList) -> list[_Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
@@ -146,7 +152,7 @@ def _find(argument: str, roots: Mapping[str, int], read: _ReadList) -> list[_Fou
         Path(argument).stat()
     except OSError as error:
         if glob.has_magic(argument):
-            return _in_glob(argument, roots, read)
+            return _in_glob(argument, naming, read)
         missing = isinstance(error, FileNotFoundError)
         reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
         raise UsageError(
@@ -154,7 +160,7 @@ def _find(argument: str, roots: Mapping[str, int], read: _ReadList) -> list[_Fou
         ) from error
     path = Path(argument)
     if path.is_dir():
-        place, id_of = f"in {argument!r}", _ids_in(path, roots)
+        place, id_of = f"in {argument!r}", naming(path)
         found = [_Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path)]
         if not found:
             raise UsageError(
@@ -165,7 +171,7 @@ def _find(argument: str, roots: Mapping[str, int], read: _ReadList) -> list[_Fou
         return found
     if is_list(argument):
         return _in_list(argument, read)
-    return [_Found(_source(_ids_in(path.parent, roots)(path), path, argument), "given by itself", listed=False)]
+    return [_Found(_source(naming(path.parent)(path), path, argument), "given by itself", listed=False)]
 
 
 def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
@@ -207,7 +213,7 @@ def _fixed_part(pattern: str) -> tuple[Path, list[str]]:
     return root, parts
 
 
-def _in_glob(pattern: str, roots: Mapping[str, int], read: _ReadList) -> list[_Found]:
+def _in_glob(pattern: str, naming: _Naming, read: _ReadList) -> list[_Found]:
     root, parts = _fixed_part(pattern)
     spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
     matches = dict.fromkeys(_matches(root, parts))
@@ -220,7 +226,7 @@ def _in_glob(pattern: str, roots: Mapping[str, int], read: _ReadList) -> list[_F
             found += _in_list(str(path), read)
         elif spelled_out or _is_video_name(path.name):
             files[path] = None
-    place, id_of = f"in {pattern!r}", _ids_in(root, roots)
+    place, id_of = f"in {pattern!r}", naming(root)
     found += [_Found(_source(id_of(path), path, str(path)), place, listed=False) for path in files]
     if not found:
         what = f"matches nothing that ends in one of {VIDEO_SUFFIXES}" if matches else "matches nothing"

@@ -30,7 +30,8 @@ _REPORT_EVERY_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Failure:
-    """A source that is not in the dataset, and why. `source` is the path as it was given, `path` the absolute path."""
+    """A source whose present content is not in the dataset, and why. `source` is the path as it was given, `path` the
+    absolute path."""
 
     id: str
     source: str
