@@ -217,6 +217,8 @@ def test_what_does_not_fit_is_an_error() -> None:
         convert([surface], [whole(34, 48)], [slot], RGB)
     with pytest.raises(DecodeError, match="a surface of 50x34, which does not contain"):
         convert([surface], [Geometry(2, 0, 34, 50, (34, 50))], [slot], RGB)
+    with pytest.raises(DecodeError, match="a surface on cpu for a slot on meta"):
+        convert([surface], [whole(34, 50)], [slot.to("meta")], RGB)
     with pytest.raises(DecodeError, match="not 4:2:0"):
         Surface(surface.y, surface.uv[:5], 8, 1, False)
     with pytest.raises(DecodeError, match="10 bits need torch.uint16"):
