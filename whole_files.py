@@ -1,7 +1,7 @@
 """How files come into a dataset: written under .tmp, flushed, then linked to their names. Readers see only whole files.
 
 A file gets its name by a hard link, which fails if the name is taken. So no file is ever replaced, even when several
-processes or hosts write at once. The root, zarr.json, is the only exception.
+processes or hosts write at once. The exceptions are the root, zarr.json, and parts from which dropped rows are taken.
 """
 
 from __future__ import annotations

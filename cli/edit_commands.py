@@ -24,7 +24,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing, a
 def annotate(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     labels: Annotated[
-        Path | None, typer.Argument(metavar="[LABELS]", help="A .csv, .tsv, .jsonl or .parquet file with an `id`.")
+        Path | None, typer.Argument(metavar="LABELS", help="A .csv, .tsv, .jsonl or .parquet file with an `id`.")
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option("--remove", metavar="COLUMN", help="Take a column from all videos.")
@@ -72,7 +72,7 @@ def _print_unknown(ids: Sequence[str]) -> None:
 @app.command()
 def drop(
     dataset: DatasetArgument,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of videos.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of videos.")] = None,
     from_file: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="A text file with an id on each line.")
     ] = None,

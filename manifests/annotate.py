@@ -85,6 +85,12 @@ def plan_edits(
     return edits
 
 
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return bool(one == other)
+    return to_json(one) == to_json(other)
+
+
 def write_edits(dataset: Path, edits: Sequence[Edit]) -> None:
     """Write a part of these edits. The caller holds the writer lock and publishes."""
     table = edits_table(edits)

@@ -163,7 +163,7 @@ def without_dropped(rows: Manifest, drops: Mapping[str, Drop]) -> Manifest | Non
         if video_id not in drops or after_edit[row] >= drops[video_id].number
     ]
     failures = [row for row, source_id in enumerate(rows.failures.id.texts()) if source_id not in drops]
-    edits = merged_edits(rows.edits, drops)
+    edits, _ = merged_edits(rows.edits, [0] * len(rows.edits), drops)
     if (len(videos), len(failures), len(edits)) == (len(rows.videos), len(rows.failures), len(rows.edits)):
         return None
     return replace(

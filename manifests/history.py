@@ -12,6 +12,9 @@ from .layout import open_manifest, read_root, snapshot_attributes, snapshot_path
 from .publish import snapshots
 from .tables import Manifest
 
+# Of each id the identity of its source, its columns, and the shard and offset at which it starts.
+_Videos = dict[str, tuple[int, str, tuple[str, int]]]
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -47,11 +50,12 @@ def history(dataset: Path) -> list[SnapshotSummary]:
     """The snapshots of a dataset, oldest first. NotADatasetError if there is no dataset."""
     current = read_root(dataset).snapshot
     found: list[SnapshotSummary] = []
-    before: Manifest | None = None
+    before: _Videos | None = None
     for name in sorted(snapshots(dataset), key=int):
         # A job may remove a snapshot meanwhile.
         with contextlib.suppress(MissingDataError):
             manifest = open_manifest(dataset, name)
+            videos = _videos(manifest)
             found.append(
                 SnapshotSummary(
                     name=name,
@@ -60,10 +64,10 @@ def history(dataset: Path) -> list[SnapshotSummary]:
                     num_frames=int(manifest.first_frames[-1]),
                     num_bytes=int(manifest.shards.length.sum()),
                     current=name == current,
-                    difference=None if before is None else difference(before, manifest),
+                    difference=None if before is None else _difference(before, videos),
                 )
             )
-            before = manifest
+            before = videos
     return found
 
 
@@ -76,9 +80,8 @@ def _written(dataset: Path, name: str) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat(timespec="seconds")
 
 
-def difference(before: Manifest, after: Manifest) -> Difference:
-    """What changed from one manifest to another."""
-    one, other = _videos(before), _videos(after)
+def _difference(one: _Videos, other: _Videos) -> Difference:
+    """What changed from one snapshot's videos to another's."""
     both = one.keys() & other.keys()
     same_source = [video_id for video_id in both if one[video_id][0] == other[video_id][0]]
     return Difference(
@@ -90,8 +93,7 @@ def difference(before: Manifest, after: Manifest) -> Difference:
     )
 
 
-def _videos(manifest: Manifest) -> dict[str, tuple[int, str, tuple[str, int]]]:
-    """Of each id the identity of its source, its columns, and the shard and offset at which it starts."""
+def _videos(manifest: Manifest) -> _Videos:
     first = manifest.first_segments[:-1]
     names = manifest.shards.name.texts()
     shards, offsets = manifest.segments.shard[first].tolist(), manifest.segments.offset[first].tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -148,6 +149,25 @@ def test_annotate_removes_a_column(root: Path) -> None:
     assert columns(root / "dataset")["a.mp4"] == {"split": "train"}
     result = run("annotate", "dataset", "--remove", "label")
     assert "0 videos changed; snapshot 000002" in result.stdout
+
+
+def test_the_pages_snippet_runs(root: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "labels.md").read_text()
+    shutil.move(root / "dataset", root / "DATASET")
+    shortgop.annotate("DATASET", {"a.mp4": {"label": 3}})
+    Path("corrected.csv").write_text("id,label\na.mp4,6\n")
+    for snippet in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(snippet, "docs/labels.md", "exec"), {})
+    assert columns(root / "DATASET")["a.mp4"] == {"label": 6}
+
+
+def test_the_commands_of_the_page_exist() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "labels.md").read_text()
+    commands = re.findall(r"^    shortgop (\w+) (.*)$", page, re.MULTILINE)
+    assert {name for name, _ in commands} == {"prep", "annotate", "drop", "gc", "snapshots"}
+    for name, rest in commands:
+        shown = run(name, "--help").stdout
+        assert all(option in shown for option in re.findall(r"--[\w-]+", rest)), name
 
 
 def test_annotate_in_python(root: Path) -> None:
