@@ -4,6 +4,7 @@ tables, records, ragged        the data model: tables of columns, a row as plain
 mp4, gop_check                 what the bytes of a segment say, and what they must say
 zarr_read, zarr_write, zarr_small, zarr_sizes, zarr_zip  how tables are stored
 shared_tables                  tables in memory that processes share
+label_columns, zarr_columns, video_columns  what source lists say of all videos, as arrays
 layout, parts, merge, publish, tidy  the life of a dataset: paths and root, parts, snapshots, removal
 lost, verify, export, summary, output_files  operations on a whole dataset
 """
