@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DatasetBusyError, OutputError, SourceError, UsageError
 from ..manifests import layout
-from ..manifests.edits import Drop, dropped, last_number
+from ..manifests.edits import dropped, last_number
 from ..manifests.lost import lost_shards, where_it_is, why_lost
 from ..manifests.publish import latest_root, publish, unpublished, writer_lock
 from ..manifests.tables import Manifest, empty
@@ -35,7 +35,7 @@ from .places import absolute
 from .repair import LostVideo, changed_failure, lost_videos, with_loss
 from .sources import Source, find_sources
 from .tally import OnUpdate, Progress, Tally, ignore
-from .units import Item, Unit, changed_sources, plan_units
+from .units import Item, Unit, after_edits, changed_sources, plan_units
 from .work import Failure, UnitResult, run_unit
 
 # Looking at files mostly waits for disks and networks, so there are more threads than cores.
@@ -228,7 +228,7 @@ def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, fo
         progress.note = f"looking at {counted(len(taken), 'source')}"
         how.on_update(progress)
         items, estimates = _look_at(taken, how.options, known, lost)
-        items = _after_edits(items, last_number(manifest), before)
+        items = after_edits(items, last_number(manifest), before)
         changed = changed_sources(items, known)
         again = lost.keys() - {item.source.id for item in changed}
         done = {video_id: identity for video_id, identity in known.items() if video_id not in again}
@@ -345,19 +345,6 @@ def _look_at(
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
         looked = list(pool.map(look, sources))
     return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
-
-
-def _after_edits(items: Sequence[Item], number: int, before: Mapping[str, Drop]) -> list[Item]:
-    """The items with the number of the last edit. Those that were dropped get a greater revision than they had."""
-    return [
-        replace(
-            item,
-            after_edit=number,
-            dropped=item.source.id in before,
-            revision=before[item.source.id].revision + 1 if item.source.id in before else item.revision,
-        )
-        for item in items
-    ]
 
 
 def _run(units: Sequence[Unit], out: Path, how: _How, state: Tally) -> list[UnitResult]:

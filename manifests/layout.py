@@ -7,7 +7,8 @@
     .tmp/                    files being written; never read, removed when a job ends or the next one starts
     .lock                    which process holds the writer lock
 
-Only zarr.json, and parts from which dropped rows are taken, are ever replaced. .lock is overwritten in place; no file of the dataset depends on its content.
+Only zarr.json, and parts from which dropped rows are taken, are ever replaced. .lock is overwritten in place; no file
+of the dataset depends on its content.
 """
 
 from __future__ import annotations
