@@ -48,7 +48,7 @@ def killed_before(step: int, dataset: Path, operation: Callable[[Path], None]) -
     """Whether the operation was killed, in a process of its own, before so many changes were made."""
     child = os.fork()
     if not child:
-        _kill_at(step, str(dataset))
+        kill_at(step, str(dataset))
         operation(dataset)
         os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -58,7 +58,9 @@ def killed_before(step: int, dataset: Path, operation: Callable[[Path], None]) -
     return False
 
 
-def _kill_at(step: int, dataset: str) -> None:
+def kill_at(step: int, dataset: str) -> Callable[[], int]:
+    """Have this process killed before its change number `step`, from 1, to the files of a dataset. The result says how
+    many changes there have been."""
     seen = 0
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -71,6 +73,7 @@ def _kill_at(step: int, dataset: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
+    return lambda: seen
 
 
 def main(dataset: Path, copies: Path, operation: Callable[[Path], None]) -> None:

@@ -1,11 +1,20 @@
-"""A corpus's life: made, relabelled, grown, a video dropped, a shard lost and made again, collected. A reader opens the
-dataset all the while and never sees anything but one whole snapshot."""
+"""A corpus's life: made, relabelled, grown, a source replaced, a video dropped, a shard lost and made again, collected.
+
+A reader opens the dataset all the while, and has had it open from the start: it sees nothing but whole snapshots. Then
+each step again, killed early, in the middle and late.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
 import threading
-import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,97 +22,273 @@ from typing import Any
 import pytest
 
 import shortgop
-from datasets import make_dataset
 from shortgop.errors import MissingDataError
-from shortgop.manifests.collect import collect
-from shortgop.manifests.drop import drop
 from shortgop.manifests.layout import open_current, shard_path
 from shortgop.manifests.verify import verify
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
-NAMES = ("a.mp4", "b.mp4", "c.mp4", "d.mp4")
-
-# The labels of each video after each step of this life.
-STATES: list[dict[str, Any]] = [
-    {"a.mp4": 1, "b.mp4": 1, "c.mp4": 1},
-    {"a.mp4": 2, "b.mp4": 2, "c.mp4": 2},
-    {"a.mp4": 3, "b.mp4": 2, "c.mp4": 2},
-    {"a.mp4": 3, "b.mp4": 2, "c.mp4": 2, "d.mp4": None},
-    {"a.mp4": 3, "c.mp4": 2, "d.mp4": None},
+FRAMES = 20
+# For each video its label, and the number that its first frame shows. `a` is replaced by a file that shows others.
+State = dict[str, tuple[Any, int]]
+STATES: list[State] = [
+    {"a.mp4": (1, 0), "b.mp4": (1, 100), "c.mp4": (1, 200)},
+    {"a.mp4": (2, 0), "b.mp4": (2, 100), "c.mp4": (2, 200)},
+    {"a.mp4": (3, 0), "b.mp4": (2, 100), "c.mp4": (2, 200)},
+    {"a.mp4": (3, 0), "b.mp4": (2, 100), "c.mp4": (2, 200), "d.mp4": (None, 300)},
+    {"a.mp4": (3, 500), "b.mp4": (2, 100), "c.mp4": (2, 200), "d.mp4": (None, 300)},
+    {"a.mp4": (3, 500), "c.mp4": (2, 200), "d.mp4": (None, 300)},
 ]
 
 
-def seen_in(dataset: shortgop.Dataset) -> dict[str, Any]:
-    return {video.id: video.attributes.get("label") for video in dataset}
+@dataclass(frozen=True)
+class Step:
+    """Something that happens to a corpus: a change of its files, and then a command."""
+
+    name: str
+    command: tuple[str, ...]
+    change: Callable[[Path], None] = lambda root: None
 
 
-def look(path: Path, states: list[dict[str, Any]], stop: threading.Event) -> None:
-    """Open the dataset again and again, and read a frame of each video."""
-    while not stop.is_set():
-        dataset = shortgop.open(path)
-        states.append(seen_in(dataset))
-        for video in dataset:
-            # A shard may be missing that gc has removed since the dataset was opened, or that this test removes.
-            with contextlib.suppress(MissingDataError):
-                assert read_number(video[19]) == 100 * NAMES.index(video.id) + 19
+def write_list(root: Path, label: int) -> None:
+    (root / "videos" / "list.csv").write_text(
+        "path,label\n" + "".join(f"{name}.mp4,{label}\n" for name in ("a", "b", "c"))
+    )
+
+
+def make(root: Path, name: str, first_number: int) -> None:
+    pts = constant_rate_pts(RATE, FRAMES)
+    make_video(root / "videos" / f"{name}.mp4", pts=pts, timebase=1 / RATE, first_number=first_number)
+
+
+def relabel(root: Path) -> None:
+    write_list(root, 2)
+
+
+def write_labels(root: Path) -> None:
+    (root / "labels.jsonl").write_text('{"id": "a.mp4", "label": 3}\n')
+
+
+def grow(root: Path) -> None:
+    make(root, "d", 300)
+
+
+def change_a(root: Path) -> None:
+    make(root, "a", 500)
+
+
+def lose_a_shard(root: Path) -> None:
+    """Of a video that is still there."""
+    dataset = root / "dataset"
+    manifest = open_current(dataset)[1]
+    row = manifest.row_of("c.mp4")
+    shard = int(manifest.segments.shard[manifest.first_segments[row]])
+    with contextlib.suppress(FileNotFoundError):
+        shard_path(dataset, manifest.shards.name.text(shard)).unlink()
+
+
+PREP = ("prep", "videos", "--out", "dataset", "--runner", "inline", "--keep-snapshots", "1d")
+LIST = ("prep", "videos/list.csv", *PREP[2:])
+# The first one makes the dataset.
+STEPS = (
+    Step("relabelled by a list", LIST, relabel),
+    Step("annotated", ("annotate", "dataset", "labels.jsonl"), write_labels),
+    Step("grown", PREP, grow),
+    Step("replaced", (*PREP, "--changed", "replace"), change_a),
+    Step("dropped", ("drop", "dataset", "b.mp4")),
+    Step("collected", ("gc", "dataset", "--keep-snapshots", "1d")),
+    Step("lost and made again", PREP, lose_a_shard),
+    Step("collected at last", ("gc", "dataset")),
+)
+
+
+def run(root: Path, command: tuple[str, ...]) -> Any:
+    """Run a command to its end; what it prints as JSON."""
+    argv = [sys.executable, "-m", "shortgop", *command, "--json"]
+    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def run_killed(root: Path, command: tuple[str, ...], change: int) -> int:
+    """Run a command that is killed before its change number `change` to the dataset. Without such a change it ends,
+    and the result is how many there were."""
+    program = Path(__file__).with_name("killed_command.py")
+    dataset = str(root / "dataset")
+    # Its path is what changes are known by.
+    command = tuple(dataset if each == "dataset" else each for each in command)
+    argv = [sys.executable, str(program), dataset, str(change), *command]
+    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode == -signal.SIGKILL:
+        return 0
+    assert done.returncode == 0, done.stderr
+    return int(done.stderr.split()[-1])
+
+
+def born(root: Path) -> Path:
+    (root / "videos").mkdir(parents=True)
+    for number, name in enumerate(("a", "b", "c")):
+        make(root, name, 100 * number)
+    write_list(root, 1)
+    run(root, LIST)
+    return root
+
+
+def state_of(dataset: shortgop.Dataset) -> State:
+    """What a reader sees: labels, and numbers in pixels."""
+    found: State = {}
+    for video in dataset:
+        label = video.attributes.get("label")
+        numbers = [read_number(video[frame]) for frame in (0, FRAMES - 1)]
+        assert numbers[1] == numbers[0] + FRAMES - 1, "frames of two files in one video"
+        found[video.id] = label, numbers[0]
+    return found
+
+
+class Reader(threading.Thread):
+    """Opens a dataset again and again, and reads all its videos. One dataset stays open from the start."""
+
+    def __init__(self, dataset: Path) -> None:
+        super().__init__()
+        self._path, self._stop_event = dataset, threading.Event()
+        self._first = shortgop.open(dataset)
+        self._first_state = state_of(self._first)
+        self.states: list[State] = []
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self._stop_event.is_set():
+                # A shard may be missing that this test removed, or that gc did since the dataset was opened.
+                with contextlib.suppress(MissingDataError):
+                    self.states.append(state_of(shortgop.open(self._path)))
+                with contextlib.suppress(MissingDataError):
+                    assert state_of(self._first) == self._first_state, "a dataset that was open changed"
+        except BaseException as error:  # noqa: BLE001  # the test raises it
+            self.failure = error
+
+    def end(self) -> None:
+        self._stop_event.set()
+        self.join()
+        if self.failure is not None:
+            raise self.failure
+
+
+@contextlib.contextmanager
+def reading(dataset: Path) -> Iterator[Reader]:
+    reader = Reader(dataset)
+    reader.start()
+    try:
+        yield reader
+    finally:
+        reader.end()
+
+
+def bytes_of_videos(dataset: Path) -> dict[str, list[int]]:
+    """The checksums of the GOPs of each video."""
+    manifest = open_current(dataset)[1]
+    ends = manifest.first_gops.tolist()
+    return {
+        video_id: manifest.gops.crc32[ends[row] : ends[row + 1]].tolist() for row, video_id in enumerate(manifest.ids)
+    }
 
 
 # While a shard is lost, opening the dataset says so.
 @pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning")
 def test_a_corpus_that_lives(tmp_path: Path) -> None:
-    dataset, videos = tmp_path / "dataset", tmp_path / "videos"
-    videos.mkdir()
-    for number, name in enumerate(NAMES[:3]):
-        make_video(videos / name, pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=100 * number)
-
-    def labelled(label: int) -> Path:
-        (videos / "list.csv").write_text("path,label\n" + "".join(f"{name},{label}\n" for name in NAMES[:3]))
-        return videos / "list.csv"
-
-    make_dataset([labelled(1)], dataset)
-    states: list[dict[str, Any]] = []
-    failed: list[BaseException] = []
-    stop = threading.Event()
-
-    def reader() -> None:
-        try:
-            look(dataset, states, stop)
-        except BaseException as error:  # noqa: BLE001  # reported by the test
-            failed.append(error)
-
-    def wait_for(state: dict[str, Any]) -> None:
-        end = time.monotonic() + 60
-        while not failed and state not in states[-1:]:
-            assert time.monotonic() < end, f"the reader never saw {state}"
-            time.sleep(0.01)
-
-    thread = threading.Thread(target=reader)
-    thread.start()
-    try:
-        wait_for(STATES[0])
-        assert make_dataset([labelled(2)], dataset).relabelled == 3
-        wait_for(STATES[1])
-        shortgop.annotate(dataset, {"a.mp4": {"label": 3}})
-        wait_for(STATES[2])
-        make_video(videos / "d.mp4", pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=300)
-        assert make_dataset([videos], dataset).videos_added == 1
-        wait_for(STATES[3])
-        drop(dataset, ["b.mp4"])
-        wait_for(STATES[4])
-        collect(dataset)
-        shards = open_current(dataset)[1].shards.name.texts()
-        shard_path(dataset, shards[0]).unlink()
-        report = make_dataset([videos], dataset)
-        assert len(report.repaired) > 0
-        assert report.dropped == ("b.mp4",)
-        collect(dataset)
-    finally:
-        stop.set()
-        thread.join()
-    assert failed == []
-    assert all(state in STATES for state in states)
-    assert seen_in(shortgop.open(dataset)) == STATES[-1]
-    root, manifest = open_current(dataset)
-    assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
+    root = born(tmp_path / "corpus")
+    dataset = root / "dataset"
+    reports: dict[str, Any] = {}
+    with reading(dataset) as reader:
+        for step in STEPS:
+            before = bytes_of_videos(dataset)
+            step.change(root)
+            reports[step.name] = run(root, step.command)
+            after = bytes_of_videos(dataset)
+            concerned = {"a.mp4"} if step.name == "replaced" else set()
+            for video_id in before.keys() & after.keys() - concerned:
+                assert before[video_id] == after[video_id], f"{step.name}: the bytes of {video_id} changed"
+    assert reports["relabelled by a list"]["relabelled"] == 3
+    assert reports["annotated"]["changed"] == ["a.mp4"]
+    assert reports["grown"]["videos_added"] == 1
+    assert reports["replaced"]["replaced"] == ["a.mp4"]
+    assert reports["dropped"]["ids"] == ["b.mp4"]
+    assert "c.mp4" in reports["lost and made again"]["repaired"]
+    assert reports["lost and made again"]["dropped"] == ["b.mp4"]
+    assert [state for state in reader.states if state not in STATES] == [], "a mixed snapshot was seen"
+    # In the order of the steps, and most of them: a reader may be too slow for one.
+    numbers = [STATES.index(state) for state in reader.states]
+    assert numbers == sorted(numbers)
+    assert len(set(numbers)) >= len(STATES) - 2
+    assert state_of(shortgop.open(dataset)) == STATES[-1]
+    snapshot, manifest = open_current(dataset)
+    assert list(verify(dataset, manifest, snapshot=snapshot.snapshot)) == []
     assert len(list((dataset / "manifest").iterdir())) == 1
+
+
+def rows_without_place(dataset: Path) -> dict[str, Any]:
+    """What a dataset says of its videos, but for where their bytes lie: that depends on what was written when."""
+    manifest = open_current(dataset)[1]
+    checksums = bytes_of_videos(dataset)
+    return {
+        video_id: (
+            manifest.videos.attributes.text(row),
+            int(manifest.videos.identity[row]),
+            int(manifest.videos.num_frames[row]),
+            checksums[video_id],
+        )
+        for row, video_id in enumerate(manifest.ids)
+    }
+
+
+@dataclass(frozen=True)
+class Life:
+    """A corpus at `root`, and copies of it before the first step and after each. `changes` is how many changes to the
+    dataset's files each step made."""
+
+    root: Path
+    copies: list[Path]
+    changes: list[int]
+
+    def go_back(self, number: int) -> None:
+        """To before a step. Always at one place: a file that is still where it was prepared is not replaced by one at
+        another place."""
+        shutil.rmtree(self.root)
+        shutil.copytree(self.copies[number], self.root)
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+    folder = tmp_path_factory.mktemp("life")
+    root = born(folder / "corpus")
+    found = Life(root, [folder / "0"], [])
+    shutil.copytree(root, found.copies[0])
+    for number, step in enumerate(STEPS, 1):
+        step.change(root)
+        found.changes.append(run_killed(root, step.command, change=0))
+        found.copies.append(folder / str(number))
+        shutil.copytree(root, found.copies[-1])
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning")
+@pytest.mark.parametrize("number", range(len(STEPS)), ids=[step.name for step in STEPS])
+def test_each_step_killed(number: int, life: Life) -> None:
+    """Early, in the middle and late: readers see the state before or the one after, and the same command again ends as
+    the undisturbed one did. `test_killed_edits.py` kills at every change."""
+    step, dataset = STEPS[number], life.root / "dataset"
+    states = [state_of(shortgop.open(life.copies[which] / "dataset")) for which in (number, number + 1)]
+    expected = rows_without_place(life.copies[number + 1] / "dataset")
+    last = life.changes[number]
+    assert last >= 10
+    for change in (last // 4, last // 2, last - 2):
+        life.go_back(number)
+        step.change(life.root)
+        assert run_killed(life.root, step.command, change) == 0, "it was not killed"
+        # A shard that the step's change removed may be missing still.
+        with contextlib.suppress(MissingDataError):
+            assert state_of(shortgop.open(dataset)) in states, f"killed before change {change} of {last}"
+        run(life.root, step.command)
+        assert rows_without_place(dataset) == expected, f"killed before change {change} of {last}"
+        snapshot, manifest = open_current(dataset)
+        assert list(verify(dataset, manifest, snapshot=snapshot.snapshot)) == []
