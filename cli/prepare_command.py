@@ -13,6 +13,7 @@ from .app import EXIT_SOMETHING_MISSING, app, err, errors, out, print_json
 from .job_reports import print_report
 from .parameters import (
     AddressOption,
+    CutsOption,
     GapsOption,
     JsonOption,
     KeepSnapshotsOption,
@@ -57,6 +58,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     ] = None,
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard starts.  [256]")] = None,
+    cuts: CutsOption = None,
     salvage: SalvageOption = False,
     gaps: GapsOption = "fail",
     max_gap: MaxGapOption = "10",
@@ -79,6 +81,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     # Job managers end a job with SIGTERM, which should end it as cleanly as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with errors():
+        from ..jobs.importing import importing_of
         from ..jobs.prepare import Where, existing_profile, prepare
         from ..manifests.tidy import parse_duration
         from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
@@ -105,11 +108,12 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         wanted = named | {name: value for name, value in given.items() if value is not None}
         profile = changed_profile(base, wanted | ({"fps": None} if fps == "source" else {}))
         policy = policy_of(salvage, gaps, max_gap, max_stall)
+        importing = importing_of(cuts)
         keep_seconds = parse_duration(keep_snapshots)
         with job_progress(err) as on_update:
             report = prepare(
-                sources, out_path, profile, policy=policy, where=where, keep_snapshots_seconds=keep_seconds,
-                check=check,                on_update=on_update,
+                sources, out_path, profile, policy=policy, importing=importing, where=where,
+                keep_snapshots_seconds=keep_seconds, check=check, on_update=on_update,
             )  # fmt: skip
         if as_json:
             print_json({**dataclasses.asdict(report), "dataset": str(out_path)})

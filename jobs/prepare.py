@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -27,9 +28,11 @@ from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
 from ..wording import counted
 from .cluster_address import cluster_address
 from .identity import identity_of
+from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
 from .places import absolute
 from .repair import LostVideo, changed_failure, lost_videos, with_loss
+from .source_parts import identity_of_part
 from .sources import Source, find_sources
 from .tally import OnUpdate, Progress, Tally, ignore
 from .units import Item, Unit, changed_sources, plan_units
@@ -106,6 +109,7 @@ def prepare(
     profile: Profile,
     *,
     policy: SourcePolicy = DEFAULT_POLICY,
+    importing: Importing = PLAIN,
     where: Where | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
     check: bool = False,
@@ -115,7 +119,8 @@ def prepare(
 
     Videos that are in the dataset already are left alone, except those in shards that are missing or were cut: these
     are made again. With `check` all shards are read, and videos whose bytes differ from those that were written are
-    made again too. `policy` is about sources that are damaged or have gaps. `where` says where the units run, by
+    made again too. `policy` is about sources that are damaged or have gaps, `importing`
+    about what more the columns of lists say. `where` says where the units run, by
     default on a local Ray. Snapshots that have not been current for more than `keep_snapshots_seconds` are removed.
 
     Raises UsageError for arguments that make no sense, SourceError if the folders of sources do not answer, OutputError
@@ -124,7 +129,7 @@ def prepare(
     """
     how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, on_update)
     find_lost = _lost_by_bytes if check else _lost_by_length
-    return _job(_find(sources, policy), absolute(out), how, find_lost, folders=sources)
+    return _job(_find(sources, policy, importing), absolute(out), how, find_lost, folders=sources)
 
 
 def repair(
@@ -134,6 +139,7 @@ def repair(
     damaged: Mapping[str, str],
     *,
     policy: SourcePolicy = DEFAULT_POLICY,
+    importing: Importing = PLAIN,
     where: Where | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
     on_update: OnUpdate = ignore,
@@ -143,7 +149,7 @@ def repair(
     `damaged` says by id what is wrong with each video, as it was found in the manifest `verified`. Videos that are not
     among `sources` stay as they are. Raises what `prepare` raises, and UsageError if no source is one of the videos.
     """
-    found = [source for source in _find(sources, policy) if source.id in damaged]
+    found = [source for source in _find(sources, policy, importing) if source.id in damaged]
     if not found:
         names = ", ".join(repr(video_id) for video_id in sorted(damaged)[:3])
         raise UsageError(
@@ -240,10 +246,10 @@ def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, fo
     )
 
 
-def _find(arguments: Sequence[str], policy: SourcePolicy) -> list[Source]:
+def _find(arguments: Sequence[str], policy: SourcePolicy, importing: Importing) -> list[Source]:
     with stall_limit(float(policy.max_stall_seconds)):
         try:
-            return in_time(lambda: find_sources(arguments), f"looking for sources in {', '.join(arguments)}")
+            return in_time(lambda: find_sources(arguments, importing), f"looking for sources in {', '.join(arguments)}")
         except StalledError as error:
             raise SourceError(f"{error.message}: {REMEDY}") from error
 
@@ -299,6 +305,9 @@ def _look_at(
 ) -> tuple[list[Item], dict[str, int]]:
     """Each source with its fingerprint and size, and by id about how many frames it will have."""
 
+    # Stretches of a file share its fingerprint.
+    of_file = functools.cache(identity_of)
+
     def look(source: Source) -> tuple[Item, int]:
         revision = lost[source.id].revision if source.id in lost else 0
         try:
@@ -309,9 +318,9 @@ def _look_at(
             return Item(source, known.get(source.id, 0), 0, revision), 0
 
     def look_closely(source: Source, revision: int) -> tuple[Item, int]:
-        identity, size_bytes = identity_of(source.path)
+        identity, size_bytes = identity_of_part(source.path, source.part, of_file)
         there = source.id in known and not revision
-        frames = 0 if there else estimate_frames(source.path, options.profile.fps)
+        frames = 0 if there or source.part else estimate_frames(source.path, options.profile.fps)
         return Item(source, identity, size_bytes, revision), frames
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:

@@ -12,8 +12,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..errors import UsageError
+from .importing import PLAIN, Importing
 from .lists import can_be_a_path, is_list, read_list, valid_text
 from .places import from_home
+from .source_parts import SourcePart, stretch_of_row
 
 VIDEO_SUFFIXES = (
     ".264 .265 .3g2 .3gp .asf .avi .divx .dv .f4v .flv .h264 .h265 .hevc .ivf .m1v .m2ts .m2v .m4v .mkv .mov "
@@ -27,13 +29,15 @@ class Source:
     """One video to prepare. The file need not exist: a list may name one that does not.
 
     `id` is the path below the folder where the file was found, or a list's `id`; it is always valid Unicode. `path` is
-    absolute. `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns.
+    absolute. `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns. `part`:
+    what of the file the video is made from; None for the whole file.
     """
 
     id: str
     path: str
     given: str
     attributes: str
+    part: SourcePart | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class _Found:
     listed: bool
 
 
-def find_sources(arguments: Sequence[str]) -> list[Source]:
+def find_sources(arguments: Sequence[str], importing: Importing = PLAIN) -> list[Source]:
     """All sources that the arguments stand for, sorted by id; no two have the same id.
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped,
@@ -58,6 +62,8 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
     - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
 
+    `importing` says what more a list's columns mean (`importing.py`).
+
     A file that comes up twice under the same id is one source. UsageError names the argument and the remedy if an
     argument stands for nothing, or an id for two files or two sets of attributes.
     """
@@ -65,7 +71,7 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
     by_id: dict[str, _Found] = {}
     for argument in arguments:
-        for found in _find(argument):
+        for found in _find(argument, importing):
             before = by_id.get(found.source.id)
             by_id[found.source.id] = found if before is None else _same(before, found)
     return [by_id[source_id].source for source_id in sorted(by_id)]
@@ -81,6 +87,11 @@ def _same(first: _Found, second: _Found) -> _Found:
             f"id {one.id!r}; give a folder that both lie in, or a list with an `id` column in which they "
             "differ, or rename one"
         )
+    if one.part != other.part:
+        raise UsageError(
+            f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two stretches of a file with the "
+            f"same id {one.id!r}; give them ids that differ, or leave out the column `id`"
+        )
     if first.listed and second.listed and one.attributes != other.attributes:
         raise UsageError(
             f"{one.given!r} is listed twice with different attributes ({first.place} and {second.place}); "
@@ -89,7 +100,7 @@ def _same(first: _Found, second: _Found) -> _Found:
     return second if second.listed and not first.listed else first
 
 
-def _find(argument: str) -> list[_Found]:
+def _find(argument: str, importing: Importing) -> list[_Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
@@ -97,7 +108,7 @@ def _find(argument: str) -> list[_Found]:
         Path(argument).stat()
     except OSError as error:
         if glob.has_magic(argument):
-            return _in_glob(argument)
+            return _in_glob(argument, importing)
         missing = isinstance(error, FileNotFoundError)
         reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
         raise UsageError(
@@ -113,27 +124,28 @@ def _find(argument: str) -> list[_Found]:
                 file=argument,
             )
         return found
-    return _in_list(argument) if is_list(argument) else [_given(path, argument)]
+    return _in_list(argument, importing) if is_list(argument) else [_given(path, argument)]
 
 
 def _given(path: Path, argument: str) -> _Found:
     return _Found(_source(path.name, path, argument), "given by itself", listed=False)
 
 
-def _in_list(argument: str) -> list[_Found]:
+def _in_list(argument: str, importing: Importing) -> list[_Found]:
     folder = Path(argument).parent
     found = []
     for row in read_list(argument):
-        row_id = row.id or posixpath.normpath(row.path).lstrip("/")
+        part = stretch_of_row(row, importing)
+        row_id = row.id or posixpath.normpath(row.path).lstrip("/") + (f"@{part}" if part else "")
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
-        source = _source(row_id, folder / from_home(row.path), row.path, row.attributes)
+        source = _source(row_id, folder / from_home(row.path), row.path, row.attributes, part)
         found.append(_Found(source, row.place, listed=True))
     return found
 
 
-def _in_glob(pattern: str) -> list[_Found]:
+def _in_glob(pattern: str, importing: Importing) -> list[_Found]:
     root, parts = Path(), list(Path(pattern).parts)
     # A folder whose name looks like a glob is a folder.
     while len(parts) > 1 and (not glob.has_magic(parts[0]) or os.path.lexists(root / parts[0])):
@@ -146,7 +158,7 @@ def _in_glob(pattern: str) -> list[_Found]:
         if _is_folder(path):
             files.update(dict.fromkeys(_videos_below(path)))
         elif spelled_out and is_list(path.name):
-            found += _in_list(str(path))
+            found += _in_list(str(path), importing)
         elif spelled_out or _is_video_name(path.name):
             files[path] = None
     found += [_file(path, root, pattern) for path in files]
@@ -162,9 +174,9 @@ def _file(path: Path, root: Path, argument: str) -> _Found:
     return _Found(_source(path.relative_to(root).as_posix(), path, str(path)), f"in {argument!r}", listed=False)
 
 
-def _source(source_id: str, path: Path, given: str, attributes: str = "{}") -> Source:
+def _source(source_id: str, path: Path, given: str, attributes: str = "{}", part: SourcePart | None = None) -> Source:
     # Links are not resolved: a link's name stays when its target moves.
-    return Source(valid_text(source_id), str(path.absolute()), given, attributes)
+    return Source(valid_text(source_id), str(path.absolute()), given, attributes, part)
 
 
 def _is_video_name(name: str) -> bool:

@@ -17,12 +17,13 @@ from ..manifests.publish import has_its_shards
 from ..manifests.ragged import Array
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
+from ..prep.encode_cuts import Cut, prepare_cuts
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.manifest_rows import Identity
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
 from .known_failures import Said, said
-from .units import Item, Unit
+from .units import Item, Unit, same_file
 
 _REPORT_EVERY_SECONDS = 0.5
 
@@ -74,25 +75,12 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
     manifests: list[Manifest] = []
     failures: list[Failure] = []
     with contextlib.closing(ShardWriter(dataset, unit.id, options.profile.shard_bytes)) as shards:
-        for item in unit.items:
-            try:
-                manifests.append(
-                    prepare_video(
-                        item.source.path,
-                        _identity(item),
-                        options,
-                        ffmpeg.path,
-                        shards,
-                        on_plan=progress.plan,
-                        on_frames=progress.add,
-                    )
-                )
-                progress.close_plan()
-            except (OutputError, ToolError):
-                raise
-            except Exception as error:  # noqa: BLE001  # one bad source must not fail the others
-                progress.drop_plan()
-                failures.append(failure_of(item, error))
+        for items in same_file(unit.items):
+            for item, done in zip(items, _prepared(items, options, ffmpeg.path, shards, progress), strict=True):
+                if isinstance(done, Manifest):
+                    manifests.append(done)
+                else:
+                    failures.append(failure_of(item, done))
         rows = merge(manifests)
         committed = _committed(dataset, unit)
         if committed is not None:
@@ -113,6 +101,31 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
         write_part(dataset, unit.id, rows, options.profile.to_json(), again=again)
     progress.report()
     return replace(_result(unit, rows), failures=tuple(failures))
+
+
+def _prepared(
+    items: Sequence[Item], options: Options, ffmpeg_path: str, shards: ShardWriter, progress: _Progress
+) -> Sequence[Manifest | Exception]:
+    """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError and
+    ToolError are raised."""
+    path = items[0].source.path
+    callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
+    done: Sequence[Manifest | Exception]
+    try:
+        cuts = [Cut(_identity(item), item.source.part) for item in items if item.source.part is not None]
+        if cuts:
+            done = prepare_cuts(path, cuts, options, ffmpeg_path, shards, **callbacks)
+        else:
+            done = [prepare_video(path, _identity(items[0]), options, ffmpeg_path, shards, **callbacks)]
+    except (OutputError, ToolError):
+        raise
+    except Exception as error:  # noqa: BLE001  # one bad source must not fail the others
+        done = [error] * len(items)
+    if any(isinstance(each, Manifest) for each in done):
+        progress.close_plan()
+    else:
+        progress.drop_plan()
+    return done
 
 
 def _revisions(unit: Unit, rows: Manifest) -> Array:

@@ -1,0 +1,35 @@
+"""How a job reads its sources beyond their paths: which columns of a list are times, the rate of picture sequences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import UsageError
+
+
+@dataclass(frozen=True)
+class Importing:
+    """`cuts`: the names of two columns of lists. They hold the times in seconds at which the stretch of a row's file
+    that becomes a video starts and ends."""
+
+    cuts: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.cuts is not None and (len(set(self.cuts)) < 2 or not all(self.cuts) or {"path", "id"} & set(self.cuts)):
+            raise UsageError(
+                f"--cuts is {','.join(self.cuts)}; it takes the names of two columns of the list, other than path and "
+                "id, with the start and the end of each stretch in seconds: --cuts start,end"
+            )
+
+
+PLAIN = Importing()
+
+
+def importing_of(cuts: str | None) -> Importing:
+    """The settings as the command line spells them. UsageError for text that makes no sense."""
+    if cuts is None:
+        return PLAIN
+    names = tuple(name.strip() for name in cuts.split(","))
+    if len(names) != 2:
+        raise UsageError(f"--cuts is {cuts!r}; it takes two names of columns: --cuts start,end")
+    return Importing((names[0], names[1]))
