@@ -108,7 +108,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         wanted = named | {name: value for name, value in given.items() if value is not None}
         profile = changed_profile(base, wanted | ({"fps": None} if fps == "source" else {}))
         policy = policy_of(salvage, gaps, max_gap, max_stall)
-        importing = importing_of(cuts)
+        importing = importing_of(cuts, lambda text: err.print(text, markup=False, soft_wrap=True))
         keep_seconds = parse_duration(keep_snapshots)
         with job_progress(err) as on_update:
             report = prepare(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ..errors import UsageError
 
@@ -10,9 +11,11 @@ from ..errors import UsageError
 @dataclass(frozen=True)
 class Importing:
     """`cuts`: the names of two columns of lists. They hold the times in seconds at which the stretch of a row's file
-    that becomes a video starts and ends."""
+    that becomes a video starts and ends. `tell` is called with a line of text for each argument that is taken for
+    another tool's format."""
 
     cuts: tuple[str, str] | None = None
+    tell: Callable[[str], None] = field(default=lambda _text: None, compare=False)
 
     def __post_init__(self) -> None:
         if self.cuts is not None and (len(set(self.cuts)) < 2 or not all(self.cuts) or {"path", "id"} & set(self.cuts)):
@@ -25,11 +28,11 @@ class Importing:
 PLAIN = Importing()
 
 
-def importing_of(cuts: str | None) -> Importing:
+def importing_of(cuts: str | None, tell: Callable[[str], None] = PLAIN.tell) -> Importing:
     """The settings as the command line spells them. UsageError for text that makes no sense."""
     if cuts is None:
-        return PLAIN
+        return Importing(tell=tell)
     names = tuple(name.strip() for name in cuts.split(","))
     if len(names) != 2:
         raise UsageError(f"--cuts is {cuts!r}; it takes two names of columns: --cuts start,end")
-    return Importing((names[0], names[1]))
+    return Importing((names[0], names[1]), tell)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from ..arguments import exact
@@ -17,6 +19,26 @@ from .lists import Row
 
 SourcePart = Stretch
 Fingerprint = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A source that an importer found. `place` says where, for messages; `given` is the name that the user knows."""
+
+    id: str
+    path: Path
+    given: str
+    attributes: dict[str, Any]
+    part: SourcePart | None
+    place: str
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """What an argument was taken for, in words, and the sources in it."""
+
+    what: str
+    sources: tuple[Imported, ...]
 
 
 def identity_of_part(path: str, part: SourcePart | None, of_file: Callable[[str], Fingerprint]) -> Fingerprint:

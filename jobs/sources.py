@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import json
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -12,10 +13,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..errors import UsageError
+from .importers.recognise import recognised
 from .importing import PLAIN, Importing
 from .lists import can_be_a_path, is_list, read_list, valid_text
 from .places import from_home
-from .source_parts import SourcePart, stretch_of_row
+from .source_parts import Imported, SourcePart, stretch_of_row
 
 VIDEO_SUFFIXES = (
     ".264 .265 .3g2 .3gp .asf .avi .divx .dv .f4v .flv .h264 .h265 .hevc .ivf .m1v .m2ts .m2v .m4v .mkv .mov "
@@ -61,6 +63,8 @@ def find_sources(arguments: Sequence[str], importing: Importing = PLAIN) -> list
       Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
     - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
+
+    - A LeRobot v3 dataset stands for its episodes (`importers/`). Folders in which one lies are folders.
 
     `importing` says what more a list's columns mean (`importing.py`).
 
@@ -115,6 +119,10 @@ def _find(argument: str, importing: Importing) -> list[_Found]:
             f"{argument!r} {reason}; name a video file, a folder, a glob or a list", file=argument
         ) from error
     path = Path(argument)
+    imported = recognised(path)
+    if imported is not None:
+        importing.tell(f"{argument}: {imported.what}")
+        return [_imported(each) for each in imported.sources]
     if path.is_dir():
         found = [_file(file, path, argument) for file in _videos_below(path)]
         if not found:
@@ -125,6 +133,11 @@ def _find(argument: str, importing: Importing) -> list[_Found]:
             )
         return found
     return _in_list(argument, importing) if is_list(argument) else [_given(path, argument)]
+
+
+def _imported(each: Imported) -> _Found:
+    attributes = json.dumps(each.attributes, ensure_ascii=False, allow_nan=False)
+    return _Found(_source(each.id, each.path, each.given, attributes, each.part), each.place, listed=True)
 
 
 def _given(path: Path, argument: str) -> _Found:

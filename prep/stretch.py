@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -17,11 +17,13 @@ _SLACK_SECONDS = Fraction(1, 2)
 @dataclass(frozen=True)
 class Stretch:
     """The time [start, end) of a source, in seconds after its first frame; to the source's end where `end` is None.
-    `place` is where the user named it, for messages."""
+    `place` is where the user named it, for messages. It may end up to `slack_seconds` after the source, or half of the
+    source's ordinary interval."""
 
     start: Fraction
     end: Fraction | None = None
-    place: str = ""
+    place: str = field(default="", compare=False)
+    slack_seconds: Fraction = field(default=_SLACK_SECONDS, compare=False)
 
     def __post_init__(self) -> None:
         if self.start < 0 or (self.end is not None and self.end <= self.start):
@@ -63,12 +65,12 @@ def part_of(  # noqa: PLR0917  # the source's times, and how to round to them
     ordinary interval. So times that were rounded to milliseconds find the frames that were meant, and of evenly spaced
     frames each belongs to exactly one of two stretches that meet.
 
-    SourceError for a stretch that starts after the end of the source, or ends more than half a second after it.
+    SourceError for a stretch that starts after the end of the source, or ends more than its slack after it.
     """
     zero, half = int(pts[0]), (interval or Fraction(0)) / 2
     lasts = (end_pts - zero) * timebase
     end = lasts if stretch.end is None else stretch.end
-    if stretch.start >= lasts or end > lasts + max(_SLACK_SECONDS, half):
+    if stretch.start >= lasts or end > lasts + max(stretch.slack_seconds, half):
         what = "starts" if stretch.start >= lasts else "ends"
         raise SourceError(
             f"{stretch.place + ': ' if stretch.place else ''}the stretch {stretch} {what} after the end of {path}, "
