@@ -17,6 +17,7 @@ from .parameters import (
     CutsOption,
     DatasetArgument,
     GapsOption,
+    ImageFpsOption,
     JsonOption,
     KeepSnapshotsOption,
     MaxGapOption,
@@ -74,6 +75,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         bool, typer.Option("--repair", help="Make damaged videos again from SOURCEs, and no other videos.")
     ] = False,
     cuts: CutsOption = None,
+    image_fps: ImageFpsOption = None,
     salvage: SalvageOption = False,
     gaps: GapsOption = "fail",
     max_gap: MaxGapOption = "10",
@@ -123,8 +125,8 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             with job_progress(err) as on_update:
                 report = make_again(
-                    sources or [], dataset, manifest, damaged, policy=policy, importing=importing_of(cuts), where=where,
-                    keep_snapshots_seconds=keep_seconds, on_update=on_update,
+                    sources or [], dataset, manifest, damaged, policy=policy, where=where,
+                    importing=importing_of(cuts, image_fps), keep_snapshots_seconds=keep_seconds, on_update=on_update,
                 )  # fmt: skip
         if as_json:
             found = {"gops": len(manifest.gops), "decoded": decode, "problems": lines}

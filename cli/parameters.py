@@ -31,6 +31,9 @@ CutsOption = Annotated[
         metavar="START,END", help="Columns of a list with the seconds of each file at which a video starts and ends."
     ),
 ]
+ImageFpsOption = Annotated[
+    str | None, typer.Option(metavar="RATE", help="Make a video of each folder or list of pictures, at this rate.")
+]
 RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
 AddressOption = Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")]

@@ -15,6 +15,7 @@ from .parameters import (
     AddressOption,
     CutsOption,
     GapsOption,
+    ImageFpsOption,
     JsonOption,
     KeepSnapshotsOption,
     MaxGapOption,
@@ -59,6 +60,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard starts.  [256]")] = None,
     cuts: CutsOption = None,
+    image_fps: ImageFpsOption = None,
     salvage: SalvageOption = False,
     gaps: GapsOption = "fail",
     max_gap: MaxGapOption = "10",
@@ -108,7 +110,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         wanted = named | {name: value for name, value in given.items() if value is not None}
         profile = changed_profile(base, wanted | ({"fps": None} if fps == "source" else {}))
         policy = policy_of(salvage, gaps, max_gap, max_stall)
-        importing = importing_of(cuts, lambda text: err.print(text, markup=False, soft_wrap=True))
+        importing = importing_of(cuts, image_fps, lambda text: err.print(text, markup=False, soft_wrap=True))
         keep_seconds = parse_duration(keep_snapshots)
         with job_progress(err) as on_update:
             report = prepare(

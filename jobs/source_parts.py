@@ -12,12 +12,36 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import exact
-from ..errors import UsageError
+from ..errors import SourceNotFoundError, UsageError
 from ..prep.stretch import Stretch
+from .identity import identity_of
 from .importing import Importing
 from .lists import Row
 
-SourcePart = Stretch
+# Of a sequence of pictures so many are read for its fingerprint.
+_IMAGES_READ = 16
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in a tar: its name, and where its bytes lie in the tar."""
+
+    name: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Images:
+    """Pictures that are the frames of a video at `fps` frames per second. `files` are relative to the source's folder;
+    with `is_ordered` in the order of the frames, else they are ordered by the numbers in their names."""
+
+    files: tuple[str, ...]
+    fps: Fraction
+    is_ordered: bool
+
+
+SourcePart = Stretch | Member | Images
 Fingerprint = tuple[int, int]
 
 
@@ -42,12 +66,36 @@ class Recognised:
 
 
 def identity_of_part(path: str, part: SourcePart | None, of_file: Callable[[str], Fingerprint]) -> Fingerprint:
-    """The 64-bit fingerprint of a source, and the size of its file in bytes. That of a stretch covers its times."""
+    """The 64-bit fingerprint of a source, and how many bytes its video is made from.
+
+    A file in a tar has the fingerprint of the same file outside. That of a stretch covers the file's and the times, and
+    its size is that of the file. That of pictures covers their names and sizes, their rate, and the contents of up to
+    16 of them.
+    """
+    if isinstance(part, Member):
+        return identity_of(path, part.offset, part.length)
+    if isinstance(part, Images):
+        return _identity_of_images(path, part)
     identity, size = of_file(path)
-    if part is None:
-        return identity, size
-    digest = hashlib.blake2b(identity.to_bytes(8, "big") + str(part).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big"), size
+    return (identity, size) if part is None else (_hashed(identity, str(part)), size)
+
+
+def _identity_of_images(path: str, part: Images) -> Fingerprint:
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    try:
+        sizes = [(folder / file).stat().st_size for file in part.files]
+    except OSError as error:
+        raise SourceNotFoundError(
+            f"cannot read the picture {str(error.filename)!r}: {error.strerror}; put it there, or take it out",
+            file=str(error.filename),
+        ) from error
+    read = part.files[:: -(-len(part.files) // _IMAGES_READ)]
+    contents = [identity_of(str(folder / file))[0] for file in read]
+    return _hashed(part.fps, part.is_ordered, part.files, sizes, contents), sum(sizes)
+
+
+def _hashed(*values: Any) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(values).encode(errors="surrogateescape"), digest_size=8).digest(), "big")
 
 
 def stretch_of_row(row: Row, importing: Importing) -> Stretch | None:

@@ -13,11 +13,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..errors import UsageError
-from .importers.recognise import recognised
+from ..prep.stretch import Stretch
+from .importers.recognise import inside, recognised
+from .importers.webdataset import samples_of
 from .importing import PLAIN, Importing
 from .lists import can_be_a_path, is_list, read_list, valid_text
 from .places import from_home
-from .source_parts import Imported, SourcePart, stretch_of_row
+from .source_parts import Imported, Member, SourcePart, stretch_of_row
 
 VIDEO_SUFFIXES = (
     ".264 .265 .3g2 .3gp .asf .avi .divx .dv .f4v .flv .h264 .h265 .hevc .ivf .m1v .m2ts .m2v .m4v .mkv .mov "
@@ -64,7 +66,9 @@ def find_sources(arguments: Sequence[str], importing: Importing = PLAIN) -> list
     - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
 
-    - A LeRobot v3 dataset stands for its episodes (`importers/`). Folders in which one lies are folders.
+    - A LeRobot v3 dataset stands for its episodes, a `.tar` for the samples with videos in it, a list with Kinetics'
+      columns for its rows, and with `--image-fps` a folder for a video of each folder of pictures in it
+      (`importers/`). In a folder that holds one of these, only video files are found; if there is none, its tars.
 
     `importing` says what more a list's columns mean (`importing.py`).
 
@@ -85,6 +89,11 @@ def _same(first: _Found, second: _Found) -> _Found:
     """Of two finds of one source, the one from a list, which has attributes. UsageError if they are not the same
     source."""
     one, other = first.source, second.source
+    if isinstance(one.part, Member) and isinstance(other.part, Member) and one != other:
+        raise UsageError(
+            f"{one.given!r} and {other.given!r} are two samples with the same key {one.id!r}; write the tars again "
+            "with keys that differ, or prepare them into datasets of their own"
+        )
     if os.path.realpath(one.path) != os.path.realpath(other.path):
         raise UsageError(
             f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two files with the same "
@@ -92,9 +101,10 @@ def _same(first: _Found, second: _Found) -> _Found:
             "differ, or rename one"
         )
     if one.part != other.part:
+        what = "two stretches of a file" if isinstance(one.part, Stretch) else "two sources"
         raise UsageError(
-            f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two stretches of a file with the "
-            f"same id {one.id!r}; give them ids that differ, or leave out the column `id`"
+            f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are {what} with the same id "
+            f"{one.id!r}; give them ids that differ, or leave out the column `id`"
         )
     if first.listed and second.listed and one.attributes != other.attributes:
         raise UsageError(
@@ -119,12 +129,14 @@ def _find(argument: str, importing: Importing) -> list[_Found]:
             f"{argument!r} {reason}; name a video file, a folder, a glob or a list", file=argument
         ) from error
     path = Path(argument)
-    imported = recognised(path)
+    imported = recognised(path, importing, _is_video_name)
     if imported is not None:
         importing.tell(f"{argument}: {imported.what}")
         return [_imported(each) for each in imported.sources]
     if path.is_dir():
         found = [_file(file, path, argument) for file in _videos_below(path)]
+        others = inside(path, _walk(path), importing, _is_video_name, has_videos=bool(found))
+        found += [_imported(each) for each in others]
         if not found:
             raise UsageError(
                 f"the folder {argument!r} holds no videos: nothing in it ends in one of {VIDEO_SUFFIXES}; "
@@ -136,7 +148,7 @@ def _find(argument: str, importing: Importing) -> list[_Found]:
 
 
 def _imported(each: Imported) -> _Found:
-    attributes = json.dumps(each.attributes, ensure_ascii=False, allow_nan=False)
+    attributes = valid_text(json.dumps(each.attributes, ensure_ascii=False, allow_nan=False))
     return _Found(_source(each.id, each.path, each.given, attributes, each.part), each.place, listed=True)
 
 
@@ -170,6 +182,8 @@ def _in_glob(pattern: str, importing: Importing) -> list[_Found]:
     for path in matches:
         if _is_folder(path):
             files.update(dict.fromkeys(_videos_below(path)))
+        elif spelled_out and path.suffix.lower() == ".tar":
+            found += [_imported(each) for each in samples_of(path, _is_video_name).sources]
         elif spelled_out and is_list(path.name):
             found += _in_list(str(path), importing)
         elif spelled_out or _is_video_name(path.name):

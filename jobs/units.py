@@ -71,12 +71,15 @@ def _by_id(items: Iterable[Item]) -> list[Item]:
 def same_file(items: Iterable[Item]) -> list[list[Item]]:
     """Runs of neighbours that are stretches of one file. Any other item is alone."""
     runs: list[list[Item]] = []
+    before: Source | None = None
     for item in items:
-        is_stretch = isinstance(item.source.part, Stretch)
-        if runs and is_stretch and runs[-1][0].source.part is not None and runs[-1][0].source.path == item.source.path:
+        source = item.source
+        both = before is not None and isinstance(source.part, Stretch) and isinstance(before.part, Stretch)
+        if both and before is not None and before.path == source.path:
             runs[-1].append(item)
         else:
             runs.append([item])
+        before = source
     return runs
 
 

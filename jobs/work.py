@@ -22,7 +22,9 @@ from ..prep.ffmpeg import find_ffmpeg
 from ..prep.manifest_rows import Identity
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
+from ..prep.stretch import Stretch
 from .known_failures import Said, said
+from .source_files import options_of, source_file
 from .units import Item, Unit, same_file
 
 _REPORT_EVERY_SECONDS = 0.5
@@ -76,7 +78,9 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
     failures: list[Failure] = []
     with contextlib.closing(ShardWriter(dataset, unit.id, options.profile.shard_bytes)) as shards:
         for items in same_file(unit.items):
-            for item, done in zip(items, _prepared(items, options, ffmpeg.path, shards, progress), strict=True):
+            for item, done in zip(
+                items, _prepared(dataset, items, options, ffmpeg.path, shards, progress), strict=True
+            ):
                 if isinstance(done, Manifest):
                     manifests.append(done)
                 else:
@@ -103,8 +107,8 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
     return replace(_result(unit, rows), failures=tuple(failures))
 
 
-def _prepared(
-    items: Sequence[Item], options: Options, ffmpeg_path: str, shards: ShardWriter, progress: _Progress
+def _prepared(  # noqa: PLR0917  # six unrelated inputs
+    dataset: Path, items: Sequence[Item], options: Options, ffmpeg_path: str, shards: ShardWriter, progress: _Progress
 ) -> Sequence[Manifest | Exception]:
     """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError and
     ToolError are raised."""
@@ -112,11 +116,13 @@ def _prepared(
     callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
     done: Sequence[Manifest | Exception]
     try:
-        cuts = [Cut(_identity(item), item.source.part) for item in items if item.source.part is not None]
+        cuts = [Cut(_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)]
         if cuts:
             done = prepare_cuts(path, cuts, options, ffmpeg_path, shards, **callbacks)
         else:
-            done = [prepare_video(path, _identity(items[0]), options, ffmpeg_path, shards, **callbacks)]
+            with source_file(dataset, items[0].source, options.policy) as file:
+                own = options_of(options, items[0].source)
+                done = [prepare_video(file, _identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
     except (OutputError, ToolError):
         raise
     except Exception as error:  # noqa: BLE001  # one bad source must not fail the others
