@@ -65,6 +65,10 @@ SOURCES: dict[str, dict[str, Any]] = {
     "stream.ts": {"gop": 20},
     "mpeg4.avi": {"gop": 20, "codec": "mpeg4", "b_frames": 0},
     "h264.avi": {"gop": 20, "b_frames": 2},
+    "sound.mp4": {"gop": 20, "audio_start": Fraction(0)},
+    "sound.mkv": {"gop": 20, "audio_start": Fraction(1)},
+    "fragments.mp4": {"gop": 20, "container_options": {"movflags": "frag_keyframe+empty_moov"}},
+    "flash.flv": {"gop": 20},
 }
 # First and last stretch, some that meet, some that overlap, far ones, a single frame.
 STRETCHES = {
