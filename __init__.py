@@ -34,6 +34,10 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from .jobs.named_options import prepare
+    from .jobs.outcome import Report
+    from .jobs.tally import Progress
+    from .jobs.work import Failure
     from .ray_data.ray_dataset import ray_dataset
     from .readers.dataset import Dataset, open  # noqa: A004
     from .readers.frames import ClipBatch, Frame, FrameBatch
@@ -87,6 +91,7 @@ __all__ = [
     "DecodeError",
     "ElasticSampler",
     "EncodeError",
+    "Failure",
     "FormatVersionError",
     "Frame",
     "FrameBatch",
@@ -102,8 +107,10 @@ __all__ = [
     "OneClipPerVideo",
     "Output",
     "OutputError",
+    "Progress",
     "RandomClips",
     "RandomFrames",
+    "Report",
     "Sequential",
     "ShortGopError",
     "Shuffled",
@@ -126,11 +133,16 @@ __all__ = [
     "gops_per_sample",
     "measured_chunk_correlation",
     "open",
+    "prepare",
     "ray_dataset",
 ]
 
 # Where the names are that come when they are asked for.
 _MODULES = {
+    "jobs.named_options": ("prepare",),
+    "jobs.outcome": ("Report",),
+    "jobs.tally": ("Progress",),
+    "jobs.work": ("Failure",),
     "ray_data.ray_dataset": ("ray_dataset",),
     "readers.dataset": ("Dataset", "open"),
     "readers.frames": ("ClipBatch", "Frame", "FrameBatch"),

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import WrongTypeError
+from .errors import UsageError, WrongTypeError
 
 # No float has so large an exponent. Exact arithmetic on larger ones could take all memory.
 _MAX_DECIMAL_EXPONENT = 400
@@ -56,6 +56,16 @@ def exact(text: str) -> Fraction:
         return Fraction(text)
     except ZeroDivisionError as error:
         raise ValueError("a division by zero") from error
+
+
+def exact_seconds(value: Any, option: str) -> Fraction:
+    """The seconds that a number or a text stands for. UsageError names the option that it was given for."""
+    if _is_boolean(value) or not isinstance(value, int | float | Fraction | str):
+        raise WrongTypeError(f"{option} is {_shown(value)}; it has to be a number of seconds")
+    try:
+        return exact(str(value))
+    except ValueError:
+        raise UsageError(f"{option} is {value!r}; it takes a number of seconds") from None
 
 
 def _number(value: Any) -> float | Fraction:

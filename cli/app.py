@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -23,12 +23,28 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Videos re-encoded once to short GOPs, and any frames of them read back quickly.",
 )
 # Without a terminal there is no width to ask for. 120 columns fit a log.
 _WIDTH = None if sys.stdout.isatty() else 120
 out = PlainConsole(highlight=False, width=_WIDTH)
 err = PlainConsole(stderr=True, highlight=False, width=_WIDTH)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        sys.stdout.write(f"shortgop {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Videos re-encoded once to short GOPs, and any frames of them read back quickly."""
 
 
 @contextmanager

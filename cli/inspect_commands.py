@@ -25,7 +25,6 @@ from .parameters import (
     RunnerOption,
     SalvageOption,
     WorkersOption,
-    policy_of,
 )
 from .printing import video_table
 from .progress import job_progress, loop_bar
@@ -95,8 +94,10 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         from ..manifests.tidy import parse_duration
         from ..manifests.verify import damaged_videos, stray_files
         from ..manifests.verify import verify as check
+        from ..prep.options import named_policy
 
-        policy, keep_seconds = policy_of(salvage, gaps, max_gap, max_stall), parse_duration(keep_snapshots)
+        policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
+        keep_seconds = parse_duration(keep_snapshots)
         where = None
         if (repair, address, workers, runner) != (False, None, None, "ray"):
             # Wrong options of a job are reported before hours of reading. Without them `verify` needs nothing of

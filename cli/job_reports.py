@@ -13,11 +13,13 @@ from ..wording import counted
 from .printing import cell
 
 if TYPE_CHECKING:
-    from ..jobs import prepare as job
+    from ..jobs import outcome as job
+    from ..manifests.equal_contents import EqualContents
     from ..prep.doctor import Diagnosis
     from ..readers.decoder_trial import DecoderTrial
 
 _IDS_SHOWN = 10
+_PAIRS_SHOWN = 3
 
 
 def print_report(report: job.Report, dataset: Path, out: Console, err: Console) -> None:
@@ -29,13 +31,23 @@ def print_report(report: job.Report, dataset: Path, out: Console, err: Console) 
 
 
 def _problems(report: job.Report) -> list[str]:
-    lines = [f"not in the dataset: {failure.id}: {failure.reason}" for failure in report.failures]
+    outdated = set(report.outdated)
+    lines = [
+        f"{'not replaced' if failure.id in outdated else 'not in the dataset'}: {failure.id}: {failure.reason}"
+        for failure in report.failures
+    ]
     said = {failure.id for failure in report.failures}
     rest = [video_id for video_id in report.lost if video_id not in said]
     if rest:
         lines.append(
             f"{counted(len(rest), 'video')} cannot be read because shards are missing or damaged: {_some(rest)}; give "
             "the sources to make them again, or copy the shards to the dataset again"
+        )
+    no_gpu = report.not_for_gpus
+    if report.videos_added and no_gpu.videos:
+        lines.append(
+            f"{counted(no_gpu.videos, 'video')} of the dataset cannot be decoded by a GPU, as NVDEC takes other sizes "
+            f"({no_gpu.why}); if one is to read them, prepare them with another --size or --codec"
         )
     return lines
 
@@ -47,6 +59,10 @@ def _results(report: job.Report, dataset: Path) -> list[str]:
             f"{counted(len(report.repaired), 'video')} made again because shards were missing or damaged: "
             f"{_some(report.repaired)}"
         )
+    if report.replaced:
+        lines.append(
+            f"{counted(len(report.replaced), 'video')} replaced because their sources changed: {_some(report.replaced)}"
+        )
     if report.videos_added:
         rate = report.frames_added / report.seconds if report.seconds else 0
         lines.append(
@@ -55,11 +71,24 @@ def _results(report: job.Report, dataset: Path) -> list[str]:
         )
     there = f"{report.already_there} of {counted(report.sources, 'source')} already in the dataset"
     rest = [there] if report.already_there else []
-    if report.failures:
-        rest.append(f"{len(report.failures)} could not be prepared")
+    failed = len(report.failures) - len(report.outdated)
+    if failed:
+        rest.append(f"{failed} could not be prepared")
+    if report.outdated:
+        rest.append(f"{len(report.outdated)} changed and not replaced")
     if rest or not lines:
         lines.append("; ".join(rest or ["nothing to do"]))
-    return lines
+    return [*lines, *_equal(report.equal_contents)]
+
+
+def _equal(equal: EqualContents) -> list[str]:
+    if not equal.videos:
+        return []
+    shown = equal.pairs[:_PAIRS_SHOWN]
+    pairs = ", ".join(f"{again} is {first}" for first, again in shown)
+    more = f" and {equal.videos - len(shown)} more" if equal.videos > len(shown) else ""
+    verb = "has" if equal.videos == 1 else "have"
+    return [f"{counted(equal.videos, 'video')} {verb} the same content as another one under another id: {pairs}{more}"]
 
 
 def _some(ids: list[str] | tuple[str, ...]) -> str:

@@ -1,17 +1,11 @@
-"""Arguments and options that several commands share, and functions that parse their texts."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated
 
 import typer
-
-from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from ..prep.options import SourcePolicy
 
 DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
 OverwriteOption = Annotated[
@@ -41,20 +35,3 @@ KeepSnapshotsOption = Annotated[
     str, typer.Option(help="How long a snapshot is kept after the next one replaces it: 0, 30m, 7d.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
-
-def seconds_of(text: str, option: str) -> Fraction:
-    from ..arguments import exact
-
-    try:
-        return exact(text)
-    except ValueError:
-        raise UsageError(f"{option} is {text!r}; it takes a number of seconds") from None
-
-
-def policy_of(salvage: bool, gaps: str, max_gap: str, max_stall: str) -> SourcePolicy:
-    from ..prep.options import SourcePolicy
-
-    return SourcePolicy(
-        salvage, cast("Any", gaps), seconds_of(max_gap, "--max-gap"), seconds_of(max_stall, "--max-stall")
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -23,8 +23,6 @@ from .parameters import (
     RunnerOption,
     SalvageOption,
     WorkersOption,
-    policy_of,
-    seconds_of,
 )
 from .progress import job_progress
 
@@ -65,6 +63,12 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     gaps: GapsOption = "fail",
     max_gap: MaxGapOption = "10",
     max_stall: MaxStallOption = "120",
+    changed: Annotated[
+        str, typer.Option(help="Sources that changed since: keep the old frames, replace them, or fail.")
+    ] = "keep",
+    id_root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Ids are paths below it.  [the folders first given]")
+    ] = None,
     address: AddressOption = None,
     workers: WorkersOption = None,
     runner: RunnerOption = "ray",
@@ -83,39 +87,17 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     # Job managers end a job with SIGTERM, which should end it as cleanly as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with errors():
-        from ..jobs.importing import importing_of
-        from ..jobs.prepare import Where, existing_profile, prepare
-        from ..manifests.tidy import parse_duration
-        from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
+        from ..jobs.named_options import prepare
 
-        where = Where(runner, address, workers)
-        base = existing_profile(out_path)
-        given: dict[str, Any] = {
-            "fps": fps and parse_fps(fps),
-            "size": size and parse_size(size),
-            "fit": fit,
-            "upscale": upscale,
-            "deinterlace": deinterlace,
-            "gop_frames": gop,
-            "b_frames": b_frames,
-            "codec": codec or ENCODERS.get(encoder or "auto"),
-            "encoder": encoder,
-            "crf": crf,
-            "preset": preset,
-            "fastdecode": fastdecode,
-            "segment_seconds": segment_seconds and seconds_of(segment_seconds, "--segment-seconds"),
-            "shard_bytes": shard_mb and shard_mb * 1_000_000,
-        }
-        named = named_profile(profile_name) if profile_name is not None else {}
-        wanted = named | {name: value for name, value in given.items() if value is not None}
-        profile = changed_profile(base, wanted | ({"fps": None} if fps == "source" else {}))
-        policy = policy_of(salvage, gaps, max_gap, max_stall)
-        importing = importing_of(cuts, image_fps, lambda text: err.print(text, markup=False, soft_wrap=True))
-        keep_seconds = parse_duration(keep_snapshots)
-        with job_progress(err) as on_update:
+        with job_progress(err) as on_progress:
             report = prepare(
-                sources, out_path, profile, policy=policy, importing=importing, where=where,
-                keep_snapshots_seconds=keep_seconds, check=check, on_update=on_update,
+                sources, out_path, profile=profile_name, fps=fps, size=size, fit=fit, upscale=upscale,
+                deinterlace=deinterlace, gop=gop, b_frames=b_frames, codec=codec, encoder=encoder, crf=crf,
+                preset=preset, fastdecode=fastdecode, segment_seconds=segment_seconds, shard_mb=shard_mb,
+                salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall, changed=changed, id_root=id_root,
+                check=check, address=address, workers=workers, runner=runner, keep_snapshots=keep_snapshots,
+                cuts=cuts, image_fps=image_fps, on_progress=on_progress,
+                on_recognised=lambda text: err.print(text, markup=False, soft_wrap=True),
             )  # fmt: skip
         if as_json:
             print_json({**dataclasses.asdict(report), "dataset": str(out_path)})

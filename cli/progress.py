@@ -18,14 +18,13 @@ _LINE_EVERY_SECONDS = 10.0
 
 
 @contextmanager
-def job_progress(err: Console) -> Iterator[job.OnUpdate]:
+def job_progress(err: Console) -> Iterator[job.OnProgress]:
     """Yields the function that shows a job's progress: a live bar on a terminal, else a line from time to time."""
-    started = time.monotonic()
 
     def text(state: job.Progress) -> str:
-        rate = state.frames_done / max(time.monotonic() - started, 1e-3)
-        failed = f", {len(state.failures)} failed" if state.failures else ""
-        return f"{rate:.0f} frames/s, {state.videos_done}/{state.videos_planned} videos{failed}; {state.note}"
+        rate = state.frames_done / max(state.seconds, 1e-3)
+        failed = f", {state.sources_failed} failed" if state.sources_failed else ""
+        return f"{rate:.0f} frames/s, {state.sources_done}/{state.sources_total} videos{failed}; {state.note}"
 
     if err.is_terminal:
         columns = (
@@ -50,7 +49,7 @@ def job_progress(err: Console) -> Iterator[job.OnUpdate]:
             last_line, last_note = now, state.note
             left = ""
             if 0 < state.frames_done < state.frames_planned:
-                left = f", {(now - started) * (state.frames_planned / state.frames_done - 1):.0f} s left"
+                left = f", {state.seconds * (state.frames_planned / state.frames_done - 1):.0f} s left"
             err.print(
                 f"{state.frames_done}/{state.frames_planned} frames{left}, {text(state)}", markup=False, soft_wrap=True
             )

@@ -16,7 +16,6 @@ from .parameters import (
     DatasetArgument,
     JsonOption,
     OverwriteOption,
-    seconds_of,
 )
 
 
@@ -73,6 +72,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
 ) -> None:
     """Write a video, or a part of it, as an ordinary MP4, without re-encoding."""
     with errors():
+        from ..arguments import exact_seconds
         from ..manifests.export import export as write
         from ..manifests.export import frame_range
         from ..manifests.layout import open_current
@@ -80,7 +80,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
         _, manifest = open_current(dataset)
         by_number = video.isdecimal() and video not in manifest.ids and int(video) < len(manifest.ids)
         row = int(video) if by_number else manifest.row_of(video)
-        seconds = (seconds_of(start, "--start"), None if end is None else seconds_of(end, "--end"))
+        seconds = (exact_seconds(start, "--start"), None if end is None else exact_seconds(end, "--end"))
         first, stop = frame_range(manifest.video(row), *seconds)
         first, stop = write(dataset, manifest, row, out_path, start_frame=first, stop_frame=stop, overwrite=overwrite)
         if as_json:

@@ -15,8 +15,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from av.codec.context import CodecContext
-from av.codec.hwaccel import HWAccel
 from check_record import Record, Skipped
 from cuda_driver import preload_video_libraries, require_gpu, use_primary_context
 from gpu_memory import Growth
@@ -36,11 +34,8 @@ from sample_gops import (
 import shortgop
 from shortgop.manifests.records import CodecConfig
 from shortgop.readers.decoders.pyav import open_context
+from shortgop.readers.decoders.pyav_cuda import CURRENT_CONTEXT, open_cuda_context
 
-# FFmpeg's libavutil/hwcontext_cuda.c: `current_ctx` takes the context that is current in the calling thread,
-# `primary_ctx` the primary one of the device, and refuses one whose flags are not its own. PyAV sets `primary_ctx`
-# where frames stay on the device, unless it is given. With neither each decoder makes a context.
-CURRENT = {"primary_ctx": "0", "current_ctx": "1"}
 OTHERS = {"primary_ctx=1": {"primary_ctx": "1"}, "a context of its own": {"primary_ctx": "0"}}
 # Clips for the figures of speed: as those of the README.
 CLIP_FRAMES, CLIP_STRIDE = 16, 4
@@ -58,20 +53,6 @@ def ready() -> None:
     use_primary_context(driver)
 
 
-def open_cuda_context(config: CodecConfig, options: dict[str, str]) -> Any:
-    """An open decoder on GPU 0 that keeps its frames there. RuntimeError where libavcodec would decode on the CPU."""
-    device = HWAccel("cuda", device="0", allow_software_fallback=False, options=dict(options), is_hw_owned=True)
-    codec: Any = CodecContext.create(config.codec, "r", hwaccel=device)
-    codec.extradata = config.extradata
-    # More threads take surfaces of their own, and NVDEC has few.
-    codec.thread_count = 1
-    codec.options = {"err_detect": "explode"}
-    codec.open()
-    if not codec.is_hwaccel:
-        raise RuntimeError(f"libavcodec has no CUDA decoder for {config.codec}")
-    return codec
-
-
 class Contexts:
     """A context for each codec configuration, of one thread."""
 
@@ -85,7 +66,7 @@ class Contexts:
 
 
 def cuda_contexts() -> Contexts:
-    return Contexts(lambda config: open_cuda_context(config, CURRENT))
+    return Contexts(lambda config: open_cuda_context(config, 0, CURRENT_CONTEXT))
 
 
 def torch_context(record: Record) -> None:
@@ -93,7 +74,7 @@ def torch_context(record: Record) -> None:
     ready()
     for codec_name in ("h264", "hevc"):
         gop = gops_of(samples(record, codec_name))[0]
-        record.figure(codec_name, _first_gops(gop, cpu_pictures([gop])[0], CURRENT))
+        record.figure(codec_name, _first_gops(gop, cpu_pictures([gop])[0], CURRENT_CONTEXT))
 
 
 def other_contexts(record: Record) -> None:
@@ -118,7 +99,7 @@ def _first_gops(gop: Gop, expected: Sequence[Planes], options: dict[str, str]) -
     try:
         with logged() as texts:
             moments = [time.perf_counter()]
-            codec = open_cuda_context(gop.config, options)
+            codec = open_cuda_context(gop.config, 0, options)
             moments.append(time.perf_counter())
             for _ in range(3):
                 for _ in decoded(codec, gop, _all(len(expected))):

@@ -13,7 +13,6 @@ from av.packet import Packet
 from av.video.frame import VideoFrame
 from check_record import Record, Skipped
 from gpu_samples import FIRST_NUMBERS, MADE, make_samples
-from torch.utils.dlpack import from_dlpack
 
 import shortgop
 from shortgop.errors import ToolError
@@ -21,6 +20,7 @@ from shortgop.manifests.mp4 import sample_bounds
 from shortgop.manifests.records import CodecConfig, Pattern
 from shortgop.readers.dataset import reader_of
 from shortgop.readers.decoders.pyav import open_context
+from shortgop.readers.decoders.pyav_cuda import surface_of
 from shortgop.readers.gops import GopStore
 from shortgop.readers.plan import VideoGops, needed_samples, plan_frames, reorder_depth
 from synthetic import read_number
@@ -113,11 +113,8 @@ def cpu_planes(frame: VideoFrame) -> Planes:
 
 def cuda_planes(frame: VideoFrame) -> Planes:
     """The planes of a frame in the memory of a GPU, NV12. They keep the frame's memory, without a copy."""
-    if frame.format.name != "cuda":
-        raise RuntimeError(f"a frame is {frame.format.name}, and not cuda: libavcodec decodes it on the CPU")
-    # torch passes a stream where it is given the plane itself, which PyAV does not take.
-    y, uv = (from_dlpack(cast("Any", plane).__dlpack__()) for plane in frame.planes)
-    return Planes(y, uv)
+    surface = surface_of(frame)
+    return Planes(surface.y, surface.uv)
 
 
 def cpu_pictures(gops: Sequence[Gop]) -> list[list[Planes]]:

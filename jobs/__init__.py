@@ -1,8 +1,12 @@
 """Many sources become a dataset. This room and `ray_data` know Ray. Start at `prepare`.
 
-sources, lists, places, identity  which videos a job is about, and whether a file is the one that was prepared
+named_options               `shortgop.prepare`: the options of a job by their names
+sources, lists, places, ids  which videos a job is about, and their ids
+identity                    whether a file is the one that was prepared
+look, changed               what the files are now, and what to do if they are not what was prepared
 units, work                 the plan of units, and one unit of work
+where, running              where units run, and how their results are published
 ray_runner, ray_login, cluster_address, shared_files  units on a cluster
-tally                       how far a job is
-known_failures, repair      what failed before, and what was lost
+tally, outcome              how far a job is, and its report
+known_failures              what failed before
 """

@@ -32,7 +32,9 @@ class Importing:
 PLAIN = Importing()
 
 
-def importing_of(cuts: str | None, image_fps: str | None = None, tell: Callable[[str], None] = PLAIN.tell) -> Importing:
+def importing_of(
+    cuts: str | None, image_fps: str | None = None, tell: Callable[[str], None] | None = None
+) -> Importing:
     """The settings as the command line spells them. UsageError for text that makes no sense."""
     rate = None
     if image_fps is not None:
@@ -45,4 +47,4 @@ def importing_of(cuts: str | None, image_fps: str | None = None, tell: Callable[
     names = tuple(name.strip() for name in cuts.split(",")) if cuts is not None else ()
     if cuts is not None and len(names) != 2:
         raise UsageError(f"--cuts is {cuts!r}; it takes two names of columns: --cuts start,end")
-    return Importing((names[0], names[1]) if names else None, rate, tell)
+    return Importing((names[0], names[1]) if names else None, rate, tell or PLAIN.tell)

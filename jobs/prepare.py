@@ -2,105 +2,38 @@
 
 from __future__ import annotations
 
-import functools
-import os
-import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import DatasetBusyError, OutputError, SourceError, UsageError
+from ..errors import DatasetBusyError, UsageError
 from ..manifests import layout
+from ..manifests.equal_contents import equal_contents
 from ..manifests.lost import lost_shards, where_it_is, why_lost
 from ..manifests.publish import latest_root, publish, unpublished, writer_lock
 from ..manifests.tables import Manifest, empty
-from ..manifests.tidy import KEEP_SECONDS, remove_old_snapshots, tidy
+from ..manifests.tidy import KEEP_SECONDS, tidy
 from ..manifests.verify import damaged_videos, verify
 from ..prep.encoders import choose_encoder
 from ..prep.ffmpeg import find_ffmpeg
-from ..prep.mounts import read_in_time
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
-from ..prep.probe import estimate_frames
 from ..prep.profile import Profile, profile_from_json
-from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
 from ..wording import counted
-from .cluster_address import cluster_address
-from .identity import identity_of
+from .changed import Changed, changed_failure, check_choice, next_revisions, refuse_changed, refuse_two_files
+from .gpu_readable import not_for_gpus
+from .ids import MAX_ROOTS, id_roots
 from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
+from .look import look_at, other_files, search
+from .outcome import Report, with_context
 from .places import absolute
-from .repair import LostVideo, changed_failure, lost_videos, with_loss
-from .source_parts import identity_of_part
-from .sources import Source, find_sources
-from .tally import OnUpdate, Progress, Tally, ignore
+from .running import run_all
+from .sources import Source, find_sources, folders_of
+from .tally import OnProgress, Tally, ignore
 from .units import Item, Unit, changed_sources, plan_units
-from .work import Failure, UnitResult, run_unit
+from .where import Where
 
-# Looking at files mostly waits for disks and networks, so there are more threads than cores.
-_LOOK_THREADS = 16
-# A snapshot is written whole, so its cost grows with the dataset. These keep that cost to a few percent of the job.
-_PUBLISH_EVERY_SECONDS = 20.0
-_PUBLISH_SHARE = 0.05
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where units run. UsageError if the values contradict each other.
-
-    `runner` is "ray", or "inline" for one unit after the other in this process. `address` is that of a Ray cluster,
-    HOST:PORT or `auto`. Without it $RAY_ADDRESS counts. Without that, or with `local`, a local Ray is started.
-    `workers` bounds how many units run at a time.
-    """
-
-    runner: str = "ray"
-    address: str | None = None
-    workers: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.runner not in ("ray", "inline"):
-            raise UsageError(f"--runner is {self.runner!r}; it takes ray or inline")
-        if self.workers is not None and (
-            isinstance(self.workers, bool) or not isinstance(self.workers, int) or self.workers < 1
-        ):
-            raise UsageError(f"--workers is {self.workers!r}; it takes a whole number of at least 1")
-        if self.runner == "inline" and self.address is not None:
-            raise UsageError(
-                f"--address {self.address} names a Ray cluster, but --runner inline does not use Ray; leave one out"
-            )
-        if self.runner == "inline" and self.workers not in (None, 1):
-            raise UsageError(
-                f"--workers is {self.workers}, but --runner inline runs one unit after the other; leave one out"
-            )
-        if self.address is not None:
-            cluster_address(self.address, {})
-
-    @property
-    def cluster(self) -> str | None:
-        """The address of the Ray cluster to join, or None. UsageError if $RAY_ADDRESS is not such an address."""
-        return cluster_address(self.address, os.environ) if self.runner == "ray" else None
-
-
-@dataclass(frozen=True)
-class Report:
-    """The result of a job. `failures` lists every given source whose present content is not in the dataset.
-
-    `repaired` are the ids of videos that were made again because their shards were missing or damaged, `lost` the ids
-    of videos whose shards still are. `videos_added` counts neither. `frames_added` and `bytes_added` count all that was
-    written.
-    """
-
-    sources: int
-    already_there: int
-    videos_added: int
-    frames_added: int
-    bytes_added: int
-    seconds: float
-    failures: tuple[Failure, ...]
-    snapshot: str | None
-    repaired: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
+__all__ = ["Report", "Where", "existing_profile", "prepare", "repair"]
 
 
 def prepare(
@@ -113,23 +46,29 @@ def prepare(
     where: Where | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
     check: bool = False,
-    on_update: OnUpdate = ignore,
+    changed: Changed = "keep",
+    id_root: str | None = None,
+    on_update: OnProgress = ignore,
 ) -> Report:
     """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, which is made if it does not exist.
 
     Videos that are in the dataset already are left alone, except those in shards that are missing or were cut: these
     are made again. With `check` all shards are read, and videos whose bytes differ from those that were written are
-    made again too. `policy` is about sources that are damaged or have gaps, `importing`
-    about what more the columns of lists say. `where` says where the units run, by
-    default on a local Ray. Snapshots that have not been current for more than `keep_snapshots_seconds` are removed.
+    made again too. `changed` says what to do about sources that have changed since: "keep" the old frames and report
+    it, "replace" them in the next snapshot, or "fail" before anything is encoded. `policy` is about sources that are
+    damaged or have gaps, `importing` about what sources are besides files. `where` says where the units run, by default
+    on a local Ray. Ids are paths below `id_root`, by default below the folders that the dataset remembers, see `ids`.
+    Snapshots that have not been current for more than `keep_snapshots_seconds` are removed.
 
-    Raises UsageError for arguments that make no sense, SourceError if the folders of sources do not answer, OutputError
-    if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing, DatasetBusyError if another job
-    writes to the dataset. Sources that cannot be prepared raise nothing: the report and the dataset list them.
+    Raises UsageError for arguments that make no sense, SourceError if the folders of sources do not answer or with
+    "fail", OutputError if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing, DatasetBusyError
+    if another job writes to the dataset. Sources that cannot be prepared raise nothing: the report and the dataset list
+    them.
     """
-    how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, on_update)
+    check_choice(changed)
     find_lost = _lost_by_bytes if check else _lost_by_length
-    return _job(_find(sources, policy, importing), absolute(out), how, find_lost, folders=sources)
+    how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, changed, Tally(on_update))
+    return _job(_find(sources, absolute(out), policy, importing, id_root), absolute(out), how, find_lost)
 
 
 def repair(
@@ -142,15 +81,20 @@ def repair(
     importing: Importing = PLAIN,
     where: Where | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
-    on_update: OnUpdate = ignore,
+    on_update: OnProgress = ignore,
 ) -> Report:
     """Make the `damaged` videos of a dataset again, and no others.
 
     `damaged` says by id what is wrong with each video, as it was found in the manifest `verified`. Videos that are not
-    among `sources` stay as they are. Raises what `prepare` raises, and UsageError if no source is one of the videos.
+    among `sources` stay as they are, and so do those whose source has changed. Raises what `prepare` raises, and
+    UsageError if no source is one of the videos.
     """
-    found = [source for source in _find(sources, policy, importing) if source.id in damaged]
-    if not found:
+    dataset = absolute(dataset)
+    found = _find(sources, dataset, policy, importing)
+    # A repair leaves alone what the dataset remembers and lists otherwise.
+    ours = [source for source in found.sources if source.id in damaged]
+    found = _Found(ours, folders=(), id_roots=found.roots_before, roots_before=found.roots_before)
+    if not found.sources:
         names = ", ".join(repr(video_id) for video_id in sorted(damaged)[:3])
         raise UsageError(
             f"none of the sources is a damaged video; give the sources of {names}{' ...' * (len(damaged) > 3)}"
@@ -167,8 +111,8 @@ def repair(
             if where_it_is(manifest, video_id) == where_it_is(verified, video_id)
         }
 
-    how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, on_update)
-    return _job(found, absolute(dataset), how, lost)
+    how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, "keep", Tally(on_update))
+    return _job(found, dataset, how, lost)
 
 
 # Finds what is wrong with videos of a manifest, by their ids.
@@ -185,21 +129,42 @@ def _lost_by_bytes(out: Path, manifest: Manifest) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _How:
-    """The settings of a job, other than its sources and its dataset."""
+    """The settings of a job other than its sources and its dataset, and what adds up its progress."""
 
     options: Options
     where: Where
     keep_seconds: float
-    on_update: OnUpdate
+    changed: Changed
+    tally: Tally
 
 
-def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, folders: Sequence[str] = ()) -> Report:
-    """Run a job. The failures of files that no longer exist in `folders` are withdrawn."""
-    started = time.monotonic()
-    profile, where = how.options.profile, how.where
-    progress = Progress()
+@dataclass(frozen=True)
+class _Found:
+    """The sources of a job. The failures of files that no longer exist in `folders` are withdrawn. `id_roots` are those
+    that gave the sources their ids, `roots_before` those that the dataset remembered at that time."""
+
+    sources: Sequence[Source]
+    folders: Sequence[str]
+    id_roots: tuple[str, ...]
+    roots_before: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Todo:
+    """What a job does. `units` make the `repaired` videos, which are lost, the `replaced` ones, whose source has
+    changed, and those that are new. `kept` are the sources that have changed and do not replace their videos."""
+
+    units: list[Unit]
+    estimates: dict[str, int]
+    repaired: frozenset[str]
+    replaced: frozenset[str]
+    kept: list[Item]
+
+
+def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
+    profile, tally = how.options.profile, how.tally
     # Tried before anything is written: what fails here would fail in every worker.
-    _try_tools(profile, where)
+    _try_tools(profile, how.where)
     layout.make_folder(out)
     with writer_lock(out):
         if not layout.is_dataset(out):
@@ -207,51 +172,89 @@ def _job(found: Sequence[Source], out: Path, how: _How, find_lost: _FindLost, fo
         # Finished parts of a job that died come first: a video among them decides the dataset's profile.
         publish(out)
         _bind(out, profile)
-        if withdraw_gone(out, folders, found):
+        if withdraw_gone(out, found.folders, found.sources):
             publish(out)
         tidy(out, how.keep_seconds)
-        manifest = _current(out)
-        lost = lost_videos(manifest, find_lost(out, manifest))
-        known = dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
-        progress.note = f"looking at {counted(len(found), 'source')}"
-        how.on_update(progress)
-        items, estimates = _look_at(found, how.options, known, lost)
-        changed = changed_sources(items, known)
-        again = lost.keys() - {item.source.id for item in changed}
-        done = {video_id: identity for video_id, identity in known.items() if video_id not in again}
-        units = plan_units(items, profile_key=profile.key(), done=done, shard_bytes=profile.shard_bytes)
-        state = Tally(units, estimates, progress, how.on_update)
-        results: list[UnitResult] = []
-        if units:
-            results = _run(units, out, how, state)
+        before = _current(out)
+        lost = find_lost(out, before)
+        tally.note(f"looking at {counted(len(found.sources), 'source')}")
+        todo = _plan(found.sources, before, lost, how)
+        _remember(out, found)
+        # What changes videos that stay as they are, such as their attributes, belongs here.
+        tally.plan(todo.units, todo.estimates)
+        results = []
+        if todo.units:
+            results = run_all(todo.units, out, how.options, how.where, keep_seconds=how.keep_seconds, tally=tally)
         tidy(out, how.keep_seconds)
         snapshot = layout.read_root(out).snapshot
-        repaired = _made_again(_current(out) if lost else manifest, lost)
+        after = _current(out) if todo.units else before
+    repaired = _made_again(before, after, todo.repaired)
+    replaced = _made_again(before, after, todo.replaced)
+    to_prepare = sum(len(unit.items) for unit in todo.units)
     failures = [failure for result in results for failure in result.failures]
-    todo = sum(len(unit.items) for unit in units)
+    still_lost = lost.keys() - repaired - replaced
     return Report(
-        sources=len(found),
-        already_there=len(found) - todo - len(changed),
-        videos_added=sum(result.videos for result in results) - len(repaired),
+        sources=len(found.sources),
+        already_there=len(found.sources) - to_prepare - len(todo.kept),
+        videos_added=sum(result.videos for result in results) - len(repaired) - len(replaced),
         frames_added=sum(result.frames for result in results),
         bytes_added=sum(result.bytes for result in results),
-        seconds=time.monotonic() - started,
+        seconds=tally.seconds,
         failures=(
-            *(with_loss(failure, lost) for failure in failures),
-            *(changed_failure(item, lost) for item in changed),
+            *(with_context(failure, lost, todo.replaced) for failure in failures),
+            *(changed_failure(item, lost) for item in todo.kept),
         ),
         snapshot=snapshot,
         repaired=tuple(sorted(repaired)),
-        lost=tuple(sorted(lost.keys() - repaired)),
+        lost=tuple(sorted(still_lost)),
+        replaced=tuple(sorted(replaced)),
+        outdated=tuple(sorted(todo.replaced.union(item.source.id for item in todo.kept) - replaced - still_lost)),
+        equal_contents=equal_contents(after),
+        not_for_gpus=not_for_gpus(after),
     )
 
 
-def _find(arguments: Sequence[str], policy: SourcePolicy, importing: Importing) -> list[Source]:
-    with stall_limit(float(policy.max_stall_seconds)):
-        try:
-            return in_time(lambda: find_sources(arguments, importing), f"looking for sources in {', '.join(arguments)}")
-        except StalledError as error:
-            raise SourceError(f"{error.message}: {REMEDY}") from error
+def _find(
+    arguments: Sequence[str], out: Path, policy: SourcePolicy, importing: Importing, id_root: str | None = None
+) -> _Found:
+    roots_before = layout.read_root(out).id_roots if layout.is_dataset(out) else ()
+
+    def find() -> _Found:
+        roots = id_roots(roots_before, folders_of(arguments), id_root)
+        return _Found(find_sources(arguments, roots, importing), arguments, roots, roots_before)
+
+    return search(find, arguments, policy)
+
+
+def _remember(out: Path, found: _Found) -> None:
+    """Let the dataset remember the folders that gave this job's sources their ids. The caller holds the writer lock."""
+    if layout.read_root(out).id_roots != found.roots_before:
+        raise DatasetBusyError(
+            f"another job has prepared other folders into {out} meanwhile, which may change ids; run this again",
+            file=str(out),
+        )
+    layout.set_id_roots(out, found.id_roots[:MAX_ROOTS])
+
+
+def _plan(sources: Sequence[Source], manifest: Manifest, lost: Mapping[str, str], how: _How) -> _Todo:
+    """What to do about sources that were looked at just now. UsageError or SourceError if the job should not go on."""
+    options, replace = how.options, how.changed == "replace"
+    known = dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
+    items, estimates = look_at(sources, options, known, lost, replace=replace)
+    changed = changed_sources(items, known)
+    refuse_two_files(changed, manifest, other_files(options.policy))
+    if how.changed == "fail":
+        refuse_changed(changed)
+    ids = frozenset(item.source.id for item in changed)
+    repaired, replaced = frozenset(lost) - ids, ids if replace else frozenset()
+    done = {video_id: identity for video_id, identity in known.items() if video_id not in repaired | replaced}
+    units = plan_units(
+        next_revisions(items, manifest, repaired | replaced),
+        profile_key=options.profile.key(),
+        done=done,
+        shard_bytes=options.profile.shard_bytes,
+    )
+    return _Todo(units, estimates, repaired, replaced, [] if replace else changed)
 
 
 def _current(out: Path) -> Manifest:
@@ -259,9 +262,11 @@ def _current(out: Path) -> Manifest:
     return empty() if snapshot is None else layout.open_manifest(out, snapshot)
 
 
-def _made_again(manifest: Manifest, lost: Mapping[str, LostVideo]) -> set[str]:
-    revisions = manifest.videos.revision
-    return {video_id for video_id, video in lost.items() if revisions[manifest.row_of(video_id)] >= video.revision}
+def _made_again(before: Manifest, after: Manifest, ids: frozenset[str]) -> set[str]:
+    def revision(manifest: Manifest, video_id: str) -> int:
+        return int(manifest.videos.revision[manifest.row_of(video_id)])
+
+    return {video_id for video_id in ids if revision(after, video_id) > revision(before, video_id)}
 
 
 def existing_profile(out: Path) -> Profile | None:
@@ -298,74 +303,3 @@ def _bind(out: Path, profile: Profile) -> None:
         raise UsageError(
             f"{out} was prepared with other options ({differences}); leave them out, or choose another --out"
         )
-
-
-def _look_at(
-    sources: Sequence[Source], options: Options, known: Mapping[str, int], lost: Mapping[str, LostVideo]
-) -> tuple[list[Item], dict[str, int]]:
-    """Each source with its fingerprint and size, and by id about how many frames it will have."""
-
-    # Stretches of a file share its fingerprint.
-    of_file = functools.cache(identity_of)
-
-    def look(source: Source) -> tuple[Item, int]:
-        revision = lost[source.id].revision if source.id in lost else 0
-        try:
-            with stall_limit(float(options.policy.max_stall_seconds)):
-                return read_in_time(source.path, lambda: look_closely(source, revision), "looking at it")
-        except SourceError:
-            # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
-            return Item(source, known.get(source.id, 0), 0, revision), 0
-
-    def look_closely(source: Source, revision: int) -> tuple[Item, int]:
-        identity, size_bytes = identity_of_part(source.path, source.part, of_file)
-        there = source.id in known and not revision
-        frames = 0 if there or source.part else estimate_frames(source.path, options.profile.fps)
-        return Item(source, identity, size_bytes, revision), frames
-
-    with ThreadPoolExecutor(_LOOK_THREADS) as pool:
-        looked = list(pool.map(look, sources))
-    return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
-
-
-def _run(units: Sequence[Unit], out: Path, how: _How, state: Tally) -> list[UnitResult]:
-    profile = how.options.profile.to_json()
-    results: list[UnitResult] = []
-    published, cost = time.monotonic(), 0.0
-    try:
-        # Closed here, so that Ray ends before the lock on the dataset is released.
-        with closing(_results(units, out, how, state)) as finished:
-            for result in finished:
-                results.append(result)
-                state.on_result(result)
-                since = time.monotonic() - published
-                if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
-                    start = time.monotonic()
-                    publish(out, profile)
-                    remove_old_snapshots(out, how.keep_seconds)
-                    published = time.monotonic()
-                    cost = published - start
-    except BaseException:
-        # Finished parts are published, whatever ends the job. On a full disk that may have to wait for the next job.
-        with suppress(OutputError, DatasetBusyError):
-            publish(out, profile)
-        raise
-    publish(out, profile)
-    return results
-
-
-def _results(units: Sequence[Unit], out: Path, how: _How, state: Tally) -> Generator[UnitResult, None, None]:
-    options, where = how.options, how.where
-    if where.runner == "inline":
-        state.note("encoding")
-        for unit in units:
-            yield run_unit(out, unit, options, state.on_progress)
-        return
-    cluster = where.cluster
-    state.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
-    from . import ray_runner
-
-    with ray_runner.connected(cluster, where.workers) as at_a_time:
-        state.note(f"encoding, {at_a_time} at a time")
-        shared = cluster is not None
-        yield from ray_runner.run_units(out, units, options, at_a_time, state.on_progress, shared=shared)

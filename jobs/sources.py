@@ -7,13 +7,15 @@ import glob
 import json
 import os
 import posixpath
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from ..errors import UsageError
 from ..prep.stretch import Stretch
+from .ids import id_roots, path_below, paths_of
 from .importers.recognise import inside, recognised
 from .importers.webdataset import samples_of
 from .importing import PLAIN, Importing
@@ -21,9 +23,13 @@ from .lists import can_be_a_path, is_list, read_list, valid_text
 from .places import from_home
 from .source_parts import Imported, Member, SourcePart, stretch_of_row
 
+# Formats of videos that FFmpeg reads and decodes. .avif, .png and .webp are missing: nearly all of these are stills,
+# and each would be a failure. So are .avs, .mod and .dat, which mostly name other things.
 VIDEO_SUFFIXES = (
-    ".264 .265 .3g2 .3gp .asf .avi .divx .dv .f4v .flv .h264 .h265 .hevc .ivf .m1v .m2ts .m2v .m4v .mkv .mov "
-    ".mp4 .mpe .mpeg .mpg .mts .mxf .nut .obu .ogm .ogv .qt .rm .rmvb .ts .vob .webm .wmv .y4m"
+    ".264 .265 .266 .3g2 .3gp .amv .apng .asf .avi .bik .cine .dav .divx .dv .evo .f4v .flc .fli .flv .gif .gxf .h261 "
+    ".h263 .h264 .h265 .h266 .hevc .insv .ismv .ivf .m1v .m2p .m2t .m2ts .m2v .m4v .mj2 .mjpeg .mjpg .mk3d .mkv .mov "
+    ".mp2v .mp4 .mpe .mpeg .mpg .mpv .mts .mve .mxf .nsv .nut .nuv .obu .ogm .ogv .pva .qt .rm .rmvb .roq .smk .tod "
+    ".tp .trp .ts .vc1 .viv .vob .vro .vvc .webm .wmv .wtv .xmv .y4m"
 )
 _SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
 
@@ -32,15 +38,17 @@ _SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
 class Source:
     """One video to prepare. The file need not exist: a list may name one that does not.
 
-    `id` is the path below the folder where the file was found, or a list's `id`; it is always valid Unicode. `path` is
-    absolute. `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns. `part`:
-    what of the file the video is made from; None for the whole file.
+    `id` is the path below an id root (see `ids`), or what a list says; it is always valid Unicode. `path` is absolute.
+    `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns. `id_is_given`
+    says that the id is from the `id` column of a list, or from a dataset of another tool. `part`: what of the file the
+    video is made from; None for the whole file.
     """
 
     id: str
     path: str
     given: str
     attributes: str
+    id_is_given: bool = False
     part: SourcePart | None = None
 
 
@@ -53,33 +61,57 @@ class _Found:
     listed: bool
 
 
-def find_sources(arguments: Sequence[str], importing: Importing = PLAIN) -> list[Source]:
+def folders_of(arguments: Sequence[str]) -> list[Path]:
+    """The folders in which the arguments' sources lie: a folder itself, a file's folder, the folder in front of the
+    first wildcard of a glob. Lists have none. What is wrong with an argument is for `find_sources` to say."""
+    folders: dict[Path, None] = {}
+    for argument in arguments:
+        if not can_be_a_path(argument):
+            continue
+        path = Path(from_home(argument))
+        if os.path.isdir(path):  # noqa: PTH112  # Path.is_dir raises for some names
+            folders[path] = None
+        elif os.path.lexists(path):
+            if not is_list(path.name):
+                folders[path.parent] = None
+        elif glob.has_magic(str(path)):
+            folders[_fixed_part(str(path))[0]] = None
+    return list(folders)
+
+
+def find_sources(
+    arguments: Sequence[str], roots: Sequence[str] | None = None, importing: Importing = PLAIN
+) -> list[Source]:
     """All sources that the arguments stand for, sorted by id; no two have the same id.
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped,
       links to folders are followed.
-    - A glob, with `**` for any number of folders, stands for the files and folders that match. Ids are paths
-      below the folder in front of the first wildcard. A glob that ends in a literal extension or name (`clips/*.bin`)
-      takes every file that matches; any other (`clips/*`) takes those that have a video's extension.
+    - A glob, with `**` for any number of folders, stands for the files and folders that match. A glob that ends in a
+      literal extension or name (`clips/*.bin`) takes every file that matches; any other (`clips/*`) takes those that
+      have a video's extension.
     - A list (.txt .csv .tsv .jsonl .ndjson .parquet) stands for the sources on its lines; `read_list` gives the form.
       Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
     - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
 
     - A LeRobot v3 dataset stands for its episodes, a `.tar` for the samples with videos in it, a list with Kinetics'
-      columns for its rows, and with `--image-fps` a folder for a video of each folder of pictures in it
-      (`importers/`). In a folder that holds one of these, only video files are found; if there is none, its tars.
+      columns for its rows, and with `--image-fps` a folder for a video of each folder of pictures in it (`importers/`).
+      In a folder that holds one of these, only video files are found; if there is none, its tars.
 
-    `importing` says what more a list's columns mean (`importing.py`).
+    `importing` says what more a list's columns mean, and the rate of pictures.
+
+    Ids are paths below the first of `roots` that holds the file. They are from `ids.id_roots`, which knows the dataset;
+    without them they are those of a new dataset.
 
     A file that comes up twice under the same id is one source. UsageError names the argument and the remedy if an
     argument stands for nothing, or an id for two files or two sets of attributes.
     """
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
+    numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     by_id: dict[str, _Found] = {}
     for argument in arguments:
-        for found in _find(argument, importing):
+        for found in _find(argument, numbered, importing):
             before = by_id.get(found.source.id)
             by_id[found.source.id] = found if before is None else _same(before, found)
     return [by_id[source_id].source for source_id in sorted(by_id)]
@@ -97,8 +129,8 @@ def _same(first: _Found, second: _Found) -> _Found:
     if os.path.realpath(one.path) != os.path.realpath(other.path):
         raise UsageError(
             f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two files with the same "
-            f"id {one.id!r}; give a folder that both lie in, or a list with an `id` column in which they "
-            "differ, or rename one"
+            f"id {one.id!r}; add --id-root {os.path.commonpath([one.path, other.path])}, a folder that both lie in, or "
+            "give a list with an `id` column in which they differ, or rename one"
         )
     if one.part != other.part:
         what = "two stretches of a file" if isinstance(one.part, Stretch) else "two sources"
@@ -114,7 +146,7 @@ def _same(first: _Found, second: _Found) -> _Found:
     return second if second.listed and not first.listed else first
 
 
-def _find(argument: str, importing: Importing) -> list[_Found]:
+def _find(argument: str, roots: Mapping[str, int], importing: Importing) -> list[_Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
@@ -122,7 +154,7 @@ def _find(argument: str, importing: Importing) -> list[_Found]:
         Path(argument).stat()
     except OSError as error:
         if glob.has_magic(argument):
-            return _in_glob(argument, importing)
+            return _in_glob(argument, roots, importing)
         missing = isinstance(error, FileNotFoundError)
         reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
         raise UsageError(
@@ -134,7 +166,8 @@ def _find(argument: str, importing: Importing) -> list[_Found]:
         importing.tell(f"{argument}: {imported.what}")
         return [_imported(each) for each in imported.sources]
     if path.is_dir():
-        found = [_file(file, path, argument) for file in _videos_below(path)]
+        place, id_of = f"in {argument!r}", _ids_in(path, roots)
+        found = [_Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path)]
         others = inside(path, _walk(path), importing, _is_video_name, has_videos=bool(found))
         found += [_imported(each) for each in others]
         if not found:
@@ -144,16 +177,31 @@ def _find(argument: str, importing: Importing) -> list[_Found]:
                 file=argument,
             )
         return found
-    return _in_list(argument, importing) if is_list(argument) else [_given(path, argument)]
+    if is_list(argument):
+        return _in_list(argument, importing)
+    return [_Found(_source(_ids_in(path.parent, roots)(path), path, argument), "given by itself", listed=False)]
 
 
 def _imported(each: Imported) -> _Found:
     attributes = valid_text(json.dumps(each.attributes, ensure_ascii=False, allow_nan=False))
-    return _Found(_source(each.id, each.path, each.given, attributes, each.part), each.place, listed=True)
+    source = replace(_source(each.id, each.path, each.given, attributes), id_is_given=True, part=each.part)
+    return _Found(source, each.place, listed=True)
 
 
-def _given(path: Path, argument: str) -> _Found:
-    return _Found(_source(path.name, path, argument), "given by itself", listed=False)
+def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
+    """The function that gives the id of a file below `base`, which one of `roots` holds."""
+    bases = paths_of(base)
+
+    @cache
+    def prefix(folder: Path) -> str:
+        below = valid_text(folder.relative_to(base).as_posix())
+        below = "" if below == "." else below
+        found = path_below(roots, [f"{path}/{below}".rstrip("/") for path in bases])
+        # A file that came since the roots were looked for has the id of a new dataset.
+        found = below if found is None else found
+        return f"{found}/" if found else ""
+
+    return lambda file: prefix(file.parent) + file.name
 
 
 def _in_list(argument: str, importing: Importing) -> list[_Found]:
@@ -165,16 +213,23 @@ def _in_list(argument: str, importing: Importing) -> list[_Found]:
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
-        source = _source(row_id, folder / from_home(row.path), row.path, row.attributes, part)
+        path = folder / from_home(row.path)
+        source = replace(_source(row_id, path, row.path, row.attributes), id_is_given=row.id is not None, part=part)
         found.append(_Found(source, row.place, listed=True))
     return found
 
 
-def _in_glob(pattern: str, importing: Importing) -> list[_Found]:
+def _fixed_part(pattern: str) -> tuple[Path, list[str]]:
+    """The folder in front of the first wildcard of a glob, and the parts below it."""
     root, parts = Path(), list(Path(pattern).parts)
     # A folder whose name looks like a glob is a folder.
     while len(parts) > 1 and (not glob.has_magic(parts[0]) or os.path.lexists(root / parts[0])):
         root /= parts.pop(0)
+    return root, parts
+
+
+def _in_glob(pattern: str, roots: Mapping[str, int], importing: Importing) -> list[_Found]:
+    root, parts = _fixed_part(pattern)
     spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
     matches = dict.fromkeys(_matches(root, parts))
     files: dict[Path, None] = {}
@@ -188,7 +243,8 @@ def _in_glob(pattern: str, importing: Importing) -> list[_Found]:
             found += _in_list(str(path), importing)
         elif spelled_out or _is_video_name(path.name):
             files[path] = None
-    found += [_file(path, root, pattern) for path in files]
+    place, id_of = f"in {pattern!r}", _ids_in(root, roots)
+    found += [_Found(_source(id_of(path), path, str(path)), place, listed=False) for path in files]
     if not found:
         what = f"matches nothing that ends in one of {VIDEO_SUFFIXES}" if matches else "matches nothing"
         raise UsageError(
@@ -197,13 +253,9 @@ def _in_glob(pattern: str, importing: Importing) -> list[_Found]:
     return found
 
 
-def _file(path: Path, root: Path, argument: str) -> _Found:
-    return _Found(_source(path.relative_to(root).as_posix(), path, str(path)), f"in {argument!r}", listed=False)
-
-
-def _source(source_id: str, path: Path, given: str, attributes: str = "{}", part: SourcePart | None = None) -> Source:
+def _source(source_id: str, path: Path, given: str, attributes: str = "{}") -> Source:
     # Links are not resolved: a link's name stays when its target moves.
-    return Source(valid_text(source_id), str(path.absolute()), given, attributes, part)
+    return Source(valid_text(source_id), str(path.absolute()), given, attributes)
 
 
 def _is_video_name(name: str) -> bool:

@@ -2,49 +2,65 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .units import Unit
-from .work import Failure, UnitProgress, UnitResult
+from .work import UnitProgress, UnitResult
 
 
-@dataclass
+@dataclass(frozen=True)
 class Progress:
-    """The progress of a job. `frames_planned` is an estimate from the sources' headers until prep has planned each
-    source."""
+    """How far a job is.
 
+    `sources_total` are the sources that the job prepares, those not counted that are in the dataset already; it is 0
+    until the sources have been looked at. `sources_done` are prepared, or have failed like `sources_failed` of them.
+    `frames_planned` is an estimate from the sources' headers until prep has planned each source. `bytes_done` are
+    those of finished units. `seconds` is the time since the job began. `note` says what the job is doing.
+    """
+
+    sources_done: int = 0
+    sources_total: int = 0
+    sources_failed: int = 0
     frames_done: int = 0
     frames_planned: int = 0
-    videos_done: int = 0
-    videos_planned: int = 0
-    failures: list[Failure] = field(default_factory=list)
+    bytes_done: int = 0
+    seconds: float = 0.0
     note: str = ""
 
 
-OnUpdate = Callable[[Progress], None]
+OnProgress = Callable[[Progress], None]
 
 
 def ignore(_progress: Progress) -> None:
-    """An OnUpdate that does nothing."""
+    """An OnProgress that does nothing."""
 
 
 class Tally:
-    """Adds up what units report into the job's progress."""
+    """Adds up what units report, and calls `on_progress` with the job's progress after each change."""
 
-    def __init__(
-        self, units: Sequence[Unit], estimates: dict[str, int], progress: Progress, on_update: OnUpdate
-    ) -> None:
-        self._progress = progress
-        self._on_update = on_update
-        self._estimates = {unit.id: sum(estimates[item.source.id] for item in unit.items) for unit in units}
+    def __init__(self, on_progress: OnProgress) -> None:
+        self._on_progress = on_progress
+        self._started = time.monotonic()
+        self._note = ""
+        self._sources_done = self._sources_total = self._sources_failed = self._bytes = 0
+        self._estimates: dict[str, int] = {}
         self._frames: dict[str, int] = {}
-        progress.videos_planned = sum(len(unit.items) for unit in units)
-        progress.frames_planned = sum(self._estimates.values())
+
+    @property
+    def seconds(self) -> float:
+        """The time since the job began."""
+        return time.monotonic() - self._started
 
     def note(self, text: str) -> None:
-        self._progress.note = text
-        self._on_update(self._progress)
+        self._note = text
+        self._update()
+
+    def plan(self, units: Sequence[Unit], estimates: dict[str, int]) -> None:
+        """The units that the job runs; `estimates` has about how many frames each source has, by its id."""
+        self._estimates = {unit.id: sum(estimates[item.source.id] for item in unit.items) for unit in units}
+        self._sources_total = sum(len(unit.items) for unit in units)
 
     def on_progress(self, unit: UnitProgress) -> None:
         self._frames[unit.unit] = unit.frames
@@ -53,11 +69,21 @@ class Tally:
 
     def on_result(self, result: UnitResult) -> None:
         self._frames[result.unit] = self._estimates[result.unit] = result.frames
-        self._progress.videos_done += result.videos
-        self._progress.failures.extend(result.failures)
+        self._sources_done += result.videos + len(result.failures)
+        self._sources_failed += len(result.failures)
+        self._bytes += result.bytes
         self._update()
 
     def _update(self) -> None:
-        self._progress.frames_done = sum(self._frames.values())
-        self._progress.frames_planned = sum(self._estimates.values())
-        self._on_update(self._progress)
+        self._on_progress(
+            Progress(
+                sources_done=self._sources_done,
+                sources_total=self._sources_total,
+                sources_failed=self._sources_failed,
+                frames_done=sum(self._frames.values()),
+                frames_planned=sum(self._estimates.values()),
+                bytes_done=self._bytes,
+                seconds=self.seconds,
+                note=self._note,
+            )
+        )

@@ -1,9 +1,10 @@
 """The dataset: its tables, its files and their life. Nothing here knows ffmpeg, torch or Ray.
 
-tables, records, ragged        the data model: tables of columns, a row as plain values, columns of lists
+schema, tables, records, ragged  the data model: how columns are stored, tables, a row as plain values, columns of lists
 mp4, gop_check                 what the bytes of a segment say, and what they must say
 zarr_read, zarr_write, zarr_small, zarr_sizes, zarr_zip  how tables are stored
 shared_tables                  tables in memory that processes share
-layout, parts, merge, publish, tidy  the life of a dataset: paths and root, parts, snapshots, removal
+stacking, merge, edits         tables put together; what corrects them: edits and drops
+layout, parts, publish, tidy   the life of a dataset: paths and root, parts, snapshots, removal
 lost, verify, export, summary, output_files  operations on a whole dataset
 """

@@ -32,11 +32,13 @@ from ..errors import (
 )
 from ..whole_files import commit_bytes, replace_bytes, writing
 from . import zarr_zip as zips
+from .label_columns import Kind, LabelColumn
 from .ragged import Array
 from .tables import Failures, Manifest
+from .zarr_columns import read_column, read_column_kinds
 from .zarr_read import READABLE_VERSIONS, OpenFile, read_attributes, read_failures, read_manifest, read_timeline
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 LOCK_FILE = ".lock"
 _ROOT_FILE = "zarr.json"
 _COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
@@ -44,11 +46,13 @@ _COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same 
 
 @dataclass(frozen=True)
 class Root:
-    """The content of zarr.json. `snapshot` is None until the first snapshot is published."""
+    """The content of zarr.json. `snapshot` is None until the first snapshot is published. `id_roots` are the folders
+    below which sources get their ids; there are none before the first job, and in datasets of earlier versions."""
 
     profile: dict[str, Any]
     snapshot: str | None
     format_version: int = FORMAT_VERSION
+    id_roots: tuple[str, ...] = ()
 
 
 def shard_path(dataset: Path, name: str) -> Path:
@@ -99,6 +103,13 @@ def set_profile(dataset: Path, profile: dict[str, Any]) -> None:
         write_root(dataset, replace(root, profile=profile))
 
 
+def set_id_roots(dataset: Path, id_roots: tuple[str, ...]) -> None:
+    """Let a dataset remember these id roots. The caller holds the writer lock."""
+    root = read_root(dataset)
+    if root.id_roots != id_roots:
+        write_root(dataset, replace(root, id_roots=id_roots))
+
+
 def write_root(dataset: Path, root: Root) -> None:
     """Replace zarr.json, the only file that is ever replaced."""
     replace_bytes(dataset, dataset / _ROOT_FILE, _root_document(root))
@@ -114,6 +125,7 @@ def _root_document(root: Root) -> bytes:
                     "format_version": FORMAT_VERSION,
                     "profile": root.profile,
                     "snapshot": root.snapshot,
+                    **({"id_roots": root.id_roots} if root.id_roots else {}),
                 }
             },
         },
@@ -151,17 +163,20 @@ def read_root(dataset: Path) -> Root:
         raise NotADatasetError(f"{file} is not the root of a shortgop dataset; {remedy}", file=str(file)) from None
     if version is True or version not in READABLE_VERSIONS:
         newer = isinstance(version, int) and version > FORMAT_VERSION
+        *others, last = READABLE_VERSIONS
         raise FormatVersionError(
             f"{dataset} has format version {version!r}, and this shortgop reads versions "
-            f"{' and '.join(map(str, READABLE_VERSIONS))}; "
+            f"{', '.join(map(str, others))} and {last}; "
             f"{'upgrade shortgop' if newer else 'prepare it again'}",
             file=str(file),
         )
     profile, snapshot = attributes.get("profile"), attributes.get("snapshot")
     named = snapshot is None or (isinstance(snapshot, str) and snapshot.isdecimal())
-    if not isinstance(profile, dict) or not named:
+    id_roots = attributes.get("id_roots", [])
+    folders = isinstance(id_roots, list) and all(isinstance(folder, str) for folder in id_roots)
+    if not isinstance(profile, dict) or not named or not folders:
         raise CorruptDataError(f"{file} is damaged; copy it to the dataset again", file=str(file))
-    return Root(profile=profile, snapshot=snapshot, format_version=version)
+    return Root(profile=profile, snapshot=snapshot, format_version=version, id_roots=tuple(id_roots))
 
 
 def open_manifest(dataset: Path, snapshot: str, *, timeline: bool = False) -> Manifest:
@@ -199,6 +214,18 @@ def open_timeline(dataset: Path, snapshot: str, start: int, stop: int) -> Array:
     """Rows [start, stop) of a snapshot's timeline."""
     with _reading(dataset, snapshot) as open_file:
         return read_timeline(open_file, start, stop)
+
+
+def open_column_kinds(dataset: Path, snapshot: str) -> dict[str, Kind] | None:
+    """The kinds of the label columns that a snapshot holds, by name; None if it holds none."""
+    with _reading(dataset, snapshot) as open_file:
+        return read_column_kinds(open_file)
+
+
+def open_column(dataset: Path, snapshot: str, number: int, kind: Kind, num_videos: int) -> LabelColumn:
+    """The label column of this number, for so many videos."""
+    with _reading(dataset, snapshot) as open_file:
+        return read_column(open_file, number, kind, num_videos)
 
 
 def snapshot_attributes(dataset: Path, snapshot: str) -> dict[str, Any]:

@@ -2,21 +2,22 @@
 
 The result depends on the content of the manifests, not on their order: videos are sorted by id, and patterns,
 configurations and shards are numbered in the order of their first use. So an interrupted job ends with the same rows as
-an undisturbed one. Timelines are merged in blocks and never held in memory whole: at eight bytes a frame they are by
-far the largest table.
+an undisturbed one. Edits and drops are kept, since an older part may still come. Timelines are merged in blocks and
+never held in memory whole: at eight bytes a frame they are by far the largest table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from .ragged import Array, Ragged, concatenate, from_rows, offsets_of, ragged_indices
-from .tables import Failures, Manifest, Patterns, Table, Timeline, empty
+from .edits import Drop, Edit, drops_of, drops_table, edited, edits_of, joined, merged_edits
+from .ragged import Array, Ragged, from_rows, from_texts, offsets_of
+from .stacking import row_content, stacked, take, with_videos
+from .tables import Edits, Failures, Manifest, Patterns, Table, Timeline, empty
 
 # Reads rows [start, stop) of one timeline.
 ReadRows = Callable[[int, int], Array]
@@ -75,14 +76,13 @@ def _block(pieces: FrameRuns, targets: Array, timelines: Sequence[ReadRows]) -> 
     return block
 
 
-_T = TypeVar("_T", bound=Table)
-
-
 def merge(manifests: Sequence[Manifest]) -> Manifest:
     """One manifest with the videos of all `manifests`, which must have their timelines.
 
-    Of several videos with one id it keeps the one that was made again most often, then the one in the shard whose name
-    sorts first. Of several failures with one id it keeps the latest, and none if a video has that id.
+    Of several videos with one id it keeps the one that was stored after the most edits, then the one that was made
+    again most often, then the one in the shard whose name sorts first. Videos get the edits that came after they were
+    stored, and are left out if a drop did. Of several failures with one id it keeps the latest, and none if a video has
+    that id or it was dropped.
     """
     readers = [_reader(manifest.timeline) for manifest in manifests]
     merged, runs = merge_tables(manifests, readers)
@@ -102,97 +102,71 @@ def merge_tables(manifests: Sequence[Manifest], timelines: Sequence[ReadRows] = 
     `timelines` has one entry for each manifest. They are read only if two videos are equal in everything else.
     """
     manifests = [*manifests, empty()]
-    videos = _stack([m.videos for m in manifests], config=_bases([len(m.configs) for m in manifests]))
-    segments = _stack([m.segments for m in manifests], shard=_bases([len(m.shards) for m in manifests]))
-    gops = _stack([m.gops for m in manifests], pattern=_bases([len(m.patterns) for m in manifests]))
-    stacked = Manifest(
-        videos=videos,
-        segments=segments,
-        gops=gops,
-        patterns=_stack([m.patterns for m in manifests]),
-        configs=_stack([m.configs for m in manifests]),
-        shards=_stack([m.shards for m in manifests]),
-        failures=_stack([m.failures for m in manifests]),
-        timeline=None,
-    )
+    everything = stacked(manifests)
     origins = FrameRuns(
         manifest=np.repeat(np.arange(len(manifests)), [len(m.videos) for m in manifests]),
         start=np.concatenate([m.first_frames[:-1] for m in manifests]),
-        length=videos.num_frames,
+        length=everything.videos.num_frames,
     )
-    order = _by_id(stacked, origins, timelines)
-    merged = _canonical(
-        replace(
-            stacked,
-            videos=_take(videos, order),
-            segments=_take(segments, _rows(stacked.first_segments, stacked.segment_counts, order)),
-            gops=_take(gops, _rows(stacked.first_gops, stacked.gop_counts, order)),
-            failures=_latest(stacked.failures, set(stacked.ids)),
-        )
-    )
-    return merged, FrameRuns(origins.manifest[order], origins.start[order], origins.length[order])
+    drops = drops_of(everything.drops)
+    kept = _by_id(everything, drops, origins, timelines)
+    order = np.array([rows[0] for rows in kept], dtype=np.int64)
+    edits = merged_edits(everything.edits, drops)
+    merged = with_videos(everything, order)
+    return replace(
+        merged,
+        videos=replace(merged.videos, attributes=_attributes(everything, manifests, edits, kept, origins)),
+        failures=_latest(everything.failures, {*merged.ids, *drops}),
+        edits=edits,
+        drops=drops_table(drops),
+    ), FrameRuns(origins.manifest[order], origins.start[order], origins.length[order])
 
 
-def _bases(lengths: list[int]) -> list[int]:
-    """What to add to each manifest's references so that they point into the stacked table."""
-    return list(accumulate(lengths, initial=0))[:-1]
-
-
-def _stack(tables: Sequence[_T], **bases: list[int]) -> _T:
-    """All tables stacked into one. Columns named in `bases` are references, to which each table's base is added."""
-    columns: dict[str, Any] = {}
-    for field in fields(tables[0]):
-        parts = [getattr(table, field.name) for table in tables]
-        if field.name in bases:
-            parts = [part + np.array(base, part.dtype) for part, base in zip(parts, bases[field.name], strict=True)]
-        columns[field.name] = concatenate(parts) if isinstance(parts[0], Ragged) else np.concatenate(parts)
-    return replace(tables[0], **columns)
-
-
-def _take(table: _T, rows: Array) -> _T:
-    columns: dict[str, Any] = {}
-    for field in fields(table):
-        column = getattr(table, field.name)
-        columns[field.name] = column.take(rows) if isinstance(column, Ragged) else column[rows]
-    return replace(table, **columns)
-
-
-def _rows(first: Array, counts: Array, videos: Array) -> Array:
-    """The rows of `videos` in a table that holds a run of rows for each video."""
-    return ragged_indices(first[videos], counts[videos])
-
-
-def _by_id(manifest: Manifest, origins: FrameRuns, timelines: Sequence[ReadRows]) -> Array:
-    """The rows of the videos to keep: one for each id, sorted by id."""
-    row_of: dict[str, int] = {}
+def _by_id(
+    manifest: Manifest, drops: Mapping[str, Drop], origins: FrameRuns, timelines: Sequence[ReadRows]
+) -> list[list[int]]:
+    """The row of the video to keep for each id, sorted by id, followed by the rows that differ from it in nothing but
+    their attributes."""
+    rows_of: dict[str, list[int]] = {}
+    after_edit = manifest.videos.after_edit
     for row, video_id in enumerate(manifest.ids):
-        known = row_of.setdefault(video_id, row)
-        if known != row and _comes_first(manifest, row, known, origins, timelines):
-            row_of[video_id] = row
-    return np.array([row_of[video_id] for video_id in sorted(row_of)], dtype=np.int64)
+        if video_id in drops and int(after_edit[row]) < drops[video_id].number:
+            continue
+        known = rows_of.get(video_id)
+        order = 0 if known is None else _compared(manifest, row, known[0], origins, timelines)
+        if known is None or order < 0:
+            rows_of[video_id] = [row]
+        elif order == 0:
+            known.append(row)
+    return [rows_of[video_id] for video_id in sorted(rows_of)]
 
 
-def _comes_first(manifest: Manifest, row: int, other: int, origins: FrameRuns, timelines: Sequence[ReadRows]) -> bool:
-    """Whether the video in `row` is kept rather than the one in `other`, which has the same id. The order is total: it
-    compares all that the tables say."""
+def _compared(manifest: Manifest, row: int, other: int, origins: FrameRuns, timelines: Sequence[ReadRows]) -> int:
+    """-1 if the video in `row` is kept rather than the one in `other`, which has the same id, 1 if it is not, and 0 if
+    they differ in nothing but their attributes. The order compares all else that the tables say."""
     for key in (_place, _all_columns):
         one, two = key(manifest, row), key(manifest, other)
         if one != two:
-            return bool(one < two)
+            return -1 if one < two else 1
     if not timelines:
-        return False
+        return 0
     pts = []
     for video in (row, other):
         start, length = int(origins.start[video]), int(origins.length[video])
         pts.append(timelines[int(origins.manifest[video])](start, start + length).tolist())
-    return bool(pts[0] < pts[1])
+    return 0 if pts[0] == pts[1] else -1 if pts[0] < pts[1] else 1
 
 
 def _place(manifest: Manifest, row: int) -> tuple[Any, ...]:
-    """Sort key: greatest revision first, then the shard and the offset at which the video starts. Shards are never
-    replaced, so no two videos share these; version 1 did replace shards."""
+    """Sort key: stored after most edits first, then the greatest revision, then the shard and the offset at which the
+    video starts. Shards are never replaced, so no two videos share these; version 1 did replace shards.
+
+    A drop removes the videos that were stored before it. They are the last ones in this order, so what is left does not
+    depend on whether the drop or the videos come first.
+    """
     segment = int(manifest.first_segments[row])
     return (
+        -int(manifest.videos.after_edit[row]),
         -int(manifest.videos.revision[row]),
         manifest.shards.name.text(int(manifest.segments.shard[segment])),
         int(manifest.segments.offset[segment]),
@@ -200,8 +174,8 @@ def _place(manifest: Manifest, row: int) -> tuple[Any, ...]:
 
 
 def _all_columns(manifest: Manifest, row: int) -> tuple[Any, ...]:
-    """Sort key: all that the tables say of a video. Its configuration, patterns and shards count by content, not by
-    number."""
+    """Sort key: all that the tables say of a video, apart from its attributes, which may have been edited. Its
+    configuration, patterns and shards count by content, not by number."""
     tables: list[tuple[Table, range]] = [
         (manifest.segments, range(*manifest.first_segments[row : row + 2].tolist())),
         (manifest.gops, range(*manifest.first_gops[row : row + 2].tolist())),
@@ -209,61 +183,52 @@ def _all_columns(manifest: Manifest, row: int) -> tuple[Any, ...]:
     references = {"config": manifest.configs, "shard": manifest.shards, "pattern": manifest.patterns}
     rows = [(manifest.videos, row), *((table, number) for table, numbers in tables for number in numbers)]
     return tuple(
-        _content(references[name], number) if name in references else number
+        row_content(references[name], number) if name in references else number
         for table, at in rows
-        for name, number in zip((field.name for field in fields(table)), _content(table, at), strict=True)
+        for name, number in zip((field.name for field in fields(table)), row_content(table, at), strict=True)
+        if name != "attributes"
     )
 
 
-def _latest(failures: Failures, present: set[str]) -> Failures:
-    """The latest failure of each source that is not in the dataset, sorted by id."""
+def _attributes(
+    everything: Manifest, manifests: Sequence[Manifest], edits: Edits, kept: list[list[int]], origins: FrameRuns
+) -> Ragged:
+    """The attributes of the videos that are kept, with their edits."""
+    texts = everything.videos.attributes
+    row = np.array([rows[0] for rows in kept], dtype=np.int64)
+    if not len(edits) and all(len(rows) == 1 for rows in kept):
+        return texts.take(row)
+    edits_of_id: dict[str, list[Edit]] = {}
+    for edit in edits_of(edits):
+        edits_of_id.setdefault(edit.id, []).append(edit)
+    # A manifest's videos have its own edits already. So nothing is to do where no other manifest edits the id.
+    edited_in: dict[str, set[int]] = {}
+    for number, manifest in enumerate(manifests):
+        for video_id in manifest.edits.id.texts():
+            edited_in.setdefault(video_id, set()).add(number)
+    changed: dict[int, str] = {}
+    for position, rows in enumerate(kept):
+        video_id = everything.ids[rows[0]]
+        if len(rows) > 1 or edited_in.get(video_id, set()) - {int(origins.manifest[rows[0]])}:
+            after = int(everything.videos.after_edit[rows[0]])
+            own = joined([texts.text(each) for each in rows])
+            changed[position] = edited(own, edits_of_id.get(video_id, []), after=after)
+    if not changed:
+        return texts.take(row)
+    return from_texts(
+        changed[position] if position in changed else texts.text(rows[0]) for position, rows in enumerate(kept)
+    )
+
+
+def _latest(failures: Failures, left_out: set[str]) -> Failures:
+    """The latest failure of each source that is not among those to leave out, sorted by id."""
     latest: dict[str, tuple[Any, ...]] = {}
     texts = (failures.id.texts(), failures.reason.texts(), failures.source.texts(), failures.path.texts())
     for row, (source_id, *said) in enumerate(zip(*texts, strict=True)):
-        if source_id not in present:
+        if source_id not in left_out:
             attempt = (int(failures.attempted_ns[row]), *said, row)
             latest[source_id] = max(latest.get(source_id, attempt), attempt)
-    return _take(failures, np.array([latest[source_id][-1] for source_id in sorted(latest)], dtype=np.int64))
-
-
-def _canonical(manifest: Manifest) -> Manifest:
-    """Keeps one row of equal patterns, configurations and shards, numbers them by first use, and drops unused ones."""
-    patterns, pattern_numbers = _unique_rows(manifest.patterns, manifest.gops.pattern)
-    configs, config_numbers = _unique_rows(manifest.configs, manifest.videos.config)
-    shards, shard_numbers = _unique_rows(manifest.shards, manifest.segments.shard)
-    return replace(
-        manifest,
-        videos=replace(manifest.videos, config=config_numbers),
-        segments=replace(manifest.segments, shard=shard_numbers),
-        gops=replace(manifest.gops, pattern=pattern_numbers),
-        patterns=patterns,
-        configs=configs,
-        shards=shards,
-    )
-
-
-def _unique_rows(table: _T, references: Array) -> tuple[_T, Array]:
-    """The rows of `table` that `references` point to, each content once, in the order of the first reference; and the
-    renumbered references."""
-    unused = len(references)
-    first_use = np.full(len(table), unused, dtype=np.int64)
-    # Assigned in reverse, so that the value that stays is the first use.
-    first_use[references[::-1]] = np.arange(len(references) - 1, -1, -1)
-    number_of_content: dict[tuple[Any, ...], int] = {}
-    renumbered = np.zeros(len(table), dtype=references.dtype)
-    kept: list[int] = []
-    for row in np.argsort(first_use)[: np.count_nonzero(first_use < unused)].tolist():
-        content = _content(table, row)
-        if content not in number_of_content:
-            number_of_content[content] = len(kept)
-            kept.append(row)
-        renumbered[row] = number_of_content[content]
-    return _take(table, np.array(kept, dtype=np.int64)), renumbered[references]
-
-
-def _content(table: Table, row: int) -> tuple[Any, ...]:
-    columns = (getattr(table, field.name) for field in fields(table))
-    return tuple(c.bytes(row) if isinstance(c, Ragged) else c[row].item() for c in columns)
+    return take(failures, np.array([latest[source_id][-1] for source_id in sorted(latest)], dtype=np.int64))
 
 
 def patterns_table(patterns: Sequence[tuple[Sequence[int], Sequence[bool]]]) -> Patterns:

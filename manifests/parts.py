@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError, not_read
 from ..whole_files import commit_bytes
 from . import zarr_zip as zips
+from .label_columns import LabelColumn
 from .layout import FORMAT_VERSION, part_path
 from .ragged import Array
 from .tables import TABLE_TYPES, Manifest, Table
@@ -24,19 +25,25 @@ from .zarr_read import read_attributes, read_manifest
 from .zarr_small import is_small, small_files
 
 
-def pack(manifest: Manifest, attributes: dict[str, Any], timeline: Iterable[Array] | None = None) -> bytes:
+def pack(
+    manifest: Manifest,
+    attributes: dict[str, Any],
+    timeline: Iterable[Array] | None = None,
+    columns: Mapping[str, LabelColumn] | None = None,
+) -> bytes:
     """The bytes of a zip file that holds the manifest, timeline included.
 
-    `timeline` brings the rows of a manifest that does not hold them, as `zarr_write.write_manifest` takes them.
+    `timeline` brings the rows of a manifest that does not hold them, and `columns` the label columns of a snapshot, as
+    `zarr_write.write_manifest` takes them.
     """
-    if is_small(manifest):
-        return zips.pack(small_files(manifest, attributes, timeline))
+    if is_small(manifest, columns):
+        return zips.pack(small_files(manifest, attributes, timeline, columns))
     from zarr.storage import MemoryStore
 
     from .zarr_write import write_manifest
 
     files: dict[str, Any] = {}
-    write_manifest(MemoryStore(files), manifest, attributes, timeline)
+    write_manifest(MemoryStore(files), manifest, attributes, timeline, columns)
     return zips.pack({name: data.to_bytes() for name, data in files.items()})
 
 

@@ -7,6 +7,8 @@
     configs     codec configurations: what a decoder needs once
     shards      the files that hold the segments
     failures    sources that are not in the dataset, and why
+    edits       columns of videos that were set or removed after the videos were stored
+    drops       videos that were taken out of the dataset
     timeline    for every frame the pts of the source frame it shows
 
 The rows of `segments`, `gops` and `timeline` are in the order of their videos. So a video's rows are one run, whose
@@ -24,91 +26,7 @@ import numpy as np
 from ..errors import CorruptDataError, VideoNotFoundError
 from .ragged import Array, Ragged, from_rows, from_texts, lazy, offsets_of
 from .records import CodecConfig, Pattern, SourceChanges, VideoRow
-
-
-@dataclass(frozen=True)
-class Column:
-    """How a column is stored: its dtype, whether it is ragged, and whether it is stored as differences (`delta`), for
-    columns whose neighbouring rows differ by little.
-
-    `since` is the format version that introduced the column. In tables of an earlier version every row is `before`, or
-    empty if the column is ragged.
-    """
-
-    dtype: str
-    ragged: bool = False
-    delta: bool = False
-    since: int = 1
-    before: int = 0
-
-
-TEXT = Column("u1", ragged=True)
-TEXT_SINCE_2 = Column("u1", ragged=True, since=2)
-# The second array of a ragged column.
-OFFSETS = Column("<i8", delta=True)
-
-SCHEMA: dict[str, dict[str, Column]] = {
-    "videos": {
-        "id": TEXT,
-        "source": TEXT,
-        "attributes": TEXT,
-        "identity": Column("<u8"),
-        "fps_num": Column("<i8"),
-        "fps_den": Column("<i8"),
-        "num_frames": Column("<i8"),
-        "gop_frames": Column("<i4"),
-        "segment_gops": Column("<i4"),
-        "config": Column("<i4"),
-        "timebase_num": Column("<i8"),
-        "timebase_den": Column("<i8"),
-        "path": TEXT_SINCE_2,
-        "given_up": TEXT_SINCE_2,
-        "dropped": Column("<i8", since=2, before=-1),
-        "repeated": Column("<i8", since=2, before=-1),
-        "salvaged": Column("<i8", ragged=True, since=2),
-        "revision": Column("<i4", since=2),
-    },
-    "segments": {
-        "shard": Column("<i4", delta=True),
-        "offset": Column("<i8", delta=True),
-        "init_length": Column("<i4"),
-        "init_crc32": Column("<u4"),
-    },
-    "gops": {
-        "offset": Column("<i8", delta=True),
-        "length": Column("<i4"),
-        "crc32": Column("<u4"),
-        "pattern": Column("<i4"),
-    },
-    "patterns": {
-        "frames": Column("<i4", ragged=True),
-        "referenced": Column("u1", ragged=True),
-    },
-    "configs": {
-        "codec": TEXT,
-        "extradata": TEXT,
-        "width": Column("<i4"),
-        "height": Column("<i4"),
-        "primaries": Column("u1"),
-        "transfer": Column("u1"),
-        "matrix": Column("u1"),
-        "full_range": Column("u1"),
-    },
-    "shards": {
-        "name": TEXT,
-        "length": Column("<i8"),
-    },
-    "failures": {
-        "id": TEXT,
-        "source": TEXT,
-        "reason": TEXT,
-        "attempted_ns": Column("<i8", delta=True),
-        "path": TEXT_SINCE_2,
-    },
-    "timeline": {
-        "pts": Column("<i8", delta=True),
-    },
-}
+from .schema import SCHEMA
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +74,7 @@ class Videos(Table):
     repeated: Array
     salvaged: Ragged
     revision: Array
+    after_edit: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +127,21 @@ class Failures(Table):
 
 
 @dataclass(frozen=True, eq=False)
+class Edits(Table):
+    id: Ragged
+    number: Array
+    attributes: Ragged
+    removed: Ragged
+
+
+@dataclass(frozen=True, eq=False)
+class Drops(Table):
+    id: Ragged
+    number: Array
+    revision: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Timeline(Table):
     pts: Array
 
@@ -220,6 +154,8 @@ TABLE_TYPES: dict[str, Any] = {
     "configs": Configs,
     "shards": Shards,
     "failures": Failures,
+    "edits": Edits,
+    "drops": Drops,
     "timeline": Timeline,
 }
 
@@ -238,6 +174,8 @@ class Manifest:
     configs: Configs
     shards: Shards
     failures: Failures
+    edits: Edits
+    drops: Drops
     timeline: Timeline | None
 
     def __post_init__(self) -> None:

@@ -22,7 +22,8 @@ from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from ..errors import CorruptDataError, DatasetError, MissingDataError, not_read
 from .ragged import Array, Ragged, from_rows
-from .tables import OFFSETS, SCHEMA, TABLE_TYPES, Column, Failures, Manifest
+from .schema import OFFSETS, SCHEMA, Column, tables_of
+from .tables import TABLE_TYPES, Failures, Manifest
 
 # Opens the file of a Zarr store that has this key. FileNotFoundError or KeyError if there is none.
 OpenFile = Callable[[str], BinaryIO]
@@ -163,7 +164,7 @@ def _content_size(frame: bytes) -> int | None:
 
 
 # Format versions that can be read. Each snapshot and each part says its own.
-READABLE_VERSIONS = (1, 2)
+READABLE_VERSIONS = (1, 2, 3)
 
 
 def read_attributes(open_file: OpenFile) -> dict[str, Any]:
@@ -176,12 +177,12 @@ def read_attributes(open_file: OpenFile) -> dict[str, Any]:
 def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
     """Read all tables; the timeline only on request. MissingDataError or CorruptDataError names what is wrong.
 
-    Columns that are newer than the manifest's format version are filled with their `before`.
+    Tables that are newer than the manifest's format version are empty; newer columns are filled with their `before`.
     """
     version = read_attributes(open_file).get("format_version")
     if version is True or version not in READABLE_VERSIONS:
         raise CorruptDataError(f"zarr.json says format version {version!r}", file="zarr.json")
-    for group in ("", *(f"{name}/" for name in SCHEMA)):
+    for group in ("", *(f"{name}/" for name in tables_of(version))):
         # These documents hold nothing that is needed here, but without them this is not a Zarr store.
         with opening(open_file, f"{group}zarr.json") as file:
             document = json.loads(file.read())
@@ -207,7 +208,7 @@ def _read_columns(open_file: OpenFile, table: str, columns: dict[str, Column], v
         for name, spec in columns.items()
         if spec.since <= version
     }
-    rows = len(next(iter(there.values())))
+    rows = len(next(iter(there.values()))) if there else 0
     missing = {name: _column_before(spec, rows) for name, spec in columns.items() if name not in there}
     return {**there, **missing}
 
@@ -219,9 +220,12 @@ def _column_before(column: Column, rows: int) -> Array | Ragged:
 
 
 def _read_column(open_file: OpenFile, path: str, column: Column) -> Array | Ragged:
-    values = read_rows(open_file, path, column.dtype)
-    if not column.ragged:
-        return values
+    return read_ragged(open_file, path, column.dtype) if column.ragged else read_rows(open_file, path, column.dtype)
+
+
+def read_ragged(open_file: OpenFile, path: str, dtype: str) -> Ragged:
+    """The ragged column at `path`, whose values must be of type `dtype`."""
+    values = read_rows(open_file, path, dtype)
     offsets = read_rows(open_file, f"{path}_offsets", OFFSETS.dtype)
     try:
         return Ragged(values, offsets)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..manifests.edits import drops_table, edits_table
 from ..manifests.merge import patterns_table
 from ..manifests.mp4 import Init
 from ..manifests.ragged import Array, from_rows, from_texts
@@ -85,6 +86,7 @@ def video_manifest(identity: Identity, encode: Encode, video: EncodedVideo) -> M
             repeated=np.array([_count(video.changes.repeated)], dtype="<i8"),
             salvaged=from_rows([[frame for run in video.changes.salvaged for frame in run]], "<i8"),
             revision=np.zeros(1, dtype="<i4"),
+            after_edit=np.zeros(1, dtype="<i8"),
         ),
         segments=Segments(
             shard=np.array([shards.index(segment.shard) for segment in video.segments], dtype="<i4"),
@@ -111,6 +113,8 @@ def video_manifest(identity: Identity, encode: Encode, video: EncodedVideo) -> M
         ),
         shards=Shards(name=from_texts(shards), length=np.zeros(len(shards), dtype="<i8")),
         failures=failures_table([]),
+        edits=edits_table([]),
+        drops=drops_table({}),
         timeline=Timeline(pts=video.timeline),
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
+from ..arguments import exact_seconds
 from ..errors import UsageError
 from .profile import Profile
 from .stalls import DEFAULT_LIMIT_SECONDS
@@ -13,6 +14,7 @@ from .stalls import DEFAULT_LIMIT_SECONDS
 _MAX_STALL_SECONDS = 86_400
 
 Gaps = Literal["fail", "close", "keep"]
+Number = int | float | Fraction | str
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,16 @@ class SourcePolicy:
 
 
 DEFAULT_POLICY = SourcePolicy()
+
+
+def named_policy(*, salvage: bool, gaps: str, max_gap: Number, max_stall: Number) -> SourcePolicy:
+    """The policy that the options of these names stand for; times are in seconds. UsageError for invalid values."""
+    return SourcePolicy(
+        salvage=salvage,
+        gaps=cast("Gaps", gaps),
+        max_gap_seconds=exact_seconds(max_gap, "--max-gap"),
+        max_stall_seconds=exact_seconds(max_stall, "--max-stall"),
+    )
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from av.video.stream import VideoStream
 from ..errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
 from .container_crop import ContainerCrop, container_crop
-from .opening import demuxer_of, is_picture_format, open_source, packets_of, video_stream
+from .opening import demuxer_of, open_source, packets_of, video_stream
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
 from .signs import PacketLog, suspicion_of_end
+from .still_pictures import why_still
 
 # Where frames are decoded besides the start, as parts of the duration, and how many packets a decoder may take for one
 # frame.
@@ -108,8 +109,8 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
     pts, durations = packets.pts, packets.durations
     if not pts:
         raise DamagedSourceError(f"{path} has a video stream without data; copy or download it again", file=path)
-    if len(pts) == 1 and is_picture_format(demuxer_of(container)):
-        raise NotAVideoError(f"{path} is a still picture, not a video", file=path)
+    if len(pts) == 1 and (still := why_still(path, container)):
+        raise NotAVideoError(f"{path} is {still}", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
     frames = _first_frames(path, stream.index)
     frame = frames[0]

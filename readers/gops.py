@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,11 @@ class GopRead:
     start: int
     stop: int
     gops: tuple[tuple[GopPlan, Piece], ...]
+
+
+def longest_first(reads: Sequence[GopRead], cost: Callable[[GopPlan], int]) -> list[GopRead]:
+    """The reads, those first whose GOPs cost most together: no engine is left with a long one at the end."""
+    return sorted(reads, key=lambda read: -sum(cost(gop) for gop, _ in read.gops))
 
 
 class GopStore:

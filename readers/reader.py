@@ -12,23 +12,22 @@ from typing import Any
 import torch
 
 from ..arguments import integer
-from ..errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundError, WrongTypeError
+from ..errors import CorruptDataError, DecodeError, UsageError, WrongTypeError
 from ..manifests.layout import open_manifest, open_timeline
 from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
 from ..manifests.shared_tables import TablesToShare
 from ..manifests.tables import Manifest
-from ..wording import counted
 from .clip_output import ClipOutput, check_outputs, geometry_numbers, target_of
 from .convert.copies import copy_frame
 from .decoders.base import Decoder, GopRequest, Target
-from .decoders.pyav import PyavDecoder
+from .decoders.choose import ON_CPU, DeviceChoice, decoder_for
 from .frame_format import FrameFormat, Geometry
-from .gops import GopRead, GopStore
+from .gops import GopRead, GopStore, longest_first
 from .memory_limit import fits, too_many
 from .memory_pool import MemoryPool
 from .metadata import VideoMetadata, video_metadata
-from .plan import VideoGops, plan_frames
+from .plan import GopPlan, VideoGops, needed_samples, plan_frames
 from .stats import Stats
 from .workers import Workers
 
@@ -43,6 +42,7 @@ class ReadOptions:
     format: FrameFormat
     threads: int
     pool_bytes: int
+    device: DeviceChoice = ON_CPU
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threads", integer(self.threads, "threads"))
@@ -57,13 +57,15 @@ class SnapshotReader:
     again; in a process that is started by "spawn" or "forkserver" it shares this one's tables.
     """
 
-    def __init__(self, dataset: Path, snapshot: str, options: ReadOptions, manifest: Manifest) -> None:
+    def __init__(
+        self, dataset: Path, snapshot: str, options: ReadOptions, manifest: Manifest, decoder: Decoder | None = None
+    ) -> None:
+        """`decoder` is another one than `options` call for. A pickled copy does not have it."""
         self.dataset = dataset
         self.snapshot = snapshot
         self.manifest = manifest
         self.options = options
         self._pixels, self._layout = options.format.pixels, options.format.layout
-        self._decoder: Decoder = PyavDecoder()
         self._store = GopStore(dataset, manifest)
         self._tables_to_share = TablesToShare(manifest)
         self._workers = Workers(options.threads)
@@ -71,6 +73,7 @@ class SnapshotReader:
         self._gops = VideoGops.of(manifest)
         # A dataset has only a few of each.
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
+        self._decoder = decoder_for(options.device, self._configs) if decoder is None else decoder
         self._geometries: dict[int, tuple[Geometry, tuple[int, ...]]] = {}
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
 
@@ -78,6 +81,11 @@ class SnapshotReader:
         # Any other copy may be unpickled at any time and place.
         tables = (self._tables_to_share,) if self._tables_to_share.are_wanted else ()
         return _reopen, (self.dataset, self.snapshot, self.options, *tables)
+
+    @property
+    def device(self) -> torch.device:
+        """Where frames come."""
+        return self._decoder.device
 
     def read(self, videos: list[int], frames: list[list[int]], out: torch.Tensor | None = None) -> torch.Tensor:
         """Frame `frames[i][j]` of the video in row `videos[i]`: (clips, frames, ...), on the decoder's device.
@@ -115,7 +123,8 @@ class SnapshotReader:
         clip_bytes = sum(
             math.prod(shape[1:]) * output.pixels.dtype.itemsize for shape, output in zip(shapes, outputs, strict=True)
         )
-        if count and not fits(len(frames) * count, -(-clip_bytes // count)):
+        # A device's memory is asked for when it is taken.
+        if count and self._decoder.device.type == "cpu" and not fits(len(frames) * count, -(-clip_bytes // count)):
             raise too_many(len(frames) * count, -(-clip_bytes // count), video=self._id(videos[0]))
         tensors = [self._new_output(shape, each.pixels.dtype) for shape, each in zip(shapes, outputs, strict=True)]
         self._fill(videos, frames, outputs, tensors)
@@ -175,30 +184,23 @@ class SnapshotReader:
         if self.options.threads > 1:
             share = -(-share // (self.options.threads * _PARTS_PER_THREAD))
         reads = self._store.reads(plan.gops, max_parts=share)
-        self._workers.each(lambda read: self._decode(read, targets, geometries), reads)
+        if self._decoder.device.type != "cpu":
+            reads = longest_first(reads, self._decode_cost)
+        started = time.perf_counter()
+        with self._decoder.request():
+            self._workers.each(lambda read: self._decode(read, targets, geometries), reads)
+        self._store.tally.add(engine_seconds=(time.perf_counter() - started) * self.options.device.engines)
         for output, slot, original in plan.repeats:
             copy_frame(targets[output].slot(original), targets[output].slot(slot))
         self._store.tally.add(frames_delivered=len(frames) * sum(target.slots.shape[1] for target in targets))
 
     def _new_output(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        if self._decoder.device.type != "cpu":
+            return _empty_on(self._decoder.device, shape, dtype)
         out, reused = self._pool.empty(shape, dtype)
         if reused is not None:
             self._store.tally.add(pool_hits=int(reused), pool_misses=int(not reused))
         return out
-
-    def row_of(self, key: str | int) -> int:
-        """The row of the video with this id or number; -1 is the last. VideoNotFoundError when there is none."""
-        if isinstance(key, str):
-            return self.manifest.row_of(key)
-        try:
-            number = integer(key, "a video's number")
-        except WrongTypeError as error:
-            raise WrongTypeError(f"{error.message}, or its id as a string") from None
-        count = len(self.manifest.videos)
-        row = number + count if number < 0 else number
-        if not 0 <= row < count:
-            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {counted(count, 'video')}")
-        return row
 
     def check_fits(self, video: int, count: int, *, before: int = 0, has_output: bool = False) -> None:
         """UsageError when `count` frames of a video, and `before` other frames of that size, cannot fit into memory.
@@ -206,7 +208,8 @@ class SnapshotReader:
         With `has_output` the memory for the pixels exists already. Callers may build nothing that grows with `count`
         before they call this.
         """
-        frame_bytes = 0 if has_output else math.prod(self._shape(video)) * self.options.format.dtype.itemsize
+        has_memory = has_output or self._decoder.device.type != "cpu"
+        frame_bytes = 0 if has_memory else math.prod(self._shape(video)) * self.options.format.dtype.itemsize
         if not fits(before + count, frame_bytes):
             raise too_many(before + count, frame_bytes, video=self._id(video))
 
@@ -258,6 +261,11 @@ class SnapshotReader:
             shapes = set()
         return shapes.pop() if len(shapes) == 1 else chosen.shape_of_no_frame()
 
+    def _decode_cost(self, gop: GopPlan) -> int:
+        """Pixels that are decoded for the wanted frames of a GOP."""
+        height, width = self.frame_size(gop.video)
+        return height * width * len(needed_samples(self._patterns[self.manifest.gops.pattern[gop.gop]], gop.frames))
+
     def _id(self, video: int) -> str:
         return self.manifest.videos.id.text(video)
 
@@ -290,6 +298,17 @@ class SnapshotReader:
         """The metadata of a video."""
         lengths = self.manifest.gops.length[video.first_gop : video.first_gop + video.num_gops]
         return video_metadata(video, self._configs[video.config], int(lengths.sum()))
+
+
+def _empty_on(device: torch.device, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    try:
+        return torch.empty(shape, dtype=dtype, device=device)
+    except torch.OutOfMemoryError as error:
+        size = math.prod(shape) * dtype.itemsize / 1e9
+        raise UsageError(
+            f"{device} has no memory for frames of {size:.2f} GB ({shape}, {dtype}): ask for fewer at a time, or for "
+            "smaller ones"
+        ) from error
 
 
 def _check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:

@@ -41,6 +41,14 @@ class Stats:
     """Outputs of 1 MB and more in memory that was used before; `pool_misses` took new memory. An `out` of the caller
     counts as neither."""
     pool_misses: int = 0
+    engine_seconds: float = 0.0
+    """Seconds of requests, times the NVDEC engines of the GPU; 0 on the CPU."""
+
+    @property
+    def decoders_per_engine(self) -> float:
+        """How many decoders were at work for each NVDEC engine, on average: below 1 engines had nothing to do. 0 on the
+        CPU."""
+        return self.decode_seconds / self.engine_seconds if self.engine_seconds else 0.0
 
     @property
     def waste_ratio(self) -> float:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shortgop.manifests.edits import Drop, Edit, drops_table, edits_table
 from shortgop.manifests.merge import patterns_table
 from shortgop.manifests.ragged import Ragged, from_rows, from_texts
 from shortgop.manifests.tables import (
@@ -31,6 +32,8 @@ def video(
     frames: int = 10,
     codec: str = "h264",
     revision: int = 0,
+    after_edit: int = 0,
+    attributes: str = "{}",
 ) -> Manifest:
     """A manifest with one video, in GOPs of 4 frames and segments of 2 GOPs, that starts at `offset`."""
     in_gops = [min(GOP_FRAMES, frames - first) for first in range(0, frames, GOP_FRAMES)]
@@ -47,7 +50,7 @@ def video(
         videos=Videos(
             id=from_texts([video_id]),
             source=from_texts([f"/videos/{video_id}"]),
-            attributes=from_texts(["{}"]),
+            attributes=from_texts([attributes]),
             identity=column(offset, "<u8"),
             fps_num=column(30000, "<i8"),
             fps_den=column(1001, "<i8"),
@@ -63,6 +66,7 @@ def video(
             repeated=column(0, "<i8"),
             salvaged=from_rows([[1, 3]], "<i8"),
             revision=column(revision, "<i4"),
+            after_edit=column(after_edit, "<i8"),
         ),
         segments=Segments(
             shard=np.zeros(n_segments, dtype="<i4"),
@@ -89,14 +93,26 @@ def video(
         ),
         shards=Shards(name=from_texts([shard]), length=column(1 << 20, "<i8")),
         failures=failures_table([]),
+        edits=edits_table([]),
+        drops=drops_table({}),
         timeline=Timeline(pts=offset + np.arange(frames, dtype="<i8") * 1001),
     )
 
 
 def failure(source_id: str, reason: str, attempted_ns: int = 0) -> Manifest:
     """A manifest of one source that could not be prepared."""
-    failures = failures_table([(source_id, f"/videos/{source_id}", reason, attempted_ns, f"/videos/{source_id}")])
-    return dataclasses.replace(empty(), failures=failures)
+    row = (source_id, f"/videos/{source_id}", reason, attempted_ns, f"/videos/{source_id}")
+    return dataclasses.replace(empty(), failures=failures_table([row]))
+
+
+def edit(video_id: str, number: int, *removed: str, **columns: Any) -> Manifest:
+    """A manifest of one edit: columns that are set, and names of columns that are removed."""
+    return dataclasses.replace(empty(), edits=edits_table([Edit(video_id, number, columns, removed)]))
+
+
+def drop(video_id: str, number: int, revision: int = 0) -> Manifest:
+    """A manifest of one drop."""
+    return dataclasses.replace(empty(), drops=drops_table({video_id: Drop(number, revision)}))
 
 
 def rows(manifest: Manifest) -> dict[str, list[Any]]:

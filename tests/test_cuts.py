@@ -197,14 +197,14 @@ def test_a_stretch_past_the_end_fails_alone_and_names_its_line(tmp_path: Path) -
 )
 def test_a_stretch_that_makes_no_sense_is_wrong_usage(line: str, complaint: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=complaint):
-        find_sources([str(write_list(tmp_path, line))], CUTS)
+        find_sources([str(write_list(tmp_path, line))], importing=CUTS)
 
 
 def test_columns_that_are_missing_are_named(tmp_path: Path) -> None:
     listed = write_list(tmp_path, "v.mp4,2,3", header="path,from,to")
     with pytest.raises(UsageError, match=r"line 2 of .* no column 'start', .* its columns are: 'from', 'to'"):
-        find_sources([str(listed)], CUTS)
-    assert len(find_sources([str(listed)], Importing(cuts=("from", "to")))) == 1
+        find_sources([str(listed)], importing=CUTS)
+    assert len(find_sources([str(listed)], importing=Importing(cuts=("from", "to")))) == 1
     for wrong in ("start", "start,start", "path,end", "a,b,c", ",end"):
         with pytest.raises(UsageError, match="--cuts is"):
             importing_of(wrong)
@@ -225,7 +225,7 @@ def test_rows_keep_their_columns_and_may_have_ids(tmp_path: Path) -> None:
     assert [video.attributes["label"] for video in dataset] == ["wave", "jump"]
     same = write_list(tmp_path, "v.mp4,1,2,a", "v.mp4,2,3,a", header="path,start,end,id")
     with pytest.raises(UsageError, match="two stretches of a file with the same id 'a'"):
-        find_sources([str(same)], CUTS)
+        find_sources([str(same)], importing=CUTS)
 
 
 def test_a_second_job_encodes_nothing_again_and_notices_a_file_that_changed(tmp_path: Path) -> None:

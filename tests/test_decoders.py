@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import io
 import random
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
+from fake_gpu import device_decoder_on_cpu
 from shortgop.errors import CorruptDataError, DecodeError
 from shortgop.manifests.gop_check import access_unit_kind, nal_length_bytes
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
@@ -141,9 +143,17 @@ def encode(encoding: Encoding) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture(scope="module", params=[PyavDecoder(), TorchcodecDecoder()], ids=lambda decoder: decoder.name)
-def decoder(request: pytest.FixtureRequest) -> Any:
-    return request.param
+@pytest.fixture(
+    scope="module",
+    params=[PyavDecoder(), TorchcodecDecoder(), device_decoder_on_cpu()],
+    ids=lambda decoder: decoder.name,
+)
+def decoder(request: pytest.FixtureRequest) -> Iterator[Any]:
+    # With more threads, torch waits for them in each of the many small steps of its conversion.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield request.param
+    torch.set_num_threads(threads)
 
 
 ENCODINGS = {

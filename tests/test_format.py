@@ -27,7 +27,7 @@ class Reader:
 
     def __init__(self, dataset: Path) -> None:
         attributes = json.loads((dataset / "zarr.json").read_text())["attributes"]["shortgop"]
-        assert attributes["format_version"] == 2
+        assert attributes["format_version"] == 3
         self.dataset = dataset
         store = zarr.storage.ZipStore(dataset / "manifest" / f"{attributes['snapshot']}.zip", mode="r")
         self.root: Any = zarr.open_group(store, mode="r")
@@ -107,7 +107,7 @@ def test_a_reader_that_follows_the_page_finds_every_frame(
 
 
 def test_the_page_lists_every_table_and_column() -> None:
-    from shortgop.manifests.tables import SCHEMA
+    from shortgop.manifests.schema import SCHEMA
 
     page = (ROOT / "docs" / "format.md").read_text()
     for table, columns in SCHEMA.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import zipfile
 from fractions import Fraction
 from pathlib import Path
@@ -13,48 +12,59 @@ import pytest
 
 import shortgop
 from datasets import as_folder, make_dataset
-from shortgop.manifests.layout import open_current, part_path
+from example_manifests import drop, edit
+from shortgop.manifests.layout import open_current, snapshot_path
+from shortgop.manifests.merge import merge
+from shortgop.manifests.parts import write_part
+from shortgop.manifests.publish import publish
 from shortgop.manifests.records import SourceChanges
-from shortgop.manifests.tables import SCHEMA
+from shortgop.manifests.schema import SCHEMA, tables_of
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
-NEW_COLUMNS = [
-    f"{table}/{name}{part}"
-    for table, columns in SCHEMA.items()
-    for name, column in columns.items()
-    if column.since > 1
-    for part in ("", "_offsets")
-]
 
 
-def _says_version_1(document: bytes) -> bytes:
+def _newer(version: int) -> list[str]:
+    """The groups and arrays that a manifest of this version does not have."""
+    columns = [
+        f"{table}/{name}{part}/"
+        for table, columns in SCHEMA.items()
+        for name, column in columns.items()
+        if column.since > version
+        for part in ("", "_offsets")
+    ]
+    return columns + [f"{table}/" for table in SCHEMA.keys() - tables_of(version).keys()]
+
+
+def _says(document: bytes, version: int) -> bytes:
     content: Any = json.loads(document)
-    content["attributes"]["shortgop"]["format_version"] = 1
+    content["attributes"]["shortgop"]["format_version"] = version
     return json.dumps(content).encode()
 
 
-def _as_version_1(dataset: Path) -> None:
-    """Turn a dataset into what the version before wrote: without the columns that it did not know."""
-    snapshot = as_folder(dataset, "000001")
-    for column in NEW_COLUMNS:
-        shutil.rmtree(snapshot / column, ignore_errors=True)
-    for file in (dataset / "zarr.json", snapshot / "zarr.json"):
-        file.write_bytes(_says_version_1(file.read_bytes()))
-    for part in (dataset / "parts").iterdir():
-        with zipfile.ZipFile(part) as archive:
-            files = {name: archive.read(name) for name in archive.namelist()}
-        with zipfile.ZipFile(part_path(dataset, part.stem), "w") as archive:
-            for name, data in files.items():
-                if not any(name.startswith(f"{column}/") for column in NEW_COLUMNS):
-                    archive.writestr(name, _says_version_1(data) if name == "zarr.json" else data)
+def _as_written_by(file: Path, version: int) -> None:
+    """Turn a snapshot or a part into what an earlier version wrote: without what that did not know."""
+    newer = tuple(_newer(version))
+    with zipfile.ZipFile(file) as archive:
+        files = {name: archive.read(name) for name in archive.namelist() if not name.startswith(newer)}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, _says(data, version) if name == "zarr.json" else data)
+
+
+def _as_version(dataset: Path, version: int) -> None:
+    for file in (snapshot_path(dataset, "000001"), *(dataset / "parts").iterdir()):
+        _as_written_by(file, version)
+    (dataset / "zarr.json").write_bytes(_says((dataset / "zarr.json").read_bytes(), version))
+    if version == 1:
+        as_folder(dataset, "000001")
 
 
 @pytest.fixture
 def version_1(tmp_path: Path) -> Path:
     make_video(tmp_path / "a.mp4", pts=constant_rate_pts(RATE, 40), timebase=1 / RATE)
     make_dataset([tmp_path / "a.mp4"], tmp_path / "dataset")
-    _as_version_1(tmp_path / "dataset")
+    _as_version(tmp_path / "dataset", 1)
     return tmp_path / "dataset"
 
 
@@ -65,12 +75,27 @@ def test_a_dataset_of_version_1_is_read_and_what_it_did_not_know_is_unknown(vers
     assert video.source_path == ""
 
 
-def test_a_dataset_of_version_1_grows_into_one_of_version_2(version_1: Path, tmp_path: Path) -> None:
-    before = shortgop.open(version_1).metadata.format_version
-    make_video(tmp_path / "b.mp4", pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=100)
-    make_dataset([tmp_path / "b.mp4"], version_1)
-    dataset = shortgop.open(version_1)
-    assert (before, dataset.metadata.format_version) == (1, 2)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_dataset_of_an_earlier_version_grows_into_one_of_this(version: int, tmp_path: Path) -> None:
+    path = tmp_path / "dataset"
+    for name, number in (("a.mp4", 0), ("b.mp4", 100)):
+        make_video(tmp_path / name, pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=number)
+    make_dataset([tmp_path / "a.mp4"], path)
+    _as_version(path, version)
+    before = shortgop.open(path).metadata.format_version
+    make_dataset([tmp_path / "b.mp4"], path)
+    dataset = shortgop.open(path)
+    assert (before, dataset.metadata.format_version) == (version, 3)
     assert [read_number(dataset[name][0]) for name in ("a.mp4", "b.mp4")] == [0, 100]
-    assert [Path(video.source_path).name for video in dataset] == ["", "b.mp4"]
-    assert len(open_current(version_1)[1].videos) == 2
+    assert [Path(video.source_path).name for video in dataset] == ["" if version == 1 else "a.mp4", "b.mp4"]
+    assert open_current(path)[1].videos.after_edit.tolist() == [0, 0]
+
+
+def test_a_snapshot_of_version_2_has_no_edits_and_takes_them(published: Path) -> None:
+    _as_version(published, 2)
+    assert len(open_current(published)[1].edits) == 0
+    write_part(published, "e1", merge([edit("a", 1, label=3), drop("b", 2)]))
+    publish(published)
+    manifest = open_current(published)[1]
+    assert manifest.ids == ["a", "c"]
+    assert manifest.video(0).attributes == {"label": 3}

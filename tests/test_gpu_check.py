@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import collect_wheels
+import gpu_reader
 import gpu_samples
 import pytest
 import start
@@ -36,7 +37,6 @@ from check_report import (
     where_a_gpu_is_required,
 )
 from checks import CHECKS
-from gpu_capabilities import Capability, DecodeCaps
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of
 from gpu_environment import gpus_of, libraries_of, names_in
 from gpu_ffmpeg import WORKS, verdict
@@ -47,6 +47,7 @@ from hypothesis import strategies as st
 from run_checks import ROOT, run_all
 from sample_gops import check_pictures, cpu_pictures, cpu_planes, gops_of
 
+import shortgop
 from shortgop.readers.decoders.pyav import open_context
 
 TESTS = Path(__file__).parent
@@ -267,22 +268,6 @@ def test_without_a_gpu_all_is_skipped_at_once_and_says_why(
     assert f"{len(CHECKS)} {result}" in done.stdout
 
 
-def test_the_driver_s_structure_has_the_layout_of_its_header() -> None:
-    # CUVIDDECODECAPS of nv-codec-headers n13.0.19.0, on x86-64.
-    assert ctypes.sizeof(DecodeCaps) == 88
-    offsets = {name: getattr(DecodeCaps, name).offset for name, *_ in DecodeCaps._fields_}
-    assert (offsets["bit_depth_minus_8"], offsets["is_supported"], offsets["num_engines"]) == (8, 24, 25)
-    assert (offsets["output_format_mask"], offsets["max_width"], offsets["max_macroblocks"]) == (26, 28, 36)
-    assert (offsets["min_width"], offsets["min_height"], offsets["max_histogram_bins"]) == (40, 42, 46)
-
-
-def test_a_capability_says_engines_sizes_and_surfaces() -> None:
-    caps = DecodeCaps(is_supported=1, num_engines=7, output_format_mask=0b11, min_width=48, min_height=16)
-    caps.max_width, caps.max_height, caps.max_macroblocks = 4096, 4080, 65536
-    assert str(Capability.of(caps)) == "7 engines, 48x16 to 4096x4080, 65536 macroblocks, to nv12, p016"
-    assert str(Capability.of(DecodeCaps(num_engines=7))) == "no"
-
-
 def test_gpus_are_read_from_nvidia_smi() -> None:
     printed = "NVIDIA L4, 580.95.05, 23034 MiB\n"
     assert gpus_of(printed)[0]["name"] == "NVIDIA L4"
@@ -396,3 +381,36 @@ def test_wheels_are_unpacked_beside_torch_and_those_for_another_python_are_refus
 def test_the_page_lists_the_checks_in_their_order() -> None:
     page = (ROOT / "docs" / "gpu.md").read_text()
     assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == [check.name for check in CHECKS]
+
+
+def test_what_compares_a_device_with_the_cpu_passes_for_the_cpu(samples_folder: Path) -> None:
+    found = gpu_reader.compared(samples_folder / "h264", "cpu")
+    assert (
+        found.pop("frames equal to the CPU's, threads=1") == found.pop("frames equal to the CPU's, threads=None") == 90
+    )
+    assert list(found.values()) == [[0.0, 0.0]] * len(gpu_reader.FORMATS)
+
+
+def test_what_compares_a_device_notices_a_level(samples_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = shortgop.open
+
+    def other_colours(folder: Path, device: str | None = None, **options: Any) -> Any:
+        # Each colour is off where the device would be asked.
+        return original(folder, **{**options, "color": "ycbcr"} if device else options)
+
+    monkeypatch.setattr(shortgop, "open", other_colours)
+    with pytest.raises(RuntimeError, match="differ from the CPU's, which they should equal|frame 0 shows"):
+        gpu_reader.compared(samples_folder / "h264", "cpu")
+
+
+def test_a_damaged_gop_is_noticed_by_its_check(samples_folder: Path, tmp_path: Path) -> None:
+    said = gpu_reader.read_damaged(samples_folder / "h264", tmp_path / "copy", "cpu")
+    assert "CRC-32" in said
+
+
+def test_speeds_are_those_of_all_readers_and_scenarios(samples_folder: Path) -> None:
+    found = gpu_reader.speeds(samples_folder / "h264", "cpu", seconds=0.02)
+    assert len(found) == 5
+    *rates, engines = found.values()
+    assert all(rate > 0 for scenario in rates for rate in scenario.values())
+    assert set(engines.values()) == {0.0}, "the CPU has no engines"

@@ -132,7 +132,7 @@ def test_a_list_of_pictures_with_ids_is_a_video_for_each(tmp_path: Path) -> None
     lines = [f"shot/frame_{n:05d}.png,{'b' if n % 2 else 'a'},{'wave' if n % 2 else 'jump'},{n}" for n in range(6)]
     listed.write_text("\n".join(["path,id,label,number", *lines]) + "\n")
     said: list[str] = []
-    find_sources([str(listed)], Importing(image_fps=Fraction(30), tell=said.append))
+    find_sources([str(listed)], importing=Importing(image_fps=Fraction(30), tell=said.append))
     assert said == [f"{listed}: a list of 6 pictures that are 2 videos"]
     prepared(listed, tmp_path / "out")
     assert numbers(tmp_path / "out", "a") == [0, 2, 4]

@@ -107,7 +107,7 @@ def test_a_second_job_takes_only_the_episodes_that_are_new(tmp_path: Path) -> No
 def test_the_job_says_what_it_takes_the_folder_for(tmp_path: Path) -> None:
     root = write_lerobot(tmp_path / "robot", [3, 4])
     said: list[str] = []
-    find_sources([str(root)], Importing(tell=said.append))
+    find_sources([str(root)], importing=Importing(tell=said.append))
     assert said == [f"{root}: a LeRobot dataset of 2 episodes and 2 cameras"]
 
 
@@ -118,7 +118,7 @@ def test_depth_is_left_out_and_named(tmp_path: Path) -> None:
     }
     root = write_lerobot(tmp_path / "robot", [3, 4], features=features)
     said: list[str] = []
-    found = find_sources([str(root)], Importing(tell=said.append))
+    found = find_sources([str(root)], importing=Importing(tell=said.append))
     assert [source.id for source in found] == [f"{CAMERAS[0]}/episode_{index:06d}" for index in range(2)]
     assert said[0].endswith("; left out: observation.depth, which is depth")
 

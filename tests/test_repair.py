@@ -129,7 +129,8 @@ def test_a_source_that_is_gone_or_has_changed_does_not_keep_the_others_from_bein
     gone, changed = report.failures
     assert "does not exist" in gone.reason
     assert "its frames in the dataset are lost: " in gone.reason
-    assert "has changed since it was prepared, so its lost frames in the dataset" in changed.reason
+    assert "c.mp4 has changed since it was prepared as 'c.mp4', so the lost frames of the old file" in changed.reason
+    assert "--changed replace" in changed.reason
     # Nothing piles up while it stays like that.
     parts = sorted((dataset / "parts").iterdir())
     make_dataset([root / "list.csv"], dataset)

@@ -84,12 +84,12 @@ def test_the_same_file_given_twice_is_one_source() -> None:
     assert ids("corpus", "./corpus/a.mp4", "corpus/*.mp4", "corpus") == ["a.mp4", "b.mp4"]
 
 
-def test_two_files_with_the_same_id_are_told_apart_by_the_user() -> None:
+def test_two_files_with_the_same_id_are_told_apart_by_the_user(tmp_path: Path) -> None:
     make("monday/a.mp4", "tuesday/a.mp4")
     message = complaint("monday", "tuesday")
     assert "'monday/a.mp4'" in message
     assert "'tuesday/a.mp4'" in message
-    assert "give a folder that both lie in, or a list with an `id` column" in message
+    assert f"add --id-root {tmp_path}, a folder that both lie in, or give a list with an `id` column" in message
     assert ids(".") == ["monday/a.mp4", "tuesday/a.mp4"]
 
 

@@ -23,7 +23,7 @@ from shortgop.errors import CorruptDataError, MissingDataError, UnreadableDataEr
 from shortgop.manifests import zarr_sizes
 from shortgop.manifests import zarr_write as writer
 from shortgop.manifests.ragged import Array
-from shortgop.manifests.tables import Column
+from shortgop.manifests.schema import Column
 from shortgop.manifests.zarr_read import _content_size, read_rows
 
 CHUNK_ROWS, SHARD_CHUNKS = 8, 4

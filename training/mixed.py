@@ -36,6 +36,11 @@ class MixedClips(torch.utils.data.Dataset[Item]):
                 raise WrongTypeError(f"one of the datasets is a {type(each).__name__}; MixedClips takes ClipDatasets")
         if not self._datasets:
             raise UsageError("MixedClips is empty; give it one ClipDataset or more")
+        devices = {each.device for each in self._datasets}
+        if len(devices) > 1:
+            raise UsageError(
+                f"the datasets are decoded on {', '.join(sorted(map(str, devices)))}; open all with one device"
+            )
         self._shared = SharedNumbers()
 
     def __getstate__(self) -> dict[str, object]:
@@ -94,6 +99,17 @@ class MixedClips(torch.utils.data.Dataset[Item]):
     def transforms_batches(self) -> bool:
         """As ClipDataset.transforms_batches, of any of the datasets."""
         return any(each.transforms_batches for each in self._datasets)
+
+    @property
+    def has_transform(self) -> bool:
+        """As ClipDataset.has_transform, of any of the datasets."""
+        return any(each.has_transform for each in self._datasets)
+
+    @property
+    def device(self) -> torch.device:
+        """As ClipDataset.device, which is that of all."""
+        device: torch.device = self._datasets[0].device
+        return device
 
     def will_need(self, draws: Sequence[int]) -> None:
         """As ClipDataset.will_need."""

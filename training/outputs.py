@@ -314,9 +314,17 @@ def paint_black(clip: torch.Tensor, pixels: PixelFormat, layout: str, mask: Arra
     `layout` is the order of the clip's dimensions, `full_range` that of the planes of yuv420.
     """
     black = torch.tensor(pixels.black(full_range=full_range), dtype=torch.float64, device="cpu").to(clip.dtype)
+    order = [layout.index(dimension) for dimension in "TCHW"]
+    painted, chroma = black.reshape(-1, 1, 1), slice(clip.shape[order[2]] * 2 // 3, None)
+    if clip.device.type != "cpu":
+        missing = torch.from_numpy(~mask).to(clip.device)
+        clip.permute(order)[missing] = painted.to(clip.device)
+        if pixels.color == "yuv420":
+            clip.permute(order)[missing, :, chroma] = 128
+        return
     # As arrays: torch would use threads, which do not survive a fork.
-    frames = array_of(clip).transpose([layout.index(dimension) for dimension in "TCHW"])
-    frames[~mask] = array_of(black).reshape(-1, 1, 1)
+    frames = array_of(clip).transpose(order)
+    frames[~mask] = array_of(painted)
     if pixels.color == "yuv420":
         # Two thirds of the lines are luma.
-        frames[~mask, :, frames.shape[2] * 2 // 3 :] = 128
+        frames[~mask, :, chroma] = 128

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -67,6 +68,13 @@ class Decoder(Protocol):
     name: str
     device: torch.device
     """Where it writes frames: the output has to be on this device."""
+
+    def request(self) -> AbstractContextManager[None]:
+        """Around the decoding of all GOPs of a request, in the thread that asked for it.
+
+        Afterwards, work that this thread gives the device finds the frames written. The host does not wait for that.
+        """
+        ...
 
     def decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
         """Write the requested frames into their places.

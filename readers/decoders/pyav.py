@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import av
 import torch
 from av.codec.context import CodecContext
+from av.codec.hwaccel import HWAccel
 from av.packet import Packet
 from av.video.codeccontext import VideoCodecContext
 from av.video.frame import VideoFrame
@@ -45,6 +47,10 @@ class PyavDecoder:
     def __init__(self) -> None:
         self.device = torch.device("cpu")
         self._local = _ThreadState()
+
+    def request(self) -> contextlib.AbstractContextManager[None]:
+        """See `Decoder.request`: on the CPU, frames are written when `decode` returns."""
+        return contextlib.nullcontext()
 
     def decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
         """See `Decoder.decode`."""
@@ -96,49 +102,62 @@ class _WarmContext:
     def decode(self, request: GopRequest, writers: Sequence[tuple[FrameWriter, Array]]) -> int:
         """Decode a GOP into the arrays of these writers, (clips, frames, channels, height, width)."""
         self.conversion_seconds = 0.0
-        codec, geometries = self._codec, request.geometries
-        samples = needed_samples(request.pattern, request.frames)
-        bounds = sample_bounds(request.data)
-        if len(bounds) - 1 != len(request.pattern):
-            raise CorruptDataError(
-                f"the GOP has {counted(len(bounds) - 1, 'frame')}, the manifest says {len(request.pattern)}"
-            )
-        data, shown = memoryview(request.data), request.pattern.frames
-        # If the stream does not say how many frames are reordered, libavcodec guesses, and loses frames at first.
-        codec.reorder_depth = reorder_depth(request.pattern)
-        missing = dict(zip(request.frames, request.places, strict=True))
-        for sample in samples:
-            # PyAV's types ask for bytes, but it takes any buffer. libavcodec copies what it is sent.
-            packet = Packet(cast("Any", data[bounds[sample] : bounds[sample + 1]]))
-            # libavcodec gives the frame the pts of its packet.
-            packet.pts = shown[sample]
-            for frame in codec.decode(packet):
-                self._take(frame, missing, geometries, writers)
-        if missing:
-            for frame in codec.decode(None):
-                self._take(frame, missing, geometries, writers)
-        codec.flush_buffers()
-        if missing:
-            raise DecodeError(f"libavcodec output no frame {min(missing)} of the GOP, and reported no error")
-        return len(samples)
+        return feed_gop(
+            self._codec, request, lambda frame, places: self._write(frame, places, request.geometries, writers)
+        )
 
-    def _take(
+    def _write(
         self,
         frame: VideoFrame,
-        missing: dict[int, tuple[Place, ...]],
+        places: tuple[Place, ...],
         geometries: Sequence[Geometry],
         writers: Sequence[tuple[FrameWriter, Array]],
     ) -> None:
-        """Convert the frame into each of its places if it was asked for."""
-        places = missing.pop(frame.pts, None) if frame.pts is not None else None
-        if places is None:
-            return
+        """Convert a frame into each of its places."""
         started = time.perf_counter()
         check_frame(frame, self._size)
         for output, slot, geometry in places:
             writer, slots = writers[output]
             writer.write(frame, slots[divmod(slot, slots.shape[1])], geometries[geometry])
         self.conversion_seconds += time.perf_counter() - started
+
+
+def feed_gop(codec: Any, request: GopRequest, take: Callable[[VideoFrame, tuple[Place, ...]], None]) -> int:
+    """Send an open context the packets that the wanted frames of a GOP need. Returns how many these are.
+
+    `take` is called with each wanted frame and its places, in any order. Afterwards the context is ready for the next
+    GOP, except after an error. CorruptDataError when the data is not a GOP of the pattern, DecodeError when a frame
+    does not come out, and libavcodec's own errors.
+    """
+    samples = needed_samples(request.pattern, request.frames)
+    bounds = sample_bounds(request.data)
+    if len(bounds) - 1 != len(request.pattern):
+        raise CorruptDataError(
+            f"the GOP has {counted(len(bounds) - 1, 'frame')}, the manifest says {len(request.pattern)}"
+        )
+    data, shown = memoryview(request.data), request.pattern.frames
+    # If the stream does not say how many frames are reordered, libavcodec guesses, and loses frames at first.
+    codec.reorder_depth = reorder_depth(request.pattern)
+    missing = dict(zip(request.frames, request.places, strict=True))
+
+    def give(frames: Sequence[VideoFrame]) -> None:
+        for frame in frames:
+            places = missing.pop(frame.pts, None) if frame.pts is not None else None
+            if places is not None:
+                take(frame, places)
+
+    for sample in samples:
+        # PyAV's types ask for bytes, but it takes any buffer. libavcodec copies what it is sent.
+        packet = Packet(cast("Any", data[bounds[sample] : bounds[sample + 1]]))
+        # libavcodec gives the frame the pts of its packet.
+        packet.pts = shown[sample]
+        give(codec.decode(packet))
+    if missing:
+        give(codec.decode(None))
+    codec.flush_buffers()
+    if missing:
+        raise DecodeError(f"libavcodec output no frame {min(missing)} of the GOP, and reported no error")
+    return len(samples)
 
 
 def check_frame(frame: VideoFrame, size: tuple[int, int]) -> None:
@@ -149,9 +168,9 @@ def check_frame(frame: VideoFrame, size: tuple[int, int]) -> None:
         raise DecodeError("libavcodec says that a frame is damaged")
 
 
-def open_context(config: CodecConfig) -> VideoCodecContext:
+def open_context(config: CodecConfig, hwaccel: HWAccel | None = None) -> VideoCodecContext:
     """An open decoder that uses the calling thread only, and raises an error for damaged data."""
-    codec: Any = CodecContext.create(config.codec, "r")
+    codec: Any = CodecContext.create(config.codec, "r", hwaccel=hwaccel)
     codec.extradata = config.extradata
     codec.thread_count = 1
     # Without this, libavcodec conceals damage with content of neighbouring frames.

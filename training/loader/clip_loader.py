@@ -20,10 +20,11 @@ from ..sampler import ElasticSampler
 from ..slices import PlannedBatch
 from .batch_rows import rows_for
 from .core import Core, Memory
-from .delivery import Division, Pool
+from .delivery import Delivered, Division, Pool
 from .in_process import CallingProcess
 from .loader_stats import LoaderStats
 from .messages import ReadsItems
+from .on_device import DeviceReads, check_options, gpu_of
 from .pool import WorkerPool
 from .read_units import clips_per_unit, runs
 from .to_device import DeviceCopies
@@ -113,6 +114,9 @@ class ClipLoader:
       that is copied on another stream has to be kept until that copy has ended.
     - `device`: a CUDA device that batches are copied to, on a stream of the loader's own, one batch ahead.
 
+    A dataset that was opened with `device="cuda"` is decoded there. Then two threads of this process read ahead, each
+    on a stream of its own, and `prefetch_bytes` bounds the GPU's memory; there are no workers, and no transform.
+
     A batch is a dict. Its large tensors lie in the loader's memory for as long as anything shares them, be it a slice,
     a numpy array or a graph for the backward pass, and their memory is used again afterwards. Where a training loop
     keeps so many that no memory would be left to fill, batches are copied instead, and a DatasetWarning says so once.
@@ -165,10 +169,15 @@ class ClipLoader:
         self.dataset = dataset
         self.sampler = sampler
         self.batch_size = given
+        self.decodes_on_device = dataset.device.type != "cpu"
+        if self.decodes_on_device:
+            check_options(dataset, workers=workers, device=device, pin_memory=pin_memory)
+            workers, device, pin_memory = 0, None, False
         self.workers, self.threads = _workers_and_threads(workers, threads)
         self.prefetch_bytes = at_least_one(prefetch_bytes, "prefetch_bytes")
         self._copies = DeviceCopies.of(device, pin_memory=pin_memory)
         self._core: Core | None = None
+        self._device_reads: DeviceReads | None = None
         self._stats_before = LoaderStats()
         self._process = os.getpid()
         self._last_state: Mapping[str, Any] | None = None
@@ -191,6 +200,10 @@ class ClipLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         """A pass over what is left of the sampler's epoch."""
+        epoch = self.sampler.epoch if isinstance(self.sampler, ElasticSampler) else 0
+        if self.decodes_on_device:
+            reads = self._reading_on_device()
+            return self._steps(reads, reads.delivered(self._planned(), self.batch_size), epoch)
         core = self._started()
         planned = self._planned()
         first = next(planned, None)
@@ -200,27 +213,29 @@ class ClipLoader:
             core.rows = rows_for(self.dataset.example(first.draws[0]), self.batch_size)
         slots = self._num_slots(core.rows.num_bytes)
         memory = Memory(core.rows, self.batch_size, slots)
-        epoch = self.sampler.epoch if isinstance(self.sampler, ElasticSampler) else 0
         return self._pass(core, itertools.chain([first], planned), memory, epoch)
 
     def _pass(self, core: Core, planned: Iterator[PlannedBatch], memory: Memory, epoch: int) -> Iterator[Batch]:
         # Not before the first batch is asked for: an iterator that was dropped before does not run what ends a pass.
         delivery = core.delivery(runs(planned), self._division(memory.num_slots), memory)
         try:
-            asked, starts = time.perf_counter(), True
-            for delivered in self._copies.ahead(core.delivered(delivery)):
-                self._last_state = delivered.state
-                batch = _batch(delivered.batch, delivered.state)
-                received = time.perf_counter()
-                yield batch
-                # Its memory is free as soon as the consumer's own name for it is gone.
-                del batch, delivered
-                core.count_step(received - asked, time.perf_counter() - received, starts=starts)
-                asked, starts = time.perf_counter(), False
-            if isinstance(self.sampler, ElasticSampler):
-                self.sampler.end_epoch(epoch)
+            yield from self._steps(core, self._copies.ahead(core.delivered(delivery)), epoch)
         finally:
             core.end(delivery)
+
+    def _steps(self, counts: Core | DeviceReads, batches: Iterator[Delivered], epoch: int) -> Iterator[Batch]:
+        asked, starts = time.perf_counter(), True
+        for delivered in batches:
+            self._last_state = delivered.state
+            batch = _batch(delivered.batch, delivered.state)
+            received = time.perf_counter()
+            yield batch
+            # Its memory is free as soon as the consumer's own name for it is gone.
+            del batch, delivered
+            counts.count_step(received - asked, time.perf_counter() - received, starts=starts)
+            asked, starts = time.perf_counter(), False
+        if isinstance(self.sampler, ElasticSampler):
+            self.sampler.end_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the batch that was delivered last, or the sampler's before the first; with ElasticSampler."""
@@ -236,14 +251,16 @@ class ClipLoader:
 
     def stats(self) -> LoaderStats:
         """Counts and times since the loader was made; `advice` says in words what waits for what."""
+        if self._device_reads is not None:
+            return self._stats_before + self._device_reads.stats()
         return self._core.stats() if self._core is not None else self._stats_before
 
     def close(self) -> None:
         """End the workers. A later pass starts others. Batches that were delivered stay as they are."""
-        if self._core is not None:
-            self._stats_before = self._core.stats()
+        if self._core is not None or self._device_reads is not None:
+            self._stats_before = self.stats()
             self._end()
-            self._core = None
+            self._core = self._device_reads = None
 
     def __reduce__(self) -> Any:
         raise WrongTypeError("a ClipLoader has processes and does not pickle; make one in each process")
@@ -291,9 +308,20 @@ class ClipLoader:
         wanted = max(2 * run, min(max(_BATCHES_AHEAD, self.workers), _MOST_AHEAD)) + _BATCHES_OUT
         return min(fitting, wanted)
 
-    def _started(self) -> Core:
+    def _check_process(self) -> None:
         if self._process != os.getpid():
             raise UsageError("this ClipLoader was made in another process; make one in each process")
+
+    def _reading_on_device(self) -> DeviceReads:
+        self._check_process()
+        if self._device_reads is None:
+            device = self.dataset.device
+            self._device_reads = DeviceReads(self.dataset, gpu_of(device), device, self.prefetch_bytes)
+            self._end = weakref.finalize(self, self._device_reads.close)
+        return self._device_reads
+
+    def _started(self) -> Core:
+        self._check_process()
         if self._core is not None and self._core.is_closed:
             self.close()
         if self._core is None:
@@ -301,7 +329,7 @@ class ClipLoader:
             if self.workers:
                 pool = WorkerPool(self.dataset, self.workers, self.threads)
             self._core = Core(pool, self._copies, self._stats_before)
-            self._end = weakref.finalize(self, Core.close, self._core)
+            self._end = weakref.finalize(self, self._core.close)
         return self._core
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+
 from ...readers.stats import Stats
 from ..rows import Rows
 from ..sampler import HasClips
@@ -29,6 +31,12 @@ class ReadsItems(HasClips, Protocol):
 
     @property
     def transforms_batches(self) -> bool: ...
+
+    @property
+    def has_transform(self) -> bool: ...
+
+    @property
+    def device(self) -> torch.device: ...
 
     @property
     def skipped_here(self) -> int: ...

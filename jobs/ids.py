@@ -1,0 +1,76 @@
+"""Which id a source gets: its path below one of the folders that the dataset remembers, its id roots.
+
+A dataset remembers the folders that its jobs were given. The oldest one that holds a file gives the file's id. So a
+file has the same id whether a job is given the file, its folder or the folder above. docs/ids.md says it for users.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ..errors import UsageError
+from .lists import valid_text
+from .places import from_home
+
+MAX_ROOTS = 1000
+"""A root lengthens zarr.json, which every reader reads. Folders beyond this number are not remembered."""
+
+
+def paths_of(folder: Path) -> tuple[str, ...]:
+    """The absolute paths of a folder: as it is written, and with the links in it resolved from the left, up to each of
+    its parts. "" is the root of the file system; no path ends with a slash."""
+    real = Path(os.path.realpath(folder))
+    # `a/..` need not be the folder that `a` is in, if `a` is a link.
+    path = real if ".." in folder.parts else folder.absolute()
+    paths = [path]
+    if path != real:
+        paths += [Path(os.path.realpath(above)) / path.relative_to(above) for above in (path, *path.parents)]
+    return tuple(dict.fromkeys(valid_text(str(each)).rstrip("/") for each in paths))
+
+
+def id_roots(known: Sequence[str], bases: Iterable[Path], given: str | None = None) -> tuple[str, ...]:
+    """The id roots of a job whose sources lie in the folders `bases`, for a dataset that remembers the roots `known`.
+
+    A folder becomes a root if no other root holds it. `given`, the user's --id-root, comes before all others.
+    UsageError if it is not a folder, or does not hold all of `bases`.
+    """
+    places = {base: paths_of(base) for base in bases}
+    if given is not None:
+        folder = Path(from_home(given))
+        if not folder.is_dir():
+            raise UsageError(f"--id-root {given} is not a folder; give one that holds all sources", file=given)
+        root = _resolved(folder)
+        for base, paths in places.items():
+            if path_below({root: 0}, paths) is None:
+                raise UsageError(
+                    f"--id-root {given} does not hold {str(base)!r}; give a folder that holds all sources", file=given
+                )
+        return tuple(dict.fromkeys((root, *known)))
+    roots = {root: age for age, root in enumerate(known)}
+    # A folder comes before those in it, so the order of the arguments makes no difference.
+    for base in sorted(places, key=_resolved):
+        if path_below(roots, places[base]) is None:
+            roots[_resolved(base)] = len(roots)
+    return tuple(roots)
+
+
+def path_below(roots: Mapping[str, int], paths: Iterable[str]) -> str | None:
+    """The path of a folder below the root with the least number, "" for the root itself. None if no root holds it.
+
+    `paths` are the folder's absolute paths; of two below the same root the first one counts. All paths are in the form
+    of `paths_of`.
+    """
+    held = (
+        (roots[path[:end]], number, path[end + 1 :])
+        for number, path in enumerate(paths)
+        for end in (*(at for at, letter in enumerate(path) if letter == "/"), len(path))
+        if path[:end] in roots
+    )
+    found = min(held, default=None)
+    return None if found is None else found[2]
+
+
+def _resolved(folder: Path) -> str:
+    return valid_text(os.path.realpath(folder)).rstrip("/")

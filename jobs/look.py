@@ -1,0 +1,93 @@
+"""Looking at a job's sources before anything is encoded: their fingerprints, sizes and lengths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+from ..errors import SourceError
+from ..prep.mounts import read_in_time
+from ..prep.options import Options, SourcePolicy
+from ..prep.probe import estimate_frames
+from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
+from .identity import identity_of
+from .source_parts import identity_of_part
+from .sources import Source
+from .units import Item
+
+# Looking at files mostly waits for disks and networks, so there are more threads than cores.
+_LOOK_THREADS = 16
+
+_T = TypeVar("_T")
+
+
+def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolicy) -> _T:
+    """What `find`, which looks for the sources of a job, returns. SourceError if a folder does not answer."""
+    with stall_limit(float(policy.max_stall_seconds)):
+        try:
+            return in_time(find, f"looking for sources in {', '.join(arguments)}")
+        except StalledError as error:
+            raise SourceError(f"{error.message}: {REMEDY}") from error
+
+
+def look_at(
+    sources: Sequence[Source], options: Options, known: Mapping[str, int], again: Collection[str], *, replace: bool
+) -> tuple[list[Item], dict[str, int]]:
+    """Each source with its fingerprint and size, and by id about how many frames it will have.
+
+    `known` has the identities of the dataset's videos by id, `again` the ids of those that are to be made again. With
+    `replace` those whose source has changed are, too. The length of a video that stays is not looked up.
+    """
+
+    # Stretches of a file share its fingerprint.
+    of_file = cache(identity_of)
+
+    def look(source: Source) -> tuple[Item, int]:
+        try:
+            return _in_time(source.path, options.policy, lambda: look_closely(source))
+        except SourceError:
+            # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
+            return Item(source, known.get(source.id, 0), 0), 0
+
+    def look_closely(source: Source) -> tuple[Item, int]:
+        identity, size_bytes = identity_of_part(source.path, source.part, of_file)
+        there = known.get(source.id) == identity if replace else source.id in known
+        stays = there and source.id not in again
+        frames = 0 if stays or source.part else estimate_frames(source.path, options.profile.fps)
+        return Item(source, identity, size_bytes), frames
+
+    with ThreadPoolExecutor(_LOOK_THREADS) as pool:
+        looked = list(pool.map(look, sources))
+    return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
+
+
+def other_files(policy: SourcePolicy) -> Callable[[str, str, int], bool]:
+    """The function that says whether a path names a file with a certain identity which is not the file at another path:
+    (path, the other path, the identity). After the first disk that does not answer it says no, without asking."""
+    stalled = False
+
+    def is_other_file(path: str, source: str, identity: int) -> bool:
+        nonlocal stalled
+        if stalled or path == source:
+            return False
+
+        def look() -> bool:
+            return os.path.realpath(path) != os.path.realpath(source) and identity_of(path)[0] == identity
+
+        try:
+            return _in_time(path, policy, look)
+        except StalledError:
+            stalled = True
+        except SourceError:
+            pass
+        return False
+
+    return is_other_file
+
+
+def _in_time(path: str, policy: SourcePolicy, work: Callable[[], _T]) -> _T:
+    with stall_limit(float(policy.max_stall_seconds)):
+        return read_in_time(path, work, "looking at it")

@@ -1,0 +1,123 @@
+"""`shortgop.prepare`, which the command `shortgop prep` calls: a job whose options are given by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, cast
+
+from ..arguments import exact_seconds, integer
+from ..errors import WrongTypeError
+from ..manifests.tidy import parse_duration
+from ..prep.options import Number, named_policy
+from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
+from .importing import importing_of
+from .outcome import Report
+from .prepare import existing_profile
+from .prepare import prepare as run_job
+from .tally import OnProgress, ignore
+from .where import Where
+
+StrPath = str | os.PathLike[str]
+
+
+def prepare(
+    sources: StrPath | Sequence[StrPath],
+    out: StrPath,
+    *,
+    profile: str | None = None,
+    fps: Number | None = None,
+    size: int | str | tuple[int, int] | None = None,
+    fit: str | None = None,
+    upscale: bool | None = None,
+    deinterlace: str | None = None,
+    gop: int | None = None,
+    b_frames: int | None = None,
+    codec: str | None = None,
+    encoder: str | None = None,
+    crf: int | None = None,
+    preset: str | None = None,
+    fastdecode: bool | None = None,
+    segment_seconds: Number | None = None,
+    shard_mb: int | None = None,
+    salvage: bool = False,
+    gaps: str = "fail",
+    max_gap: Number = 10,
+    max_stall: Number = 120,
+    changed: str = "keep",
+    id_root: StrPath | None = None,
+    cuts: str | None = None,
+    image_fps: Number | None = None,
+    check: bool = False,
+    address: str | None = None,
+    workers: int | None = None,
+    runner: str = "ray",
+    keep_snapshots: str = "1d",
+    on_progress: OnProgress | None = None,
+    on_recognised: Callable[[str], None] | None = None,
+) -> Report:
+    """Re-encode `sources` into the dataset at `out`: what `shortgop prep` does, with its options under their names.
+
+    `sources` are video files, folders, globs and lists, one or several. Videos that are in the dataset already are left
+    alone. An option of the encoding (`profile` to `shard_mb`) that is None has its value in the dataset, in a new one
+    that of the profile "fast". `fps` is "source" or a rate, `size` "source", a short side or (width, height),
+    `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is a text such as "30m" or "7d".
+    `cuts` names the columns of a list with the times of stretches, "start,end", and `image_fps` is the rate of folders
+    and lists of pictures. `on_progress` is called with a `Progress` often; what it raises ends the job. `on_recognised`
+    is called with a text for each source that is taken for a dataset of another tool.
+
+    The report lists sources that could not be prepared; they raise nothing. Raises UsageError for options and sources
+    that make no sense, SourceError if a folder of sources does not answer, or if sources have changed and `changed` is
+    "fail", OutputError if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing,
+    DatasetBusyError if another job writes to the dataset. Finished work is kept, and the same call goes on from there.
+    """
+    where = Where(runner, address, workers)
+    given: dict[str, Any] = {
+        "fps": None if fps is None else parse_fps(_rate_text(fps)),
+        "size": None if size is None else parse_size(_size_text(size)),
+        "fit": fit,
+        "upscale": upscale,
+        "deinterlace": deinterlace,
+        "gop_frames": None if gop is None else integer(gop, "--gop"),
+        "b_frames": None if b_frames is None else integer(b_frames, "--b-frames"),
+        "codec": codec or ENCODERS.get(encoder or "auto"),
+        "encoder": encoder,
+        "crf": None if crf is None else integer(crf, "--crf"),
+        "preset": preset,
+        "fastdecode": fastdecode,
+        "segment_seconds": None if segment_seconds is None else exact_seconds(segment_seconds, "--segment-seconds"),
+        "shard_bytes": None if shard_mb is None else integer(shard_mb, "--shard-mb") * 1_000_000,
+    }
+    policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
+    importing = importing_of(cuts, None if image_fps is None else _rate_text(image_fps, "--image-fps"), on_recognised)
+    keep_seconds = parse_duration(keep_snapshots)
+    out = Path(out)
+    named = named_profile(profile) if profile is not None else {}
+    wanted = named | {name: value for name, value in given.items() if value is not None}
+    # The source's own rate is None in a profile, like an option that is left out here.
+    encoding = changed_profile(existing_profile(out), wanted | ({"fps": None} if fps == "source" else {}))
+    return run_job(
+        [os.fspath(source) for source in ([sources] if isinstance(sources, str | os.PathLike) else sources)],
+        out,
+        encoding,
+        policy=policy,
+        importing=importing,
+        where=where,
+        keep_snapshots_seconds=keep_seconds,
+        check=check,
+        changed=cast("Any", changed),
+        id_root=None if id_root is None else os.fspath(id_root),
+        on_update=on_progress or ignore,
+    )
+
+
+def _rate_text(value: Number, option: str = "--fps") -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction | str):
+        raise WrongTypeError(f"{option} is {value!r}; it has to be a number" + " or 'source'" * (option == "--fps"))
+    return str(value)
+
+
+def _size_text(size: int | str | tuple[int, int]) -> str:
+    return "x".join(map(str, size)) if isinstance(size, tuple | list) else str(size)

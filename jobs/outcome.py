@@ -1,0 +1,50 @@
+"""The result of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from ..manifests.equal_contents import NO_EQUAL_CONTENTS, EqualContents
+from .gpu_readable import NONE, NotForGpus
+from .work import Failure
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of a job. `failures` lists every given source whose present content is not in the dataset.
+
+    `repaired` are the ids of videos that were made again because their shards were missing or damaged, `lost` the ids
+    of videos whose shards still are. `replaced` are the ids of videos that were made again because their source had
+    changed, `outdated` the ids of those whose frames in the dataset are still the old ones; `failures` says why.
+    `videos_added` counts neither `repaired` nor `replaced`. `frames_added` and `bytes_added` count all that was
+    written. `equal_contents` says which videos of the dataset have the same content under different ids, `not_for_gpus`
+    how many of the dataset's videos NVDEC does not decode.
+    """
+
+    sources: int
+    already_there: int
+    videos_added: int
+    frames_added: int
+    bytes_added: int
+    seconds: float
+    failures: tuple[Failure, ...]
+    snapshot: str | None
+    repaired: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
+    equal_contents: EqualContents = NO_EQUAL_CONTENTS
+    not_for_gpus: NotForGpus = NONE
+
+
+def with_context(failure: Failure, lost: Mapping[str, str], to_replace: Collection[str]) -> Failure:
+    """The failure of a source that could not be prepared. If it has a video in the dataset, its reason also says what
+    that has: `lost` says what is wrong with lost videos, `to_replace` are the ids of those whose sources changed."""
+    if failure.id in lost:
+        what = f"its frames in the dataset are lost: {lost[failure.id]}"
+    elif failure.id in to_replace:
+        what = "the dataset keeps the frames of the old file"
+    else:
+        return failure
+    return replace(failure, reason=f"{failure.reason}; {what}")

@@ -1,0 +1,72 @@
+"""Running a job's units, here or on Ray, and publishing snapshots as their results come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+from ..errors import DatasetBusyError, OutputError
+from ..manifests.publish import publish
+from ..manifests.tidy import remove_old_snapshots
+from ..prep.options import Options
+from .tally import Tally
+from .units import Unit
+from .where import Where
+from .work import UnitResult, run_unit
+
+# A snapshot is written whole, so its cost grows with the dataset. These keep that cost to a few percent of the job.
+_PUBLISH_EVERY_SECONDS = 20.0
+_PUBLISH_SHARE = 0.05
+
+
+def run_all(
+    units: Sequence[Unit], out: Path, options: Options, where: Where, *, keep_seconds: float, tally: Tally
+) -> list[UnitResult]:
+    """Run the units and publish their results, whatever ends the job. The caller holds the writer lock.
+
+    Snapshots that have not been current for more than `keep_seconds` are removed meanwhile. OutputError, ToolError and
+    DatasetBusyError end the job.
+    """
+    profile = options.profile.to_json()
+    results: list[UnitResult] = []
+    published, cost = time.monotonic(), 0.0
+    try:
+        # Closed here, so that Ray ends before the lock on the dataset is released.
+        with closing(_results(units, out, options, where, tally)) as finished:
+            for result in finished:
+                results.append(result)
+                tally.on_result(result)
+                since = time.monotonic() - published
+                if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
+                    start = time.monotonic()
+                    publish(out, profile)
+                    remove_old_snapshots(out, keep_seconds)
+                    published = time.monotonic()
+                    cost = published - start
+    except BaseException:
+        # Finished parts are published, whatever ends the job. On a full disk that may have to wait for the next job.
+        with suppress(OutputError, DatasetBusyError):
+            publish(out, profile)
+        raise
+    publish(out, profile)
+    return results
+
+
+def _results(
+    units: Sequence[Unit], out: Path, options: Options, where: Where, tally: Tally
+) -> Generator[UnitResult, None, None]:
+    if where.runner == "inline":
+        tally.note("encoding")
+        for unit in units:
+            yield run_unit(out, unit, options, tally.on_progress)
+        return
+    cluster = where.cluster
+    tally.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
+    from . import ray_runner
+
+    with ray_runner.connected(cluster, where.workers) as at_a_time:
+        tally.note(f"encoding, {at_a_time} at a time")
+        shared = cluster is not None
+        yield from ray_runner.run_units(out, units, options, at_a_time, tally.on_progress, shared=shared)

@@ -1,0 +1,118 @@
+"""Tables put one below the other, and rows taken out of them: what merging and moving videos are made of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from itertools import accumulate
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .ragged import Array, Ragged, concatenate, ragged_indices
+from .tables import Manifest, Table
+
+_T = TypeVar("_T", bound=Table)
+
+
+def stacked(manifests: Sequence[Manifest]) -> Manifest:
+    """The rows of all manifests, one after the other, without their timelines."""
+    return Manifest(
+        videos=_stack([m.videos for m in manifests], config=_bases([len(m.configs) for m in manifests])),
+        segments=_stack([m.segments for m in manifests], shard=_bases([len(m.shards) for m in manifests])),
+        gops=_stack([m.gops for m in manifests], pattern=_bases([len(m.patterns) for m in manifests])),
+        patterns=_stack([m.patterns for m in manifests]),
+        configs=_stack([m.configs for m in manifests]),
+        shards=_stack([m.shards for m in manifests]),
+        failures=_stack([m.failures for m in manifests]),
+        edits=_stack([m.edits for m in manifests]),
+        drops=_stack([m.drops for m in manifests]),
+        timeline=None,
+    )
+
+
+def _bases(lengths: list[int]) -> list[int]:
+    """What to add to each manifest's references so that they point into the stacked table."""
+    return list(accumulate(lengths, initial=0))[:-1]
+
+
+def _stack(tables: Sequence[_T], **bases: list[int]) -> _T:
+    """All tables stacked into one. Columns named in `bases` are references, to which each table's base is added."""
+    columns: dict[str, Any] = {}
+    for field in fields(tables[0]):
+        parts = [getattr(table, field.name) for table in tables]
+        if field.name in bases:
+            parts = [part + np.array(base, part.dtype) for part, base in zip(parts, bases[field.name], strict=True)]
+        columns[field.name] = concatenate(parts) if isinstance(parts[0], Ragged) else np.concatenate(parts)
+    return replace(tables[0], **columns)
+
+
+def take(table: _T, rows: Array) -> _T:
+    """The given rows of a table, in the given order."""
+    columns: dict[str, Any] = {}
+    for field in fields(table):
+        column = getattr(table, field.name)
+        columns[field.name] = column.take(rows) if isinstance(column, Ragged) else column[rows]
+    return replace(table, **columns)
+
+
+def with_videos(manifest: Manifest, videos: Array) -> Manifest:
+    """The manifest with these rows of its videos, in this order, with their segments and GOPs, without the timeline.
+
+    Patterns, configurations and shards are kept once for each content, in the order of their first use, and unused
+    ones are left out.
+    """
+    return _canonical(
+        replace(
+            manifest,
+            videos=take(manifest.videos, videos),
+            segments=take(manifest.segments, _rows(manifest.first_segments, manifest.segment_counts, videos)),
+            gops=take(manifest.gops, _rows(manifest.first_gops, manifest.gop_counts, videos)),
+            timeline=None,
+        )
+    )
+
+
+def _rows(first: Array, counts: Array, videos: Array) -> Array:
+    """The rows of `videos` in a table that holds a run of rows for each video."""
+    return ragged_indices(first[videos], counts[videos])
+
+
+def _canonical(manifest: Manifest) -> Manifest:
+    patterns, pattern_numbers = _unique_rows(manifest.patterns, manifest.gops.pattern)
+    configs, config_numbers = _unique_rows(manifest.configs, manifest.videos.config)
+    shards, shard_numbers = _unique_rows(manifest.shards, manifest.segments.shard)
+    return replace(
+        manifest,
+        videos=replace(manifest.videos, config=config_numbers),
+        segments=replace(manifest.segments, shard=shard_numbers),
+        gops=replace(manifest.gops, pattern=pattern_numbers),
+        patterns=patterns,
+        configs=configs,
+        shards=shards,
+    )
+
+
+def _unique_rows(table: _T, references: Array) -> tuple[_T, Array]:
+    """The rows of `table` that `references` point to, each content once, in the order of the first reference; and the
+    renumbered references."""
+    unused = len(references)
+    first_use = np.full(len(table), unused, dtype=np.int64)
+    # Assigned in reverse, so that the value that stays is the first use.
+    first_use[references[::-1]] = np.arange(len(references) - 1, -1, -1)
+    number_of_content: dict[tuple[Any, ...], int] = {}
+    renumbered = np.zeros(len(table), dtype=references.dtype)
+    kept: list[int] = []
+    for row in np.argsort(first_use)[: np.count_nonzero(first_use < unused)].tolist():
+        content = row_content(table, row)
+        if content not in number_of_content:
+            number_of_content[content] = len(kept)
+            kept.append(row)
+        renumbered[row] = number_of_content[content]
+    return take(table, np.array(kept, dtype=np.int64)), renumbered[references]
+
+
+def row_content(table: Table, row: int) -> tuple[Any, ...]:
+    """All values of one row. Rows of ragged columns become bytes."""
+    columns = (getattr(table, field.name) for field in fields(table))
+    return tuple(c.bytes(row) if isinstance(c, Ragged) else c[row].item() for c in columns)

@@ -1,0 +1,32 @@
+"""Files with one picture, in formats that may hold a video as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from av.container import InputContainer
+
+from .opening import demuxer_of, is_picture_format
+
+# Formats of which a file with one frame is a picture, and the brands of such files in ISO/IEC 14496-12 containers
+# (AVIF and HEIF, ISO/IEC 23008-12).
+_MOVING_PICTURES = ("gif", "apng")
+_BRANDS = ("avif", "avis", "heic", "heix", "mif1")
+# The first bytes of a WebP file with extended features, and the bit that says that it is animated (RFC 9649, 2.7).
+_WEBP_EXTENDED = b"VP8X"
+_WEBP_ANIMATED = 0x02
+
+
+def why_still(path: str, container: InputContainer) -> str:
+    """Why a file with a single packet is no video: the end of a sentence about it. "" if it may be a short video."""
+    demuxer = demuxer_of(container)
+    if demuxer == "webp_pipe" and _is_animated_webp(path):
+        return "an animated WebP, which FFmpeg 8 does not read as a video; convert it to GIF, APNG or a video"
+    is_picture = is_picture_format(demuxer) or demuxer in _MOVING_PICTURES
+    return "a still picture, not a video" if is_picture or container.metadata.get("major_brand") in _BRANDS else ""
+
+
+def _is_animated_webp(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        head = file.read(21)
+    return head[12:16] == _WEBP_EXTENDED and len(head) == 21 and bool(head[20] & _WEBP_ANIMATED)

@@ -1,0 +1,82 @@
+"""Decodes into the memory of a device: open decoders from a pool, a conversion there, and the order of its streams."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from ...errors import UsageError
+from ...manifests.records import CodecConfig
+from ..frame_format import Geometry, PixelFormat
+from ..gpu.decoder_pool import DecoderPool
+from ..gpu.stream_order import Gpu, gop_order, request_order
+from ..gpu.surfaces import Surface
+from .base import DecodeCost, GopRequest, Target
+from .surface_source import DecodedGop, SurfaceSource
+
+# An open decoder of a 1080p stream takes up to 400 MB of a GPU. These are about 4 GB.
+_MAX_IDLE_PIXELS = 20_000_000
+_MAX_IDLE_DECODERS = 64
+
+Convert = Callable[[Sequence[Surface], Sequence[Geometry], Sequence[torch.Tensor], PixelFormat], None]
+
+
+class DeviceDecoder:
+    """See `Decoder`. Any number of threads decode at the same time, each with a decoder of the pool."""
+
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        gpu: Callable[[], Gpu],
+        open_source: Callable[[CodecConfig], SurfaceSource],
+        convert: Convert,
+    ) -> None:
+        """`gpu` is called at the first request, in the process that reads: opening a dataset starts no CUDA."""
+        self.name = f"device {device}"
+        self.device = device
+        self._start_gpu = gpu
+        self._gpu: Gpu | None = None
+        self._convert = convert
+        self._pool = DecoderPool(open_source, max_idle=_MAX_IDLE_DECODERS, max_idle_pixels=_MAX_IDLE_PIXELS)
+        self._process = os.getpid()
+
+    def request(self) -> contextlib.AbstractContextManager[None]:
+        """See `Decoder.request`."""
+        return request_order(self._started())
+
+    def decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
+        """See `Decoder.decode`."""
+        with gop_order(self._started()), self._pool.taken(request.config) as (source, warm):
+            gop = source.decode(request)
+            started = time.perf_counter()
+            self._write(gop, request.geometries, targets)
+            # Of launching: the device converts later.
+            return DecodeCost(gop.packets, time.perf_counter() - started, warm)
+
+    def _write(self, gop: DecodedGop, geometries: Sequence[Geometry], targets: Sequence[Target]) -> None:
+        """Convert all pictures of a GOP: one launch for each target."""
+        for number, target in enumerate(targets):
+            work = [
+                (surface, geometries[place.geometry], target.slot(place.slot))
+                for surface, places in gop.pictures
+                for place in places
+                if place.output == number
+            ]
+            if work:
+                surfaces, chosen, slots = zip(*work, strict=True)
+                self._convert(surfaces, chosen, slots, target.pixels)
+
+    def _started(self) -> Gpu:
+        if os.getpid() != self._process:
+            raise UsageError(
+                f"this process was forked from one that opened the dataset on {self.device}, and CUDA does not survive "
+                'a fork: give the DataLoader multiprocessing_context="forkserver", or open the dataset in the worker'
+            )
+        if self._gpu is None:
+            self._gpu = self._start_gpu()
+        return self._gpu

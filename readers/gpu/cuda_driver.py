@@ -1,0 +1,106 @@
+"""CUDA's driver library through ctypes: loading the driver's libraries, and which context a thread has. No torch."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...errors import ToolError
+
+# Where containers and cloud machines mount the driver's libraries, whether or not the loader looks there.
+FOLDERS = (
+    "/usr/local/nvidia/lib64",
+    "/usr/local/cuda/compat",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib/wsl/lib",
+)
+_VIDEO_LIBRARIES = ("libnvcuvid.so.1", "libnvidia-encode.so.1")
+_lock = threading.Lock()
+
+
+def load(library: str) -> Any:
+    """A library of the driver, from where the loader looks, or else from FOLDERS. ToolError says what to install."""
+    try:
+        return ctypes.CDLL(library)
+    except OSError as error:
+        for file in (Path(folder, library) for folder in FOLDERS):
+            if file.exists():
+                with contextlib.suppress(OSError):
+                    return ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
+        video = " with NVIDIA_DRIVER_CAPABILITIES=video,compute,utility" if library in _VIDEO_LIBRARIES else ""
+        raise ToolError(
+            f"{library} cannot be loaded ({error}); it comes with NVIDIA's driver, and into a container{video} only"
+            if video
+            else f"{library} cannot be loaded ({error}); install NVIDIA's driver"
+        ) from error
+
+
+@cache
+def preload_video_libraries() -> None:
+    """Load those for video, as far as they exist: libavcodec finds them by name then, wherever they lie."""
+    for library in _VIDEO_LIBRARIES:
+        with contextlib.suppress(ToolError):
+            load(library)
+
+
+def started_driver() -> Any:
+    """The driver library, initialised. ToolError when there is no GPU that can be used."""
+    driver = load("libcuda.so.1")
+    count = ctypes.c_int()
+    for name, arguments in (("cuInit", (0,)), ("cuDeviceGetCount", (ctypes.byref(count),))):
+        error = getattr(driver, name)(*arguments)
+        if error:
+            raise ToolError(f"there is no GPU that can be used: {name} returns error {error}")
+    if not count.value:
+        raise ToolError("the driver lists no GPU")
+    return driver
+
+
+def use_primary_context(driver: Any, device: int = 0) -> None:
+    """Make the primary context, the one that torch uses, current in the calling thread for good."""
+    check(driver.cuCtxSetCurrent(_primary_context(driver, device)), "cuCtxSetCurrent")
+
+
+@contextlib.contextmanager
+def primary_context(driver: Any, device: int) -> Iterator[None]:
+    """Have the primary context, the one that torch uses, current in the calling thread.
+
+    A thread that torch has not used yet has none, and libavcodec takes the current one.
+    """
+    check(driver.cuCtxPushCurrent_v2(_primary_context(driver, device)), "cuCtxPushCurrent")
+    try:
+        yield
+    finally:
+        check(driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p())), "cuCtxPopCurrent")
+
+
+_contexts: dict[int, Any] = {}
+
+
+def _primary_context(driver: Any, device: int) -> Any:
+    """The primary context of a device. It is retained once and never released, as torch's own."""
+    with _lock:
+        if device not in _contexts:
+            context = ctypes.c_void_p()
+            check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), "cuDevicePrimaryCtxRetain")
+            _contexts[device] = context
+        return _contexts[device]
+
+
+def driver_version(driver: Any) -> str:
+    """The highest version of CUDA that the driver offers."""
+    version = ctypes.c_int()
+    check(driver.cuDriverGetVersion(ctypes.byref(version)), "cuDriverGetVersion")
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def check(error: int, call: str) -> None:
+    """ToolError for an error of the driver."""
+    if error:
+        raise ToolError(f"{call} of NVIDIA's driver returns error {error}")

@@ -1,0 +1,52 @@
+"""The calls that `stream_order` needs, made through torch and the driver. Has not run on a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .cuda_driver import preload_video_libraries, primary_context, started_driver
+
+
+class TorchGpu:
+    """One CUDA device. libavcodec writes surfaces on CUDA's legacy default stream, which is torch's default one too:
+    libavutil/hwcontext_cuda.c leaves its `stream` at 0."""
+
+    def __init__(self, device: torch.device) -> None:
+        """ToolError when there is no GPU."""
+        self._device = device
+        self._driver = started_driver()
+        preload_video_libraries()
+
+    def current_stream(self) -> Any:
+        return torch.cuda.current_stream(self._device)
+
+    def new_stream(self) -> Any:
+        cuda: Any = torch.cuda
+        return cuda.Stream(self._device)
+
+    def used_on(self, tensor: torch.Tensor, stream: Any) -> None:
+        tensor.record_stream(stream)
+
+    def decoder_stream(self) -> Any:
+        return torch.cuda.default_stream(self._device)
+
+    @contextlib.contextmanager
+    def launching_on(self, stream: Any) -> Iterator[None]:
+        with torch.cuda.device(self._device), torch.cuda.stream(stream), self._context():
+            yield
+
+    def _context(self) -> contextlib.AbstractContextManager[None]:
+        return primary_context(self._driver, self._device.index)
+
+    def record(self, stream: Any) -> Any:
+        cuda: Any = torch.cuda
+        event = cuda.Event()
+        event.record(stream)
+        return event
+
+    def wait(self, stream: Any, event: Any) -> None:
+        stream.wait_event(event)

@@ -1,0 +1,285 @@
+"""A source that is not the file that was prepared: what `--changed` keep, replace and fail do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import shortgop
+from datasets import current_manifest, make_dataset, rows_of
+from shortgop.cli import app
+from shortgop.jobs.changed import Changed
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.manifests.layout import open_current, shard_path
+from shortgop.manifests.parts import finished_units
+from shortgop.manifests.verify import verify
+from shortgop.prep.profile import Profile
+from synthetic import constant_rate_pts, make_video, read_number
+
+RATE = Fraction(25)
+INLINE = Where(runner="inline")
+
+
+def film(path: Path, first_number: int, frames: int = 30) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make_video(path, pts=constant_rate_pts(RATE, frames), timebase=1 / RATE, first_number=first_number)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Three films in a dataset beside them, from a list with labels; then b.mp4 changes."""
+    corpus = tmp_path / "corpus"
+    for number, name in enumerate("abc"):
+        film(corpus / f"{name}.mp4", 100 * number)
+    (corpus / "list.csv").write_text("path,label\na.mp4,cat\nb.mp4,dog\nc.mp4,owl\n")
+    make_dataset([corpus / "list.csv"], tmp_path / "dataset")
+    film(corpus / "b.mp4", 500, frames=40)
+    return corpus
+
+
+def again(corpus: Path, changed: Changed, **options: Any) -> Report:
+    return prepare([str(corpus)], corpus.parent / "dataset", Profile(), where=INLINE, changed=changed, **options)
+
+
+def first_numbers(dataset: Path) -> dict[str, int]:
+    """Which number the first frame of each video shows; the last one is checked too."""
+    videos = shortgop.open(dataset)
+    for video in videos:
+        assert read_number(video[-1]) == read_number(video[0]) + len(video) - 1
+    return {video.id: read_number(video[0]) for video in videos}
+
+
+def prep(corpus: Path, *options: str) -> Result:
+    arguments = ["prep", str(corpus), "--out", str(corpus.parent / "dataset"), "--runner", "inline", *options]
+    return CliRunner().invoke(app, arguments)
+
+
+def test_kept_frames_are_told_with_the_file_the_id_and_what_to_do(corpus: Path) -> None:
+    rows = rows_of(corpus.parent / "dataset")
+    done = prep(corpus)
+    assert done.exit_code == 3
+    assert f"not replaced: b.mp4: {corpus / 'b.mp4'} has changed since it was prepared as 'b.mp4'" in done.stderr
+    assert "the dataset has the frames of the old file; run prep with --changed replace" in done.stderr
+    assert "2 of 3 sources already in the dataset; 1 changed and not replaced" in done.stdout
+    report = json.loads(prep(corpus, "--changed", "keep", "--json").stdout)
+    assert (report["outdated"], report["replaced"], report["already_there"]) == (["b.mp4"], [], 2)
+    assert rows_of(corpus.parent / "dataset") == rows
+
+
+def test_a_changed_source_replaces_its_video_under_the_same_id_with_its_labels(corpus: Path) -> None:
+    dataset = corpus.parent / "dataset"
+    before, rows = shortgop.open(dataset), current_manifest(dataset)
+    done = prep(corpus, "--changed", "replace")
+    assert done.exit_code == 0, done.output
+    assert "1 video replaced because their sources changed: b.mp4" in done.stdout
+    assert first_numbers(dataset) == {"a.mp4": 0, "b.mp4": 500, "c.mp4": 200}
+    assert [video.attributes for video in shortgop.open(dataset)] == [
+        {"label": label} for label in ("cat", "dog", "owl")
+    ]
+    manifest = current_manifest(dataset)
+    assert manifest.videos.revision.tolist() == [0, 1, 0]
+    # What did not change lies where it lay, and a reader of the snapshot before still has the old frames.
+    old_shards = set(rows.shards.name.texts())
+    assert old_shards <= {file.name for file in (dataset / "shards").iterdir()}
+    assert read_number(before["b.mp4"][0]) == 100
+    # The same command again has nothing to do.
+    report = again(corpus, "replace")
+    assert (report.already_there, report.replaced, report.videos_added) == (3, (), 0)
+
+
+def test_a_source_can_replace_its_video_more_than_once_even_with_what_was_there_before(corpus: Path) -> None:
+    dataset, old = corpus.parent / "dataset", corpus.parent / "b.mp4"
+    shutil.copy(corpus / "b.mp4", old)
+    for first_number in (500, 600, 500):
+        film(corpus / "b.mp4", first_number, frames=40)
+        assert again(corpus, "replace").replaced == ("b.mp4",)
+        assert first_numbers(dataset)["b.mp4"] == first_number
+    assert old.read_bytes() == (corpus / "b.mp4").read_bytes()
+    assert current_manifest(dataset).videos.revision.tolist() == [0, 3, 0]
+
+
+def test_a_list_gives_the_video_that_is_replaced_its_own_attributes(corpus: Path) -> None:
+    (corpus / "list.csv").write_text("path,label\na.mp4,cat\nb.mp4,wolf\nc.mp4,owl\n")
+    prepare([str(corpus / "list.csv")], corpus.parent / "dataset", Profile(), where=INLINE, changed="replace")
+    assert shortgop.open(corpus.parent / "dataset")["b.mp4"].attributes == {"label": "wolf"}
+
+
+def test_new_sources_come_in_beside_those_that_are_replaced(corpus: Path) -> None:
+    film(corpus / "d.mp4", 300)
+    report = again(corpus, "replace")
+    assert (report.replaced, report.videos_added, report.already_there) == (("b.mp4",), 1, 2)
+    assert first_numbers(corpus.parent / "dataset")["d.mp4"] == 300
+
+
+def test_fail_ends_before_anything_is_encoded_and_names_the_files(corpus: Path) -> None:
+    film(corpus / "c.mp4", 700, frames=50)
+    film(corpus / "d.mp4", 300)
+    rows = rows_of(corpus.parent / "dataset")
+    done = prep(corpus, "--changed", "fail")
+    assert done.exit_code == 1
+    assert f"2 sources changed since being prepared: {corpus / 'b.mp4'} (id 'b.mp4'), {corpus / 'c.mp4'}" in done.stderr
+    assert "--changed replace" in done.stderr
+    assert rows_of(corpus.parent / "dataset") == rows
+    film(corpus / "b.mp4", 100)
+    film(corpus / "c.mp4", 200)
+    assert again(corpus, "fail").videos_added == 1
+
+
+def test_a_new_file_that_is_damaged_leaves_the_old_frames_and_is_reported(corpus: Path) -> None:
+    dataset = corpus.parent / "dataset"
+    film(corpus / "c.mp4", 700, frames=50)
+    (corpus / "b.mp4").write_text("half a download")
+    done = prep(corpus, "--changed", "replace")
+    assert done.exit_code == 3
+    assert "not replaced: b.mp4: " in done.stderr
+    assert "does not open as a video" in done.stderr
+    assert "the dataset keeps the frames of the old file" in done.stderr
+    assert first_numbers(dataset) == {"a.mp4": 0, "b.mp4": 100, "c.mp4": 700}
+    assert shortgop.open(dataset).failures == ()
+    # Tried again each time, and nothing piles up.
+    files = sorted(dataset.rglob("*"))
+    report = again(corpus, "replace")
+    assert (report.replaced, report.outdated, len(report.failures)) == ((), ("b.mp4",), 1)
+    assert sorted(dataset.rglob("*")) == files
+    film(corpus / "b.mp4", 800)
+    assert again(corpus, "replace").replaced == ("b.mp4",)
+    assert first_numbers(dataset)["b.mp4"] == 800
+
+
+def lose(dataset: Path, video_id: str) -> None:
+    manifest = open_current(dataset)[1]
+    segment = int(manifest.first_segments[manifest.row_of(video_id)])
+    shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment]))).unlink()
+
+
+def test_a_lost_video_whose_source_changed_is_lost_until_it_is_replaced(corpus: Path) -> None:
+    dataset = corpus.parent / "dataset"
+    lose(dataset, "b.mp4")
+    kept = again(corpus, "keep")
+    assert (kept.repaired, kept.lost, kept.outdated) == (("a.mp4", "c.mp4"), ("b.mp4",), ())
+    assert "the lost frames of the old file" in kept.failures[0].reason
+    assert "--changed replace" in kept.failures[0].reason
+    report = again(corpus, "replace")
+    assert (report.replaced, report.repaired, report.lost, report.failures) == (("b.mp4",), (), (), ())
+    assert first_numbers(dataset) == {"a.mp4": 0, "b.mp4": 500, "c.mp4": 200}
+
+
+def test_videos_that_are_made_again_keep_their_labels(corpus: Path) -> None:
+    dataset = corpus.parent / "dataset"
+    film(corpus / "b.mp4", 100)
+    lose(dataset, "a.mp4")
+    assert again(corpus, "keep").repaired == ("a.mp4", "b.mp4", "c.mp4")
+    assert [video.attributes["label"] for video in shortgop.open(dataset)] == ["cat", "dog", "owl"]
+
+
+def test_another_word_is_refused(corpus: Path) -> None:
+    done = prep(corpus, "--changed", "overwrite")
+    assert (done.exit_code, "--changed is 'overwrite'; it takes keep, replace, fail" in done.stderr) == (2, True)
+
+
+# Two files in two folders that would get the same id
+
+
+@pytest.fixture
+def days(tmp_path: Path) -> Path:
+    """A dataset of Monday's film, and Tuesday's film with the same name."""
+    film(tmp_path / "monday" / "a.mp4", 0)
+    film(tmp_path / "tuesday" / "a.mp4", 100)
+    make_dataset([tmp_path / "monday"], tmp_path / "dataset")
+    return tmp_path
+
+
+@pytest.mark.parametrize("changed", ["keep", "replace", "fail"])
+def test_a_file_never_takes_the_place_of_another_one_that_is_still_there(days: Path, changed: Changed) -> None:
+    rows, root = rows_of(days / "dataset"), (days / "dataset" / "zarr.json").read_bytes()
+    with pytest.raises(shortgop.UsageError) as caught:
+        prepare([str(days / "tuesday")], days / "dataset", Profile(), where=INLINE, changed=changed)
+    message = str(caught.value)
+    assert f"{days / 'tuesday/a.mp4'} would get the id 'a.mp4'" in message
+    assert str(days / "monday/a.mp4") in message
+    assert f"add --id-root {days}, " in message
+    assert (rows_of(days / "dataset"), (days / "dataset" / "zarr.json").read_bytes()) == (rows, root)
+    # What it says to do works, from then on without the option.
+    for id_root in (str(days), None):
+        prepare([str(days / "tuesday")], days / "dataset", Profile(), where=INLINE, id_root=id_root)
+        assert first_numbers(days / "dataset") == {"a.mp4": 0, "tuesday/a.mp4": 100}
+
+
+def test_the_folder_that_is_proposed_always_tells_the_two_apart(tmp_path: Path) -> None:
+    film(tmp_path / "all" / "a.mp4", 0)
+    film(tmp_path / "all" / "x" / "a.mp4", 100)
+    make_dataset([tmp_path / "all" / "x" / "a.mp4"], tmp_path / "dataset")
+    with pytest.raises(shortgop.UsageError, match=f"add --id-root {tmp_path}, "):
+        prepare([str(tmp_path / "all/a.mp4")], tmp_path / "dataset", Profile(), where=INLINE)
+
+
+def test_a_list_with_the_same_id_says_that_another_file_takes_the_place(days: Path) -> None:
+    (days / "list.csv").write_text("path,id\ntuesday/a.mp4,a.mp4\n")
+    report = prepare([str(days / "list.csv")], days / "dataset", Profile(), where=INLINE, changed="replace")
+    assert report.replaced == ("a.mp4",)
+    assert first_numbers(days / "dataset") == {"a.mp4": 100}
+
+
+def test_a_corpus_that_moved_and_changed_is_the_same_corpus(days: Path) -> None:
+    shutil.rmtree(days / "monday")
+    report = prepare([str(days / "tuesday")], days / "dataset", Profile(), where=INLINE, changed="replace")
+    assert report.replaced == ("a.mp4",)
+
+
+# Killed
+
+
+@pytest.mark.parametrize("finished_before_the_kill", [0, 1, 2])
+def test_killed_while_it_replaces_and_run_again(tmp_path: Path, finished_before_the_kill: int) -> None:
+    """Whatever moment it dies at, the same command ends with the dataset of a job that was left alone."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+
+    def films(first_number: int) -> None:
+        for number in range(4):
+            make_video(
+                corpus / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 120), timebase=Fraction(1, 30),
+                size=(320, 256), first_number=first_number + 1000 * number,
+                # Files of a megabyte, so that no two share a unit.
+                options={"qp": "1", "preset": "ultrafast"},
+            )  # fmt: skip
+
+    films(0)
+    dataset, undisturbed = tmp_path / "dataset", tmp_path / "undisturbed"
+    make_dataset([corpus], dataset)
+    shutil.copytree(dataset, undisturbed)
+    films(500)
+    prepare([str(corpus)], undisturbed, Profile(), where=INLINE, changed="replace")
+    before = finished_units(dataset)
+    command = [sys.executable, "-m", "shortgop", "prep", str(corpus), "--out", str(dataset), "--runner", "inline"]
+    job = subprocess.Popen(
+        [*command, "--changed", "replace"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ
+    )
+    end = time.monotonic() + 120
+    while len(finished_units(dataset) - before) < finished_before_the_kill or not (dataset / ".tmp").exists():
+        assert (job.poll(), time.monotonic() < end) == (None, True)
+        time.sleep(0.01)
+    time.sleep(0.05 * finished_before_the_kill)
+    job.kill()
+    job.wait()
+    # Between the two, everything is readable: old frames or new ones.
+    numbers = first_numbers(dataset)
+    assert all(numbers[f"{number}.mp4"] in (1000 * number, 500 + 1000 * number) for number in range(4))
+
+    report = prepare([str(corpus)], dataset, Profile(), where=INLINE, changed="replace")
+
+    assert (report.failures, report.outdated, report.lost) == ((), (), ())
+    assert first_numbers(dataset) == {f"{number}.mp4": 500 + 1000 * number for number in range(4)}
+    assert rows_of(dataset) == rows_of(undisturbed)
+    root, manifest = open_current(dataset)
+    assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []

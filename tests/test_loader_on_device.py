@@ -1,0 +1,182 @@
+"""A loader whose dataset is decoded on a device: threads read ahead, and the training loop's stream waits for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import default_collate
+
+import shortgop
+from fake_gpu import CONSUMER, FakeGpu, ReadsTooEarly, late_convert, opened_through
+from loader_helpers import BATCH, FRAMES_OF_VIDEO, make_clips, shown
+from shortgop.errors import UsageError
+from shortgop.readers.decoders.device import DeviceDecoder
+from shortgop.readers.decoders.pyav_upload import PyavUpload
+from shortgop.training.loader.on_device import DeviceReads, check_options
+from shortgop.training.slices import PlannedBatch
+
+CPU = torch.device("cpu")
+CLIPS = 2 * (FRAMES_OF_VIDEO - 1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_clips(tmp_path_factory.mktemp("device_loader"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    # With more, torch waits for them in each of the many small steps of its conversion.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def clips_on(gpu: FakeGpu, folder: Path) -> shortgop.ClipDataset:
+    """All clips of two frames, decoded on a device that converts them when its streams come to it."""
+    decoder = DeviceDecoder(
+        CPU, gpu=lambda: gpu, open_source=lambda config: PyavUpload(config, CPU), convert=late_convert(gpu)
+    )
+    return shortgop.ClipDataset(opened_through(decoder, folder, threads=2), shortgop.AllClips(2))
+
+
+def planned(dataset: shortgop.ClipDataset, count: int = 6) -> Iterator[PlannedBatch]:
+    """Batches of four clips from all over the dataset; the last one has three."""
+    for number in range(count):
+        draws = [(7 * (number * BATCH + place)) % CLIPS for place in range(BATCH - (number == count - 1))]
+        yield PlannedBatch(dataset.full_draws(draws), {"after": number})
+
+
+def what_training_sees(gpu: FakeGpu, folder: Path) -> list[dict[str, Any]]:
+    """A training loop that uses each batch on its stream, drops it, and never waits for the device."""
+    dataset = clips_on(gpu, folder)
+    seen: list[dict[str, Any]] = []
+
+    def use(batch: dict[str, Any]) -> None:
+        seen.append({**batch, "frames": batch["frames"].clone()})
+
+    reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
+    for number, delivered in enumerate(reads.delivered(planned(dataset), BATCH)):
+        assert delivered.state == {"after": number}
+        batch = delivered.batch
+        gpu.launch(lambda batch=batch: use(batch), CONSUMER)  # type: ignore[misc]
+        assert (batch["frames"].data_ptr(), CONSUMER) in gpu.kept, "its memory could be used again too early"
+    reads.close()
+    gpu.finish()
+    return seen
+
+
+def test_training_sees_the_batches_that_were_planned(folder: Path) -> None:
+    """However late the device does its work."""
+    for seed in range(8):
+        gpu = FakeGpu(seed)
+        dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+        expected = [default_collate(dataset.items(list(batch.draws))) for batch in planned(dataset)]
+        seen = what_training_sees(gpu, folder)
+        assert [list(batch) for batch in seen] == [list(batch) for batch in expected]
+        for batch, one in zip(seen, expected, strict=True):
+            assert all(torch.equal(batch[name], one[name]) for name in one)
+            assert len(shown(batch)) == len(one["draw"])
+
+
+def test_a_loop_that_does_not_wait_sees_other_frames(folder: Path) -> None:
+    """The device of this test is hard enough."""
+
+    def is_right(seed: int) -> bool:
+        try:
+            for batch in what_training_sees(ReadsTooEarly(seed), folder):
+                shown(batch)
+        except Exception:  # noqa: BLE001  # frames that show no number, or another
+            return False
+        return True
+
+    assert not all(is_right(seed) for seed in range(8))
+
+
+def test_batches_are_read_ahead_within_their_memory(folder: Path) -> None:
+    gpu = FakeGpu(0, runs_ahead=1)
+    dataset = clips_on(gpu, folder)
+    batch_bytes = BATCH * 2 * 3 * 96 * 64
+    asked: list[int] = []
+
+    def batches() -> Iterator[PlannedBatch]:
+        for number, batch in enumerate(planned(dataset, 12)):
+            asked.append(number)
+            yield batch
+
+    reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=4 * batch_bytes)
+    delivered = reads.delivered(batches(), BATCH)
+    next(delivered)
+    # One is with the training loop, and three more have memory.
+    assert asked == [0, 1, 2]
+    next(delivered)
+    assert asked == [0, 1, 2, 3]
+    delivered.close()
+    reads.close()
+    with pytest.raises(UsageError, match=f"prefetch_bytes is {batch_bytes}, and a batch on cpu has {batch_bytes}"):
+        next(DeviceReads(dataset, gpu, CPU, prefetch_bytes=batch_bytes).delivered(planned(dataset), BATCH))
+
+
+def test_an_error_comes_in_its_turn(folder: Path) -> None:
+    gpu = FakeGpu(0, runs_ahead=1)
+    dataset = clips_on(gpu, folder)
+    wrong: Any = PlannedBatch(["no draw"])  # type: ignore[list-item]
+    batches = [*planned(dataset, 3), wrong, *planned(dataset, 2)]
+    reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
+    delivered = reads.delivered(iter(batches), BATCH)
+    assert [next(delivered).state for _ in range(3)] == [{"after": number} for number in range(3)]
+    with pytest.raises(ValueError, match="no draw"):
+        next(delivered)
+    reads.close()
+
+
+def test_leaving_a_pass_leaves_no_thread(folder: Path) -> None:
+    gpu = FakeGpu(0, runs_ahead=1)
+    dataset = clips_on(gpu, folder)
+    before = set(threading.enumerate())
+    for _ in range(3):
+        reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
+        delivered = reads.delivered(planned(dataset), BATCH)
+        next(delivered)
+        delivered.close()
+        reads.close()
+    left = [each for each in set(threading.enumerate()) - before if each.name.startswith("shortgop-loader")]
+    assert not left
+
+
+def test_counts(folder: Path) -> None:
+    gpu = FakeGpu(0, runs_ahead=1)
+    dataset = clips_on(gpu, folder)
+    reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
+    assert len(list(reads.delivered(planned(dataset), BATCH))) == 6
+    stats = reads.stats()
+    assert (stats.batches, stats.clips) == (6, 6 * BATCH - 1)
+    assert stats.decode_seconds > 0
+    assert stats.busy_seconds >= stats.decode_seconds
+    reads.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"workers": 2}, "workers is 2, and the dataset is decoded on cpu"),
+        ({"device": "cpu"}, "device is 'cpu'"),
+        ({"pin_memory": True}, "pin_memory is for batches on the CPU"),
+    ],
+)
+def test_options_that_make_no_sense(folder: Path, options: dict[str, Any], why: str) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+    with pytest.raises(UsageError, match=why):
+        check_options(dataset, **{"workers": None, "device": None, "pin_memory": False, **options})
+
+
+def test_a_transform_belongs_into_the_training_loop(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), transform=lambda frames: frames)
+    with pytest.raises(UsageError, match="call it on the batch in the training loop"):
+        check_options(dataset, workers=None, device=None, pin_memory=False)
