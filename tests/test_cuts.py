@@ -12,9 +12,11 @@ from typing import Any
 
 import imageio_ffmpeg
 import pytest
+from typer.testing import CliRunner, Result
 
 import shortgop
 from datasets import make_dataset, rows_of
+from shortgop.cli import app
 from shortgop.errors import UsageError
 from shortgop.jobs.importing import Importing, importing_of
 from shortgop.jobs.prepare import Report, Where, prepare, repair
@@ -38,6 +40,10 @@ def write_list(folder: Path, *lines: str, header: str = "path,start,end") -> Pat
     path = folder / "list.csv"
     path.write_text("\n".join([header, *lines]) + "\n")
     return path
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
 
 
 def cut(sources: Path, out: Path, profile: Profile | None = None, policy: SourcePolicy = DEFAULT_POLICY) -> Report:
@@ -326,3 +332,26 @@ def test_a_list_of_many_files_keeps_the_stretches_of_a_file_together(tmp_path: P
     cut(write_list(tmp_path, *lines, header="path,start,end,id"), tmp_path / "cuts")
     dataset = shortgop.open(tmp_path / "cuts")
     assert {video.id: numbers(video)[0] for video in dataset} == {"9": 0, "1": 0, "5": 30, "3": 30}
+
+
+def test_a_stretch_with_other_times_takes_the_place_of_the_old_one_on_request(tmp_path: Path) -> None:
+    make(tmp_path / "v.mp4")
+    header = "path,start,end,id"
+    cut(write_list(tmp_path, "v.mp4,1,2,a", "v.mp4,2,3,b", header=header), tmp_path / "cuts")
+    listed = write_list(tmp_path, "v.mp4,1,2.5,a", "v.mp4,2,3,b", header=header)
+    (failure,) = cut(listed, tmp_path / "cuts").failures
+    assert failure.id == "a"
+    report = shortgop.prepare(listed, tmp_path / "cuts", cuts="start,end", changed="replace", runner="inline")
+    assert report.failures == ()
+    assert [numbers(video) for video in shortgop.open(tmp_path / "cuts")] == [list(range(30, 75)), list(range(60, 90))]
+
+
+def test_the_command_line_cuts_too(tmp_path: Path) -> None:
+    make(tmp_path / "v.mp4")
+    listed = write_list(tmp_path, "v.mp4,1,2", "v.mp4,2,3")
+    out = str(tmp_path / "cuts")
+    assert invoke("prep", str(listed), "--cuts", "start,end", "--out", out, "--runner", "inline").exit_code == 0
+    assert len(shortgop.open(out)) == 2
+    wrong = invoke("prep", str(listed), "--cuts", "start", "--out", out, "--runner", "inline")
+    assert wrong.exit_code == 2
+    assert "--cuts is 'start'; it takes two names of columns" in wrong.stderr
