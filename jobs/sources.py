@@ -6,20 +6,20 @@ import contextlib
 import glob
 import json
 import os
-import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from ..errors import UsageError
 from ..prep.stretch import Stretch
+from .column_types import check_types
 from .ids import id_roots, path_below, paths_of
 from .importers.recognise import inside, recognised
 from .importers.webdataset import samples_of
 from .importing import PLAIN, Importing
-from .lists import can_be_a_path, is_list, read_list, valid_text
+from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, is_list, read_list, valid_text
 from .places import from_home
 from .source_parts import Imported, Member, SourcePart, stretch_of_row
 
@@ -32,6 +32,8 @@ VIDEO_SUFFIXES = (
     ".tp .trp .ts .vc1 .viv .vob .vro .vvc .webm .wmv .wtv .xmv .y4m"
 )
 _SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
+
+_ReadList = Callable[[str], list[Row]]
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,10 @@ class _Found:
     listed: bool
 
 
+# For a folder, the function that gives the id of a file below it.
+_Naming = Callable[[Path], Callable[[Path], str]]
+
+
 def folders_of(arguments: Sequence[str]) -> list[Path]:
     """The folders in which the arguments' sources lie: a folder itself, a file's folder, the folder in front of the
     first wildcard of a glob. Lists have none. What is wrong with an argument is for `find_sources` to say."""
@@ -80,7 +86,12 @@ def folders_of(arguments: Sequence[str]) -> list[Path]:
 
 
 def find_sources(
-    arguments: Sequence[str], roots: Sequence[str] | None = None, importing: Importing = PLAIN
+    arguments: Sequence[str],
+    roots: Sequence[str] | None = None,
+    *,
+    importing: Importing = PLAIN,
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
 ) -> list[Source]:
     """All sources that the arguments stand for, sorted by id; no two have the same id.
 
@@ -93,6 +104,9 @@ def find_sources(
       Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
     - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
+
+    The types of the columns of CSV and TSV lists are inferred, unless `types` gives them; `on_types` is told which they
+    are.
 
     - A LeRobot v3 dataset stands for its episodes, a `.tar` for the samples with videos in it, a list with Kinetics'
       columns for its rows, and with `--image-fps` a folder for a video of each folder of pictures in it (`importers/`).
@@ -109,11 +123,21 @@ def find_sources(
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
+    # Thousands of files may be given one by one.
+    naming = cache(lambda base: _ids_in(base, numbered))
     by_id: dict[str, _Found] = {}
+    typed: set[str] = set()
+
+    def note(file: str, kinds: Mapping[str, str]) -> None:
+        typed.update(kinds)
+        on_types(file, kinds)
+
+    read = partial(read_list, types=types, on_types=note)
     for argument in arguments:
-        for found in _find(argument, numbered, importing):
+        for found in _find(argument, naming, read, importing):
             before = by_id.get(found.source.id)
             by_id[found.source.id] = found if before is None else _same(before, found)
+    check_types(types or {}, typed)
     return [by_id[source_id].source for source_id in sorted(by_id)]
 
 
@@ -146,7 +170,7 @@ def _same(first: _Found, second: _Found) -> _Found:
     return second if second.listed and not first.listed else first
 
 
-def _find(argument: str, roots: Mapping[str, int], importing: Importing) -> list[_Found]:
+def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing) -> list[_Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
@@ -154,7 +178,7 @@ def _find(argument: str, roots: Mapping[str, int], importing: Importing) -> list
         Path(argument).stat()
     except OSError as error:
         if glob.has_magic(argument):
-            return _in_glob(argument, roots, importing)
+            return _in_glob(argument, naming, read, importing)
         missing = isinstance(error, FileNotFoundError)
         reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
         raise UsageError(
@@ -166,7 +190,7 @@ def _find(argument: str, roots: Mapping[str, int], importing: Importing) -> list
         importing.tell(f"{argument}: {imported.what}")
         return [_imported(each) for each in imported.sources]
     if path.is_dir():
-        place, id_of = f"in {argument!r}", _ids_in(path, roots)
+        place, id_of = f"in {argument!r}", naming(path)
         found = [_Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path)]
         others = inside(path, _walk(path), importing, _is_video_name, has_videos=bool(found))
         found += [_imported(each) for each in others]
@@ -178,8 +202,8 @@ def _find(argument: str, roots: Mapping[str, int], importing: Importing) -> list
             )
         return found
     if is_list(argument):
-        return _in_list(argument, importing)
-    return [_Found(_source(_ids_in(path.parent, roots)(path), path, argument), "given by itself", listed=False)]
+        return _in_list(argument, read, importing)
+    return [_Found(_source(naming(path.parent)(path), path, argument), "given by itself", listed=False)]
 
 
 def _imported(each: Imported) -> _Found:
@@ -204,12 +228,12 @@ def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
     return lambda file: prefix(file.parent) + file.name
 
 
-def _in_list(argument: str, importing: Importing) -> list[_Found]:
+def _in_list(argument: str, read: _ReadList, importing: Importing) -> list[_Found]:
     folder = Path(argument).parent
     found = []
-    for row in read_list(argument):
+    for row in read(argument):
         part = stretch_of_row(row, importing)
-        row_id = row.id or posixpath.normpath(row.path).lstrip("/") + (f"@{part}" if part else "")
+        row_id = row.id or id_of_path(row.path) + (f"@{part}" if part else "")
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
@@ -228,7 +252,7 @@ def _fixed_part(pattern: str) -> tuple[Path, list[str]]:
     return root, parts
 
 
-def _in_glob(pattern: str, roots: Mapping[str, int], importing: Importing) -> list[_Found]:
+def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importing) -> list[_Found]:
     root, parts = _fixed_part(pattern)
     spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
     matches = dict.fromkeys(_matches(root, parts))
@@ -240,10 +264,10 @@ def _in_glob(pattern: str, roots: Mapping[str, int], importing: Importing) -> li
         elif spelled_out and path.suffix.lower() == ".tar":
             found += [_imported(each) for each in samples_of(path, _is_video_name).sources]
         elif spelled_out and is_list(path.name):
-            found += _in_list(str(path), importing)
+            found += _in_list(str(path), read, importing)
         elif spelled_out or _is_video_name(path.name):
             files[path] = None
-    place, id_of = f"in {pattern!r}", _ids_in(root, roots)
+    place, id_of = f"in {pattern!r}", naming(root)
     found += [_Found(_source(id_of(path), path, str(path)), place, listed=False) for path in files]
     if not found:
         what = f"matches nothing that ends in one of {VIDEO_SUFFIXES}" if matches else "matches nothing"

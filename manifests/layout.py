@@ -7,7 +7,8 @@
     .tmp/                    files being written; never read, removed when a job ends or the next one starts
     .lock                    which process holds the writer lock
 
-Only zarr.json is ever replaced. .lock is overwritten in place; no file of the dataset depends on its content.
+Only zarr.json, and parts from which dropped rows are taken, are ever replaced. .lock is overwritten in place; no file
+of the dataset depends on its content.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def set_id_roots(dataset: Path, id_roots: tuple[str, ...]) -> None:
 
 
 def write_root(dataset: Path, root: Root) -> None:
-    """Replace zarr.json, the only file that is ever replaced."""
+    """Replace zarr.json."""
     replace_bytes(dataset, dataset / _ROOT_FILE, _root_document(root))
 
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from ..errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError, not_read
-from ..whole_files import commit_bytes
+from ..whole_files import commit_bytes, replace_bytes
 from . import zarr_zip as zips
 from .label_columns import LabelColumn
 from .layout import FORMAT_VERSION, part_path
@@ -145,6 +145,18 @@ def finished_parts(dataset: Path) -> set[str]:
 def finished_units(dataset: Path) -> set[str]:
     """Units that have a committed part."""
     return {_unit_of(part) for part in finished_parts(dataset)}
+
+
+def had_videos(dataset: Path, unit: str) -> bool:
+    """Whether an attempt at the unit had videos, even if they were dropped since."""
+    opened = (open_part(dataset, part) for part in _attempts(dataset, unit))
+    return any(len(found.videos) or attributes.get("cleaned") for found, attributes in opened)
+
+
+def clean_part(dataset: Path, part: str, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
+    """Replace a part by one without rows that were dropped. `attributes` are those of the part as it is."""
+    packed = pack(manifest, {**attributes, "format_version": FORMAT_VERSION, "cleaned": True})
+    replace_bytes(dataset, part_path(dataset, part), packed)
 
 
 def parts_of_unit(dataset: Path, unit: str) -> list[Manifest]:

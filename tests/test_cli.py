@@ -93,10 +93,8 @@ def test_videos_too_small_for_a_gpu_are_said_once(
     command = ("prep", constant_video.path, "--out", tmp_path / "dataset", "--codec", codec, "--size", "64x64")
     first, again = (run(*command, "--fit", "stretch", "--runner", "inline") for _ in range(2))
     assert first.exit_code == again.exit_code == 0
-    said = (
-        "1 video of the dataset cannot be decoded by a GPU, as NVDEC takes other sizes (hevc of 64x64 is below 144x144)"
-    )
-    assert (f"{said}, as NVDEC takes other sizes (hevc of 64x64 is below 144x144)" in first.stderr) == is_said
+    said = "1 video of the dataset cannot be decoded by a GPU, as NVDEC takes other sizes (hevc of 64x64"
+    assert (said in first.stderr) == is_said
     assert "GPU" not in again.stderr
 
 

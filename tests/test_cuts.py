@@ -197,7 +197,7 @@ def test_a_stretch_past_the_end_fails_alone_and_names_its_line(tmp_path: Path) -
     [
         ("v.mp4,2,2", "line 2 of .* empty stretch, from 2 s to 2 s"),
         ("v.mp4,3,2", "line 2 of .* empty stretch"),
-        ("v.mp4,-1,2", "line 2 of .* '-1' as its `start`; times count from"),
+        ("v.mp4,-1,2", "line 2 of .* -1 as its `start`; times count from"),
         ("v.mp4,soon,2", "line 2 of .* 'soon' as its `start`; give a time in seconds"),
     ],
 )
@@ -332,6 +332,17 @@ def test_a_list_of_many_files_keeps_the_stretches_of_a_file_together(tmp_path: P
     cut(write_list(tmp_path, *lines, header="path,start,end,id"), tmp_path / "cuts")
     dataset = shortgop.open(tmp_path / "cuts")
     assert {video.id: numbers(video)[0] for video in dataset} == {"9": 0, "1": 0, "5": 30, "3": 30}
+
+
+def test_labels_of_stretches_are_corrected_without_encoding(tmp_path: Path) -> None:
+    make(tmp_path / "v.mp4")
+    header = "path,start,end,label"
+    cut(write_list(tmp_path, "v.mp4,1,2,wave", "v.mp4,2,3,jump", header=header), tmp_path / "cuts")
+    report = cut(write_list(tmp_path, "v.mp4,1,2,bow", "v.mp4,2,3,jump", header=header), tmp_path / "cuts")
+    assert (report.already_there, report.frames_added) == (2, 0)
+    dataset = shortgop.open(tmp_path / "cuts")
+    assert [video.attributes["label"] for video in dataset] == ["bow", "jump"]
+    assert dataset.columns["start"].tolist() == [1, 2]
 
 
 def test_a_stretch_with_other_times_takes_the_place_of_the_old_one_on_request(tmp_path: Path) -> None:

@@ -30,23 +30,26 @@ with pytest.MonkeyPatch.context() as patch:
 
 CPU = torch.device("cpu")
 IMAGENET: Normalize = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-# A whole frame, odd and even parts, enlarged and reduced ones, of frames of 46x90; even ones first.
+# A whole frame, odd and even parts, enlarged and reduced ones, of frames of 30x70; even ones first.
 GEOMETRIES = [
-    Geometry(0, 0, 46, 90, (46, 90)),
-    Geometry(4, 6, 40, 80, (12, 70)),
-    Geometry(2, 10, 20, 36, (26, 40), flip=True),
-    Geometry(8, 4, 21, 33, (21, 33), flip=True),
-    Geometry(6, 0, 17, 35, (9, 66)),
+    Geometry(0, 0, 30, 70, (30, 70)),
+    Geometry(4, 6, 24, 60, (8, 66)),
+    Geometry(2, 10, 12, 36, (18, 40), flip=True),
+    Geometry(8, 4, 13, 33, (13, 33), flip=True),
+    Geometry(6, 0, 11, 35, (7, 20)),
 ]
 
 
 @pytest.fixture(autouse=True)
 def interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is found of Triton is found for the interpreter."""
+    """What is found of Triton is found for the interpreter. It runs beside other tests: one thread is fastest."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     why_not_triton.cache_clear()
     yield
     why_not_triton.cache_clear()
+    torch.set_num_threads(threads)
 
 
 def surfaces_of(count: int, bit_depth: int = 8) -> list[Surface]:
@@ -54,7 +57,7 @@ def surfaces_of(count: int, bit_depth: int = 8) -> list[Surface]:
     matrices = (1, 2, 9, 7, 4)
     return [
         surface_of(
-            noise_frame(46, 90, matrix=matrices[seed], full_range=seed % 2 == 1, bit_depth=bit_depth, seed=seed),
+            noise_frame(30, 70, matrix=matrices[seed], full_range=seed % 2 == 1, bit_depth=bit_depth, seed=seed),
             gap=2 * seed,
         )
         for seed in range(count)
@@ -96,7 +99,7 @@ def test_bfloat16_differs_by_the_interpreter_s_rounding_alone() -> None:
 
 
 def test_frames_of_one_kind_take_one_launch_and_nothing_else_is_written() -> None:
-    pixels, geometries = PixelFormat(), [Geometry(2 * n, 0, 20 + 2 * n, 30, (10, 12), flip=n == 2) for n in range(4)]
+    pixels, geometries = PixelFormat(), [Geometry(2 * n, 0, 16 + 2 * n, 30, (10, 12), flip=n == 2) for n in range(4)]
     batch = torch.full((2, 3, 3, 10, 12), 77, dtype=torch.uint8)
     slots = [batch[number // 2, number % 2] for number in range(4)]
     surfaces = surfaces_of(4)
@@ -109,7 +112,7 @@ def test_frames_of_one_kind_take_one_launch_and_nothing_else_is_written() -> Non
 
 def test_where_triton_runs_it_converts() -> None:
     assert conversion_way(CPU) == ("triton", "")
-    geometry, pixels = Geometry(0, 0, 46, 90, (46, 90)), PixelFormat()
+    geometry, pixels = Geometry(0, 0, 30, 70, (30, 70)), PixelFormat()
     found, expected = (empty_slot(geometry, pixels) for _ in range(2))
     convert(surfaces_of(1), [geometry], [found], pixels)
     write_surface(surfaces_of(1)[0], geometry, expected, pixels)
@@ -124,7 +127,7 @@ def test_where_triton_does_not_run_the_reason_says_why(monkeypatch: pytest.Monke
 
 def test_a_slot_that_does_not_fit_is_an_error_before_anything_is_launched() -> None:
     with pytest.raises(DecodeError, match="for a slot of shape"):
-        launch(surfaces_of(1), [GEOMETRIES[0]], [torch.zeros((3, 46, 91), dtype=torch.uint8)], PixelFormat())
+        launch(surfaces_of(1), [GEOMETRIES[0]], [torch.zeros((3, 30, 71), dtype=torch.uint8)], PixelFormat())
 
 
 # What a GPU would run, compiled without one: every colour and formula for Turing, Ampere and Hopper.

@@ -19,7 +19,8 @@ NAMES = _words("""
     AllClips CenterClips Chunked ClassBalanced ClipDataset ClipLoader ClipTable ClipsAt ElasticSampler LoaderStats
     MixedClips Mixture MultiRate Offsets OneClipPerVideo Output RandomClips RandomFrames Sequential Shuffled Systematic
     UniformClips Weighted
-    best_chunk chunk_correlation effective_batch_size gops_per_sample measured_chunk_correlation prepare ray_dataset
+    annotate best_chunk chunk_correlation effective_batch_size gops_per_sample measured_chunk_correlation prepare
+    ray_dataset
     Failure Progress Report
 """)
 

@@ -102,6 +102,8 @@ def checked_plan(surface: Surface, geometry: Geometry, slot: torch.Tensor, pixel
         raise DecodeError(f"a frame of {geometry.size} for a slot of shape {tuple(slot.shape)} and {slot.dtype}")
     if geometry.top + geometry.height > surface.height or geometry.left + geometry.width > surface.width:
         raise DecodeError(f"a surface of {surface.width}x{surface.height}, which does not contain {geometry}")
+    if slot.device != surface.y.device:
+        raise DecodeError(f"a surface on {surface.y.device} for a slot on {slot.device}")
     size, tagged = (surface.height, surface.width), surface.matrix in MATRICES
     return conversion_plan(size, geometry, pixels.color, bit_depth=surface.bit_depth, tagged=tagged)
 
