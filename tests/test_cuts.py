@@ -22,6 +22,7 @@ from shortgop.jobs.importing import Importing, importing_of
 from shortgop.jobs.prepare import Report, Where, prepare, repair
 from shortgop.jobs.sources import find_sources
 from shortgop.manifests.layout import open_current, shard_path
+from shortgop.manifests.summary import summarize
 from shortgop.manifests.verify import damaged_videos, verify
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
@@ -190,6 +191,15 @@ def test_a_stretch_past_the_end_fails_alone_and_names_its_line(tmp_path: Path) -
     assert "line 3 of" in reasons["v.mp4@9-11"]
     assert "line 5 of" in reasons["v.mp4@10-12"]
     assert all("lasts 10.000 s" in reason for reason in reasons.values())
+
+
+def test_the_failure_of_a_stretch_is_withdrawn_when_the_list_corrects_it(tmp_path: Path) -> None:
+    make(tmp_path / "v.mp4")
+    cut(write_list(tmp_path, "v.mp4,1,2", "v.mp4,9,11"), tmp_path / "cuts")
+    assert [failure.id for failure in summarize(tmp_path / "cuts").failures] == ["v.mp4@9-11"]
+    cut(write_list(tmp_path, "v.mp4,1,2", "v.mp4,9,10"), tmp_path / "cuts")
+    assert not summarize(tmp_path / "cuts").failures
+    assert [video.id for video in shortgop.open(tmp_path / "cuts")] == ["v.mp4@1-2", "v.mp4@9-10"]
 
 
 @pytest.mark.parametrize(
