@@ -1,6 +1,7 @@
 """Frame numbers become tensors. This room knows torch and the decoders, and nothing of prep or Ray. Start at `reader`.
 
 dataset, video, frames, metadata, stats  what users see: a dataset, its videos, frames and batches
+columns, where, chosen, table what is known of all videos, and datasets of some of them
 indices, times, memory_limit  what a request asks for, and whether it can fit into memory
 plan                          what to decode and what to read: pure functions
 gops                          the bytes of GOPs, fetched and checked

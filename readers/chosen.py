@@ -28,6 +28,8 @@ class ChosenRows:
 
     def only(self, chosen: Array) -> ChosenRows:
         """Those of these videos for which `chosen` is True."""
+        if chosen.all():
+            return self
         numbers = np.flatnonzero(chosen)
         rows = numbers if self.rows is None else self.rows[numbers]
         rows.flags.writeable = False

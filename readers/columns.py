@@ -63,8 +63,7 @@ class Columns(Mapping[str, Array]):
             return self._all_labels[name].array(self._rows)
         if name not in self._own:
             raise KeyError(name)
-        whole = BUILT_IN[name](self._manifest)
-        array = (whole if self._rows is None else whole[self._rows]).view()
+        array = BUILT_IN[name](self._manifest, self._rows).view()
         array.flags.writeable = False
         return array
 

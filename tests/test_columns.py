@@ -160,6 +160,19 @@ def test_texts_of_any_length_and_content(text: str) -> None:
     assert text_array(from_texts(texts)).tolist() == texts
 
 
+def test_many_texts_and_some_of_them() -> None:
+    """More than one block of them, blocks of odd texts among them."""
+    texts = [f"{number}" * (number % 4) for number in range(40_000)]
+    texts[17_000], texts[20_000] = "ends in \0", "x" * 100_000
+    present = np.arange(40_000) % 5 > 0
+    rows = np.flatnonzero(np.arange(40_000) % 7 < 3)
+    ragged = from_texts(texts)
+    assert text_array(ragged).tolist() == texts
+    assert text_array(ragged, rows).tolist() == [texts[row] for row in rows]
+    expected = [texts[row] if present[row] else math.nan for row in rows]
+    assert repr(text_array(ragged, rows, present).tolist()) == repr(expected)
+
+
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=5),
     st.lists(st.integers(), max_size=2),
@@ -187,6 +200,9 @@ def test_columns_say_what_the_attributes_say(kinds: list[Any], data: st.DataObje
             assert bool(present) == (said.get(name) is not None)
             if present:
                 assert value == said[name]
+        some = np.arange(len(rows))[::2]
+        if column.kind in {"text", "json"}:
+            assert repr(column.array(some).tolist()) == repr(column.array().tolist()[::2])
 
 
 ROWS: list[dict[str, Any]] = [
