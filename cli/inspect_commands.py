@@ -14,8 +14,10 @@ from .app import EXIT_FAILED, app, err, errors, megabytes, out, print_json
 from .job_reports import print_diagnosis, print_report
 from .parameters import (
     AddressOption,
+    CutsOption,
     DatasetArgument,
     GapsOption,
+    ImageFpsOption,
     JsonOption,
     KeepSnapshotsOption,
     MaxGapOption,
@@ -71,6 +73,8 @@ def verify(  # noqa: PLR0917  # typer makes options of them
     repair: Annotated[
         bool, typer.Option("--repair", help="Make damaged videos again from SOURCEs, and no other videos.")
     ] = False,
+    cuts: CutsOption = None,
+    image_fps: ImageFpsOption = None,
     salvage: SalvageOption = False,
     gaps: GapsOption = "fail",
     max_gap: MaxGapOption = "10",
@@ -116,13 +120,14 @@ def verify(  # noqa: PLR0917  # typer makes options of them
                     damaged.setdefault(video_id, line)
         report = None
         if repair and damaged:
+            from ..jobs.importing import importing_of
             from ..jobs.prepare import repair as make_again
 
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             with job_progress(err) as on_update:
                 report = make_again(
                     sources or [], dataset, manifest, damaged, policy=policy, where=where,
-                    keep_snapshots_seconds=keep_seconds, on_update=on_update,
+                    importing=importing_of(cuts, image_fps), keep_snapshots_seconds=keep_seconds, on_update=on_update,
                 )  # fmt: skip
         if as_json:
             found = {"gops": len(manifest.gops), "decoded": decode, "problems": lines}

@@ -19,6 +19,15 @@ MaxGapOption = Annotated[
     str, typer.Option(help="Longest time in seconds that a frame may last; a time-lapse may exceed it.")
 ]
 MaxStallOption = Annotated[str, typer.Option(help="Seconds without progress after which a source fails.")]
+CutsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="START,END", help="Columns of a list with the seconds of each file at which a video starts and ends."
+    ),
+]
+ImageFpsOption = Annotated[
+    str | None, typer.Option(metavar="RATE", help="Make a video of each folder or list of pictures, at this rate.")
+]
 RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
 AddressOption = Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")]

@@ -13,7 +13,9 @@ from .app import EXIT_SOMETHING_MISSING, app, err, errors, out, print_json
 from .job_reports import print_report, show_types
 from .parameters import (
     AddressOption,
+    CutsOption,
     GapsOption,
+    ImageFpsOption,
     JsonOption,
     KeepSnapshotsOption,
     MaxGapOption,
@@ -56,6 +58,8 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     ] = None,
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard starts.  [256]")] = None,
+    cuts: CutsOption = None,
+    image_fps: ImageFpsOption = None,
     salvage: SalvageOption = False,
     gaps: GapsOption = "fail",
     max_gap: MaxGapOption = "10",
@@ -100,7 +104,8 @@ def prep(  # noqa: PLR0917  # typer makes options of them
                 salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall, changed=changed, id_root=id_root,
                 check=check, address=address, workers=workers, runner=runner, keep_snapshots=keep_snapshots,
                 include_dropped=include_dropped, types=parse_types(types or []), on_types=show_types,
-                on_progress=on_progress,
+                cuts=cuts, image_fps=image_fps, on_progress=on_progress,
+                on_recognised=lambda text: err.print(text, markup=False, soft_wrap=True),
             )  # fmt: skip
         if as_json:
             print_json({**dataclasses.asdict(report), "dataset": str(out_path)})

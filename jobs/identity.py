@@ -12,8 +12,9 @@ from ..errors import SourceError, SourceNotFoundError
 SAMPLE_BYTES = 64 * 1024
 
 
-def identity_of(path: str) -> tuple[int, int]:
-    """A 64-bit fingerprint of a file's content, and its size in bytes.
+def identity_of(path: str, start: int = 0, length: int | None = None) -> tuple[int, int]:
+    """A 64-bit fingerprint of a file's content, and its size in bytes; with `length`, those of the bytes from `start`
+    on.
 
     The fingerprint covers the size, the first 64 KiB and the last 64 KiB. It leaves out the path and the time of the
     last change, so a corpus can be moved, copied or touched and nothing is encoded again. Two files of the same length
@@ -28,10 +29,12 @@ def identity_of(path: str) -> tuple[int, int]:
         if not stat.S_ISREG(Path(path).stat().st_mode):
             raise SourceError(f"{path!r} is not a regular file; name the video file itself", file=path)
         with Path(path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            head = file.read(SAMPLE_BYTES)
-            file.seek(max(0, size - SAMPLE_BYTES))
-            tail = file.read(SAMPLE_BYTES)
+            size = os.fstat(file.fileno()).st_size if length is None else length
+            sample_bytes = min(size, SAMPLE_BYTES)
+            file.seek(start)
+            head = file.read(sample_bytes)
+            file.seek(start + size - sample_bytes)
+            tail = file.read(sample_bytes)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SourceNotFoundError(
             f"{path!r} does not exist; put the file there, or give the path where it is", file=path

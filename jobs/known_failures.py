@@ -17,6 +17,7 @@ from pathlib import Path
 from ..manifests.layout import open_failures, read_root, snapshot_path
 from ..manifests.parts import write_part
 from ..manifests.tables import Failures, empty, failures_table
+from ..prep.stretch import Stretch
 from .sources import Source
 
 WITHDRAWN = ""
@@ -51,7 +52,8 @@ def _said(dataset: Path, snapshot: str, _which: tuple[int, int]) -> Said:
 
 
 def withdraw_gone(dataset: Path, arguments: Sequence[str], sources: Iterable[Source]) -> bool:
-    """Withdraw the failures of files that no longer exist in the folders of this job. Returns whether there were any.
+    """Withdraw the failures of files that no longer exist in the folders of this job, and of stretches that its lists
+    now name with other times. Returns whether there were any.
 
     `arguments` are those of the job, `sources` what they stand for. The caller holds the writer lock and publishes.
     """
@@ -71,12 +73,17 @@ def withdraw_gone(dataset: Path, arguments: Sequence[str], sources: Iterable[Sou
 
 def _gone(table: Failures, arguments: Sequence[str], sources: Iterable[Source]) -> list[int]:
     folders = [Path(argument).absolute() for argument in arguments if Path(argument).is_dir()]
-    named, beside = set(), set()
+    named, beside, cut = set(), set(), set()
     for source in sources:
         named.add(source.id)
         beside.add(Path(source.path).parent)
+        if isinstance(source.part, Stretch) and not source.id_is_given:
+            cut.add((source.path, source.id.rpartition("@")[0]))
 
     def is_gone(source_id: str, path: Path) -> bool:
+        # The id of a stretch says its times. A stretch that a list corrects has another id.
+        if source_id not in named and (str(path), source_id.rpartition("@")[0]) in cut:
+            return True
         ours = path.parent in beside or any(map(path.is_relative_to, folders))
         return ours and source_id not in named and not os.path.lexists(path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
 
 from ..errors import SourceError
@@ -13,6 +14,7 @@ from ..prep.options import Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
 from .identity import identity_of
+from .source_parts import identity_of_part
 from .sources import Source
 from .units import Item
 
@@ -40,6 +42,9 @@ def look_at(
     `replace` those whose source has changed are, too. The length of a video that stays is not looked up.
     """
 
+    # Stretches of a file share its fingerprint.
+    of_file = cache(identity_of)
+
     def look(source: Source) -> tuple[Item, int]:
         try:
             return _in_time(source.path, options.policy, lambda: look_closely(source))
@@ -48,9 +53,10 @@ def look_at(
             return Item(source, known.get(source.id, 0), 0), 0
 
     def look_closely(source: Source) -> tuple[Item, int]:
-        identity, size_bytes = identity_of(source.path)
+        identity, size_bytes = identity_of_part(source.path, source.part, of_file)
         there = known.get(source.id) == identity if replace else source.id in known
-        frames = 0 if there and source.id not in again else estimate_frames(source.path, options.profile.fps)
+        stays = there and source.id not in again
+        frames = 0 if stays or source.part else estimate_frames(source.path, options.profile.fps)
         return Item(source, identity, size_bytes), frames
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:

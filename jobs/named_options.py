@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ from ..errors import WrongTypeError
 from ..manifests.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
+from .importing import importing_of
 from .lists import OnTypes, ignore_types
 from .outcome import Report
 from .prepare import existing_profile
@@ -48,6 +49,8 @@ def prepare(
     max_stall: Number = 120,
     changed: str = "keep",
     id_root: StrPath | None = None,
+    cuts: str | None = None,
+    image_fps: Number | None = None,
     include_dropped: bool = False,
     types: Mapping[str, str] | None = None,
     check: bool = False,
@@ -56,6 +59,7 @@ def prepare(
     runner: str = "ray",
     keep_snapshots: str | int = "1d",
     on_types: OnTypes = ignore_types,
+    on_recognised: Callable[[str], None] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Report:
     """Re-encode `sources` into the dataset at `out`: what `shortgop prep` does, with its options under their names.
@@ -66,6 +70,8 @@ def prepare(
     `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is seconds, or a text such as "30m".
     `types` gives the types of columns of CSV lists that are not to be inferred ("text", "integer", "float", "boolean",
     "json"), and `on_types` is called with each list and the types of its columns.
+    `cuts` names the columns of a list with the times of stretches, "start,end", and `image_fps` is the rate of folders
+    and lists of pictures; `on_recognised` is called with a text for each source that is a dataset of another tool.
     `on_progress` is called with a `Progress` often; what it raises ends the job.
 
     The report lists sources that could not be prepared; they raise nothing. Raises UsageError for options and sources
@@ -91,6 +97,7 @@ def prepare(
         "shard_bytes": None if shard_mb is None else integer(shard_mb, "--shard-mb") * 1_000_000,
     }
     policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
+    importing = importing_of(cuts, None if image_fps is None else _rate_text(image_fps, "--image-fps"), on_recognised)
     keep_seconds = parse_duration(str(keep_snapshots))
     out = Path(out)
     named = named_profile(profile) if profile is not None else {}
@@ -102,6 +109,7 @@ def prepare(
         out,
         encoding,
         policy=policy,
+        importing=importing,
         where=where,
         keep_snapshots_seconds=keep_seconds,
         check=check,
@@ -114,9 +122,9 @@ def prepare(
     )
 
 
-def _rate_text(value: Number) -> str:
+def _rate_text(value: Number, option: str = "--fps") -> str:
     if isinstance(value, bool) or not isinstance(value, int | float | Fraction | str):
-        raise WrongTypeError(f"--fps is {value!r}; it has to be a number or 'source'")
+        raise WrongTypeError(f"{option} is {value!r}; it has to be a number" + " or 'source'" * (option == "--fps"))
     return str(value)
 
 

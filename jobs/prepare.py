@@ -24,6 +24,7 @@ from ..wording import counted
 from .changed import Changed, changed_failure, check_choice, next_revisions, refuse_changed, refuse_two_files
 from .gpu_readable import not_for_gpus
 from .ids import MAX_ROOTS, id_roots
+from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
 from .labels import update_listed, with_known_columns
 from .lists import OnTypes, ignore_types
@@ -45,6 +46,7 @@ def prepare(
     profile: Profile,
     *,
     policy: SourcePolicy = DEFAULT_POLICY,
+    importing: Importing = PLAIN,
     where: Where | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
     check: bool = False,
@@ -57,15 +59,16 @@ def prepare(
 ) -> Report:
     """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, which is made if it does not exist.
 
-    Videos that are in the dataset already are left alone, except those in shards that are missing or were cut: these
-    are made again. With `check` all shards are read, and videos whose bytes differ from those that were written are
-    made again too. `changed` says what to do about sources that have changed since: "keep" the old frames and report
-    it, "replace" them in the next snapshot, or "fail" before anything is encoded. Videos that are there get the columns
-    that a list names, and keep their others. What was dropped is left out, unless `include_dropped`. `types` gives the
-    types of columns of CSV and TSV lists that are not to be inferred, and `on_types` is told all of them. `policy` is
-    about sources that are damaged or have gaps. `where` says where the units run, by default on a local Ray. Ids are
-    paths below `id_root`, by default below the folders that the dataset remembers, see `ids`. Snapshots that have not
-    been current for more than `keep_snapshots_seconds` are removed.
+    Videos that are in the dataset already are left alone, except those in shards that are missing or were cut:
+    these are made again. With `check` all shards are read, and videos whose bytes differ from those that were
+    written are made again too. `changed` says what to do about sources that have changed since: "keep" the old
+    frames and report it, "replace" them in the next snapshot, or "fail" before anything is encoded. Videos that are
+    there get the columns that a list names, and keep their others. What was dropped is left out, unless
+    `include_dropped`. `types` gives the types of columns of CSV and TSV lists that are not to be inferred, and
+    `on_types` is told all of them. `policy` is about sources that are damaged or have gaps, `importing` about what
+    sources are besides files. `where` says where the units run, by default on a local Ray. Ids are paths below
+    `id_root`, by default below the folders that the dataset remembers, see `ids`. Snapshots that have not been
+    current for more than `keep_snapshots_seconds` are removed.
 
     Raises UsageError for arguments that make no sense, SourceError if the folders of sources do not answer or with
     "fail", OutputError if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing, DatasetBusyError
@@ -79,7 +82,7 @@ def prepare(
     )
 
     def find(roots: Sequence[str]) -> list[Source]:
-        return find_sources(sources, roots, types=types, on_types=on_types)
+        return find_sources(sources, roots, importing=importing, types=types, on_types=on_types)
 
     return _job(_find(sources, absolute(out), policy, find, id_root), absolute(out), how, find_lost)
 
@@ -91,6 +94,7 @@ def repair(
     damaged: Mapping[str, str],
     *,
     policy: SourcePolicy = DEFAULT_POLICY,
+    importing: Importing = PLAIN,
     where: Where | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
     on_update: OnProgress = ignore,
@@ -102,7 +106,7 @@ def repair(
     UsageError if no source is one of the videos.
     """
     dataset = absolute(dataset)
-    found = _find(sources, dataset, policy, partial(find_sources, sources))
+    found = _find(sources, dataset, policy, partial(find_sources, sources, importing=importing))
     # A repair leaves alone what the dataset remembers and lists otherwise.
     ours = [source for source in found.sources if source.id in damaged]
     found = _Found(ours, folders=(), id_roots=found.roots_before, roots_before=found.roots_before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +13,15 @@ from functools import cache, partial
 from pathlib import Path
 
 from ..errors import UsageError
+from ..prep.stretch import Stretch
 from .column_types import check_types
 from .ids import id_roots, path_below, paths_of
+from .importers.recognise import inside, recognised
+from .importers.webdataset import samples_of
+from .importing import PLAIN, Importing
 from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, is_list, read_list, valid_text
 from .places import from_home
+from .source_parts import Imported, Member, SourcePart, stretch_of_row
 
 # Formats of videos that FFmpeg reads and decodes. .avif, .png and .webp are missing: nearly all of these are stills,
 # and each would be a failure. So are .avs, .mod and .dat, which mostly name other things.
@@ -36,7 +42,8 @@ class Source:
 
     `id` is the path below an id root (see `ids`), or what a list says; it is always valid Unicode. `path` is absolute.
     `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns. `id_is_given`
-    says that the id is from the `id` column of a list.
+    says that the id is from the `id` column of a list, or from a dataset of another tool. `part`: what of the file the
+    video is made from; None for the whole file.
     """
 
     id: str
@@ -44,6 +51,7 @@ class Source:
     given: str
     attributes: str
     id_is_given: bool = False
+    part: SourcePart | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,7 @@ def find_sources(
     arguments: Sequence[str],
     roots: Sequence[str] | None = None,
     *,
+    importing: Importing = PLAIN,
     types: Mapping[str, str] | None = None,
     on_types: OnTypes = ignore_types,
 ) -> list[Source]:
@@ -98,6 +107,12 @@ def find_sources(
 
     The types of the columns of CSV and TSV lists are inferred, unless `types` gives them; `on_types` is told which they
     are.
+
+    - A LeRobot v3 dataset stands for its episodes, a `.tar` for the samples with videos in it, a list with Kinetics'
+      columns for its rows, and with `--image-fps` a folder for a video of each folder of pictures in it (`importers/`).
+      In a folder that holds one of these, only video files are found; if there is none, its tars.
+
+    `importing` says what more a list's columns mean, and the rate of pictures.
 
     Ids are paths below the first of `roots` that holds the file. They are from `ids.id_roots`, which knows the dataset;
     without them they are those of a new dataset.
@@ -119,7 +134,7 @@ def find_sources(
 
     read = partial(read_list, types=types, on_types=note)
     for argument in arguments:
-        for found in _find(argument, naming, read):
+        for found in _find(argument, naming, read, importing):
             before = by_id.get(found.source.id)
             by_id[found.source.id] = found if before is None else _same(before, found)
     check_types(types or {}, typed)
@@ -130,11 +145,22 @@ def _same(first: _Found, second: _Found) -> _Found:
     """Of two finds of one source, the one from a list, which has attributes. UsageError if they are not the same
     source."""
     one, other = first.source, second.source
+    if isinstance(one.part, Member) and isinstance(other.part, Member) and one != other:
+        raise UsageError(
+            f"{one.given!r} and {other.given!r} are two samples with the same key {one.id!r}; write the tars again "
+            "with keys that differ, or prepare them into datasets of their own"
+        )
     if os.path.realpath(one.path) != os.path.realpath(other.path):
         raise UsageError(
             f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two files with the same "
             f"id {one.id!r}; add --id-root {os.path.commonpath([one.path, other.path])}, a folder that both lie in, or "
             "give a list with an `id` column in which they differ, or rename one"
+        )
+    if one.part != other.part:
+        what = "two stretches of a file" if isinstance(one.part, Stretch) else "two sources"
+        raise UsageError(
+            f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are {what} with the same id "
+            f"{one.id!r}; give them ids that differ, or leave out the column `id`"
         )
     if first.listed and second.listed and one.attributes != other.attributes:
         raise UsageError(
@@ -144,7 +170,7 @@ def _same(first: _Found, second: _Found) -> _Found:
     return second if second.listed and not first.listed else first
 
 
-def _find(argument: str, naming: _Naming, read: _ReadList) -> list[_Found]:
+def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing) -> list[_Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
@@ -152,16 +178,22 @@ def _find(argument: str, naming: _Naming, read: _ReadList) -> list[_Found]:
         Path(argument).stat()
     except OSError as error:
         if glob.has_magic(argument):
-            return _in_glob(argument, naming, read)
+            return _in_glob(argument, naming, read, importing)
         missing = isinstance(error, FileNotFoundError)
         reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
         raise UsageError(
             f"{argument!r} {reason}; name a video file, a folder, a glob or a list", file=argument
         ) from error
     path = Path(argument)
+    imported = recognised(path, importing, _is_video_name)
+    if imported is not None:
+        importing.tell(f"{argument}: {imported.what}")
+        return [_imported(each) for each in imported.sources]
     if path.is_dir():
         place, id_of = f"in {argument!r}", naming(path)
         found = [_Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path)]
+        others = inside(path, _walk(path), importing, _is_video_name, has_videos=bool(found))
+        found += [_imported(each) for each in others]
         if not found:
             raise UsageError(
                 f"the folder {argument!r} holds no videos: nothing in it ends in one of {VIDEO_SUFFIXES}; "
@@ -170,8 +202,14 @@ def _find(argument: str, naming: _Naming, read: _ReadList) -> list[_Found]:
             )
         return found
     if is_list(argument):
-        return _in_list(argument, read)
+        return _in_list(argument, read, importing)
     return [_Found(_source(naming(path.parent)(path), path, argument), "given by itself", listed=False)]
+
+
+def _imported(each: Imported) -> _Found:
+    attributes = valid_text(json.dumps(each.attributes, ensure_ascii=False, allow_nan=False))
+    source = replace(_source(each.id, each.path, each.given, attributes), id_is_given=True, part=each.part)
+    return _Found(source, each.place, listed=True)
 
 
 def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
@@ -190,16 +228,17 @@ def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
     return lambda file: prefix(file.parent) + file.name
 
 
-def _in_list(argument: str, read: _ReadList) -> list[_Found]:
+def _in_list(argument: str, read: _ReadList, importing: Importing) -> list[_Found]:
     folder = Path(argument).parent
     found = []
     for row in read(argument):
-        row_id = row.id or id_of_path(row.path)
+        part = stretch_of_row(row, importing)
+        row_id = row.id or id_of_path(row.path) + (f"@{part}" if part else "")
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
         path = folder / from_home(row.path)
-        source = replace(_source(row_id, path, row.path, row.attributes), id_is_given=row.id is not None)
+        source = replace(_source(row_id, path, row.path, row.attributes), id_is_given=row.id is not None, part=part)
         found.append(_Found(source, row.place, listed=True))
     return found
 
@@ -213,7 +252,7 @@ def _fixed_part(pattern: str) -> tuple[Path, list[str]]:
     return root, parts
 
 
-def _in_glob(pattern: str, naming: _Naming, read: _ReadList) -> list[_Found]:
+def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importing) -> list[_Found]:
     root, parts = _fixed_part(pattern)
     spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
     matches = dict.fromkeys(_matches(root, parts))
@@ -222,8 +261,10 @@ def _in_glob(pattern: str, naming: _Naming, read: _ReadList) -> list[_Found]:
     for path in matches:
         if _is_folder(path):
             files.update(dict.fromkeys(_videos_below(path)))
+        elif spelled_out and path.suffix.lower() == ".tar":
+            found += [_imported(each) for each in samples_of(path, _is_video_name).sources]
         elif spelled_out and is_list(path.name):
-            found += _in_list(str(path), read)
+            found += _in_list(str(path), read, importing)
         elif spelled_out or _is_video_name(path.name):
             files[path] = None
     place, id_of = f"in {pattern!r}", naming(root)

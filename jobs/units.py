@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from ..manifests.edits import Drop
+from ..prep.stretch import Stretch
 from .sources import Source
 
 UNITS_PER_CORPUS = 64
@@ -48,10 +50,15 @@ def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, in
     would still have to do, with the same ids, and both end in the same dataset. Cuts over only the rest would shift
     every boundary after the first finished video.
 
+    Stretches of one file come one after the other, in the order of their times, and are in one unit, up to 256 of them:
+    a unit reads and decodes the file once for all. They count as the size of the file together.
+
     An item whose id is in `done` is left out even if its identity has changed; `changed_sources` finds those.
     """
-    target_bytes = min(shard_bytes, max(MIN_TARGET_BYTES, sum(item.size_bytes for item in items) // UNITS_PER_CORPUS))
-    groups = _groups(_by_id(items), target_bytes)
+    blocks = _blocks(items)
+    total_bytes = sum(block[0].size_bytes for block in blocks)
+    target_bytes = min(shard_bytes, max(MIN_TARGET_BYTES, total_bytes // UNITS_PER_CORPUS))
+    groups = _groups(blocks, target_bytes)
     remaining = (tuple(item for item in group if item.source.id not in done) for group in groups)
     return [Unit(_unit_id(profile_key, group), group) for group in remaining if group]
 
@@ -78,18 +85,55 @@ def _by_id(items: Iterable[Item]) -> list[Item]:
     return sorted(items, key=lambda item: item.source.id)
 
 
-def _groups(items: Iterable[Item], target_bytes: int) -> Iterator[list[Item]]:
-    """Runs of neighbours of up to `target_bytes` together, or a single larger item."""
+def same_file(items: Iterable[Item]) -> list[list[Item]]:
+    """Runs of neighbours that are stretches of one file. Any other item is alone."""
+    runs: list[list[Item]] = []
+    before: Source | None = None
+    for item in items:
+        source = item.source
+        both = before is not None and isinstance(source.part, Stretch) and isinstance(before.part, Stretch)
+        if both and before is not None and before.path == source.path:
+            runs[-1].append(item)
+        else:
+            runs.append([item])
+        before = source
+    return runs
+
+
+def _blocks(items: Sequence[Item]) -> list[list[Item]]:
+    """What no cut divides, sorted by id: single items, and the stretches of one file, up to 256 of them."""
+    leaders: dict[str, str] = {}
+    for item in items:
+        source = item.source
+        if isinstance(source.part, Stretch):
+            leaders[source.path] = min(source.id, leaders.get(source.path, source.id))
+
+    def place(item: Item) -> tuple[str, Fraction, str]:
+        source = item.source
+        if isinstance(source.part, Stretch):
+            return leaders[source.path], source.part.start, source.id
+        return source.id, Fraction(0), source.id
+
+    return [
+        run[first : first + MAX_VIDEOS_PER_UNIT]
+        for run in same_file(sorted(items, key=place))
+        for first in range(0, len(run), MAX_VIDEOS_PER_UNIT)
+    ]
+
+
+def _groups(blocks: Iterable[list[Item]], target_bytes: int) -> Iterator[list[Item]]:
+    """Runs of neighbours of up to `target_bytes` together, or a single larger one."""
     group: list[Item] = []
     group_bytes = 0
-    for item in items:
-        one_is_long = max(group_bytes, item.size_bytes) >= target_bytes
-        too_much = group_bytes + item.size_bytes > target_bytes or len(group) == MAX_VIDEOS_PER_UNIT
+    for block in blocks:
+        size_bytes = block[0].size_bytes
+        one_is_long = max(group_bytes, size_bytes) >= target_bytes
+        too_much = group_bytes + size_bytes > target_bytes or len(group) + len(block) > MAX_VIDEOS_PER_UNIT
         if group and (one_is_long or too_much):
             yield group
             group, group_bytes = [], 0
-        group.append(item)
-        group_bytes += item.size_bytes
+        group = [*group, *block]
+        group_bytes += size_bytes
     if group:
         yield group
 

@@ -18,12 +18,15 @@ from ..manifests.ragged import Array
 from ..manifests.schema import SCHEMA
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
+from ..prep.encode_cuts import Cut, prepare_cuts
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.manifest_rows import Identity
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
+from ..prep.stretch import Stretch
 from .known_failures import Said, said
-from .units import Item, Unit
+from .source_files import options_of, source_file
+from .units import Item, Unit, same_file
 
 _REPORT_EVERY_SECONDS = 0.5
 
@@ -76,25 +79,14 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
     manifests: list[Manifest] = []
     failures: list[Failure] = []
     with contextlib.closing(ShardWriter(dataset, unit.id, options.profile.shard_bytes)) as shards:
-        for item in unit.items:
-            try:
-                manifests.append(
-                    prepare_video(
-                        item.source.path,
-                        _identity(item),
-                        options,
-                        ffmpeg.path,
-                        shards,
-                        on_plan=progress.plan,
-                        on_frames=progress.add,
-                    )
-                )
-                progress.close_plan()
-            except (OutputError, ToolError):
-                raise
-            except Exception as error:  # noqa: BLE001  # one bad source must not fail the others
-                progress.drop_plan()
-                failures.append(failure_of(item, error))
+        for items in same_file(unit.items):
+            for item, done in zip(
+                items, _prepared(dataset, items, options, ffmpeg.path, shards, progress), strict=True
+            ):
+                if isinstance(done, Manifest):
+                    manifests.append(done)
+                else:
+                    failures.append(failure_of(item, done))
         rows = merge(manifests)
         committed = _committed(dataset, unit)
         if committed is not None:
@@ -117,6 +109,33 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
         write_part(dataset, unit.id, rows, options.profile.to_json(), again=again)
     progress.report()
     return replace(_result(unit, rows), failures=tuple(failures))
+
+
+def _prepared(  # noqa: PLR0917  # six unrelated inputs
+    dataset: Path, items: Sequence[Item], options: Options, ffmpeg_path: str, shards: ShardWriter, progress: _Progress
+) -> Sequence[Manifest | Exception]:
+    """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError and
+    ToolError are raised."""
+    path = items[0].source.path
+    callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
+    done: Sequence[Manifest | Exception]
+    try:
+        cuts = [Cut(_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)]
+        if cuts:
+            done = prepare_cuts(path, cuts, options, ffmpeg_path, shards, **callbacks)
+        else:
+            with source_file(dataset, items[0].source, options.policy) as file:
+                own = options_of(options, items[0].source)
+                done = [prepare_video(file, _identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
+    except (OutputError, ToolError):
+        raise
+    except Exception as error:  # noqa: BLE001  # one bad source must not fail the others
+        done = [error] * len(items)
+    if any(isinstance(each, Manifest) for each in done):
+        progress.close_plan()
+    else:
+        progress.drop_plan()
+    return done
 
 
 def _of_items(unit: Unit, rows: Manifest, field: str) -> Array:

@@ -12,6 +12,7 @@ from .grid import TickRule
 from .joins import Join
 from .opening import input_argv
 from .picture_filters import colour_tags, deinterlace_filters, picture_filters, steady_filters
+from .pieces import Piece, Seek, keyframe_expression, piece_filters
 from .probe import SourceVideo
 from .profile import Profile
 
@@ -23,7 +24,8 @@ _MIN_TIMESCALE = 10_000
 @dataclass(frozen=True)
 class Encode:
     """One planned encode: everything that the command line depends on. `crops_by_itself`: this ffmpeg crops as the
-    source's container states, unless it is told not to."""
+    source's container states, unless it is told not to. `pieces`: the stretches of the source that the output consists
+    of, one after the other; without any it is the whole source. `seek`: where reading starts, if not at the start."""
 
     source: SourceVideo
     rule: TickRule
@@ -36,6 +38,13 @@ class Encode:
     crops_by_itself: bool = False
     kept: Kept | None = None
     joins: tuple[Join, ...] = ()
+    pieces: tuple[Piece, ...] = ()
+    seek: Seek | None = None
+
+    @property
+    def piece_frames(self) -> list[int]:
+        """How many frames each piece of the output has."""
+        return [len(piece.grid) for piece in self.pieces] or [self.num_frames]
 
     @property
     def fps(self) -> Fraction:
@@ -69,7 +78,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         *(["-max_error_rate", "1"] if encode.kept is not None else []),
         # ffmpeg's own crop rounds to even columns and does not adapt when the resolution changes.
         *(["-apply_cropping", "codec"] if encode.crops_by_itself else []),
-        *_input_options(source), *input_argv(source.path, source.demuxer),
+        *_input_options(source), *_seek_options(encode.seek), *input_argv(source.path, source.demuxer),
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
         "-vf", ",".join(_filters(encode)),
         "-fps_mode", "passthrough", "-frames:v", str(encode.num_frames),
@@ -135,13 +144,23 @@ def _input_options(source: SourceVideo) -> list[str]:
     ]  # fmt: skip
 
 
+def _seek_options(seek: Seek | None) -> list[str]:
+    """Reading starts at the last keyframe up to this time of the file. No frame behind it is left out."""
+    if seek is None:
+        return []
+    return ["-seek_timestamp", "1", "-noaccurate_seek", "-ss", f"{float(seek.seconds):.6f}"]
+
+
 def _filters(encode: Encode) -> list[str]:
     source = encode.source
+    times = (
+        piece_filters(encode.pieces) if encode.pieces else time_filters(encode.rule, encode.num_frames, encode.joins)
+    )
     return [
         *([] if encode.kept is None else [_selection(encode.kept)]),
         *steady_filters(source),
         *deinterlace_filters(source, encode.profile),
-        *time_filters(encode.rule, encode.num_frames, encode.joins),
+        *times,
         *picture_filters(source, encode.profile),
     ]
 
@@ -156,7 +175,7 @@ def _encoder_options(encode: Encode) -> list[str]:
     profile, encoder = encode.profile, encode.encoder
     gop, b_frames, quality = profile.gop_frames, profile.b_frames, str(profile.crf)
     options = ["-c:v", encoder, *(["-preset", profile.preset] if profile.preset else [])]
-    keyframes = ["-g", str(gop), "-force_key_frames", f"expr:eq(mod(n,{gop}),0)"]
+    keyframes = ["-g", str(gop), "-force_key_frames", keyframe_expression(encode.piece_frames, gop)]
     if encoder == "libx264":
         return [
             *options, "-threads", "1", "-crf", quality,
@@ -171,7 +190,9 @@ def _encoder_options(encode: Encode) -> list[str]:
             ":pools=none:frame-threads=1:log-level=error:info=0"
         )
         tune = ["-tune", "fastdecode"] if profile.fastdecode else []
-        return [*options, *tune, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
+        # x265 starts a GOP every `keyint` frames by itself, but not where another piece begins.
+        forced = [*keyframes, "-forced-idr", "1"] if encode.pieces else []
+        return [*options, *tune, *forced, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
     return [
         *options, "-rc", "vbr", "-cq", quality, "-b:v", "0", *keyframes, "-forced-idr", "1", "-no-scenecut", "1",
         "-strict_gop", "1", "-bf", str(b_frames), "-b_ref_mode", "disabled",

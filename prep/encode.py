@@ -6,29 +6,24 @@ tick are compared with the plan; a difference is an error of that source.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..errors import CorruptDataError, DamagedSourceError, EncodeError
-from ..manifests.gop_check import check_gop, nal_length_bytes
-from ..manifests.mp4 import Init, restamp_fragment
+from ..errors import DamagedSourceError, EncodeError
 from ..manifests.ragged import Array
-from ..manifests.records import SourceChanges
 from ..manifests.tables import Manifest
 from .attempts import raise_if_failed, raise_if_killed, tried_again
-from .command import Encode, decode_argv, encode_argv
+from .command import Encode, decode_argv
 from .damage import Damage, assess, first_complaint, kept_numbers
+from .encode_run import STATS, Count, Plan, attempt
 from .encoders import choose_encoder, choose_nvdec
 from .ffmpeg import crops_by_itself, running
-from .fragments import fragments
-from .frame_report import parse_stats, pts_by_number
-from .given_up import given_up
+from .frame_report import parse_stats
 from .grid import FrameGrid
 from .joins import Join, Joined, continued_scan, continued_times, joins_of
-from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo, Identity, video_manifest
+from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
 from .picture_check import check_picture
@@ -40,32 +35,8 @@ from .sizes import check_taken, picture_layout, takes
 from .source_times import check_order, grid_of, longest_rise, may_have_lost, plan_times
 from .stalls import stall_limit
 
-_STATS = "<stats>"
 # A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10
-
-Count = Callable[[int], None]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The command to run and the frames it must show.
-
-    ffmpeg's report identifies each frame by the pts of its packet. Where packets have no usable pts, it identifies them
-    by the number of the decoded frame, and `decoded_pts` has the pts for each number.
-    """
-
-    encode: Encode
-    grid: FrameGrid
-    decoded_pts: Array | None = None
-
-
-@dataclass
-class _Written:
-    """The segments and GOPs that an encode has written so far."""
-
-    segments: list[EncodedSegment] = field(default_factory=list)
-    gops: list[EncodedGop] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -76,7 +47,7 @@ class _Watcher:
     on_frames: Count
 
 
-class _DamageFoundError(Exception):
+class DamageFoundError(Exception):
     """Frames of the source are damaged or missing."""
 
     def __init__(self, damage: Damage, joined: Joined | None) -> None:
@@ -121,7 +92,7 @@ def _prepare(
     source = tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it"))
     try:
         return _prepare_whole(source, options, ffmpeg_path, shards, watcher)
-    except _DamageFoundError as found:
+    except DamageFoundError as found:
         check_salvage(path, found.damage, source.timebase, options.policy)
         return _prepare_sound_part(source, found, options, ffmpeg_path, shards, watcher)
 
@@ -129,24 +100,24 @@ def _prepare(
 def _prepare_whole(
     source: SourceVideo, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
-    """Encode all frames of a source; _DamageFoundError when some are damaged or missing."""
+    """Encode all frames of a source; DamageFoundError when some are damaged or missing."""
     path = source.path
     if source.suspicion:
-        _look_closer(source)
+        look_closer(source)
     if source.pts is not None:
         plan = plan_video(source, options, ffmpeg_path)
         watcher.on_plan(len(plan.grid))
-        video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
+        video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, lambda: look_closer(source))
         if video is not None:
             return plan, video
     # The packets do not determine which frames the decoder shows: timestamps are missing or occur twice, the fields of
     # a frame are in two packets, or the first frames refer to earlier ones. So decode once to find out.
     decoded_pts = tried_again(path, lambda: decode_pts(source, ffmpeg_path))
     if may_have_lost(source, decoded_pts):
-        _look_closer(source)
+        look_closer(source)
     plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
-    video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames)
+    video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, lambda: look_closer(source))
     if video is None:
         raise EncodeError(
             f"{path}: ffmpeg shows other frames than planned, because the timestamps are out of order; "
@@ -156,19 +127,19 @@ def _prepare_whole(
     return plan, video
 
 
-def _look_closer(source: SourceVideo) -> None:
-    """Scan the source; _DamageFoundError when the scan finds damage."""
+def look_closer(source: SourceVideo) -> None:
+    """Scan the source; DamageFoundError when the scan finds damage."""
     path, stream_index = source.path, source.stream_index
     found = tried_again(path, lambda: read_in_time(path, lambda: scan(path, stream_index), "reading it"))
     found, joined = continued_scan(found, source.timebase)
     damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
     if damage is not None:
-        raise _DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined)
+        raise DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined)
 
 
 def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
     source: SourceVideo,
-    found: _DamageFoundError,
+    found: DamageFoundError,
     options: Options,
     ffmpeg_path: str,
     shards: ShardWriter,
@@ -198,7 +169,7 @@ def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
         due = plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     plan = replace(plan, encode=replace(plan.encode, kept=plan.encode.kept or kept, nvdec=False))
     watcher.on_plan(len(plan.grid))
-    video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, tolerant=True)
+    video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, None)
     if video is None:
         raise _not_as_planned(source, damage)
     changes = replace(
@@ -233,10 +204,17 @@ def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decod
     return replace(plan, grid=grid, encode=replace(plan.encode, kept=kept_numbers(rising.tolist())))
 
 
-def plan_video(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array | None = None) -> Plan:
-    """Plan the encode of a source: rate, number of frames, size, and the source frame at each tick."""
+def plan_video(
+    source: SourceVideo,
+    options: Options,
+    ffmpeg_path: str,
+    decoded_pts: Array | None = None,
+    grid: FrameGrid | None = None,
+) -> Plan:
+    """Plan the encode of a source: rate, number of frames, size, and the source frame at each tick, by `grid` or else
+    all of the source."""
     profile = options.profile
-    grid = plan_times(source, profile.fps, options.policy)
+    grid = grid or plan_times(source, profile.fps, options.policy)
     check_picture(source, ffmpeg_path)
     layout = picture_layout(source, profile)
     encoder = choose_encoder(ffmpeg_path, profile, lambda name: takes(name, layout))
@@ -254,14 +232,14 @@ def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False)
 
     Log lines about damage lead to a scan unless `tolerant`.
     """
-    with running(ffmpeg_path, decode_argv(source, _STATS), _STATS) as run:
+    with running(ffmpeg_path, decode_argv(source, STATS), STATS) as run:
         while run.stdout.read(1 << 16):
             pass
     pts = parse_stats(run.stats, source.timebase).pts
     raise_if_killed(run, source.path)
     complaint = first_complaint(run.stderr.splitlines())
     if complaint and not tolerant:
-        _look_closer(source)
+        look_closer(source)
     if len(pts) == 0:
         raise DamagedSourceError(f"{source.path}: not one frame decodes; copy or download it again", file=source.path)
     if not tolerant:
@@ -270,104 +248,7 @@ def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False)
 
 
 def _attempt(
-    plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count, *, tolerant: bool = False
+    plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count, on_complaint: Callable[[], None] | None
 ) -> EncodedVideo | None:
-    """Run the encode. None, with the shards as before, when ffmpeg showed other frames than planned.
-
-    Log lines about damage lead to a scan unless `tolerant`: then only the frames that were shown matter.
-    """
-    mark = shards.mark()
-
-    def attempt() -> EncodedVideo | None:
-        done: list[int] = []
-
-        def count(frames: int) -> None:
-            done.append(frames)
-            on_frames(frames)
-
-        video = None
-        try:
-            video = _run_encode(plan, ffmpeg_path, shards, count, tolerant=tolerant)
-        finally:
-            if video is None:
-                shards.rollback(mark)
-                on_frames(-sum(done))
-        return video
-
-    return tried_again(plan.encode.source.path, attempt)
-
-
-def _run_encode(
-    plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count, *, tolerant: bool
-) -> EncodedVideo | None:
-    encode, path = plan.encode, plan.encode.source.path
-    structure_error = None
-    written = _Written()
-    init = None
-    with running(ffmpeg_path, encode_argv(encode, _STATS), _STATS) as run:
-        try:
-            for init_bytes, init, fragment in fragments(run.stdout):
-                _append_gop(encode, (init_bytes, init), fragment, shards, written)
-                on_frames(len(written.gops[-1].pattern))
-        except CorruptDataError as error:
-            structure_error = error
-    # ffmpeg's own error comes first, because an output that breaks off follows from it. After an error in the output,
-    # though, prep closed the pipe, and ffmpeg fails because of that.
-    raise_if_killed(run, path)
-    if not tolerant:
-        complaint = first_complaint(run.stderr.splitlines())
-        if complaint:
-            _look_closer(encode.source)
-        raise_if_failed(run, path, hung_up=structure_error is not None)
-    shown = parse_stats(run.stats, encode.source.timebase)
-    pts = shown.packet_pts if plan.decoded_pts is None else pts_by_number(plan.decoded_pts, shown.numbers)
-    planned = plan.grid.source_pts if structure_error is None else plan.grid.source_pts[: len(pts)]
-    if not np.array_equal(pts, planned):
-        return None
-    if structure_error is not None or init is None:
-        raise EncodeError(
-            f"{path}: {encode.encoder} did not write what was planned: {structure_error or 'no frame at all'}",
-            file=path,
-        ) from structure_error
-    return EncodedVideo(
-        init=init,
-        segments=tuple(written.segments),
-        gops=tuple(written.gops),
-        timeline=pts,
-        changes=SourceChanges(
-            given_up=given_up(encode.source, encode.profile, run.changes),
-            dropped=plan.grid.dropped,
-            repeated=plan.grid.repeated,
-        ),
-    )
-
-
-def _append_gop(
-    encode: Encode, inits: tuple[bytes, Init], fragment: bytes, shards: ShardWriter, written: _Written
-) -> None:
-    """Check one fragment against the plan and append it; where a new segment starts, append the init first."""
-    init_bytes, init = inits
-    gop_frames, frame_ticks = encode.profile.gop_frames, encode.frame_ticks
-    number = len(written.gops)
-    _, pattern = check_gop(
-        fragment,
-        codec=init.codec,
-        length_bytes=nal_length_bytes(init.codec, init.extradata),
-        num_frames=min(gop_frames, encode.num_frames - number * gop_frames),
-        decode_ticks=number * gop_frames * frame_ticks,
-        media_time_ticks=init.media_time_ticks,
-        frame_ticks=frame_ticks,
-    )
-    if (init.width, init.height, init.timescale) != (encode.width, encode.height, encode.timescale):
-        raise CorruptDataError(
-            f"a track of {init.width}x{init.height} at timescale {init.timescale} where {encode.width}x{encode.height} "
-            f"at {encode.timescale} was planned"
-        )
-    in_segment = number % encode.segment_gops
-    if in_segment == 0:
-        shard, offset = shards.start_segment()
-        shards.append(init_bytes)
-        written.segments.append(EncodedSegment(shard, offset, len(init_bytes), zlib.crc32(init_bytes)))
-    # Each segment is an MP4 file, so its times and sequence numbers start at its first GOP.
-    data = restamp_fragment(fragment, in_segment + 1, in_segment * gop_frames * frame_ticks)
-    written.gops.append(EncodedGop(shards.append(data), len(data), zlib.crc32(data), pattern))
+    videos = attempt(plan, ffmpeg_path, shards, on_frames, on_complaint=on_complaint)
+    return None if videos is None else videos[0]

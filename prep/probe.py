@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from .still_pictures import why_still
 _LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 _PACKETS_TO_A_FRAME = 64
 _MIXED_FROM_SECONDS = 2
+NO_ENTRIES = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,8 @@ class SourceVideo:
     of every frame, int64 in units of `timebase` seconds, strictly rising; None when the container does not state them,
     so that the source has to be decoded. `end_pts`: where the last frame ends. `num_packets`: how many packets have
     frames that are shown. `suspicion`: a sign of damage, "" if there is none. `demuxer`: FFmpeg's name for the format;
-    with "" ffmpeg detects it.
+    with "" ffmpeg detects it. `entries`: the pts of frames that are shown, int64, rising; a decoder that starts at one
+    of them shows all later frames as they were encoded.
     """
 
     path: str
@@ -62,6 +64,7 @@ class SourceVideo:
     suspicion: str = ""
     picture: SourcePicture = PLAIN_PICTURE
     crop: ContainerCrop | None = None
+    entries: Array = field(default_factory=NO_ENTRIES.copy)
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -143,6 +146,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
             aspect_changes=packets.aspect_changes,
         ),
         crop=crop,
+        entries=NO_ENTRIES if order is None else packets.entries(container.format.name),
     )
     return source if order is None else with_pts(source, order, durations[last])
 

@@ -9,15 +9,18 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 from av.codec.context import CodecContext
 from av.container import InputContainer
 from av.packet import Packet
 from av.video.stream import VideoStream
 
+from ..manifests.ragged import Array
 from ..wording import counted
 from .access_units import HeaderReader, has_alpha_layer
 from .chains import ends_in_mid_packet, first_break
 from .damage import frames_behind_hole
+from .playlists import SCRIPT_DEMUXERS
 
 # How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
 # another track.
@@ -27,6 +30,12 @@ _MISSING_SECONDS = 1
 UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v")
 # Codecs of which the headers of all packets are read.
 _READ_CODECS = ("h264", "mpeg1video", "mpeg2video")
+# Codecs whose keyframes, as the container flags them, are frames at which a decoder may start. For H.264 and HEVC the
+# headers say so.
+_KEYFRAME_CODECS = (
+    "vp8", "vp9", "libvpx", "libvpx-vp9", "av1", "libdav1d", "libaom-av1", "mpeg4", "mpeg1video", "mpeg2video", "mjpeg",
+    "prores", "dnxhd", "ffv1",
+)  # fmt: skip
 
 NO_CHAIN = "there is a break between its chunks"
 MOOV_IS_MISSING = (
@@ -48,6 +57,9 @@ class PacketLog:
         self._headers = HeaderReader(decoder.name, decoder.extradata)
         self._extradata, self._codec = decoder.extradata, decoder.name
         self.has_alpha_layer = False
+        self._is_entry: bool | None = None
+        self._latest: int | None = None
+        self._entries: list[int] = []
 
     def see(self, packet: Packet[VideoStream]) -> None:
         """Read the headers of a packet, whether its frame is shown or only referred to."""
@@ -56,8 +68,13 @@ class PacketLog:
         if not self._seen and self._codec == "hevc":
             self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
         self._seen += 1
-        if self._codec in _READ_CODECS and self._headers.misses_one(self._headers.read(bytes(packet))):
-            self.suspect(f"a frame is missing before packet {len(self.pts)} of its video")
+        self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
+        if self._codec in _READ_CODECS or (self._codec == "hevc" and packet.is_keyframe):
+            unit = self._headers.read(bytes(packet))
+            if self._codec in ("h264", "hevc"):
+                self._is_entry = packet.is_keyframe and unit.is_entry
+            if self._headers.misses_one(unit):
+                self.suspect(f"a frame is missing before packet {len(self.pts)} of its video")
 
     def add(self, packet: Packet[VideoStream]) -> None:
         number = len(self.pts)
@@ -67,6 +84,18 @@ class PacketLog:
         self.pts.append(packet.pts)
         self.durations.append(packet.duration or 0)
         self.last_dts = packet.dts
+        if packet.pts is not None:
+            # Frames that are decoded before an entry and shown after it could refer to what is before the entry.
+            is_latest = self._latest is None or packet.pts > self._latest
+            if self._is_entry and is_latest:
+                self._entries.append(packet.pts)
+            self._latest = packet.pts if self._latest is None else max(self._latest, packet.pts)
+
+    def entries(self, container_format: str) -> Array:
+        """The pts of the frames at which reading and decoding may start, int64, rising; none in containers without an
+        index of exact lengths and times."""
+        found = () if container_format in (*UNSIZED, *SCRIPT_DEMUXERS) else self._entries
+        return np.array(found, dtype=np.int64)
 
     def suspect(self, why: str) -> None:
         self.suspicion = self.suspicion or why

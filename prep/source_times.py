@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,10 +11,11 @@ import numpy as np
 from ..errors import DamagedSourceError, EncodeError
 from ..manifests.ragged import Array
 from ..wording import counted
-from .grid import FrameGrid, TickRule, find_gaps, ordinary_interval, plan_grid
+from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
 from .options import SourcePolicy
 from .probe import SourceVideo
 from .rates import constant_rate, variable_rate
+from .stretch import Stretch, part_of
 
 # Longer pauses do not count when the rate is chosen, whether they are closed or kept.
 _PAUSE_SECONDS = Fraction(10)
@@ -29,10 +31,66 @@ def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) 
     DamagedSourceError for gaps that the policy refuses, EncodeError for a video that would consist almost only of
     repeats.
     """
-    pts, timebase = source.pts, source.timebase
-    if pts is None:
+    if source.pts is None:
         raise ValueError("a source without timestamps cannot be planned")
-    gaps = find_gaps(pts, source.end_pts, timebase, policy.max_gap_seconds)
+    gaps = gaps_of(source, policy)
+    _check_gaps(source, gaps, policy)
+    closed = gaps if policy.gaps == "close" else ()
+    rhythm = rhythm_of(source, fps, policy)
+    return grid_of(source, source.pts, TickRule.of(source.pts, source.timebase, rhythm.fps, rhythm.interval, closed))
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """The rate of the video, and the ordinary interval of its source in seconds (None: a single frame)."""
+
+    fps: Fraction
+    interval: Fraction | None
+
+
+def rhythm_of(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -> Rhythm:
+    """The rate `fps`, or the one chosen for a source that has timestamps, with all pauses left out."""
+    pts, timebase = times_of(source), source.timebase
+    pauses = find_gaps(pts, source.end_pts, timebase, min(policy.max_gap_seconds, _PAUSE_SECONDS))
+    without = TickRule(timebase, Fraction(1), int(pts[0]), Fraction(0), pauses)
+    spans, end = without.spans(pts), int(without.spans(np.array([source.end_pts]))[0])
+    constant = constant_rate(spans, timebase, source.rate_hints)
+    rate = fps or constant or variable_rate(spans, end, timebase, source.rate_hints)
+    return Rhythm(rate, 1 / constant if constant else ordinary_interval(spans, timebase))
+
+
+def gaps_of(source: SourceVideo, policy: SourcePolicy) -> tuple[Gap, ...]:
+    """All gaps in a source that has timestamps."""
+    return find_gaps(times_of(source), source.end_pts, source.timebase, policy.max_gap_seconds)
+
+
+def plan_stretch(
+    source: SourceVideo, stretch: Stretch, rhythm: Rhythm, gaps: tuple[Gap, ...], policy: SourcePolicy
+) -> FrameGrid:
+    """The frame grid of a stretch, at the rate of the whole source. `gaps` are those of the whole source.
+
+    SourceError for a stretch outside the source, DamagedSourceError for gaps in it that the policy refuses.
+    """
+    pts, timebase = times_of(source), source.timebase
+    part = part_of(source.path, stretch, pts, source.end_pts, timebase, rhythm.interval)
+    befores = {gap.pts: int(pts[np.searchsorted(pts, gap.pts) - 1]) for gap in gaps}
+    touched = tuple(gap for gap in gaps if befores[gap.pts] < part.end_pts and gap.pts > part.origin_pts)
+    _check_gaps(source, touched, policy)
+    shown = pts[part.first : part.stop]
+    # A stretch that starts or ends within a gap shows the frame before the gap for as long as it is told to.
+    inside = tuple(gap for gap in touched if befores[gap.pts] >= part.origin_pts and gap.pts <= shown[-1])
+    rule = TickRule.of(shown, timebase, rhythm.fps, rhythm.interval, inside if policy.gaps == "close" else ())
+    return grid_of(replace(source, end_pts=part.end_pts), shown, replace(rule, origin_pts=part.origin_pts))
+
+
+def times_of(source: SourceVideo) -> Array:
+    if source.pts is None:
+        raise ValueError("a source without timestamps cannot be planned")
+    return source.pts
+
+
+def _check_gaps(source: SourceVideo, gaps: tuple[Gap, ...], policy: SourcePolicy) -> None:
+    pts, timebase = times_of(source), source.timebase
     if gaps and policy.gaps == "fail":
         before = int(pts[pts < gaps[0].pts][-1])
         gap, at = float((gaps[0].pts - before) * timebase), float((before - int(pts[0])) * timebase)
@@ -43,20 +101,12 @@ def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) 
             "before a gap until its end, --max-gap allows longer gaps",
             file=source.path,
         )
-    closed = gaps if policy.gaps == "close" else ()
-    if len(closed) > _MAX_CLOSED_GAPS:
+    if policy.gaps == "close" and len(gaps) > _MAX_CLOSED_GAPS:
         raise EncodeError(
-            f"{source.path} has {len(closed)} gaps in its timestamps, more than the {_MAX_CLOSED_GAPS} that can be "
+            f"{source.path} has {len(gaps)} gaps in its timestamps, more than the {_MAX_CLOSED_GAPS} that can be "
             "closed; raise --max-gap, or remux it first",
             file=source.path,
         )
-    pauses = find_gaps(pts, source.end_pts, timebase, min(policy.max_gap_seconds, _PAUSE_SECONDS))
-    without = TickRule(timebase, Fraction(1), int(pts[0]), Fraction(0), pauses)
-    spans, end = without.spans(pts), int(without.spans(np.array([source.end_pts]))[0])
-    constant = constant_rate(spans, timebase, source.rate_hints)
-    rate = fps or constant or variable_rate(spans, end, timebase, source.rate_hints)
-    interval = 1 / constant if constant else ordinary_interval(spans, timebase)
-    return grid_of(source, pts, TickRule.of(pts, timebase, rate, interval, closed))
 
 
 def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:

@@ -1,0 +1,9 @@
+"""Sources that are more than files: what a folder or a file of another tool's format stands for.
+
+`recognise.py` says which importer reads an argument. Each importer turns it into `Imported` sources:
+
+- `lerobot.py`: the episodes of a LeRobot v3 dataset, each camera a video
+- `webdataset.py`: the samples with videos in WebDataset tars
+- `kinetics.py`: lists with the columns of Kinetics
+- `images.py`: folders and lists of numbered pictures
+"""

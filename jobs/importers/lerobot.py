@@ -1,0 +1,123 @@
+"""LeRobot datasets, version 3: each episode of each camera becomes a video.
+
+The format is that of `lerobot.datasets` (github.com/huggingface/lerobot): `meta/info.json` names the cameras (features
+of dtype `video`) and the pattern of their files, `meta/episodes/**/*.parquet` has a row for each episode. An MP4 holds
+several episodes, one after the other. An episode's frame i is the one at `from_timestamp` + i / fps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ...arguments import exact
+from ...errors import ToolError, UsageError
+from ...prep.stretch import Stretch
+from ...wording import counted
+from ..source_parts import Imported, Recognised
+
+_INFO = "meta/info.json"
+_KEPT = ("dataset_from_index", "dataset_to_index")
+
+
+def is_lerobot(folder: Path) -> bool:
+    """Whether a folder is a LeRobot dataset of version 3."""
+    info = folder / _INFO
+    try:
+        return info.is_file() and str(json.loads(info.read_bytes()).get("codebase_version", "")).startswith("v3.")
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def episodes_of(folder: Path) -> Recognised:
+    """The videos of a LeRobot dataset: id `<camera>/episode_<index, 6 digits>`, and the columns `episode_index`,
+    `task`, `tasks`, `length`, `camera`, `dataset_from_index` and `dataset_to_index`.
+
+    UsageError where the metadata cannot be read, or names no videos.
+    """
+    info = json.loads((folder / _INFO).read_bytes())
+    features: dict[str, Any] = info.get("features", {})
+    cameras = [name for name, feature in features.items() if feature.get("dtype") == "video"]
+    depth = [name for name in cameras if _is_depth(features[name])]
+    cameras = [name for name in cameras if name not in depth]
+    if not cameras or not info.get("video_path"):
+        raise UsageError(
+            f"the LeRobot dataset {str(folder)!r} has no camera whose pictures are videos; shortgop prepares videos",
+            file=str(folder),
+        )
+    rows = sorted(_rows(folder, cameras), key=lambda row: int(row["episode_index"]))
+    if not rows:
+        raise UsageError(f"the LeRobot dataset {str(folder)!r} has no episodes", file=str(folder))
+    fps = exact(str(info["fps"]))
+    sources = [
+        _episode(folder, str(info["video_path"]), fps, camera, row)
+        for camera in cameras
+        for row in rows
+        if row[f"videos/{camera}/file_index"] is not None
+    ]
+    left_out = f"; left out: {', '.join(depth)}, which {'is' if len(depth) == 1 else 'are'} depth" if depth else ""
+    what = f"a LeRobot dataset of {counted(len(rows), 'episode')} and {counted(len(cameras), 'camera')}{left_out}"
+    return Recognised(what, tuple(sources))
+
+
+def _is_depth(feature: dict[str, Any]) -> bool:
+    details = {**(feature.get("video_info") or {}), **(feature.get("info") or {})}
+    return bool(details.get("is_depth_map") or details.get("video.is_depth_map"))
+
+
+def _rows(folder: Path, cameras: list[str]) -> Iterator[dict[str, Any]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ToolError(f"reading {str(folder)!r} needs pyarrow ({error}); run `pip install pyarrow`") from error
+    needed = ["episode_index", "tasks", "length"]
+    for camera in cameras:
+        needed += [f"videos/{camera}/{name}" for name in ("chunk_index", "file_index", "from_timestamp")]
+    for file in sorted((folder / "meta" / "episodes").glob("*/*.parquet")):
+        try:
+            with file.open("rb") as stream:
+                table = pq.ParquetFile(stream)
+                there = table.schema_arrow.names
+                missing = [name for name in needed if name not in there]
+                if missing:
+                    raise UsageError(
+                        f"{str(file)!r} has no column {missing[0]!r}, which LeRobot v3 datasets have; write it again "
+                        "with lerobot",
+                        file=str(file),
+                    )
+                yield from table.read([*needed, *(name for name in _KEPT if name in there)]).to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise UsageError(f"cannot read {str(file)!r}: {error}; copy it again", file=str(file)) from error
+
+
+def _episode(folder: Path, video_path: str, fps: Fraction, camera: str, row: dict[str, Any]) -> Imported:
+    index, length = int(row["episode_index"]), int(row["length"])
+    name = video_path.format(
+        video_key=camera,
+        chunk_index=int(row[f"videos/{camera}/chunk_index"]),
+        file_index=int(row[f"videos/{camera}/file_index"]),
+    )
+    place = f"episode {index} of {str(folder)!r}"
+    # A sum of durations as floats; the nearest frame is meant.
+    start = exact(repr(float(row[f"videos/{camera}/from_timestamp"])))
+    tasks = [str(task) for task in row["tasks"] or ()]
+    attributes = {
+        "episode_index": index,
+        "task": tasks[0] if len(tasks) == 1 else None,
+        "tasks": tasks,
+        "length": length,
+        "camera": camera,
+        **{key: int(row[key]) for key in _KEPT if row.get(key) is not None},
+    }
+    return Imported(
+        id=f"{camera}/episode_{index:06d}",
+        path=folder / name,
+        given=name,
+        attributes=attributes,
+        part=Stretch(start, start + length / fps, place, slack_seconds=Fraction(0)),
+        place=place,
+    )

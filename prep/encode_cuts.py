@@ -1,0 +1,240 @@
+"""Turns stretches of one source into videos: the source is probed once, and decoded once for all that do not overlap.
+
+Each run of ffmpeg encodes several stretches, one after the other, and its report of the frames that it shows is
+compared with the plan as for a whole video (`encode.py`). A run may start reading at a keyframe shortly before its
+first stretch. The report also says how many frames the decoder put out before the first one that is shown. If that
+does not fit the keyframe, the container cannot be seeked exactly, and the run is repeated from the source's start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ..errors import DamagedSourceError, EncodeError, OutputError, ToolError
+from ..manifests.ragged import Array
+from ..manifests.tables import Manifest
+from .attempts import tried_again
+from .command import Encode
+from .damage import Damage, Kept, kept_numbers
+from .encode import DamageFoundError, decode_pts, look_closer, plan_video
+from .encode_run import Count, Plan, attempt, of_piece
+from .grid import FrameGrid
+from .joins import recordings
+from .manifest_rows import EncodedVideo, Identity, video_manifest
+from .mounts import read_in_time
+from .options import Options
+from .picture_filters import deinterlaces
+from .pieces import Piece, Run, joined_grid, runs_of
+from .probe import NO_ENTRIES, SourceVideo, probe, with_pts
+from .salvage import check_salvage, salvaged_runs
+from .shards import ShardWriter
+from .source_times import check_order, gaps_of, longest_rise, may_have_lost, plan_stretch, rhythm_of, times_of
+from .stalls import stall_limit
+from .stretch import Stretch
+
+# bwdif interpolates lines from the frame before.
+_LEAD_FRAMES = 2
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A video to make from a stretch of a source."""
+
+    identity: Identity
+    stretch: Stretch
+
+
+def prepare_cuts(
+    path: str,
+    cuts: Sequence[Cut],
+    options: Options,
+    ffmpeg_path: str,
+    shards: ShardWriter,
+    *,
+    on_plan: Count,
+    on_frames: Count,
+) -> list[Manifest | Exception]:
+    """Encode stretches of one source into `shards`: the rows of each, or the reason why there are none.
+
+    `on_plan` is called with the number of frames that all videos together will have, `on_frames` as by
+    `prepare_video`. OutputError and ToolError are raised, with the shards as they were before.
+    """
+    mark = shards.mark()
+    try:
+        with stall_limit(float(options.policy.max_stall_seconds)):
+            work = _Work(path, cuts, options, ffmpeg_path, shards, on_plan, on_frames)
+            try:
+                work.run()
+            except (OutputError, ToolError):
+                raise
+            except Exception as error:  # noqa: BLE001  # what is done is kept; the reason stands for all others
+                work.refuse(work.left(), error)
+            return [work.results[number] for number in range(len(cuts))]
+    except BaseException:
+        shards.rollback(mark)
+        raise
+
+
+@dataclass
+class _Work:
+    """The cuts of one source, and the results so far by the number of the cut."""
+
+    path: str
+    cuts: Sequence[Cut]
+    options: Options
+    ffmpeg_path: str
+    shards: ShardWriter
+    on_plan: Count
+    on_frames: Count
+    results: dict[int, Manifest | Exception] = field(default_factory=dict)
+    looked_closer: bool = False
+
+    def left(self) -> list[int]:
+        return [number for number in range(len(self.cuts)) if number not in self.results]
+
+    def refuse(self, numbers: Iterable[int], error: Exception) -> None:
+        self.results.update(dict.fromkeys(numbers, error))
+
+    def run(self) -> None:
+        path = self.path
+        source = tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it"))
+        try:
+            self._cut_whole(source)
+        except DamageFoundError as found:
+            check_salvage(path, found.damage, source.timebase, self.options.policy)
+            self._cut_sound_part(source, found)
+
+    def _cut_whole(self, source: SourceVideo) -> None:
+        """Cut a source of which all frames are sound; DamageFoundError when some are damaged or missing."""
+
+        def look() -> None:
+            # Once is enough: what is sound stays sound.
+            if not self.looked_closer:
+                look_closer(source)
+                self.looked_closer = True
+
+        if source.suspicion:
+            look()
+        if source.pts is not None:
+            pieces = self._pieces(source)
+            lead_frames = _LEAD_FRAMES if deinterlaces(source, self.options.profile) else 0
+            runs = runs_of(pieces, source.pts, source.entries, source.timebase, lead_frames)
+            self._encode(source, runs, look)
+        if not self.left():
+            return
+        decoded_pts = tried_again(self.path, lambda: decode_pts(source, self.ffmpeg_path))
+        if may_have_lost(source, decoded_pts):
+            look()
+        self._check_is_one_recording(source, decoded_pts)
+        rising = longest_rise(decoded_pts)
+        kept = None if rising.all() else kept_numbers(rising.tolist())
+        source = with_pts(source, decoded_pts[rising])
+        runs = runs_of(self._pieces(source), times_of(source), NO_ENTRIES, source.timebase, 0)
+        self._encode(source, runs, look, decoded_pts=decoded_pts, kept=kept)
+        self.refuse(
+            self.left(),
+            EncodeError(
+                f"{self.path}: ffmpeg shows other frames than planned, because the timestamps are out of order; "
+                "remux or re-encode the file first",
+                file=self.path,
+            ),
+        )
+
+    def _cut_sound_part(self, source: SourceVideo, found: DamageFoundError) -> None:
+        """Cut from the sound frames of a damaged source; in place of each lost frame there is the sound one before."""
+        damage = found.damage
+        if found.joined is not None or not damage.has_times:
+            raise DamagedSourceError(
+                f"{self.path} is damaged ({damage.complaint}), and its packets do not say for certain when the frames "
+                "that are left are shown, so no stretch of it can be cut out; remux or re-encode the file first",
+                file=self.path,
+            )
+        source = with_pts(source, damage.due_pts)
+        due = {piece.number: piece for piece in self._pieces(source)}
+        pieces = [replace(piece, grid=_of_sound(piece.grid, damage)) for piece in due.values()]
+        runs = runs_of(pieces, damage.sound_pts, NO_ENTRIES, source.timebase, 0)
+        self._encode(source, runs, None, kept=damage.kept, due=due)
+        self.refuse(
+            self.left(),
+            DamagedSourceError(
+                f"{self.path} is damaged ({damage.complaint}), and ffmpeg does not show the frames that are left as "
+                "planned; remux or re-encode the file first",
+                file=self.path,
+            ),
+        )
+
+    def _check_is_one_recording(self, source: SourceVideo, decoded_pts: Array) -> None:
+        if self.options.policy.salvage and len(recordings(decoded_pts.tolist(), source.timebase)) > 1:
+            raise DamagedSourceError(
+                f"{self.path} consists of several recordings, each with times of its own, so no stretch of it can be "
+                "cut out; remux it first",
+                file=self.path,
+            )
+        check_order(source, decoded_pts)
+
+    def _pieces(self, source: SourceVideo) -> list[Piece]:
+        """The cuts that are left, as pieces. Those that cannot be cut from this source get their reason."""
+        policy = self.options.policy
+        rhythm, gaps = rhythm_of(source, self.options.profile.fps, policy), gaps_of(source, policy)
+        pieces = []
+        for number in self.left():
+            try:
+                grid = plan_stretch(source, self.cuts[number].stretch, rhythm, gaps, policy)
+            except Exception as error:  # noqa: BLE001  # one bad cut must not fail the others
+                self.refuse([number], error)
+            else:
+                pieces.append(Piece(number, grid))
+        self.on_plan(sum(len(piece.grid) for piece in pieces) + self._frames_done())
+        return pieces
+
+    def _frames_done(self) -> int:
+        return sum(int(done.videos.num_frames[0]) for done in self.results.values() if isinstance(done, Manifest))
+
+    def _encode(
+        self,
+        source: SourceVideo,
+        runs: Sequence[Run],
+        look: Callable[[], None] | None,
+        *,
+        decoded_pts: Array | None = None,
+        kept: Kept | None = None,
+        due: dict[int, Piece] | None = None,
+    ) -> None:
+        """Encode the runs. The cuts of a run in which ffmpeg shows other frames than planned are left."""
+        for run in runs:
+            grid = joined_grid(run.pieces)
+            plan = plan_video(source, self.options, self.ffmpeg_path, decoded_pts, grid)
+            encode = replace(plan.encode, pieces=run.pieces, seek=run.seek, kept=kept)
+            if due is not None:
+                encode = replace(encode, nvdec=False)
+            videos = self._attempt(replace(plan, encode=encode), look)
+            if videos is None and run.seek is not None:
+                videos = self._attempt(replace(plan, encode=replace(encode, seek=None)), look)
+            for index, (piece, video) in enumerate(zip(run.pieces, videos or (), strict=False)):
+                self.results[piece.number] = self._rows(
+                    encode, index, video, None if due is None else due[piece.number]
+                )
+
+    def _attempt(self, plan: Plan, look: Callable[[], None] | None) -> tuple[EncodedVideo, ...] | None:
+        return attempt(plan, self.ffmpeg_path, self.shards, self.on_frames, on_complaint=look)
+
+    def _rows(self, encode: Encode, index: int, video: EncodedVideo, due: Piece | None) -> Manifest:
+        piece = encode.pieces[index]
+        if due is not None:
+            lost = np.setdiff1d(due.grid.source_pts, piece.grid.source_pts)
+            changes = replace(
+                video.changes,
+                dropped=piece.grid.dropped + len(lost),
+                salvaged=salvaged_runs(piece.grid.source_pts, due.grid.source_pts),
+            )
+            video = replace(video, changes=changes)
+        return video_manifest(self.cuts[piece.number].identity, of_piece(encode, index), video)
+
+
+def _of_sound(due: FrameGrid, damage: Damage) -> FrameGrid:
+    """The grid with the last sound frame in place of each frame that is lost."""
+    places = np.searchsorted(damage.sound_pts, due.source_pts, side="right") - 1
+    return replace(due, source_pts=damage.sound_pts[places])

@@ -1,0 +1,205 @@
+"""Runs one planned encode: checks each fragment that ffmpeg writes, and compares ffmpeg's report with the plan."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ..errors import CorruptDataError, EncodeError
+from ..manifests.gop_check import check_gop, nal_length_bytes
+from ..manifests.mp4 import Init, restamp_fragment
+from ..manifests.ragged import Array
+from ..manifests.records import SourceChanges
+from .attempts import raise_if_failed, raise_if_killed, tried_again
+from .command import Encode, encode_argv
+from .damage import first_complaint
+from .ffmpeg import running
+from .fragments import fragments
+from .frame_report import Shown, parse_stats, pts_by_number
+from .given_up import given_up
+from .grid import FrameGrid
+from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo
+from .shards import ShardWriter
+
+STATS = "<stats>"
+
+Count = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The command to run and the frames it must show. The grid is that of all of the encode's pieces, one after the
+    other.
+
+    ffmpeg's report identifies each frame by the pts of its packet. Where packets have no usable pts, it identifies them
+    by the number of the decoded frame, and `decoded_pts` has the pts for each number.
+    """
+
+    encode: Encode
+    grid: FrameGrid
+    decoded_pts: Array | None = None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The place of a GOP in an encode: its piece, its number in this piece, its first tick in the encode, and how many
+    frames it has."""
+
+    piece: int
+    number: int
+    first_tick: int
+    num_frames: int
+
+
+@dataclass
+class _Written:
+    """The segments and GOPs of one piece that an encode has written so far."""
+
+    segments: list[EncodedSegment] = field(default_factory=list)
+    gops: list[EncodedGop] = field(default_factory=list)
+
+
+def attempt(
+    plan: Plan,
+    ffmpeg_path: str,
+    shards: ShardWriter,
+    on_frames: Count,
+    *,
+    on_complaint: Callable[[], None] | None,
+) -> tuple[EncodedVideo, ...] | None:
+    """Run the encode: a video for each of its pieces. None, with the shards as before, when ffmpeg showed other frames
+    than planned.
+
+    Where ffmpeg logs lines about damage, `on_complaint` is called, and raises if there is damage. With None, only the
+    frames that were shown matter.
+    """
+    mark = shards.mark()
+
+    def run() -> tuple[EncodedVideo, ...] | None:
+        done: list[int] = []
+
+        def count(frames: int) -> None:
+            done.append(frames)
+            on_frames(frames)
+
+        videos = None
+        try:
+            videos = _run_encode(plan, ffmpeg_path, shards, count, on_complaint)
+        finally:
+            if videos is None:
+                shards.rollback(mark)
+                on_frames(-sum(done))
+        return videos
+
+    return tried_again(plan.encode.source.path, run)
+
+
+def _run_encode(
+    plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count, on_complaint: Callable[[], None] | None
+) -> tuple[EncodedVideo, ...] | None:
+    encode, path = plan.encode, plan.encode.source.path
+    structure_error = None
+    places = _places(encode)
+    written = [_Written() for _ in encode.piece_frames]
+    init = None
+    with running(ffmpeg_path, encode_argv(encode, STATS), STATS) as run:
+        try:
+            for number, (init_bytes, init, fragment) in enumerate(fragments(run.stdout)):
+                place = _place_of(places, number)
+                _append_gop(encode, (init_bytes, init), fragment, shards, written[place.piece], place)
+                on_frames(place.num_frames)
+        except CorruptDataError as error:
+            structure_error = error
+    # ffmpeg's own error comes first, because an output that breaks off follows from it. After an error in the output,
+    # though, prep closed the pipe, and ffmpeg fails because of that.
+    raise_if_killed(run, path)
+    if on_complaint is not None:
+        complaint = first_complaint(run.stderr.splitlines())
+        if complaint:
+            on_complaint()
+        raise_if_failed(run, path, hung_up=structure_error is not None)
+    shown = parse_stats(run.stats, encode.source.timebase)
+    pts = shown.packet_pts if plan.decoded_pts is None else pts_by_number(plan.decoded_pts, shown.numbers)
+    planned = plan.grid.source_pts if structure_error is None else plan.grid.source_pts[: len(pts)]
+    if not np.array_equal(pts, planned) or not _started_as_planned(encode, shown):
+        return None
+    if structure_error is not None or init is None:
+        raise EncodeError(
+            f"{path}: {encode.encoder} did not write what was planned: {structure_error or 'no frame at all'}",
+            file=path,
+        ) from structure_error
+    texts = given_up(encode.source, encode.profile, run.changes)
+    starts = np.cumsum([0, *encode.piece_frames])
+    grids = [piece.grid for piece in encode.pieces] or [plan.grid]
+    return tuple(
+        EncodedVideo(
+            init=init,
+            segments=tuple(each.segments),
+            gops=tuple(each.gops),
+            timeline=pts[start : start + len(grid)],
+            changes=SourceChanges(given_up=texts, dropped=grid.dropped, repeated=grid.repeated),
+        )
+        for each, grid, start in zip(written, grids, starts.tolist(), strict=False)
+    )
+
+
+def _started_as_planned(encode: Encode, shown: Shown) -> bool:
+    """Whether the decoder's output began at a frame from which on everything decodes as it was encoded. The number of
+    the first frame that is shown says how many the decoder put out before."""
+    return encode.seek is None or (len(shown.numbers) > 0 and int(shown.numbers[0]) in encode.seek.frames_before)
+
+
+def _places(encode: Encode) -> list[_Place]:
+    gop_frames = encode.profile.gop_frames
+    places, first_tick = [], 0
+    for piece, num_frames in enumerate(encode.piece_frames):
+        places += [
+            _Place(piece, number, first_tick + start, min(gop_frames, num_frames - start))
+            for number, start in enumerate(range(0, num_frames, gop_frames))
+        ]
+        first_tick += num_frames
+    return places
+
+
+def _place_of(places: list[_Place], number: int) -> _Place:
+    if number == len(places):
+        raise CorruptDataError(f"there are more than the {number} GOPs that were planned")
+    return places[number]
+
+
+def _append_gop(  # noqa: PLR0917  # six unrelated inputs
+    encode: Encode, inits: tuple[bytes, Init], fragment: bytes, shards: ShardWriter, written: _Written, place: _Place
+) -> None:
+    """Check one fragment against the plan and append it; where a new segment starts, append the init first."""
+    init_bytes, init = inits
+    gop_frames, frame_ticks = encode.profile.gop_frames, encode.frame_ticks
+    _, pattern = check_gop(
+        fragment,
+        codec=init.codec,
+        length_bytes=nal_length_bytes(init.codec, init.extradata),
+        num_frames=place.num_frames,
+        decode_ticks=place.first_tick * frame_ticks,
+        media_time_ticks=init.media_time_ticks,
+        frame_ticks=frame_ticks,
+    )
+    if (init.width, init.height, init.timescale) != (encode.width, encode.height, encode.timescale):
+        raise CorruptDataError(
+            f"a track of {init.width}x{init.height} at timescale {init.timescale} where {encode.width}x{encode.height} "
+            f"at {encode.timescale} was planned"
+        )
+    in_segment = place.number % encode.segment_gops
+    if in_segment == 0:
+        shard, offset = shards.start_segment()
+        shards.append(init_bytes)
+        written.segments.append(EncodedSegment(shard, offset, len(init_bytes), zlib.crc32(init_bytes)))
+    # Each segment is an MP4 file, so its times and sequence numbers start at its first GOP.
+    data = restamp_fragment(fragment, in_segment + 1, in_segment * gop_frames * frame_ticks)
+    written.gops.append(EncodedGop(shards.append(data), len(data), zlib.crc32(data), pattern))
+
+
+def of_piece(encode: Encode, piece: int) -> Encode:
+    """The encode as if this piece were all of it."""
+    return replace(encode, num_frames=encode.piece_frames[piece], pieces=())

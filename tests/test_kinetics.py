@@ -1,0 +1,73 @@
+"""Lists with the columns of Kinetics, beside files that are whole or cut already."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import shortgop
+from shortgop.errors import UsageError
+from shortgop.jobs.importing import Importing
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.sources import find_sources
+from shortgop.prep.profile import Profile
+from synthetic import make_video, read_number
+
+HEADER = "label,youtube_id,time_start,time_end,split,is_cc"
+
+
+def write_list(folder: Path, *lines: str) -> Path:
+    path = folder / "train.csv"
+    path.write_text("\n".join([HEADER, *lines]) + "\n")
+    return path
+
+
+def make(path: Path, first_number: int, count: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make_video(path, pts=range(count), timebase=Fraction(1, 10), first_number=first_number, b_frames=0)
+
+
+def test_whole_files_are_cut_and_cut_files_are_taken_whole(tmp_path: Path) -> None:
+    make(tmp_path / "videos/aaaaaaaaaaa.mp4", 0, 200)
+    make(tmp_path / "train/clapping/-bbbbbbbbbb_000012_000022.mp4", 1000, 100)
+    listed = write_list(
+        tmp_path, "clapping,-bbbbbbbbbb,12,22,train,0", "dancing,aaaaaaaaaaa,3,13,train,1", "dancing,gone,0,10,train,0"
+    )
+    said: list[str] = []
+    report = prepare(
+        [str(listed)], tmp_path / "out", Profile(), where=Where("inline"), importing=Importing(tell=said.append)
+    )
+    assert said == [f"{listed}: a Kinetics list of 3 videos"]
+    dataset = shortgop.open(tmp_path / "out")
+    assert [video.id for video in dataset] == ["-bbbbbbbbbb_000012_000022", "aaaaaaaaaaa_000003_000013"]
+    assert [read_number(frame) for frame in dataset[0]] == list(range(1000, 1100))
+    assert [read_number(frame) for frame in dataset[1]] == list(range(30, 130))
+    attributes = dataset[1].attributes
+    assert {name: attributes[name] for name in ("label", "youtube_id", "time_start", "time_end", "split")} == {
+        "label": "dancing", "youtube_id": "aaaaaaaaaaa", "time_start": 3, "time_end": 13, "split": "train",
+    }  # fmt: skip
+    (failure,) = report.failures
+    assert failure.id == "gone_000000_000010"
+    assert "does not exist" in failure.reason
+
+
+def test_a_file_that_is_cut_already_comes_before_the_whole_one(tmp_path: Path) -> None:
+    make(tmp_path / "a.mp4", 0, 30)
+    make(tmp_path / "a_000001_000002.mp4", 100, 10)
+    (source,) = find_sources([str(write_list(tmp_path, "x,a,1,2,train,0"))])
+    assert (source.given, source.part) == ("a_000001_000002.mp4", None)
+
+
+@pytest.mark.parametrize("line", ["x,a,2,1,train,0", "x,,1,2,train,0", "x,a,,2,train,0", "x,a,soon,2,train,0"])
+def test_a_line_that_makes_no_sense_is_named(line: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"line 3 of '.*train\.csv' has no `youtube_id`, or no stretch"):
+        find_sources([str(write_list(tmp_path, "x,a,1,2,train,0", line))])
+
+
+def test_a_list_with_a_path_is_an_ordinary_list(tmp_path: Path) -> None:
+    listed = tmp_path / "list.csv"
+    listed.write_text("path,youtube_id,time_start,time_end\na.mp4,a,1,2\n")
+    (source,) = find_sources([str(listed)])
+    assert (source.id, source.part) == ("a.mp4", None)

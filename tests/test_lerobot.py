@@ -1,0 +1,161 @@
+"""LeRobot v3 datasets, in the layout that lerobot writes: episodes of each camera one after the other in few files."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import shortgop
+from shortgop.errors import UsageError
+from shortgop.jobs.importing import Importing
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.sources import find_sources
+from shortgop.prep.profile import Profile
+from synthetic import make_video, read_number
+
+CAMERAS = ("observation.images.front", "observation.images.wrist")
+TASKS = ["pick up the cube", "fold the cloth"]
+
+
+def feature(dtype: str, **more: Any) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": [64, 96, 3], "names": ["height", "width", "channels"], **more}
+
+
+def write_lerobot(root: Path, lengths: list[int], *, fps: int = 30, per_file: int = 3, **info: Any) -> Path:
+    """Episodes of these lengths, `per_file` of them in an MP4. The frames of a camera are numbered through all files,
+    the second camera's from 10,000 on."""
+    features = {name: feature("video") for name in CAMERAS} | {"action": feature("float32")}
+    written = {
+        "codebase_version": "v3.0", "robot_type": "so100", "total_episodes": len(lengths), "fps": fps,
+        "total_frames": sum(lengths), "total_tasks": 2, "chunks_size": 1000, "splits": {"train": f"0:{len(lengths)}"},
+        "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
+        "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4",
+        "features": features, **info,
+    }  # fmt: skip
+    rows: list[dict[str, Any]] = []
+    for index, length in enumerate(lengths):
+        file, first = index // per_file, index // per_file * per_file
+        # As lerobot does it: durations of files are added up as floats.
+        start = sum(count / fps for count in lengths[first:index])
+        row = {
+            "episode_index": index, "tasks": [TASKS[index % 2]], "length": length,
+            "data/chunk_index": 0, "data/file_index": 0,
+            "dataset_from_index": sum(lengths[:index]), "dataset_to_index": sum(lengths[: index + 1]),
+        }  # fmt: skip
+        for camera in CAMERAS:
+            row |= {
+                f"videos/{camera}/chunk_index": 0, f"videos/{camera}/file_index": file,
+                f"videos/{camera}/from_timestamp": start, f"videos/{camera}/to_timestamp": start + length / fps,
+            }  # fmt: skip
+        rows.append({**row, "stats/action/min": [0.0], "meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0})
+    for number, camera in enumerate(CAMERAS):
+        for file, first in enumerate(range(0, len(lengths), per_file)):
+            path = root / f"videos/{camera}/chunk-000/file-{file:03d}.mp4"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            frames = range(sum(lengths[first : first + per_file]))
+            make_video(
+                path, pts=frames, timebase=Fraction(1, fps), gop=2, b_frames=0,
+                first_number=10_000 * number + sum(lengths[:first]),
+            )  # fmt: skip
+    episodes = root / "meta/episodes/chunk-000/file-000.parquet"
+    episodes.parent.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), episodes)
+    (root / "meta/info.json").write_text(json.dumps(written, indent=4))
+    return root
+
+
+def prepared(*sources: Path, out: Path) -> Report:
+    return prepare([str(source) for source in sources], out, Profile(), where=Where("inline"))
+
+
+@pytest.mark.parametrize("fps", [10, 30])
+def test_each_episode_of_each_camera_is_a_video(fps: int, tmp_path: Path) -> None:
+    lengths = [37, 51, 1, 40, 23]
+    root = write_lerobot(tmp_path / "robot", lengths, fps=fps)
+    report = prepared(root, out=tmp_path / "out")
+    assert (report.videos_added, report.failures) == (10, ())
+    dataset = shortgop.open(tmp_path / "out")
+    assert [video.id for video in dataset] == [
+        f"{camera}/episode_{index:06d}" for camera in CAMERAS for index in range(5)
+    ]
+    for number, camera in enumerate(CAMERAS):
+        for index, length in enumerate(lengths):
+            video = dataset[f"{camera}/episode_{index:06d}"]
+            first = 10_000 * number + sum(lengths[:index])
+            assert [read_number(frame) for frame in video] == list(range(first, first + length))
+            assert video.metadata.fps == fps
+            assert video.attributes == {
+                "episode_index": index, "task": TASKS[index % 2], "tasks": [TASKS[index % 2]], "length": length,
+                "camera": camera, "dataset_from_index": sum(lengths[:index]),
+                "dataset_to_index": sum(lengths[: index + 1]),
+            }  # fmt: skip
+
+
+def test_a_second_job_takes_only_the_episodes_that_are_new(tmp_path: Path) -> None:
+    prepared(write_lerobot(tmp_path / "robot", [20, 30, 10]), out=tmp_path / "out")
+    (tmp_path / "robot").rename(tmp_path / "before")
+    report = prepared(write_lerobot(tmp_path / "robot", [20, 30, 10, 15]), out=tmp_path / "out")
+    assert (report.already_there, report.videos_added, report.failures) == (6, 2, ())
+
+
+def test_the_job_says_what_it_takes_the_folder_for(tmp_path: Path) -> None:
+    root = write_lerobot(tmp_path / "robot", [3, 4])
+    said: list[str] = []
+    find_sources([str(root)], importing=Importing(tell=said.append))
+    assert said == [f"{root}: a LeRobot dataset of 2 episodes and 2 cameras"]
+
+
+def test_depth_is_left_out_and_named(tmp_path: Path) -> None:
+    features = {
+        CAMERAS[0]: feature("video"),
+        "observation.depth": feature("video", info={"video.is_depth_map": True}),
+    }
+    root = write_lerobot(tmp_path / "robot", [3, 4], features=features)
+    said: list[str] = []
+    found = find_sources([str(root)], importing=Importing(tell=said.append))
+    assert [source.id for source in found] == [f"{CAMERAS[0]}/episode_{index:06d}" for index in range(2)]
+    assert said[0].endswith("; left out: observation.depth, which is depth")
+
+
+def test_a_file_that_is_missing_is_a_failure_of_its_episodes(tmp_path: Path) -> None:
+    root = write_lerobot(tmp_path / "robot", [3, 4, 5, 6])
+    (root / f"videos/{CAMERAS[0]}/chunk-000/file-001.mp4").unlink()
+    report = prepared(root, out=tmp_path / "out")
+    assert report.videos_added == 7
+    (failure,) = report.failures
+    assert failure.id == f"{CAMERAS[0]}/episode_000003"
+    assert "does not exist" in failure.reason
+
+
+def test_an_episode_of_which_the_file_lacks_frames_is_named(tmp_path: Path) -> None:
+    root = write_lerobot(tmp_path / "robot", [30, 40])
+    path = root / f"videos/{CAMERAS[0]}/chunk-000/file-000.mp4"
+    make_video(path, pts=range(29), timebase=Fraction(1, 30), gop=2)
+    reasons = [failure.reason for failure in prepared(root, out=tmp_path / "out").failures]
+    assert len(reasons) == 2
+    assert reasons[0].startswith(f"episode 0 of '{root}'")
+
+
+def test_older_versions_and_folders_around_are_ordinary_folders(tmp_path: Path) -> None:
+    root = write_lerobot(tmp_path / "all/robot", [3, 4], codebase_version="v2.1")
+    assert {source.part for source in find_sources([str(root)])} == {None}
+    (root / "meta/info.json").write_text((root / "meta/info.json").read_text().replace("v2.1", "v3.0"))
+    assert {source.part for source in find_sources([str(tmp_path / "all")])} == {None}
+    assert None not in {source.part for source in find_sources([str(root)])}
+
+
+def test_a_dataset_without_videos_says_so(tmp_path: Path) -> None:
+    root = write_lerobot(tmp_path / "robot", [3], features={"observation.images.front": feature("image")})
+    with pytest.raises(UsageError, match="has no camera whose pictures are videos"):
+        find_sources([str(root)])
+    root = write_lerobot(tmp_path / "other", [3])
+    (episodes,) = (root / "meta/episodes").rglob("*.parquet")
+    pq.write_table(pq.read_table(episodes).drop_columns(["length"]), episodes)
+    with pytest.raises(UsageError, match="file-000.parquet' has no column 'length'"):
+        find_sources([str(root)])

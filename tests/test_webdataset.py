@@ -1,0 +1,149 @@
+"""WebDataset tars with videos, written by the library webdataset."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import webdataset
+
+import shortgop
+from shortgop.errors import UsageError
+from shortgop.jobs.identity import identity_of
+from shortgop.jobs.importing import Importing
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.source_parts import identity_of_part
+from shortgop.jobs.sources import Source, find_sources
+from shortgop.prep.profile import Profile
+from synthetic import make_video, read_number
+
+
+def video(folder: Path, first_number: int, count: int = 20, suffix: str = ".mp4") -> bytes:
+    path = folder / f"made{suffix}"
+    timebase = Fraction(1, 1000 if suffix == ".webm" else 30)
+    codec = "libvpx-vp9" if suffix == ".webm" else "libx264"
+    pts = [round(frame / 30 / timebase) for frame in range(count)]
+    made = make_video(path, pts=pts, timebase=timebase, codec=codec, first_number=first_number)
+    data = made.path.read_bytes()
+    path.unlink()
+    return data
+
+
+def write_tar(path: Path, *samples: Mapping[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as stream, webdataset.TarWriter(stream) as writer:
+        for sample in samples:
+            writer.write(dict(sample))
+    return path
+
+
+def prepared(*sources: Path | str, out: Path) -> Report:
+    return prepare([str(source) for source in sources], out, Profile(), where=Where("inline"))
+
+
+def first_numbers(dataset: Path) -> dict[str, int]:
+    return {each.id: read_number(each[0]) for each in shortgop.open(dataset)}
+
+
+def test_each_sample_is_a_video_with_its_columns(tmp_path: Path) -> None:
+    write_tar(
+        tmp_path / "shard-000000.tar",
+        {"__key__": "000000", "mp4": video(tmp_path, 0), "json": {"score": 0.5, "tags": ["a"]}, "cls": 3, "txt": "één"},
+        {"__key__": "sub/000001", "webm": video(tmp_path, 100, suffix=".webm"), "meta.json": [1], "cls": 4},
+        {"__key__": "000002", "txt": "no video"},
+    )
+    said: list[str] = []
+    importing = Importing(tell=said.append)
+    tar = tmp_path / "shard-000000.tar"
+    report = prepare([str(tar)], tmp_path / "out", Profile(), where=Where("inline"), importing=importing)
+    assert (report.videos_added, report.failures) == (2, ())
+    dataset = shortgop.open(tmp_path / "out")
+    assert {each.id: each.attributes for each in dataset} == {
+        "000000": {"score": 0.5, "tags": ["a"], "cls": 3, "txt": "één"},
+        "sub/000001": {"meta": [1], "cls": 4},
+    }
+    assert [read_number(frame) for frame in dataset["000000"]] == list(range(20))
+    assert [read_number(frame) for frame in dataset["sub/000001"]] == list(range(100, 120))
+    assert said == [f"{tar}: a WebDataset tar of 2 videos"]
+    # Nothing is left of what was copied out of the tar.
+    assert list((tmp_path / "out").glob(".tmp/*")) == []
+
+
+def test_several_videos_of_a_sample_have_ids_of_their_own(tmp_path: Path) -> None:
+    tar = write_tar(
+        tmp_path / "a.tar", {"__key__": "7", "left.mp4": video(tmp_path, 0), "right.mp4": video(tmp_path, 50), "cls": 1}
+    )
+    prepared(tar, out=tmp_path / "out")
+    assert first_numbers(tmp_path / "out") == {"7.left": 0, "7.right": 50}
+
+
+@pytest.mark.parametrize("given", ["shards", "shards/*.tar"])
+def test_folders_and_globs_of_tars(given: str, tmp_path: Path) -> None:
+    for number in range(2):
+        write_tar(tmp_path / f"shards/{number}.tar", {"__key__": f"{number}", "mp4": video(tmp_path, 100 * number)})
+    prepared(f"{tmp_path}/{given}", out=tmp_path / "out")
+    assert first_numbers(tmp_path / "out") == {"0": 0, "1": 100}
+
+
+def test_in_a_folder_with_videos_tars_are_passed_over(tmp_path: Path) -> None:
+    write_tar(tmp_path / "both/a.tar", {"__key__": "0", "mp4": video(tmp_path, 0)})
+    (tmp_path / "both/b.mp4").write_bytes(video(tmp_path, 50))
+    assert [source.id for source in find_sources([str(tmp_path / "both")])] == ["b.mp4"]
+
+
+def test_a_key_in_two_tars_names_both(tmp_path: Path) -> None:
+    tars = [write_tar(tmp_path / f"{name}.tar", {"__key__": "0", "mp4": b"data"}) for name in "ab"]
+    with pytest.raises(UsageError, match=r"a\.tar/0\.mp4' and '.*b\.tar/0\.mp4' are two samples with the same key '0'"):
+        find_sources([str(tar) for tar in tars])
+
+
+def test_a_member_is_known_again_by_its_contents_wherever_it_lies(tmp_path: Path) -> None:
+    data = video(tmp_path, 0)
+    prepared(write_tar(tmp_path / "a.tar", {"__key__": "0", "mp4": data}), out=tmp_path / "out")
+    (tmp_path / "a.tar").unlink()
+    more = [{"__key__": "00", "mp4": video(tmp_path, 50)}, {"__key__": "0", "mp4": data}]
+    report = prepared(write_tar(tmp_path / "b.tar", *more), out=tmp_path / "out")
+    assert (report.already_there, report.videos_added, report.failures) == (1, 1, ())
+    (tmp_path / "0.mp4").write_bytes(data)
+    member = next(source for source in find_sources([str(tmp_path / "b.tar")]) if source.id == "0")
+    assert identity_of_part(member.path, member.part, identity_of) == identity_of(str(tmp_path / "0.mp4"))
+
+
+def test_a_bad_member_fails_alone_under_its_own_name(tmp_path: Path) -> None:
+    tar = write_tar(
+        tmp_path / "a.tar",
+        {"__key__": "0", "mp4": b"no video"}, {"__key__": "1", "mp4": video(tmp_path, 10)},
+    )  # fmt: skip
+    report = prepared(tar, out=tmp_path / "out")
+    assert report.videos_added == 1
+    (failure,) = report.failures
+    assert failure.reason.startswith(f"{tar}/0.mp4 does not open as a video")
+
+
+def test_tars_that_cannot_be_read_or_hold_no_videos_say_so(tmp_path: Path) -> None:
+    (tmp_path / "not.tar").write_bytes(b"x" * 2000)
+    with pytest.raises(UsageError, match="cannot read '.*not.tar' as a tar"):
+        find_sources([str(tmp_path / "not.tar")])
+    write_tar(tmp_path / "texts.tar", {"__key__": "0", "txt": "a"})
+    with pytest.raises(UsageError, match=r"texts\.tar' holds no videos"):
+        find_sources([str(tmp_path / "texts.tar")])
+    with tarfile.open(tmp_path / "bad.tar", "w") as archive:
+        entry = tarfile.TarInfo("0.json")
+        entry.size = 3
+        archive.addfile(entry, io.BytesIO(b"{ab"))
+    with pytest.raises(UsageError, match=r"'0\.json' in the tar .* is no json"):
+        find_sources([str(tmp_path / "bad.tar")])
+
+
+def test_a_tar_that_lost_its_end_after_it_was_listed(tmp_path: Path) -> None:
+    tar = write_tar(tmp_path / "a.tar", {"__key__": "0", "mp4": video(tmp_path, 0)})
+    (source,) = find_sources([str(tar)])
+    assert isinstance(source, Source)
+    tar.write_bytes(tar.read_bytes()[:2000])
+    with pytest.raises(UsageError, match="cannot read"):
+        find_sources([str(tar)])
