@@ -6,6 +6,7 @@ In MP4 a length comes before each NAL unit, and the parameter sets lie in the av
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ...errors import CorruptDataError
 from ...manifests.records import CodecConfig
@@ -15,6 +16,7 @@ START_CODE = b"\0\0\0\1"
 _SET_LENGTH_BYTES = 2
 
 
+@lru_cache(maxsize=256)
 def parameter_sets(config: CodecConfig) -> bytes:
     """The parameter sets of a codec configuration, each after a start code, to go before an IDR picture.
 

@@ -88,7 +88,7 @@ class ParserDisplayInfo(ctypes.Structure):
 
 
 class PictureParams(ctypes.Structure):
-    """CUVIDPICPARAMS: a picture in decode order. All but its first fields goes from the parser to the decoder as it is."""
+    """CUVIDPICPARAMS: a picture in decode order, which goes from the parser to the decoder as it is."""
 
     _fields_ = (
         ("width_in_macroblocks", ctypes.c_int),
