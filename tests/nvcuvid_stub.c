@@ -59,7 +59,7 @@ static int parsers, decoders, mappings, pitch_gap = 32;
 static Format format;
 static const char *failing = "";
 static char failing_call[64];
-static int fail_after, fail_with, damaged = -1, late, twice;
+static int fail_after, fail_with, damaged = -1, late, twice, every;
 
 void note(const char *text, ...) {
     va_list values;
@@ -86,9 +86,10 @@ void set_colours(int matrix, int full_range) { format.matrix = matrix; format.si
 void fail(const char *call, int after, int error) {
     strncpy(failing_call, call, sizeof failing_call - 1); failing = failing_call; fail_after = after; fail_with = error;
 }
-/* The picture of this timestamp has an error; pictures come a packet late; packets hold two pictures. */
-void misbehave(int damaged_picture, int late_pictures, int two_pictures) {
-    damaged = damaged_picture; late = late_pictures; twice = two_pictures;
+/* The picture of this timestamp has an error; pictures come a packet late; packets hold two pictures; parameter sets
+ * come with every packet. */
+void misbehave(int damaged_picture, int late_pictures, int two_pictures, int all_sets) {
+    damaged = damaged_picture; late = late_pictures; twice = two_pictures; every = all_sets;
 }
 static int fails(const char *call) { return !strcmp(call, failing) && fail_after-- <= 0 ? fail_with : 0; }
 
@@ -139,6 +140,7 @@ int cuvidParseVideoData(Parser *parser, const Packet *packet) {
         parser->started = 1;
         if (late) { before = *packet; return 0; }
     }
+    if (every && !parser->params.sequence(parser->params.user, &format)) return 999;
     if (late) { Packet now = before; before = *packet; return picture(parser, &now); }
     error = picture(parser, packet);
     return error || !twice ? error : picture(parser, packet);

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import dataclasses
 import gc
+import multiprocessing
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -20,14 +21,18 @@ import pytest
 import torch
 
 from bare_gops import HEIGHT, WIDTH, asking, gops, pictures_of, pictures_of_stream
+from fake_gpu import OneStream
 from shortgop.errors import CorruptDataError, DecodeError, ShortGopError, ToolError, UsageError
 from shortgop.manifests.records import CodecConfig
-from shortgop.readers.decoders.base import GopRequest
+from shortgop.readers.decoders.base import GopRequest, Target
 from shortgop.readers.decoders.choose import nvdec_way
+from shortgop.readers.decoders.device import DeviceDecoder
 from shortgop.readers.decoders.nvcuvid_source import OUTPUT_SURFACES, DecoderKind, NvcuvidSource
 from shortgop.readers.decoders.surface_source import Pictures
+from shortgop.readers.frame_format import Geometry, PixelFormat
 from shortgop.readers.gpu.decoder_pool import DecoderPool
 from shortgop.readers.gpu.nvcuvid import Nvcuvid
+from shortgop.readers.gpu.surface_conversion import convert
 from shortgop.readers.gpu.surfaces import Surface
 from shortgop.readers.gpu.torch_memory import CudaArray
 
@@ -53,7 +58,7 @@ class Stub:
         self.library = library
         library.log_text.restype, library.log_stream.restype = ctypes.c_char_p, ctypes.c_size_t
         library.forget()
-        library.misbehave(-1, 0, 0)
+        library.misbehave(-1, 0, 0, 0)
         library.fail(b"", 0, 0)
         self.events = 0
 
@@ -132,13 +137,13 @@ def found_in(stub: Stub, source: NvcuvidSource, request: GopRequest) -> dict[int
     """The pictures that come of a request, copied as a conversion would, by the frames that they are wanted for."""
     found: dict[int, Surface] = {}
 
-    def convert(pictures: Pictures) -> None:
+    def copy(pictures: Pictures) -> None:
         frames = [request.frames[places[0].slot] for _, places in pictures]
         stub.note(f"convert {' '.join(map(str, frames))}")
         for frame, (surface, _) in zip(frames, pictures, strict=True):
             found[frame] = dataclasses.replace(surface, y=surface.y.clone(), uv=surface.uv.clone())
 
-    source.decode(request, convert)
+    source.decode(request, copy)
     return found
 
 
@@ -335,9 +340,9 @@ def test_a_driver_that_does_not_say_the_status_is_believed(stub: Stub) -> None:
 
 Misbehaving = Callable[[Stub, CodecConfig], object]
 MISBEHAVING: dict[str, tuple[Misbehaving, str]] = {
-    "a damaged picture": (lambda stub, _: stub.library.misbehave(3, 0, 0), "frame 3 of the GOP is damaged"),
-    "late pictures": (lambda stub, _: stub.library.misbehave(-1, 1, 0), "finds 0 pictures in the data of frame 0"),
-    "two pictures": (lambda stub, _: stub.library.misbehave(-1, 0, 1), "finds 2 pictures in the data of frame 0"),
+    "a damaged picture": (lambda stub, _: stub.library.misbehave(3, 0, 0, 0), "frame 3 of the GOP is damaged"),
+    "late pictures": (lambda stub, _: stub.library.misbehave(-1, 1, 0, 0), "finds 0 pictures in the data of frame 0"),
+    "two pictures": (lambda stub, _: stub.library.misbehave(-1, 0, 1, 0), "finds 2 pictures in the data of frame 0"),
     "another size": (
         lambda stub, config: stub.stream_is(dataclasses.replace(config, width=128)),
         "frames of 128x64, the manifest says 96x64",
@@ -364,9 +369,19 @@ def test_what_is_not_as_the_manifest_says_is_an_error(stub: Stub, what: str) -> 
     assert stub.open_handles == (0, 0, 0)
 
 
+def test_a_stream_may_repeat_its_parameter_sets_but_not_change_them(stub: Stub) -> None:
+    gop = gops("h264")[0]
+    source = source_for(stub, gop.config)
+    stub.library.misbehave(-1, 0, 0, 1)
+    assert len(found_in(stub, source, gop)) == 8
+    with pytest.raises(DecodeError, match="another coded size within a GOP"):
+        source.decode(gop, lambda _: stub.stream_is(gop.config, coded=(WIDTH + 16, HEIGHT)))
+    assert stub.of_kind("reconfigure") == []
+
+
 def test_a_damaged_picture_that_nobody_wants_is_no_error(stub: Stub) -> None:
     gop = gops("h264")[0]
-    stub.library.misbehave(0, 0, 0)
+    stub.library.misbehave(0, 0, 0, 0)
     assert list(found_in(stub, source_for(stub, gop.config), asking(gop, [4]))) == [4]
 
 
@@ -384,11 +399,11 @@ def test_after_an_error_of_a_conversion_its_work_is_waited_for(stub: Stub) -> No
     """What it launched before may still read surfaces."""
     gop = gops("h264")[0]
 
-    def convert(_: Pictures) -> None:
+    def failing(_: Pictures) -> None:
         raise RuntimeError("no kernel")
 
     with pytest.raises(RuntimeError, match="no kernel"):
-        source_for(stub, gop.config).decode(gop, convert)
+        source_for(stub, gop.config).decode(gop, failing)
     ended = stub.of_kind("record", "passed", "unmap", "destroy")
     assert [line.split()[0] for line in ended] == ["record", "passed", *["unmap"] * 4, "destroy", "destroy"]
 
@@ -404,6 +419,45 @@ def test_a_source_that_nobody_has_is_closed_at_once(stub: Stub) -> None:
         assert stub.open_handles == (0, 0, 0)
     finally:
         gc.enable()
+
+
+def _closing(source: NvcuvidSource, stub: Stub, said: Any) -> None:
+    source._close()
+    said.put(stub.open_handles)
+
+
+def test_a_forked_process_does_not_close_what_its_parent_has_open(stub: Stub) -> None:
+    source = source_for(stub, gops("h264")[0].config)
+    found_in(stub, source, gops("h264")[0])
+    fork = multiprocessing.get_context("fork")
+    said = fork.Queue()
+    child = fork.Process(target=_closing, args=(source, stub, said))
+    child.start()
+    assert said.get(timeout=30) == stub.open_handles == (1, 1, 8)
+    child.join()
+
+
+def test_a_device_s_decoder_writes_its_pictures_into_their_slots(stub: Stub) -> None:
+    """Two videos of different sizes in turn, with one open decoder for both."""
+    decoder = DeviceDecoder(
+        torch.device("cpu"),
+        gpu=OneStream,
+        open_source=lambda config: NvcuvidSource(config, Nvcuvid(stub.library, stub.library), stub),
+        convert=convert,
+        kind=DecoderKind.of,
+    )
+    pixels = PixelFormat(color="yuv420")
+    for number, (frames, width) in enumerate([(range(8), 96), ([1, 6], 128), ([0, 3, 7], 96)]):
+        gop = asking(gops("h264")[0], frames)
+        gop = dataclasses.replace(gop, config=dataclasses.replace(gop.config, width=width))
+        gop = dataclasses.replace(gop, geometries=[Geometry(0, 0, HEIGHT, width, (HEIGHT, width))])
+        stub.stream_is(gop.config)
+        slots = torch.zeros(1, len(gop.frames), *pixels.shape(HEIGHT, width), dtype=torch.uint8)
+        with decoder.request():
+            cost = decoder.decode(gop, [Target(pixels, slots)])
+        assert cost.warm == (number > 0)
+        assert [set(slot[0, :HEIGHT].unique().tolist()) for slot in slots[0]] == [{frame} for frame in frames]
+        assert np.unique(slots[0, :, 0, HEIGHT:]).tolist() == [v + frame for v in (100, 200) for frame in frames]
 
 
 def test_a_thousand_gops_leave_nothing_behind(stub: Stub) -> None:

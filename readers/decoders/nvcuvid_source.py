@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -132,7 +133,7 @@ class NvcuvidSource:
         self._mapped = MappedSurfaces(
             lambda address: library.unmap_picture(_existing(handles.decoder), address), most=OUTPUT_SURFACES
         )
-        self._close = weakref.finalize(self, _close, library, memory, handles, self._mapped)
+        self._close = weakref.finalize(self, _close, os.getpid(), library, memory, handles, self._mapped)
         # The driver closes all of it when the process ends.
         self._close.atexit = False
 
@@ -208,6 +209,8 @@ class NvcuvidSource:
         if self._handles.decoder is None:
             self._handles.decoder = self._library.create_decoder(self._create_info(layout))
         elif self._handles.made_for != made_for:
+            if gop.waiting or gop.mapped:
+                raise DecodeError("the stream has another coded size within a GOP")
             self._mapped.unmap_all()
             self._library.reconfigure(self._handles.decoder, _reconfigure_info(layout))
         self._handles.made_for = made_for
@@ -340,8 +343,11 @@ def _calling(source: weakref.ref[NvcuvidSource], method: Callable[[NvcuvidSource
     return called
 
 
-def _close(library: Nvcuvid, memory: SurfaceMemory, handles: _Handles, mapped: MappedSurfaces) -> None:
-    """In any thread, and after any error, of which these calls give only more."""
+def _close(process: int, library: Nvcuvid, memory: SurfaceMemory, handles: _Handles, mapped: MappedSurfaces) -> None:
+    """In any thread, and after any error, of which these calls give only more. A forked process has no CUDA, and what
+    it inherits is its parent's."""
+    if os.getpid() != process:
+        return
     with contextlib.suppress(ShortGopError), memory.context():
         with contextlib.suppress(ShortGopError, RuntimeError):
             mapped.unmap_all()
