@@ -34,6 +34,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from .jobs.labels import annotate
     from .jobs.named_options import prepare
     from .jobs.outcome import Report
     from .jobs.tally import Progress
@@ -127,6 +128,7 @@ __all__ = [
     "Weighted",
     "WrongTypeError",
     "__version__",
+    "annotate",
     "best_chunk",
     "chunk_correlation",
     "effective_batch_size",
@@ -139,6 +141,7 @@ __all__ = [
 
 # Where the names are that come when they are asked for.
 _MODULES = {
+    "jobs.labels": ("annotate",),
     "jobs.named_options": ("prepare",),
     "jobs.outcome": ("Report",),
     "jobs.tally": ("Progress",),

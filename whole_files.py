@@ -1,7 +1,7 @@
 """How files come into a dataset: written under .tmp, flushed, then linked to their names. Readers see only whole files.
 
 A file gets its name by a hard link, which fails if the name is taken. So no file is ever replaced, even when several
-processes or hosts write at once. The root, zarr.json, is the only exception.
+processes or hosts write at once. The exceptions are the root, zarr.json, and parts from which dropped rows are taken.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import filecmp
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 from .errors import OutputError
@@ -132,12 +134,29 @@ def commit_bytes(dataset: Path, final: Path, data: bytes) -> bool:
 
 
 def replace_bytes(dataset: Path, final: Path, data: bytes) -> None:
-    """Write a file with these bytes, replacing an existing one. Only for the root."""
+    """Write a file with these bytes, replacing an existing one in one step. Only for the root, and for parts that hold
+    what was dropped."""
     temporary = _written(dataset, final, data)
     with discarding(temporary), writing(final):
         flush(temporary)
         temporary.replace(final)
         flush(final.parent)
+
+
+def commit_by_content(temporary: Path, folder: Path, stem: str, suffix: str) -> str:
+    """Commit a file under a name that no other content has: `stem`, a number if that is taken, and `suffix`. Returns
+    the name. If a file of that name has the same bytes, the temporary one is removed."""
+    for number in count():
+        # The file with the plain name can have other bytes if it was damaged after it was written.
+        name = f"{stem}.{number}{suffix}" if number else f"{stem}{suffix}"
+        final = folder / name
+        if commit(temporary, final):
+            break
+        with writing(final):
+            if filecmp.cmp(temporary, final, shallow=False):
+                discard(temporary)
+                break
+    return name
 
 
 def _written(dataset: Path, final: Path, data: bytes) -> Path:

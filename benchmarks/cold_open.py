@@ -20,6 +20,7 @@ from results import OURS, Case, Row
 from zarr.storage import LocalStore
 
 from shortgop.comparison.timing import alternate
+from shortgop.manifests.label_columns import derived_columns
 from shortgop.manifests.layout import create, open_manifest, read_root, shard_path, snapshot_path
 from shortgop.manifests.ragged import Array, Ragged, from_texts
 from shortgop.manifests.tables import Manifest, Table
@@ -63,11 +64,14 @@ def _tiled(column: Any, count: int) -> Any:
     return np.tile(column, count)
 
 
-def make_repeated(count: int) -> Path:
-    """A dataset of `count` videos that all lie in the same bytes of one small shard."""
+def make_repeated(count: int, labelled: Callable[[int], Ragged] | None = None) -> Path:
+    """A dataset of `count` videos that all lie in the same bytes of one small shard.
+
+    `labelled` makes the attributes of so many videos.
+    """
     source = footage.make_sources("cold", 1, 256, SECONDS)
     small = footage.make_dataset(source, "source", "--runner", "inline")
-    out = small.with_name(f"cold-{count}")
+    out = small.with_name(f"{'labelled' if labelled else 'cold'}-{count}")
     if (out / "complete").exists():
         return out
     shutil.rmtree(out, ignore_errors=True)
@@ -82,8 +86,11 @@ def make_repeated(count: int) -> Path:
     if timeline is None:
         raise AssertionError("it was asked for")
     many = repeated(manifest, count)
-    folder = out / ".tmp" / snapshot
-    write_manifest(LocalStore(folder), many, {"format_version": 3, "parts": []}, timeline=_blocks(timeline.pts, count))
+    if labelled is not None:
+        many = dataclasses.replace(many, videos=dataclasses.replace(many.videos, attributes=labelled(count)))
+    folder, blocks = out / ".tmp" / snapshot, _blocks(timeline.pts, count)
+    attributes = {"format_version": 3, "parts": []}
+    write_manifest(LocalStore(folder), many, attributes, blocks, derived_columns(many.videos.attributes))
     (out / "manifest").mkdir()
     pack_folder(folder, snapshot_path(out, snapshot))
     shutil.copy(small / "zarr.json", out / "zarr.json")

@@ -23,7 +23,7 @@ import encoded
 import footage
 import torch
 from encoded import Encoding, Made, Quality
-from results import OURS, RESULTS, described, machine_name, markdown_row, taken_on, write_json, write_page
+from results import ALL_PAGE, OURS, RESULTS, described, machine_name, markdown_row, taken_on, write_json, write_page
 from rich.console import Console
 from scenarios import measured
 
@@ -256,7 +256,7 @@ def main() -> None:
     parser.add_argument("--reading-seconds", type=float, default=90, help="for clips and for frames each")
     parser.add_argument("--videos", type=int, help="the first so many of the sample footage  [all]")
     parser.add_argument("--only", choices=TABLES, help="one table")
-    parser.add_argument("--dry", action="store_true", help="leave docs/benchmarks.md and the results alone")
+    parser.add_argument("--dry", action="store_true", help="leave docs/benchmarks-all.md and the results alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
     machine, started = this_machine(), time.monotonic()
@@ -284,7 +284,7 @@ def main() -> None:
     name = f"{machine_name(machine)}-encodings"
     write_json(name, machine, not options.full, {"outcomes": outcomes})
     write_chart(outcomes, RESULTS / f"{name}.png")
-    write_page("encodings", text)
+    write_page(ALL_PAGE, "encodings", text)
 
 
 if __name__ == "__main__":

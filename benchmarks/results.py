@@ -18,6 +18,7 @@ from shortgop.comparison.timing import Figures
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
+ALL_PAGE = ROOT / "docs" / "benchmarks-all.md"
 OURS = "shortgop"
 STATISTICS = f"medians over requests, bootstrap intervals of {CONFIDENCE:.0%}"
 # The tables have all readers; a chart of all would be too tall to look at.
@@ -106,6 +107,16 @@ def read_cases(name: str, machine: Machine, quick: bool) -> list[Case]:
     if (found.get("statistics"), found["quick"], *(found["machine"][key] for key in same)) != wanted:
         run = f"{'quick' if found['quick'] else 'full'}, {found['machine']['date']}"
         sys.exit(f"bench: {path} is of another run ({run}): measure all, or --dry")
+    return _cases(found)
+
+
+def read_run(path: Path) -> tuple[Machine, bool, list[Case]]:
+    """What `write_json` wrote: the machine, whether the run was the quick one, and the cases."""
+    found = json.loads(path.read_text())
+    return Machine(**found["machine"]), found["quick"], _cases(found)
+
+
+def _cases(found: dict[str, Any]) -> list[Case]:
     return [
         Case(
             case["scenario"],
@@ -187,8 +198,8 @@ def between_markers(page: str, name: str, text: str) -> str:
     return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
-def write_page(name: str, text: str) -> None:
-    PAGE.write_text(between_markers(PAGE.read_text(), name, text))
+def write_page(page: Path, name: str, text: str) -> None:
+    page.write_text(between_markers(page.read_text(), name, text))
 
 
 def described(machine: Machine, quick: bool) -> str:

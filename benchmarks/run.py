@@ -1,4 +1,4 @@
-"""`make bench`: all scenarios but 6, into benchmarks/results, and the tables of docs/benchmarks.md."""
+"""`make bench`: all scenarios but 6, into benchmarks/results, docs/benchmarks.md and docs/benchmarks-all.md."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import cold_open
 import floor
 import scenarios
 import torch
 from results import (
+    ALL_PAGE,
     OURS,
+    PAGE,
     RESULTS,
     Case,
     Goal,
@@ -20,6 +23,7 @@ from results import (
     goals_table,
     machine_name,
     read_cases,
+    read_run,
     tables,
     taken_on,
     write_cases_chart,
@@ -27,6 +31,7 @@ from results import (
     write_page,
 )
 from rich.console import Console
+from telling import goals_in_words, telling_table
 
 from shortgop.comparison.machine import Machine, this_machine
 
@@ -43,8 +48,12 @@ def main() -> None:
     parser.add_argument(
         "--only", type=int, nargs="+", choices=(1, 2, 3, 4, 5, 7, 8), help="the others stay as they are"
     )
-    parser.add_argument("--dry", action="store_true", help="leave docs/benchmarks.md and the results alone")
+    parser.add_argument("--dry", action="store_true", help="leave the pages and the results alone")
+    parser.add_argument("--pages", type=Path, metavar="JSON", help="measure nothing: write the pages of these results")
     options = parser.parse_args()
+    if options.pages:
+        write_pages(*read_run(options.pages))
+        return
     torch.set_num_threads(1)
     started, machine = time.monotonic(), this_machine()
 
@@ -76,13 +85,19 @@ def main() -> None:
 
 
 def save(machine: Machine, cases: Sequence[Case], *, quick: bool) -> None:
-    """Into benchmarks/results and the page."""
-    name, goals = machine_name(machine), goals_of(cases)
-    write_json(name, machine, quick, {"goals": goals, "cases": cases})
+    """Into benchmarks/results and the pages."""
+    name = machine_name(machine)
+    write_json(name, machine, quick, {"goals": goals_of(cases), "cases": cases})
     write_cases_chart(cases, machine, RESULTS / f"{name}.png")
-    write_page(
-        "results", "\n\n".join([described(machine, quick), *([goals_table(goals)] if goals else []), tables(cases)])
-    )
+    write_pages(machine, quick, cases)
+
+
+def write_pages(machine: Machine, quick: bool, cases: Sequence[Case]) -> None:
+    """A dozen rows into docs/benchmarks.md, and all of them into docs/benchmarks-all.md."""
+    head, goals = described(machine, quick), goals_of(cases)
+    words, table = ([goals_in_words(goals)], [goals_table(goals)]) if goals else ([], [])
+    write_page(PAGE, "results", "\n\n".join([head, telling_table(cases), *words]))
+    write_page(ALL_PAGE, "results", "\n\n".join([head, *table, tables(cases)]))
 
 
 def goals_of(cases: Sequence[Case]) -> list[Goal]:

@@ -30,6 +30,14 @@ def print_report(report: job.Report, dataset: Path, out: Console, err: Console) 
         out.print(line, markup=False, soft_wrap=True)
 
 
+def show_types(file: str, types: Mapping[str, str]) -> None:
+    """Print the types of a list's columns on standard error."""
+    from ..jobs.column_types import types_text
+    from .app import err
+
+    err.print(types_text(file, types), markup=False, soft_wrap=True)
+
+
 def _problems(report: job.Report) -> list[str]:
     outdated = set(report.outdated)
     lines = [
@@ -40,8 +48,14 @@ def _problems(report: job.Report) -> list[str]:
     rest = [video_id for video_id in report.lost if video_id not in said]
     if rest:
         lines.append(
-            f"{counted(len(rest), 'video')} cannot be read because shards are missing or damaged: {_some(rest)}; give "
-            "the sources to make them again, or copy the shards to the dataset again"
+            f"{counted(len(rest), 'video')} cannot be read because shards are missing or damaged: {some_of(rest)}; "
+            "give the sources to make them again, or copy the shards to the dataset again"
+        )
+    no_gpu = report.not_for_gpus
+    if report.videos_added and no_gpu.videos:
+        lines.append(
+            f"{counted(no_gpu.videos, 'video')} of the dataset cannot be decoded by a GPU, as NVDEC takes other sizes "
+            f"({no_gpu.why}); if one is to read them, prepare them with another --size or --codec"
         )
     return lines
 
@@ -51,17 +65,24 @@ def _results(report: job.Report, dataset: Path) -> list[str]:
     if report.repaired:
         lines.append(
             f"{counted(len(report.repaired), 'video')} made again because shards were missing or damaged: "
-            f"{_some(report.repaired)}"
+            f"{some_of(report.repaired)}"
         )
     if report.replaced:
         lines.append(
-            f"{counted(len(report.replaced), 'video')} replaced because their sources changed: {_some(report.replaced)}"
+            f"{counted(len(report.replaced), 'video')} replaced from changed sources: {some_of(report.replaced)}"
         )
     if report.videos_added:
         rate = report.frames_added / report.seconds if report.seconds else 0
         lines.append(
             f"{counted(report.videos_added, 'video')}, {counted(report.frames_added, 'frame')}, "
             f"{report.bytes_added / 1e6:.1f} MB added to {dataset} in {report.seconds:.1f} s ({rate:.0f} frames/s)"
+        )
+    if report.relabelled:
+        lines.append(f"{counted(report.relabelled, 'video')} already in the dataset got new columns")
+    if report.dropped:
+        lines.append(
+            f"{counted(len(report.dropped), 'source')} left out because they were dropped: {some_of(report.dropped)}; "
+            "--include-dropped takes them in again"
         )
     there = f"{report.already_there} of {counted(report.sources, 'source')} already in the dataset"
     rest = [there] if report.already_there else []
@@ -85,7 +106,8 @@ def _equal(equal: EqualContents) -> list[str]:
     return [f"{counted(equal.videos, 'video')} {verb} the same content as another one under another id: {pairs}{more}"]
 
 
-def _some(ids: list[str] | tuple[str, ...]) -> str:
+def some_of(ids: Sequence[str]) -> str:
+    """The first ids, and how many more there are."""
     return ", ".join(ids[:_IDS_SHOWN]) + (f" and {len(ids) - _IDS_SHOWN} more" if len(ids) > _IDS_SHOWN else "")
 
 

@@ -25,4 +25,10 @@ WorkersOption = Annotated[int | None, typer.Option(min=1, help="Units encoded at
 KeepSnapshotsOption = Annotated[
     str, typer.Option(help="How long a snapshot is kept after the next one replaces it: 0, 30m, 7d.")
 ]
+TypesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--types", metavar="COLUMN=TYPE,...", help="Of CSV columns: text, integer, float, boolean, json.  [inferred]"
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .app import EXIT_SOMETHING_MISSING, app, err, errors, out, print_json
-from .job_reports import print_report
+from .job_reports import print_report, show_types
 from .parameters import (
     AddressOption,
     GapsOption,
@@ -20,6 +20,7 @@ from .parameters import (
     MaxStallOption,
     RunnerOption,
     SalvageOption,
+    TypesOption,
     WorkersOption,
 )
 from .progress import job_progress
@@ -71,18 +72,24 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     check: Annotated[
         bool, typer.Option("--check", help="First read every GOP of the dataset, and make damaged videos again.")
     ] = False,
+    types: TypesOption = None,
+    include_dropped: Annotated[
+        bool, typer.Option("--include-dropped", help="Take in again what `shortgop drop` took out.")
+    ] = False,
     keep_snapshots: KeepSnapshotsOption = "1d",
     as_json: JsonOption = False,
 ) -> None:
-    """Re-encode SOURCEs into a dataset. Videos that are in it already are left alone.
+    """Re-encode SOURCEs into a dataset. Videos that are in it already are left alone, but get the columns that a list
+    gives them.
 
     An option that is left out has its value in the dataset, or the default in brackets. Exit status: 0 every source is
     in the dataset, 1 the job could not go on (disk full, no encoder; finished work is kept), 2 wrong usage, 3 the
-    dataset is complete and usable but some sources are not in it, or some of its videos are lost.
+    dataset is complete and usable but some sources are not in it, or have changed, or some of its videos are lost.
     """
     # Job managers end a job with SIGTERM, which should end it as cleanly as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with errors():
+        from ..jobs.column_types import parse_types
         from ..jobs.named_options import prepare
 
         with job_progress(err) as on_progress:
@@ -92,6 +99,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
                 preset=preset, fastdecode=fastdecode, segment_seconds=segment_seconds, shard_mb=shard_mb,
                 salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall, changed=changed, id_root=id_root,
                 check=check, address=address, workers=workers, runner=runner, keep_snapshots=keep_snapshots,
+                include_dropped=include_dropped, types=parse_types(types or []), on_types=show_types,
                 on_progress=on_progress,
             )  # fmt: skip
         if as_json:

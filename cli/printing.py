@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from ..manifests.history import Difference, SnapshotSummary
     from ..manifests.summary import VideoSummary
 
 
@@ -43,6 +44,28 @@ def video_table(videos: list[VideoSummary]) -> Table:
             f"{video.duration_seconds:.2f}", *([cell(difference)] if differs else []),
         )  # fmt: skip
     return table
+
+
+def snapshot_table(snapshots: list[SnapshotSummary]) -> Table:
+    """A table with a row for each snapshot."""
+    table = Table("snapshot", "written", "videos", "frames", "bytes", "changed since the one before")
+    for each in snapshots:
+        name = f"{each.name} (current)" if each.current else each.name
+        size = f"{each.num_bytes / 1e6:.1f} MB"
+        changed = cell(_changed(each.difference) if each.difference is not None else "")
+        table.add_row(name, cell(each.written), str(each.num_videos), str(each.num_frames), size, changed)
+    return table
+
+
+def _changed(difference: Difference) -> str:
+    counts = (
+        ("added", difference.added),
+        ("relabelled", difference.relabelled),
+        ("replaced", difference.replaced),
+        ("stored again", difference.stored_again),
+        ("dropped", difference.dropped),
+    )
+    return ", ".join(f"{count} {what}" for what, count in counts if count) or "nothing"
 
 
 def _differences(video: VideoSummary) -> str:

@@ -58,8 +58,8 @@ def job_progress(err: Console) -> Iterator[job.OnProgress]:
 
 
 @contextmanager
-def loop_bar(err: Console, what: str, total: int) -> Iterator[Any]:
-    """A bar for a loop of known length, on a terminal only."""
+def loop_bar(err: Console, what: str, total: int | None) -> Iterator[Any]:
+    """A bar for a loop, on a terminal only. `total` is None if its length is not known."""
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("", total=total)

@@ -1,12 +1,15 @@
 """Many sources become a dataset. This room and `ray_data` know Ray. Start at `prepare`.
 
 named_options               `shortgop.prepare`: the options of a job by their names
-sources, lists, places, ids  which videos a job is about, and their ids
+sources, places, ids        which videos a job is about, and their ids
+lists, column_types         lists of sources, and the types of their columns
+labels                      columns that lists set, in a job or by themselves
 identity                    whether a file is the one that was prepared
 look, changed               what the files are now, and what to do if they are not what was prepared
 units, work                 the plan of units, and one unit of work
 where, running              where units run, and how their results are published
 ray_runner, ray_login, cluster_address, shared_files  units on a cluster
 tally, outcome              how far a job is, and its report
+gpu_readable                which videos no GPU decodes
 known_failures              what failed before
 """

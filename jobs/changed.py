@@ -53,8 +53,9 @@ def refuse_two_files(
         if not source.id_is_given and other and is_other_file(other, source.path, int(manifest.videos.identity[row])):
             raise UsageError(
                 f"{source.path} would get the id {source.id!r}, which another file has in the dataset: {other}; add "
-                f"--id-root {_folder_of_both(source, other)}, so that ids say which folder a file is in, or give it in "
-                "a list with an `id` column (the same id, if it is to take the place of the other file)",
+                f"--id-root {_folder_of_both(source, other)}, so that their ids differ, or give it in a list with an "
+                "`id` column. If it is to take the place of the other file, remove that one, or give it in a list with "
+                "the same `id`",
                 file=source.path,
             )
 
@@ -66,19 +67,12 @@ def _folder_of_both(source: Source, other: str) -> Path:
 
 
 def next_revisions(items: Sequence[Item], manifest: Manifest, again: Collection[str]) -> list[Item]:
-    """The items; those whose ids are in `again` with the next revision of their videos, which are to be made again.
-
-    A source that comes without attributes keeps those of its video.
-    """
+    """The items; those whose ids are in `again` with the next revision of their videos, which are to be made again."""
 
     def revised(item: Item) -> Item:
         if item.source.id not in again:
             return item
-        row = manifest.row_of(item.source.id)
-        source = item.source
-        if source.attributes == "{}":
-            source = replace(source, attributes=manifest.videos.attributes.text(row))
-        return replace(item, source=source, revision=int(manifest.videos.revision[row]) + 1)
+        return replace(item, revision=int(manifest.videos.revision[manifest.row_of(item.source.id)]) + 1)
 
     return [revised(item) for item in items]
 

@@ -1,4 +1,4 @@
-"""Lists of sources: text, CSV, TSV, JSONL and Parquet files -> lines of a path, perhaps an id, and attributes."""
+"""Lists of sources or labels: text, CSV, TSV, JSONL and Parquet files -> lines of a path, an id, and other columns."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import decimal
 import json
 import math
 import os
+import posixpath
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from ..errors import ToolError, UsageError
 from ..wording import counted
+from .column_types import column_type, typed
 
 # Types of Parquet columns that JSON does not have, and whose text loses nothing.
 _WRITTEN_AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
@@ -32,28 +34,100 @@ class Row:
     attributes: str
 
 
+@dataclass(frozen=True)
+class Labels:
+    """One line of a list of labels: a video's id, and values for some of its columns."""
+
+    place: str
+    id: str
+    columns: dict[str, Any]
+
+
+# Is told the type of each column of a CSV or TSV list other than `path` and `id`.
+OnTypes = Callable[[str, Mapping[str, str]], None]
+
+
+def ignore_types(_file: str, _types: Mapping[str, str]) -> None:
+    """An OnTypes that does nothing."""
+
+
 def is_list(name: str) -> bool:
     return Path(name).suffix.lower() in _READERS
 
 
-def read_list(file: str) -> list[Row]:
+def read_list(file: str, types: Mapping[str, str] | None = None, on_types: OnTypes = ignore_types) -> list[Row]:
     """All lines of a list, in order. UsageError names the line that is wrong and says why.
 
     A text list has one path on each line; blank lines and lines that start with # are skipped. The other kinds have a
     column, or a key, `path`, and may have `id`: text or a whole number, where null or empty text means no id. All other
-    columns become attributes, in the order of the columns.
+    columns become attributes, in the order of the columns. JSONL and Parquet have types; those of CSV and TSV columns
+    are inferred from all their cells, unless `types` gives them. `on_types` is told which they are.
     """
+    return [_row(place, values) for place, values in _lines(file, ("path",), types or {}, on_types)]
+
+
+def read_labels(file: str, types: Mapping[str, str] | None = None, on_types: OnTypes = ignore_types) -> list[Labels]:
+    """All lines of a list of labels, in order: like `read_list`, but a line needs only an `id`, or a `path` that stands
+    for the id that prep gives it. UsageError names the line that is wrong, or the second of two lines with one id that
+    disagree."""
+    found: dict[str, Labels] = {}
+    for place, values in _lines(file, ("id", "path"), types or {}, on_types):
+        path, row_id = values.get("path"), _id(place, values)
+        if not row_id and (not isinstance(path, str) or not path):
+            raise UsageError(f"{place} has neither an `id` nor a `path`; give one of them")
+        values.pop("path", None)
+        labels = Labels(place, row_id or id_of_path(str(path)), _attributes(place, values))
+        known = found.setdefault(labels.id, labels)
+        if json.dumps(known.columns) != json.dumps(labels.columns):
+            raise UsageError(f"{known.place} and {place} give {labels.id!r} different columns; remove one of them")
+    return list(found.values())
+
+
+def id_of_path(path: str) -> str:
+    """The id of a path in a list without an `id`: the path as it is written, in its shortest form."""
+    return valid_text(posixpath.normpath(path).lstrip("/"))
+
+
+def _lines(
+    file: str, keys: tuple[str, ...], types: Mapping[str, str], on_types: OnTypes
+) -> list[tuple[str, dict[str, Any]]]:
+    """The place and the values of each line. A list of columns has one of the `keys`."""
+    suffix = Path(file).suffix.lower()
     try:
-        read = _READERS[Path(file).suffix.lower()]
-        rows = [_row(f"{place} of {file!r}", values) for place, values in read(file)]
+        lines = [(f"{place} of {file!r}", values) for place, values in _READERS[suffix](file, keys)]
     except OSError as error:
         raise UsageError(
             f"cannot read the list {file!r}: {error.strerror or error}; fix that, or give another list",
             file=file,
         ) from error
-    if not rows:
+    if not lines:
         raise UsageError(f"the list {file!r} is empty; add a line for each video", file=file)
-    return rows
+    if suffix in (".csv", ".tsv"):
+        _give_types(file, lines, types, on_types)
+    return lines
+
+
+def _give_types(
+    file: str, lines: list[tuple[str, dict[str, Any]]], types: Mapping[str, str], on_types: OnTypes
+) -> None:
+    """Turn the cells of each column into values of its type, in place."""
+    kinds: dict[str, str] = {}
+    for name in [name for name in lines[0][1] if name not in ("path", "id")]:
+        cells = [values[name] for _, values in lines]
+        kinds[name] = types.get(name) or column_type(cells)
+        try:
+            column = typed(cells, kinds[name])
+        except ValueError as error:
+            place, values = lines[error.args[0]]
+            raise UsageError(
+                f"{place} has {values[name]!r} in column {name!r}, which is to be {kinds[name]}; correct that cell, or "
+                f"give --types {name}=text",
+                file=file,
+            ) from None
+        for (_, values), value in zip(lines, column, strict=True):
+            values[name] = value
+    if kinds:
+        on_types(file, kinds)
 
 
 def valid_text(text: str) -> str:
@@ -75,25 +149,33 @@ def _row(place: str, values: dict[str, Any]) -> Row:
         raise UsageError(f"{place} has no `path`, only {_names(values)}; give the video's file as `path`")
     if not isinstance(path, str) or not can_be_a_path(path):
         raise UsageError(f"{place} has {path!r} as its `path`, which cannot be a file's name; write lists in UTF-8")
+    row_id = _id(place, values)
+    return Row(place, path, row_id, json.dumps(_attributes(place, values), ensure_ascii=False, allow_nan=False))
+
+
+def _id(place: str, values: dict[str, Any]) -> str | None:
+    """Take the `id` out of a line's values. None if it is missing or empty."""
     row_id = values.pop("id", None)
     if isinstance(row_id, int) and not isinstance(row_id, bool):
         row_id = str(row_id)
     if not isinstance(row_id, str | None):
         raise UsageError(f"{place} has {row_id!r} as its `id`; write it as text or as a whole number")
+    return valid_text(row_id) if row_id else None
+
+
+def _attributes(place: str, values: dict[str, Any]) -> dict[str, Any]:
     try:
-        attributes = _plain(values)
-    except _NotJsonError as error:
+        return dict(plain(values))
+    except NotJsonError as error:
         raise UsageError(f"{place} has {error}; turn that column into text or numbers, or drop it") from None
-    text = json.dumps(attributes, ensure_ascii=False, allow_nan=False)
-    return Row(place, path, valid_text(row_id) if row_id else None, text)
 
 
-class _NotJsonError(Exception):
+class NotJsonError(Exception):
     """A value that JSON cannot hold. The message describes it."""
 
 
-def _plain(value: Any) -> Any:
-    """The value in the types of JSON: text for dates and decimals, null for NaN and infinities. _NotJsonError for a
+def plain(value: Any) -> Any:
+    """The value in the types of JSON: text for dates and decimals, null for NaN and infinities. NotJsonError for a
     type that JSON cannot hold."""
     if value is None or isinstance(value, bool | int):
         return value
@@ -102,12 +184,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {valid_text(str(key)): _plain(entry) for key, entry in value.items()}
+        return {valid_text(str(key)): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, _WRITTEN_AS_TEXT):
         return str(value)
-    raise _NotJsonError(f"a value of type {type(value).__name__}")
+    raise NotJsonError(f"a value of type {type(value).__name__}")
 
 
 def _open_text(file: str, newline: str) -> TextIO:
@@ -116,7 +198,7 @@ def _open_text(file: str, newline: str) -> TextIO:
     return Path(file).open(encoding="utf-8-sig", errors="surrogateescape", newline=newline)
 
 
-def _text_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _text_rows(file: str, _keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
     with _open_text(file, "\n") as lines:
         for number, line in enumerate(lines, 1):
             path = line.removesuffix("\n").removesuffix("\r")
@@ -124,7 +206,7 @@ def _text_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"line {number}", {"path": path}
 
 
-def _json_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _json_rows(file: str, _keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
     with _open_text(file, "\n") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -143,15 +225,15 @@ def _json_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"line {number}", values
 
 
-def _comma_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    return _table_rows(file, ",")
+def _comma_rows(file: str, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    return _table_rows(file, ",", keys)
 
 
-def _tab_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    return _table_rows(file, "\t")
+def _tab_rows(file: str, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    return _table_rows(file, "\t", keys)
 
 
-def _table_rows(file: str, delimiter: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _table_rows(file: str, delimiter: str, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
     with _open_text(file, "") as stream:
         reader = csv.reader(stream, delimiter=delimiter, strict=True)
         header: list[str] | None = None
@@ -160,7 +242,7 @@ def _table_rows(file: str, delimiter: str) -> Iterator[tuple[str, dict[str, Any]
             for cells in reader:
                 if cells and header is None:
                     header = [cell.strip() for cell in cells]
-                    _check_columns(file, header)
+                    _check_columns(file, header, keys)
                 elif cells and header is not None:
                     if len(cells) != len(header):
                         raise UsageError(
@@ -178,7 +260,7 @@ def _table_rows(file: str, delimiter: str) -> Iterator[tuple[str, dict[str, Any]
             ) from None
 
 
-def _parquet_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parquet_rows(file: str, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -190,7 +272,7 @@ def _parquet_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
     with Path(file).open("rb") as stream:
         try:
             table = pq.ParquetFile(stream)
-            _check_columns(file, table.schema_arrow.names)
+            _check_columns(file, table.schema_arrow.names, keys)
             for batch in table.iter_batches():
                 columns = {
                     # Python's own types hold microseconds at most, so these columns become text.
@@ -213,10 +295,12 @@ def _parquet_rows(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
             ) from error
 
 
-def _check_columns(file: str, columns: Sequence[str]) -> None:
-    if "path" not in columns:
+def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> None:
+    if not set(keys) & set(columns):
+        what = " or ".join(f"`{key}`" for key in keys)
+        of = "files" if keys == ("path",) else "ids"
         raise UsageError(
-            f"the list {file!r} has no column `path`, only {_names(columns)}; rename the column of files to `path`",
+            f"the list {file!r} has no column {what}, only {_names(columns)}; rename the column of {of} to `{keys[0]}`",
             file=file,
         )
     twice = {name for name in columns if columns.count(name) > 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ from ..errors import WrongTypeError
 from ..manifests.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
+from .lists import OnTypes, ignore_types
 from .outcome import Report
 from .prepare import existing_profile
 from .prepare import prepare as run_job
@@ -47,11 +48,14 @@ def prepare(
     max_stall: Number = 120,
     changed: str = "keep",
     id_root: StrPath | None = None,
+    include_dropped: bool = False,
+    types: Mapping[str, str] | None = None,
     check: bool = False,
     address: str | None = None,
     workers: int | None = None,
     runner: str = "ray",
-    keep_snapshots: str = "1d",
+    keep_snapshots: str | int = "1d",
+    on_types: OnTypes = ignore_types,
     on_progress: OnProgress | None = None,
 ) -> Report:
     """Re-encode `sources` into the dataset at `out`: what `shortgop prep` does, with its options under their names.
@@ -59,7 +63,9 @@ def prepare(
     `sources` are video files, folders, globs and lists, one or several. Videos that are in the dataset already are left
     alone. An option of the encoding (`profile` to `shard_mb`) that is None has its value in the dataset, in a new one
     that of the profile "fast". `fps` is "source" or a rate, `size` "source", a short side or (width, height),
-    `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is a text such as "30m" or "7d".
+    `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is seconds, or a text such as "30m".
+    `types` gives the types of columns of CSV lists that are not to be inferred ("text", "integer", "float", "boolean",
+    "json"), and `on_types` is called with each list and the types of its columns.
     `on_progress` is called with a `Progress` often; what it raises ends the job.
 
     The report lists sources that could not be prepared; they raise nothing. Raises UsageError for options and sources
@@ -85,7 +91,7 @@ def prepare(
         "shard_bytes": None if shard_mb is None else integer(shard_mb, "--shard-mb") * 1_000_000,
     }
     policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
-    keep_seconds = parse_duration(keep_snapshots)
+    keep_seconds = parse_duration(str(keep_snapshots))
     out = Path(out)
     named = named_profile(profile) if profile is not None else {}
     wanted = named | {name: value for name, value in given.items() if value is not None}
@@ -101,6 +107,9 @@ def prepare(
         check=check,
         changed=cast("Any", changed),
         id_root=None if id_root is None else os.fspath(id_root),
+        include_dropped=include_dropped,
+        types=types,
+        on_types=on_types,
         on_update=on_progress or ignore,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ..manifests.equal_contents import NO_EQUAL_CONTENTS, EqualContents
+from .gpu_readable import NONE, NotForGpus
 from .work import Failure
 
 
@@ -16,8 +17,11 @@ class Report:
     `repaired` are the ids of videos that were made again because their shards were missing or damaged, `lost` the ids
     of videos whose shards still are. `replaced` are the ids of videos that were made again because their source had
     changed, `outdated` the ids of those whose frames in the dataset are still the old ones; `failures` says why.
-    `videos_added` counts neither `repaired` nor `replaced`. `frames_added` and `bytes_added` count all that was
-    written. `equal_contents` says which videos of the dataset have the same content under different ids.
+    `relabelled` counts videos that were in the dataset and have new columns from a list, `dropped` are the ids of
+    sources that were left out because they were dropped.
+    `videos_added` counts none of these. `frames_added` and `bytes_added` count all that was
+    written. `equal_contents` says which videos of the dataset have the same content under different ids, `not_for_gpus`
+    how many of the dataset's videos NVDEC does not decode.
     """
 
     sources: int
@@ -32,7 +36,10 @@ class Report:
     lost: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     outdated: tuple[str, ...] = ()
+    relabelled: int = 0
+    dropped: tuple[str, ...] = ()
     equal_contents: EqualContents = NO_EQUAL_CONTENTS
+    not_for_gpus: NotForGpus = NONE
 
 
 def with_context(failure: Failure, lost: Mapping[str, str], to_replace: Collection[str]) -> Failure:

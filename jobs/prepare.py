@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..errors import DatasetBusyError, UsageError
 from ..manifests import layout
+from ..manifests.edits import dropped, last_number
 from ..manifests.equal_contents import equal_contents
 from ..manifests.lost import lost_shards, where_it_is, why_lost
 from ..manifests.publish import latest_root, publish, unpublished, writer_lock
@@ -20,15 +22,18 @@ from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.profile import Profile, profile_from_json
 from ..wording import counted
 from .changed import Changed, changed_failure, check_choice, next_revisions, refuse_changed, refuse_two_files
+from .gpu_readable import not_for_gpus
 from .ids import MAX_ROOTS, id_roots
 from .known_failures import withdraw_gone
+from .labels import update_listed, with_known_columns
+from .lists import OnTypes, ignore_types
 from .look import look_at, other_files, search
 from .outcome import Report, with_context
 from .places import absolute
 from .running import run_all
 from .sources import Source, find_sources, folders_of
 from .tally import OnProgress, Tally, ignore
-from .units import Item, Unit, changed_sources, plan_units
+from .units import Item, Unit, after_edits, changed_sources, plan_units
 from .where import Where
 
 __all__ = ["Report", "Where", "existing_profile", "prepare", "repair"]
@@ -45,6 +50,9 @@ def prepare(
     check: bool = False,
     changed: Changed = "keep",
     id_root: str | None = None,
+    include_dropped: bool = False,
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
     on_update: OnProgress = ignore,
 ) -> Report:
     """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, which is made if it does not exist.
@@ -52,10 +60,12 @@ def prepare(
     Videos that are in the dataset already are left alone, except those in shards that are missing or were cut: these
     are made again. With `check` all shards are read, and videos whose bytes differ from those that were written are
     made again too. `changed` says what to do about sources that have changed since: "keep" the old frames and report
-    it, "replace" them in the next snapshot, or "fail" before anything is encoded. `policy` is about sources that are
-    damaged or have gaps. `where` says where the units run, by default on a local Ray. Ids are paths below `id_root`,
-    by default below the folders that the dataset remembers, see `ids`. Snapshots that have not been current for more
-    than `keep_snapshots_seconds` are removed.
+    it, "replace" them in the next snapshot, or "fail" before anything is encoded. Videos that are there get the columns
+    that a list names, and keep their others. What was dropped is left out, unless `include_dropped`. `types` gives the
+    types of columns of CSV and TSV lists that are not to be inferred, and `on_types` is told all of them. `policy` is
+    about sources that are damaged or have gaps. `where` says where the units run, by default on a local Ray. Ids are
+    paths below `id_root`, by default below the folders that the dataset remembers, see `ids`. Snapshots that have not
+    been current for more than `keep_snapshots_seconds` are removed.
 
     Raises UsageError for arguments that make no sense, SourceError if the folders of sources do not answer or with
     "fail", OutputError if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing, DatasetBusyError
@@ -64,8 +74,14 @@ def prepare(
     """
     check_choice(changed)
     find_lost = _lost_by_bytes if check else _lost_by_length
-    how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, changed, Tally(on_update))
-    return _job(_find(sources, absolute(out), policy, id_root), absolute(out), how, find_lost)
+    how = _How(
+        Options(profile, policy), where or Where(), keep_snapshots_seconds, changed, Tally(on_update), include_dropped
+    )
+
+    def find(roots: Sequence[str]) -> list[Source]:
+        return find_sources(sources, roots, types=types, on_types=on_types)
+
+    return _job(_find(sources, absolute(out), policy, find, id_root), absolute(out), how, find_lost)
 
 
 def repair(
@@ -86,7 +102,7 @@ def repair(
     UsageError if no source is one of the videos.
     """
     dataset = absolute(dataset)
-    found = _find(sources, dataset, policy)
+    found = _find(sources, dataset, policy, partial(find_sources, sources))
     # A repair leaves alone what the dataset remembers and lists otherwise.
     ours = [source for source in found.sources if source.id in damaged]
     found = _Found(ours, folders=(), id_roots=found.roots_before, roots_before=found.roots_before)
@@ -132,6 +148,7 @@ class _How:
     keep_seconds: float
     changed: Changed
     tally: Tally
+    include_dropped: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,11 +189,16 @@ def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
             publish(out)
         tidy(out, how.keep_seconds)
         before = _current(out)
+        drops = {} if how.include_dropped else dropped(before)
+        left_out = {source.id for source in found.sources} & drops.keys()
+        taken = [source for source in found.sources if source.id not in left_out]
         lost = find_lost(out, before)
-        tally.note(f"looking at {counted(len(found.sources), 'source')}")
-        todo = _plan(found.sources, before, lost, how)
+        tally.note(f"looking at {counted(len(taken), 'source')}")
+        items, estimates = _look(taken, before, lost, how)
+        relabelled = update_listed(out, before, taken)
+        before = _current(out) if relabelled else before
+        todo = _plan(items, estimates, before, lost, how)
         _remember(out, found)
-        # What changes videos that stay as they are, such as their attributes, belongs here.
         tally.plan(todo.units, todo.estimates)
         results = []
         if todo.units:
@@ -191,7 +213,7 @@ def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
     still_lost = lost.keys() - repaired - replaced
     return Report(
         sources=len(found.sources),
-        already_there=len(found.sources) - to_prepare - len(todo.kept),
+        already_there=len(taken) - to_prepare - len(todo.kept),
         videos_added=sum(result.videos for result in results) - len(repaired) - len(replaced),
         frames_added=sum(result.frames for result in results),
         bytes_added=sum(result.bytes for result in results),
@@ -205,16 +227,26 @@ def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
         lost=tuple(sorted(still_lost)),
         replaced=tuple(sorted(replaced)),
         outdated=tuple(sorted(todo.replaced.union(item.source.id for item in todo.kept) - replaced - still_lost)),
+        relabelled=relabelled,
+        dropped=tuple(sorted(left_out)),
         equal_contents=equal_contents(after),
+        not_for_gpus=not_for_gpus(after),
     )
 
 
-def _find(arguments: Sequence[str], out: Path, policy: SourcePolicy, id_root: str | None = None) -> _Found:
+def _find(
+    arguments: Sequence[str],
+    out: Path,
+    policy: SourcePolicy,
+    find_below: Callable[[Sequence[str]], list[Source]],
+    id_root: str | None = None,
+) -> _Found:
+    """The sources that `find_below` finds, given the folders that ids are below."""
     roots_before = layout.read_root(out).id_roots if layout.is_dataset(out) else ()
 
     def find() -> _Found:
         roots = id_roots(roots_before, folders_of(arguments), id_root)
-        return _Found(find_sources(arguments, roots), arguments, roots, roots_before)
+        return _Found(find_below(roots), arguments, roots, roots_before)
 
     return search(find, arguments, policy)
 
@@ -229,25 +261,42 @@ def _remember(out: Path, found: _Found) -> None:
     layout.set_id_roots(out, found.id_roots[:MAX_ROOTS])
 
 
-def _plan(sources: Sequence[Source], manifest: Manifest, lost: Mapping[str, str], how: _How) -> _Todo:
-    """What to do about sources that were looked at just now. UsageError or SourceError if the job should not go on."""
-    options, replace = how.options, how.changed == "replace"
-    known = dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
-    items, estimates = look_at(sources, options, known, lost, replace=replace)
+def _look(
+    sources: Sequence[Source], manifest: Manifest, lost: Mapping[str, str], how: _How
+) -> tuple[list[Item], dict[str, int]]:
+    """The sources as they are now, and by id about how many frames they have. UsageError or SourceError if the job
+    should not go on; nothing has been changed then."""
+    known = _identities(manifest)
+    items, estimates = look_at(sources, how.options, known, lost, replace=how.changed == "replace")
     changed = changed_sources(items, known)
-    refuse_two_files(changed, manifest, other_files(options.policy))
+    refuse_two_files(changed, manifest, other_files(how.options.policy))
     if how.changed == "fail":
         refuse_changed(changed)
+    return items, estimates
+
+
+def _plan(
+    items: Sequence[Item], estimates: dict[str, int], manifest: Manifest, lost: Mapping[str, str], how: _How
+) -> _Todo:
+    """What to do about sources that were looked at just now."""
+    known = _identities(manifest)
+    changed = changed_sources(items, known)
     ids = frozenset(item.source.id for item in changed)
-    repaired, replaced = frozenset(lost) - ids, ids if replace else frozenset()
+    replaced = ids if how.changed == "replace" else frozenset[str]()
+    repaired = frozenset(lost) - ids
     done = {video_id: identity for video_id, identity in known.items() if video_id not in repaired | replaced}
+    again = next_revisions(with_known_columns(manifest, items), manifest, repaired | replaced)
     units = plan_units(
-        next_revisions(items, manifest, repaired | replaced),
-        profile_key=options.profile.key(),
+        after_edits(again, last_number(manifest), dropped(manifest)),
+        profile_key=how.options.profile.key(),
         done=done,
-        shard_bytes=options.profile.shard_bytes,
+        shard_bytes=how.options.profile.shard_bytes,
     )
-    return _Todo(units, estimates, repaired, replaced, [] if replace else changed)
+    return _Todo(units, estimates, repaired, replaced, [] if replaced else changed)
+
+
+def _identities(manifest: Manifest) -> dict[str, int]:
+    return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
 
 
 def _current(out: Path) -> Manifest:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from ..errors import UsageError
+from .column_types import check_types
 from .ids import id_roots, path_below, paths_of
-from .lists import can_be_a_path, is_list, read_list, valid_text
+from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, is_list, read_list, valid_text
 from .places import from_home
 
 # Formats of videos that FFmpeg reads and decodes. .avif, .png and .webp are missing: nearly all of these are stills,
@@ -26,6 +26,8 @@ VIDEO_SUFFIXES = (
     ".tp .trp .ts .vc1 .viv .vob .vro .vvc .webm .wmv .wtv .xmv .y4m"
 )
 _SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
+
+_ReadList = Callable[[str], list[Row]]
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,10 @@ class _Found:
     listed: bool
 
 
+# For a folder, the function that gives the id of a file below it.
+_Naming = Callable[[Path], Callable[[Path], str]]
+
+
 def folders_of(arguments: Sequence[str]) -> list[Path]:
     """The folders in which the arguments' sources lie: a folder itself, a file's folder, the folder in front of the
     first wildcard of a glob. Lists have none. What is wrong with an argument is for `find_sources` to say."""
@@ -71,7 +77,13 @@ def folders_of(arguments: Sequence[str]) -> list[Path]:
     return list(folders)
 
 
-def find_sources(arguments: Sequence[str], roots: Sequence[str] | None = None) -> list[Source]:
+def find_sources(
+    arguments: Sequence[str],
+    roots: Sequence[str] | None = None,
+    *,
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
+) -> list[Source]:
     """All sources that the arguments stand for, sorted by id; no two have the same id.
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped,
@@ -84,6 +96,9 @@ def find_sources(arguments: Sequence[str], roots: Sequence[str] | None = None) -
     - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
 
+    The types of the columns of CSV and TSV lists are inferred, unless `types` gives them; `on_types` is told which they
+    are.
+
     Ids are paths below the first of `roots` that holds the file. They are from `ids.id_roots`, which knows the dataset;
     without them they are those of a new dataset.
 
@@ -93,11 +108,21 @@ def find_sources(arguments: Sequence[str], roots: Sequence[str] | None = None) -
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
+    # Thousands of files may be given one by one.
+    naming = cache(lambda base: _ids_in(base, numbered))
     by_id: dict[str, _Found] = {}
+    typed: set[str] = set()
+
+    def note(file: str, kinds: Mapping[str, str]) -> None:
+        typed.update(kinds)
+        on_types(file, kinds)
+
+    read = partial(read_list, types=types, on_types=note)
     for argument in arguments:
-        for found in _find(argument, numbered):
+        for found in _find(argument, naming, read):
             before = by_id.get(found.source.id)
             by_id[found.source.id] = found if before is None else _same(before, found)
+    check_types(types or {}, typed)
     return [by_id[source_id].source for source_id in sorted(by_id)]
 
 
@@ -119,7 +144,7 @@ def _same(first: _Found, second: _Found) -> _Found:
     return second if second.listed and not first.listed else first
 
 
-def _find(argument: str, roots: Mapping[str, int]) -> list[_Found]:
+def _find(argument: str, naming: _Naming, read: _ReadList) -> list[_Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
@@ -127,7 +152,7 @@ def _find(argument: str, roots: Mapping[str, int]) -> list[_Found]:
         Path(argument).stat()
     except OSError as error:
         if glob.has_magic(argument):
-            return _in_glob(argument, roots)
+            return _in_glob(argument, naming, read)
         missing = isinstance(error, FileNotFoundError)
         reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
         raise UsageError(
@@ -135,7 +160,7 @@ def _find(argument: str, roots: Mapping[str, int]) -> list[_Found]:
         ) from error
     path = Path(argument)
     if path.is_dir():
-        place, id_of = f"in {argument!r}", _ids_in(path, roots)
+        place, id_of = f"in {argument!r}", naming(path)
         found = [_Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path)]
         if not found:
             raise UsageError(
@@ -145,8 +170,8 @@ def _find(argument: str, roots: Mapping[str, int]) -> list[_Found]:
             )
         return found
     if is_list(argument):
-        return _in_list(argument)
-    return [_Found(_source(_ids_in(path.parent, roots)(path), path, argument), "given by itself", listed=False)]
+        return _in_list(argument, read)
+    return [_Found(_source(naming(path.parent)(path), path, argument), "given by itself", listed=False)]
 
 
 def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
@@ -165,11 +190,11 @@ def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
     return lambda file: prefix(file.parent) + file.name
 
 
-def _in_list(argument: str) -> list[_Found]:
+def _in_list(argument: str, read: _ReadList) -> list[_Found]:
     folder = Path(argument).parent
     found = []
-    for row in read_list(argument):
-        row_id = row.id or posixpath.normpath(row.path).lstrip("/")
+    for row in read(argument):
+        row_id = row.id or id_of_path(row.path)
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
@@ -188,7 +213,7 @@ def _fixed_part(pattern: str) -> tuple[Path, list[str]]:
     return root, parts
 
 
-def _in_glob(pattern: str, roots: Mapping[str, int]) -> list[_Found]:
+def _in_glob(pattern: str, naming: _Naming, read: _ReadList) -> list[_Found]:
     root, parts = _fixed_part(pattern)
     spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
     matches = dict.fromkeys(_matches(root, parts))
@@ -198,10 +223,10 @@ def _in_glob(pattern: str, roots: Mapping[str, int]) -> list[_Found]:
         if _is_folder(path):
             files.update(dict.fromkeys(_videos_below(path)))
         elif spelled_out and is_list(path.name):
-            found += _in_list(str(path))
+            found += _in_list(str(path), read)
         elif spelled_out or _is_video_name(path.name):
             files[path] = None
-    place, id_of = f"in {pattern!r}", _ids_in(root, roots)
+    place, id_of = f"in {pattern!r}", naming(root)
     found += [_Found(_source(id_of(path), path, str(path)), place, listed=False) for path in files]
     if not found:
         what = f"matches nothing that ends in one of {VIDEO_SUFFIXES}" if matches else "matches nothing"

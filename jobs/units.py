@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..manifests.edits import Drop
 from .sources import Source
 
 UNITS_PER_CORPUS = 64
@@ -15,13 +16,16 @@ MIN_TARGET_BYTES = 250_000
 
 @dataclass(frozen=True)
 class Item:
-    """A source with its fingerprint and size from `identity_of`. `revision` counts how often its video was made again
-    because its frames in the dataset were lost, this time included."""
+    """A source with its fingerprint and size from `identity_of`. `revision` counts how often its video was stored
+    again, because its frames in the dataset were lost or it was `dropped`, this time included. `after_edit` is the
+    number of the last edit or drop in the dataset."""
 
     source: Source
     identity: int
     size_bytes: int
     revision: int = 0
+    after_edit: int = 0
+    dropped: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,19 @@ def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, in
     groups = _groups(_by_id(items), target_bytes)
     remaining = (tuple(item for item in group if item.source.id not in done) for group in groups)
     return [Unit(_unit_id(profile_key, group), group) for group in remaining if group]
+
+
+def after_edits(items: Sequence[Item], number: int, drops: Mapping[str, Drop]) -> list[Item]:
+    """The items with the number of the last edit. Those that were dropped get a greater revision than they had."""
+    return [
+        replace(
+            item,
+            after_edit=number,
+            dropped=item.source.id in drops,
+            revision=drops[item.source.id].revision + 1 if item.source.id in drops else item.revision,
+        )
+        for item in items
+    ]
 
 
 def changed_sources(items: Sequence[Item], done: Mapping[str, int]) -> list[Item]:

@@ -15,6 +15,7 @@ from ..manifests.merge import merge
 from ..manifests.parts import finished_units, parts_of_unit, write_part
 from ..manifests.publish import has_its_shards
 from ..manifests.ragged import Array
+from ..manifests.schema import SCHEMA
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
 from ..prep.ffmpeg import find_ffmpeg
@@ -29,7 +30,8 @@ _REPORT_EVERY_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Failure:
-    """A source that is not in the dataset, and why. `source` is the path as it was given, `path` the absolute path."""
+    """A source whose present content is not in the dataset, and why. `source` is the path as it was given, `path` the
+    absolute path."""
 
     id: str
     source: str
@@ -101,7 +103,9 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
     placed = [files[name] for name in rows.shards.name.texts()]
     rows = replace(
         rows,
-        videos=replace(rows.videos, revision=_revisions(unit, rows)),
+        videos=replace(
+            rows.videos, revision=_of_items(unit, rows, "revision"), after_edit=_of_items(unit, rows, "after_edit")
+        ),
         shards=shards_table([(file.name, file.length) for file in placed]),
         failures=failures_of(_to_record(unit, failures)),
     )
@@ -115,15 +119,16 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
     return replace(_result(unit, rows), failures=tuple(failures))
 
 
-def _revisions(unit: Unit, rows: Manifest) -> Array:
-    revisions = {item.source.id: item.revision for item in unit.items}
-    return np.array([revisions[video_id] for video_id in rows.ids], dtype="<i4")
+def _of_items(unit: Unit, rows: Manifest, field: str) -> Array:
+    """A column of the videos in `rows`, from a field of the unit's items that has its name."""
+    values = {item.source.id: getattr(item, field) for item in unit.items}
+    return np.array([values[video_id] for video_id in rows.ids], dtype=SCHEMA["videos"][field].dtype)
 
 
 def _to_record(unit: Unit, failures: Sequence[Failure]) -> list[Failure]:
     """The failures to record. A video that could not be made again is not among them, since its old rows are in the
     dataset."""
-    there = {item.source.id for item in unit.items if item.revision}
+    there = {item.source.id for item in unit.items if item.revision and not item.dropped}
     return [failure for failure in failures if failure.id not in there]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .ragged import from_texts
+from .stacking import stack, take
 from .tables import Drops, Edits, Manifest
 
 
@@ -44,14 +45,10 @@ _Column = tuple[int, int, str]
 def edits_table(edits: Iterable[Edit]) -> Edits:
     """A table of edits in the form that merging keeps: of each column of a video the last edit, sorted by id and
     number."""
-    columns: dict[str, dict[str, _Column]] = {}
+    edits_of_id: dict[str, list[Edit]] = {}
     for edit in edits:
-        known = columns.setdefault(edit.id, {})
-        for name, value in edit.attributes.items():
-            _note(known, name, (edit.number, 1, to_json(value)))
-        for name in edit.removed:
-            _note(known, name, (edit.number, 0, ""))
-    rows = [row for video_id in sorted(columns) for row in _rows(video_id, columns[video_id])]
+        edits_of_id.setdefault(edit.id, []).append(edit)
+    rows = [row for video_id in sorted(edits_of_id) for row in _rows(edits_of_id[video_id])]
     return Edits(
         id=from_texts(row[0] for row in rows),
         number=np.array([row[1] for row in rows], dtype="<i8"),
@@ -60,16 +57,20 @@ def edits_table(edits: Iterable[Edit]) -> Edits:
     )
 
 
-def _note(known: dict[str, _Column], name: str, column: _Column) -> None:
-    known[name] = max(known.get(name, column), column)
-
-
-def _rows(video_id: str, columns: Mapping[str, _Column]) -> Iterable[tuple[str, int, str, str]]:
+def _rows(edits: Sequence[Edit]) -> Iterable[tuple[str, int, str, str]]:
+    """The rows of one video."""
+    columns: dict[str, _Column] = {}
+    for edit in edits:
+        for name, value in edit.attributes.items():
+            column = (edit.number, 1, to_json(value))
+            columns[name] = max(columns.get(name, column), column)
+        for name in edit.removed:
+            column = (edit.number, 0, "")
+            columns[name] = max(columns.get(name, column), column)
     for number in sorted({column[0] for column in columns.values()}):
-        of_number = {name: column for name, column in columns.items() if column[0] == number}
-        values = {name: json.loads(text) for name, (_, is_set, text) in of_number.items() if is_set}
-        removed = sorted(name for name, (_, is_set, _) in of_number.items() if not is_set)
-        yield video_id, number, sorted_json(values), to_json(removed)
+        names = sorted(name for name, column in columns.items() if column[0] == number)
+        values = ", ".join(f"{to_json(name)}: {columns[name][2]}" for name in names if columns[name][1])
+        yield edits[0].id, number, f"{{{values}}}", to_json([name for name in names if not columns[name][1]])
 
 
 def edits_of(table: Edits) -> list[Edit]:
@@ -99,11 +100,26 @@ def drops_of(table: Drops) -> dict[str, Drop]:
     return drops
 
 
-def merged_edits(table: Edits, drops: Mapping[str, Drop]) -> Edits:
-    """The edits of many parts in the form of `edits_table`, without those that a later drop of their id ended."""
-    if not len(table):
-        return table
-    return edits_table(edit for edit in edits_of(table) if edit.id not in drops or edit.number > drops[edit.id].number)
+def merged_edits(table: Edits, origins: Sequence[int], drops: Mapping[str, Drop]) -> tuple[Edits, dict[str, int]]:
+    """The edits of many parts in the form of `edits_table`, without those that a later drop of their id ended; and of
+    each id the part that has all its edits, or -1 if they come from several.
+
+    `origins` has the number of the part of each row. Each part has its edits in the form of `edits_table`. So only the
+    rows of ids from several parts are read: there may be as many edits as videos.
+    """
+    ids, numbers = table.id.texts(), table.number.tolist()
+    owner: dict[str, int] = {}
+    for video_id, origin in zip(ids, origins, strict=True):
+        if owner.setdefault(video_id, origin) != origin:
+            owner[video_id] = -1
+    rows = [row for row, video_id in enumerate(ids) if video_id not in drops or numbers[row] > drops[video_id].number]
+    whole = [row for row in rows if owner[ids[row]] >= 0]
+    mixed = [row for row in rows if owner[ids[row]] < 0]
+    both = stack([table, edits_table(edits_of(take(table, np.array(mixed, dtype=np.int64))))])
+    names = ids + both.id.texts()[len(ids) :]
+    # Rows of one id are in the order of their numbers already, and sorting keeps it.
+    order = sorted([*whole, *range(len(ids), len(names))], key=names.__getitem__)
+    return take(both, np.array(order, dtype=np.int64)), owner
 
 
 def edited(attributes: str, edits: Sequence[Edit], *, after: int) -> str:

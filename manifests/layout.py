@@ -7,7 +7,8 @@
     .tmp/                    files being written; never read, removed when a job ends or the next one starts
     .lock                    which process holds the writer lock
 
-Only zarr.json is ever replaced. .lock is overwritten in place; no file of the dataset depends on its content.
+Only zarr.json, and parts from which dropped rows are taken, are ever replaced. .lock is overwritten in place; no file
+of the dataset depends on its content.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from ..errors import (
 )
 from ..whole_files import commit_bytes, replace_bytes, writing
 from . import zarr_zip as zips
+from .label_columns import Kind, LabelColumn
 from .ragged import Array
 from .tables import Failures, Manifest
+from .zarr_columns import read_column, read_column_kinds
 from .zarr_read import READABLE_VERSIONS, OpenFile, read_attributes, read_failures, read_manifest, read_timeline
 
 FORMAT_VERSION = 3
@@ -109,7 +112,7 @@ def set_id_roots(dataset: Path, id_roots: tuple[str, ...]) -> None:
 
 
 def write_root(dataset: Path, root: Root) -> None:
-    """Replace zarr.json, the only file that is ever replaced."""
+    """Replace zarr.json."""
     replace_bytes(dataset, dataset / _ROOT_FILE, _root_document(root))
 
 
@@ -212,6 +215,18 @@ def open_timeline(dataset: Path, snapshot: str, start: int, stop: int) -> Array:
     """Rows [start, stop) of a snapshot's timeline."""
     with _reading(dataset, snapshot) as open_file:
         return read_timeline(open_file, start, stop)
+
+
+def open_column_kinds(dataset: Path, snapshot: str) -> dict[str, Kind] | None:
+    """The kinds of the label columns that a snapshot holds, by name; None if it holds none."""
+    with _reading(dataset, snapshot) as open_file:
+        return read_column_kinds(open_file)
+
+
+def open_column(dataset: Path, snapshot: str, number: int, kind: Kind, num_videos: int) -> LabelColumn:
+    """The label column of this number, for so many videos."""
+    with _reading(dataset, snapshot) as open_file:
+        return read_column(open_file, number, kind, num_videos)
 
 
 def snapshot_attributes(dataset: Path, snapshot: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError, VideoNotFoundError, not_read
 from ..wording import counted
-from .layout import shard_path
+from .layout import open_current, shard_path
 from .ragged import Array
 from .tables import Manifest
 
@@ -57,6 +57,14 @@ def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:
     hit = np.isin(manifest.segments.shard, list(shards))
     video_of_segment = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
     return np.unique(video_of_segment[hit])
+
+
+def was_removed(dataset: Path, shard: str) -> bool:
+    """Whether the current snapshot has no shard of this name: it was removed with earlier snapshots."""
+    try:
+        return shard not in open_current(dataset)[1].shards.name.texts()
+    except DatasetError:
+        return False
 
 
 def lost_text(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError]) -> str:

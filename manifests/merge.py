@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .edits import Drop, Edit, drops_of, drops_table, edited, edits_of, joined, merged_edits
-from .ragged import Array, Ragged, from_rows, from_texts, offsets_of
+from .ragged import Array, Ragged, concatenate, from_rows, from_texts, offsets_of
 from .stacking import row_content, stacked, take, with_videos
 from .tables import Edits, Failures, Manifest, Patterns, Table, Timeline, empty
 
@@ -111,11 +111,12 @@ def merge_tables(manifests: Sequence[Manifest], timelines: Sequence[ReadRows] = 
     drops = drops_of(everything.drops)
     kept = _by_id(everything, drops, origins, timelines)
     order = np.array([rows[0] for rows in kept], dtype=np.int64)
-    edits = merged_edits(everything.edits, drops)
+    edit_origins = np.repeat(np.arange(len(manifests)), [len(m.edits) for m in manifests]).tolist()
+    edits, owner = merged_edits(everything.edits, edit_origins, drops)
     merged = with_videos(everything, order)
     return replace(
         merged,
-        videos=replace(merged.videos, attributes=_attributes(everything, manifests, edits, kept, origins)),
+        videos=replace(merged.videos, attributes=_attributes(everything, edits, owner, kept, origins)),
         failures=_latest(everything.failures, {*merged.ids, *drops}),
         edits=edits,
         drops=drops_table(drops),
@@ -191,33 +192,35 @@ def _all_columns(manifest: Manifest, row: int) -> tuple[Any, ...]:
 
 
 def _attributes(
-    everything: Manifest, manifests: Sequence[Manifest], edits: Edits, kept: list[list[int]], origins: FrameRuns
+    everything: Manifest, edits: Edits, owner: Mapping[str, int], kept: list[list[int]], origins: FrameRuns
 ) -> Ragged:
-    """The attributes of the videos that are kept, with their edits."""
-    texts = everything.videos.attributes
+    """The attributes of the videos that are kept, with their edits.
+
+    A manifest's videos have its own edits already. So nothing is to do where no other manifest edits the id: `owner`
+    gives the manifest that has all edits of an id.
+    """
+    texts, ids = everything.videos.attributes, everything.ids
     row = np.array([rows[0] for rows in kept], dtype=np.int64)
-    if not len(edits) and all(len(rows) == 1 for rows in kept):
+    todo = [
+        position
+        for position, (rows, origin) in enumerate(zip(kept, origins.manifest[row].tolist(), strict=True))
+        if len(rows) > 1 or owner.get(ids[rows[0]], origin) != origin
+    ]
+    if not todo:
         return texts.take(row)
+    of = {ids[kept[position][0]] for position in todo}
+    rows_of_todo = [number for number, video_id in enumerate(edits.id.texts()) if video_id in of]
     edits_of_id: dict[str, list[Edit]] = {}
-    for edit in edits_of(edits):
+    for edit in edits_of(take(edits, np.array(rows_of_todo, dtype=np.int64))):
         edits_of_id.setdefault(edit.id, []).append(edit)
-    # A manifest's videos have its own edits already. So nothing is to do where no other manifest edits the id.
-    edited_in: dict[str, set[int]] = {}
-    for number, manifest in enumerate(manifests):
-        for video_id in manifest.edits.id.texts():
-            edited_in.setdefault(video_id, set()).add(number)
-    changed: dict[int, str] = {}
-    for position, rows in enumerate(kept):
-        video_id = everything.ids[rows[0]]
-        if len(rows) > 1 or edited_in.get(video_id, set()) - {int(origins.manifest[rows[0]])}:
-            after = int(everything.videos.after_edit[rows[0]])
-            own = joined([texts.text(each) for each in rows])
-            changed[position] = edited(own, edits_of_id.get(video_id, []), after=after)
-    if not changed:
-        return texts.take(row)
-    return from_texts(
-        changed[position] if position in changed else texts.text(rows[0]) for position, rows in enumerate(kept)
-    )
+    changed = []
+    for position in todo:
+        rows = kept[position]
+        after = int(everything.videos.after_edit[rows[0]])
+        own = joined([texts.text(each) for each in rows])
+        changed.append(edited(own, edits_of_id.get(ids[rows[0]], []), after=after))
+    row[todo] = len(texts) + np.arange(len(todo))
+    return concatenate([texts, from_texts(changed)]).take(row)
 
 
 def _latest(failures: Failures, left_out: set[str]) -> Failures:

@@ -15,8 +15,9 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from ..errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError, not_read
-from ..whole_files import commit_bytes
+from ..whole_files import commit_bytes, replace_bytes
 from . import zarr_zip as zips
+from .label_columns import LabelColumn
 from .layout import FORMAT_VERSION, part_path
 from .ragged import Array
 from .tables import TABLE_TYPES, Manifest, Table
@@ -24,19 +25,25 @@ from .zarr_read import read_attributes, read_manifest
 from .zarr_small import is_small, small_files
 
 
-def pack(manifest: Manifest, attributes: dict[str, Any], timeline: Iterable[Array] | None = None) -> bytes:
+def pack(
+    manifest: Manifest,
+    attributes: dict[str, Any],
+    timeline: Iterable[Array] | None = None,
+    columns: Mapping[str, LabelColumn] | None = None,
+) -> bytes:
     """The bytes of a zip file that holds the manifest, timeline included.
 
-    `timeline` brings the rows of a manifest that does not hold them, as `zarr_write.write_manifest` takes them.
+    `timeline` brings the rows of a manifest that does not hold them, and `columns` the label columns of a snapshot, as
+    `zarr_write.write_manifest` takes them.
     """
-    if is_small(manifest):
-        return zips.pack(small_files(manifest, attributes, timeline))
+    if is_small(manifest, columns):
+        return zips.pack(small_files(manifest, attributes, timeline, columns))
     from zarr.storage import MemoryStore
 
     from .zarr_write import write_manifest
 
     files: dict[str, Any] = {}
-    write_manifest(MemoryStore(files), manifest, attributes, timeline)
+    write_manifest(MemoryStore(files), manifest, attributes, timeline, columns)
     return zips.pack({name: data.to_bytes() for name, data in files.items()})
 
 
@@ -138,6 +145,18 @@ def finished_parts(dataset: Path) -> set[str]:
 def finished_units(dataset: Path) -> set[str]:
     """Units that have a committed part."""
     return {_unit_of(part) for part in finished_parts(dataset)}
+
+
+def had_videos(dataset: Path, unit: str) -> bool:
+    """Whether an attempt at the unit had videos, even if they were dropped since."""
+    opened = (open_part(dataset, part) for part in _attempts(dataset, unit))
+    return any(len(found.videos) or attributes.get("cleaned") for found, attributes in opened)
+
+
+def clean_part(dataset: Path, part: str, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
+    """Replace a part by one without rows that were dropped. `attributes` are those of the part as it is."""
+    packed = pack(manifest, {**attributes, "format_version": FORMAT_VERSION, "cleaned": True})
+    replace_bytes(dataset, part_path(dataset, part), packed)
 
 
 def parts_of_unit(dataset: Path, unit: str) -> list[Manifest]:

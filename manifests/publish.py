@@ -16,7 +16,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any
 from ..errors import DatasetBusyError, DatasetError
 from ..whole_files import commit, commit_bytes, discard, discarding, temporary_path, writing
 from . import zarr_sizes
+from .label_columns import derived_columns
 from .layout import (
     FORMAT_VERSION,
     LOCK_FILE,
@@ -233,24 +234,28 @@ def has_its_shards(dataset: Path, manifest: Manifest) -> bool:
 def _write(
     dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
 ) -> None:
-    if is_small(merged):
-        committed = commit_bytes(dataset, snapshot_path(dataset, snapshot), pack(merged, attributes, timeline))
+    columns = derived_columns(merged.videos.attributes)
+
+    def write_files(folder: Path) -> None:
+        from .zarr_write import NewFolder, write_manifest
+
+        write_manifest(NewFolder(folder), merged, attributes, timeline, columns)
+
+    if is_small(merged, columns):
+        packed = pack(merged, attributes, timeline, columns)
+        committed = commit_bytes(dataset, snapshot_path(dataset, snapshot), packed)
     else:
-        committed = _write_by_folder(dataset, snapshot, merged, attributes, timeline)
+        committed = _write_by_folder(dataset, snapshot, write_files)
     if not committed:
         raise _published_by_other(dataset, snapshot)
 
 
-def _write_by_folder(
-    dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
-) -> bool:
+def _write_by_folder(dataset: Path, snapshot: str, write_files: Callable[[Path], None]) -> bool:
     """Write in bounded memory; False where the snapshot's name is taken."""
-    from .zarr_write import NewFolder, write_manifest
-
     final = snapshot_path(dataset, snapshot)
     folder, file = temporary_path(dataset, snapshot), temporary_path(dataset, final.name)
     with discarding(folder), discarding(file), writing(final):
-        write_manifest(NewFolder(folder), merged, attributes, timeline=timeline)
+        write_files(folder)
         pack_folder(folder, file)
         committed = commit(file, final)
     for temporary in (folder, file):

@@ -18,15 +18,15 @@ _T = TypeVar("_T", bound=Table)
 def stacked(manifests: Sequence[Manifest]) -> Manifest:
     """The rows of all manifests, one after the other, without their timelines."""
     return Manifest(
-        videos=_stack([m.videos for m in manifests], config=_bases([len(m.configs) for m in manifests])),
-        segments=_stack([m.segments for m in manifests], shard=_bases([len(m.shards) for m in manifests])),
-        gops=_stack([m.gops for m in manifests], pattern=_bases([len(m.patterns) for m in manifests])),
-        patterns=_stack([m.patterns for m in manifests]),
-        configs=_stack([m.configs for m in manifests]),
-        shards=_stack([m.shards for m in manifests]),
-        failures=_stack([m.failures for m in manifests]),
-        edits=_stack([m.edits for m in manifests]),
-        drops=_stack([m.drops for m in manifests]),
+        videos=stack([m.videos for m in manifests], config=_bases([len(m.configs) for m in manifests])),
+        segments=stack([m.segments for m in manifests], shard=_bases([len(m.shards) for m in manifests])),
+        gops=stack([m.gops for m in manifests], pattern=_bases([len(m.patterns) for m in manifests])),
+        patterns=stack([m.patterns for m in manifests]),
+        configs=stack([m.configs for m in manifests]),
+        shards=stack([m.shards for m in manifests]),
+        failures=stack([m.failures for m in manifests]),
+        edits=stack([m.edits for m in manifests]),
+        drops=stack([m.drops for m in manifests]),
         timeline=None,
     )
 
@@ -36,8 +36,9 @@ def _bases(lengths: list[int]) -> list[int]:
     return list(accumulate(lengths, initial=0))[:-1]
 
 
-def _stack(tables: Sequence[_T], **bases: list[int]) -> _T:
-    """All tables stacked into one. Columns named in `bases` are references, to which each table's base is added."""
+def stack(tables: Sequence[_T], **bases: list[int]) -> _T:
+    """The rows of all tables, one after the other. Columns named in `bases` are references, to which each table's
+    base is added."""
     columns: dict[str, Any] = {}
     for field in fields(tables[0]):
         parts = [getattr(table, field.name) for table in tables]
@@ -57,18 +58,22 @@ def take(table: _T, rows: Array) -> _T:
 
 
 def with_videos(manifest: Manifest, videos: Array) -> Manifest:
-    """The manifest with these rows of its videos, in this order, with their segments and GOPs, without the timeline.
+    """The manifest with these rows of its videos, in this order, with their segments, GOPs and, if it has a timeline,
+    their rows of that.
 
     Patterns, configurations and shards are kept once for each content, in the order of their first use, and unused
     ones are left out.
     """
+    timeline = manifest.timeline
     return _canonical(
         replace(
             manifest,
             videos=take(manifest.videos, videos),
             segments=take(manifest.segments, _rows(manifest.first_segments, manifest.segment_counts, videos)),
             gops=take(manifest.gops, _rows(manifest.first_gops, manifest.gop_counts, videos)),
-            timeline=None,
+            timeline=None
+            if timeline is None
+            else take(timeline, _rows(manifest.first_frames, manifest.videos.num_frames, videos)),
         )
     )
 

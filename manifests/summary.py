@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .layout import open_current
 from .lost import lost_shards, lost_text, lost_videos
-from .tables import Failures
+from .ragged import Array
+from .tables import Failures, Manifest
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,30 @@ def failure_summaries(table: Failures) -> tuple[FailureSummary, ...]:
     """The sources that are not in the dataset. Withdrawn failures, whose sources no longer exist, are left out."""
     columns = (table.id.texts(), table.source.texts(), table.reason.texts(), table.path.texts())
     return tuple(failure for row in zip(*columns, strict=True) if (failure := FailureSummary(*row)).reason)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much there is of some videos. `num_bytes` are those of their segments, or of all shards."""
+
+    num_frames: int
+    num_gops: int
+    num_bytes: int
+    duration_seconds: float
+
+
+def size_of(manifest: Manifest, rows: Array | None = None) -> Size:
+    """The size of all videos with their shards, or of the videos in these rows."""
+    videos, gops, segments = manifest.videos, manifest.gops, manifest.segments
+    seconds = videos.num_frames * videos.fps_den / videos.fps_num
+    if rows is None:
+        return Size(int(videos.num_frames.sum()), len(gops), int(manifest.shards.length.sum()), float(seconds.sum()))
+    chosen = np.zeros(len(videos), dtype=bool)
+    chosen[rows] = True
+    in_gops, in_segments = (np.repeat(chosen, counts) for counts in (manifest.gop_counts, manifest.segment_counts))
+    num_bytes = gops.length.sum(where=in_gops, dtype=np.int64) + segments.init_length.sum(where=in_segments)
+    frames = videos.num_frames[rows]
+    return Size(int(frames.sum()), int(in_gops.sum()), int(num_bytes), float(seconds[rows].sum()))
 
 
 @dataclass(frozen=True)

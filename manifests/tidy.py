@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
 from ..errors import DatasetError, UsageError
 from ..whole_files import commit, discard, temporary_path, writing
 from .layout import open_manifest, read_root, shard_path, snapshot_attributes, snapshot_path
-from .parts import finished_parts, parts_of_unit, read_part
+from .parts import finished_parts, had_videos, read_part
 from .publish import snapshots
 
 KEEP_SECONDS = 24 * 3600.0
@@ -45,8 +45,18 @@ def remove_old_snapshots(dataset: Path, keep_seconds: float) -> list[str]:
 
     A reader that has opened one of them goes on with the tables in its memory.
     """
+    removed = old_snapshots(dataset, keep_seconds)
+    for snapshot in removed:
+        path = snapshot_path(dataset, snapshot)
+        with writing(path), contextlib.suppress(FileNotFoundError):
+            _remove(dataset, path)
+    return removed
+
+
+def old_snapshots(dataset: Path, keep_seconds: float) -> list[str]:
+    """The snapshots that have not been current for `keep_seconds`, latest first."""
     current = int(read_root(dataset).snapshot or 0)
-    removed = []
+    old = []
     # A snapshot stops being current when the next one is written. Its own time says nothing: it may have been current
     # for years.
     replaced_at = time.time()
@@ -58,39 +68,44 @@ def remove_old_snapshots(dataset: Path, keep_seconds: float) -> list[str]:
             # A snapshot later than the current one is left over, or about to become current.
             since, keep = (changed, max(keep_seconds, _ABANDONED_SECONDS)) if is_later else (replaced_at, keep_seconds)
             if int(snapshot) != current and time.time() - since >= keep:
-                _remove(dataset, path)
-                removed.append(snapshot)
+                old.append(snapshot)
             elif not is_later:
                 replaced_at = changed
-    return removed
+    return old
 
 
 def remove_stray_shards(dataset: Path) -> list[str]:
     """Remove shards that no snapshot and no unpublished part names, and that no worker can commit any more. Returns
-    their names.
+    their names."""
+    return [name for name in stray_shards(dataset) if _removed(dataset, name)]
+
+
+def stray_shards(dataset: Path, *, gone_snapshots: Collection[str] = (), gone: Collection[str] = ()) -> list[str]:
+    """The shards that no snapshot and no unpublished part names, and that no worker can commit any more.
 
     No worker can commit a shard any more if its unit has a part with videos, because another attempt was faster or the
-    videos were made again, or if the shard is a day old.
+    videos were made again, or if the shard is a day old. `gone_snapshots` are passed over, as if they were removed
+    already, and snapshots do not count as naming the shards `gone`.
     """
     folder = shard_path(dataset, "")
     # Listed before the snapshots and parts are read: a shard that comes later is never removed.
     strays = {file.name for file in folder.iterdir() if _SHARD.fullmatch(file.name)} if folder.is_dir() else set()
     try:
-        for named in _names(dataset):
-            strays -= named
+        for named in _names(dataset, gone_snapshots):
+            strays -= named - set(gone)
             if not strays:
                 return []
     except DatasetError:
         # A damaged snapshot may name any of them.
         return []
-    return [name for name in sorted(strays) if _is_given_up(dataset, name) and _removed(dataset, name)]
+    return [name for name in sorted(strays) if _is_given_up(dataset, name)]
 
 
-def _names(dataset: Path) -> Iterator[set[str]]:
+def _names(dataset: Path, gone_snapshots: Collection[str] = ()) -> Iterator[set[str]]:
     """Sets of the shards that each snapshot names, then of those that unpublished parts name."""
     current = read_root(dataset).snapshot
     # The current snapshot comes first: as a rule it names all shards, and the others need not be read.
-    for snapshot in sorted(snapshots(dataset), key=lambda name: (name != current, name)):
+    for snapshot in sorted(snapshots(dataset) - set(gone_snapshots), key=lambda name: (name != current, name)):
         yield set(open_manifest(dataset, snapshot).shards.name.texts())
     known = set() if current is None else set(snapshot_attributes(dataset, current)["parts"])
     yield _named_by(dataset, finished_parts(dataset) - known)
@@ -105,7 +120,7 @@ def _is_given_up(dataset: Path, name: str) -> bool:
         if time.time() - shard_path(dataset, name).stat().st_mtime >= _ABANDONED_SECONDS:
             return True
     with contextlib.suppress(DatasetError):
-        return any(len(part.videos) for part in parts_of_unit(dataset, name.partition("-")[0]))
+        return had_videos(dataset, name.partition("-")[0])
     return False
 
 

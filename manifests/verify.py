@@ -16,7 +16,8 @@ import numpy as np
 
 from ..errors import CorruptDataError, DatasetError
 from .gop_check import check_gop, frame_ticks, nal_length_bytes
-from .layout import open_timeline, shard_path, snapshot_path
+from .label_columns import derived_columns
+from .layout import open_column, open_column_kinds, open_timeline, shard_path, snapshot_path
 from .lost import lost_videos, where_it_is
 from .mp4 import Init, parse_init
 from .parts import parts_of_unit
@@ -58,7 +59,8 @@ def verify(
     snapshot: str | None = None,
     on_gop: Callable[[], object] = lambda: None,
 ) -> Iterator[Problem]:
-    """Check every shard, segment and GOP; with `snapshot`, the name of the manifest's snapshot, also the timeline.
+    """Check every shard, segment and GOP; with `snapshot`, the name of the manifest's snapshot, also the timeline and
+    the label columns.
 
     `on_gop` is called once for each row of the GOP table.
     """
@@ -70,6 +72,7 @@ def verify(
         yield from checker.shard(file, int(manifest.shards.length[shard]), order[first:last].tolist())
     if snapshot is not None:
         yield from _check_timeline(dataset, snapshot, manifest)
+        yield from _check_columns(dataset, snapshot, manifest)
 
 
 def stray_files(dataset: Path, manifest: Manifest) -> list[str]:
@@ -266,3 +269,21 @@ def _check_timeline(dataset: Path, snapshot: str, manifest: Manifest) -> Iterato
                 what = "the source pts is below that of the frame before"
                 yield Problem(what, file, None, None, manifest.ids[video], (frame, frame + 1))
         last_pts = pts[-1:]
+
+
+def _check_columns(dataset: Path, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
+    """The snapshot's label columns are those that its videos' attributes make."""
+    file = str(snapshot_path(dataset, snapshot))
+    try:
+        kinds = open_column_kinds(dataset, snapshot)
+        if kinds is None:
+            return
+        derived = derived_columns(manifest.videos.attributes)
+        if list(kinds) != list(derived):
+            yield Problem(f"it has the columns {list(kinds)}, its videos' attributes have {list(derived)}", file)
+            return
+        for number, (name, kind) in enumerate(kinds.items()):
+            if not open_column(dataset, snapshot, number, kind, len(manifest.videos)).same(derived[name]):
+                yield Problem(f"its column {name!r} differs from the attributes of its videos", file)
+    except DatasetError as error:
+        yield Problem(error.message, error.file or file)

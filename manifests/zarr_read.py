@@ -220,9 +220,12 @@ def _column_before(column: Column, rows: int) -> Array | Ragged:
 
 
 def _read_column(open_file: OpenFile, path: str, column: Column) -> Array | Ragged:
-    values = read_rows(open_file, path, column.dtype)
-    if not column.ragged:
-        return values
+    return read_ragged(open_file, path, column.dtype) if column.ragged else read_rows(open_file, path, column.dtype)
+
+
+def read_ragged(open_file: OpenFile, path: str, dtype: str) -> Ragged:
+    """The ragged column at `path`, whose values must be of type `dtype`."""
+    values = read_rows(open_file, path, dtype)
     offsets = read_rows(open_file, f"{path}_offsets", OFFSETS.dtype)
     try:
         return Ragged(values, offsets)

@@ -7,26 +7,32 @@ it takes 0.2 s more. What is written here is what `zarr_write` writes, byte for 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from . import zarr_sizes
+from .label_columns import LabelColumn
 from .ragged import Array, Ragged
 from .schema import OFFSETS, SCHEMA, Column
 from .tables import Manifest
+from .zarr_columns import column_arrays, column_groups
 
 
-def is_small(manifest: Manifest) -> bool:
-    """Whether every array fits a chunk."""
+def is_small(manifest: Manifest, columns: Mapping[str, LabelColumn] | None = None) -> bool:
+    """Whether every array fits a chunk, those of the label columns too."""
     longest = max((rows for _, _, rows, _ in _columns(manifest)), default=0)
+    longest = max([longest, *(len(values) for _, _, values in column_arrays(columns or {}))])
     return max(longest, int(manifest.first_frames[-1])) <= zarr_sizes.CHUNK_ROWS
 
 
 def small_files(
-    manifest: Manifest, attributes: dict[str, Any], timeline: Iterable[Array] | None = None
+    manifest: Manifest,
+    attributes: dict[str, Any],
+    timeline: Iterable[Array] | None = None,
+    columns: Mapping[str, LabelColumn] | None = None,
 ) -> dict[str, bytes]:
     """The files of a Zarr store by their keys, of a manifest that `is_small`. The arguments are those of
     `zarr_write.write_manifest`."""
@@ -34,6 +40,10 @@ def small_files(
     files |= {f"{table}/zarr.json": _group({}) for table in SCHEMA}
     for path, column, _, values in _columns(manifest):
         files |= _array(path, column, values)
+    if columns is not None:
+        files |= {f"{path}/zarr.json": _group(described) for path, described in column_groups(columns)}
+        for path, column, values in column_arrays(columns):
+            files |= _array(path, column, values)
     if timeline is not None:
         blocks = [np.asarray(block) for block in timeline]
         column = SCHEMA["timeline"]["pts"]
@@ -72,7 +82,7 @@ def _array_metadata(column: Column, rows: int) -> dict[str, Any]:
         "data_type": dtype.name,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [max(1, rows)]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": 0,
+        "fill_value": dtype.type(0).item(),
         "codecs": [
             *([{"name": "numcodecs.delta", "configuration": {"dtype": column.dtype}}] if column.delta else []),
             {"name": "bytes", **endian},

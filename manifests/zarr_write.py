@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,11 @@ from zarr.errors import ZarrUserWarning
 from zarr.storage import LocalStore
 
 from . import zarr_sizes
+from .label_columns import LabelColumn
 from .ragged import Array, Ragged
 from .schema import OFFSETS, SCHEMA, Column
 from .tables import Manifest
+from .zarr_columns import column_arrays, column_groups
 
 
 class NewFolder(LocalStore):
@@ -31,20 +33,25 @@ class NewFolder(LocalStore):
 
 
 def write_manifest(
-    store: Store, manifest: Manifest, attributes: dict[str, Any], timeline: Iterable[Array] | None = None
+    store: Store,
+    manifest: Manifest,
+    attributes: dict[str, Any],
+    timeline: Iterable[Array] | None = None,
+    columns: Mapping[str, LabelColumn] | None = None,
 ) -> None:
     """Write all tables to an empty store; `attributes` go to the root group under "shortgop".
 
-    If the manifest does not hold its timeline, `timeline` gives the rows in blocks of BLOCK_ROWS.
+    If the manifest does not hold its timeline, `timeline` gives the rows in blocks of BLOCK_ROWS. With `columns` there
+    is a group of them as well: those of a snapshot, derived from the attributes of its videos.
     """
     with warnings.catch_warnings():
         # Zarr warns that Delta is not in its specification. docs/format.md defines it, in one line.
         warnings.simplefilter("ignore", ZarrUserWarning)
         root = zarr.create_group(store, attributes={"shortgop": attributes}, zarr_format=3)
-        for table_name, columns in SCHEMA.items():
+        for table_name, schema in SCHEMA.items():
             table = getattr(manifest, table_name)
             group = root.create_group(table_name)
-            for column_name, column in columns.items():
+            for column_name, column in schema.items():
                 if table_name == "timeline" and timeline is not None:
                     _write_array(group, column_name, column, int(manifest.first_frames[-1]), timeline)
                     continue
@@ -53,6 +60,11 @@ def write_manifest(
                     _write_array(group, f"{column_name}_offsets", OFFSETS, len(values.offsets), [values.offsets])
                     values = values.values
                 _write_array(group, column_name, column, len(values), [values])
+        if columns is not None:
+            for path, described in column_groups(columns):
+                root.create_group(path, attributes=described)
+            for path, column, values in column_arrays(columns):
+                _write_array(root, path, column, len(values), [values])
 
 
 def _write_array(group: zarr.Group, name: str, column: Column, rows: int, blocks: Iterable[Array]) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import filecmp
 import hashlib
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..manifests.layout import shard_path
-from ..whole_files import commit, discard, temporary_path, writing
+from ..whole_files import commit_by_content, temporary_path, writing
 
 
 def _new_digest() -> Any:
@@ -112,17 +110,7 @@ class ShardWriter:
     def _placed(self, shard: _OpenShard) -> str:
         """Give a shard its final name. Another attempt may have written the same bytes under this name already."""
         stem = f"{shard.name}-{shard.digest.hexdigest()}"
-        for number in count():
-            # The file with the plain name can have other bytes if it was damaged after it was written.
-            name = f"{stem}.{number}.shard" if number else f"{stem}.shard"
-            final = shard_path(self._dataset, name)
-            if commit(shard.temporary, final):
-                break
-            with writing(final):
-                if filecmp.cmp(shard.temporary, final, shallow=False):
-                    discard(shard.temporary)
-                    break
-        return name
+        return commit_by_content(shard.temporary, shard_path(self._dataset, ""), stem, ".shard")
 
     def close(self) -> None:
         for shard in self._shards:

@@ -37,7 +37,8 @@ class ClipDatasource(Datasource):
         self._row_bytes = row_bytes
         self._clips_per_block = clips_per_block
         self._firsts = dataset.clip_index.firsts
-        self._shards = OpenedDataset(dataset.source).shards(dataset.video_numbers)
+        opened = OpenedDataset(dataset.source)
+        self._shards = opened.shards(opened.rows_at(dataset.video_numbers))
         self._schema = schema_of(columns)
         self._pickled: Any = ray.cloudpickle.dumps(dataset)  # type: ignore[no-untyped-call]
 

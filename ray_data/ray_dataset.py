@@ -118,7 +118,8 @@ def ray_dataset(
         **reading,
     )
     opened = OpenedDataset(dataset.source)
-    rows = (opened.values(row, metadata) for row in (dataset.video_numbers.tolist() if metadata else ()))
+    videos = opened.rows_at(dataset.video_numbers).tolist() if metadata else ()
+    rows = (opened.values(row, metadata) for row in videos)
     listed = metadata_columns(metadata, rows)
     tried = read_items(dataset, epoch, _places_to_try(dataset))
     columns = columns_of(tried[0], listed)
@@ -154,7 +155,8 @@ def _places_to_try(dataset: ClipDataset) -> list[int]:
     videos = np.flatnonzero(np.diff(firsts))
     if not len(videos):
         return [0]
-    configs = OpenedDataset(dataset.source).codec_configs(dataset.video_numbers[videos])
+    opened = OpenedDataset(dataset.source)
+    configs = opened.codec_configs(opened.rows_at(dataset.video_numbers[videos]))
     _, first_of_each = np.unique(configs, return_index=True)
     places: list[int] = firsts[videos[np.sort(first_of_each)]].tolist()
     return places[:_MAX_TRIED]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -16,9 +16,14 @@ import torch
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
 from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshot_path
 from ..manifests.lost import lost_shards, lost_text, lost_videos
-from ..manifests.summary import FailureSummary, failure_summaries
+from ..manifests.ragged import Array, lazy
+from ..manifests.summary import FailureSummary, failure_summaries, size_of
 from ..manifests.tables import Manifest
+from ..manifests.video_columns import LabelColumns
 from ..wording import counted
+from .chosen import ChosenRows
+from .columns import Columns
+from .conditions import Condition, chosen_videos
 from .decoders.choose import DeviceChoice, caps_of, chosen, device_of
 from .frame_format import Color, Crop, DimensionOrder, FrameFormat, Normalize, Size
 from .frames import ClipBatch
@@ -26,6 +31,7 @@ from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
 from .reader import ReadOptions, SnapshotReader
 from .stats import Stats
+from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
 
@@ -135,6 +141,8 @@ class Dataset:
 
     `len` is the number of videos; iteration gives them in the order of their numbers. Any number of threads may use it,
     and so may forked processes. A pickled dataset is little more than its path; the copy opens the same snapshot.
+
+    `columns` has what is known of all videos as numpy arrays, and `where` makes a dataset of those that are wanted.
     """
 
     def __init__(
@@ -143,19 +151,73 @@ class Dataset:
         profile: dict[str, Any],
         lost_shards: tuple[int, ...] = (),
         format_version: int = FORMAT_VERSION,
+        chosen: ChosenRows | None = None,
     ) -> None:
         self._reader = reader
+        self._chosen = ChosenRows(len(reader.manifest.videos)) if chosen is None else chosen
         self._profile = profile
         self._lost_shards = lost_shards
         self._format_version = format_version
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (self._reader, self._profile, self._lost_shards, self._format_version)
+        return Dataset, (self._reader, self._profile, self._lost_shards, self._format_version, self._chosen)
 
     @property
     def ids(self) -> Sequence[str]:
         """The id of every video, in the order of their numbers."""
-        return self._reader.manifest.ids
+        return self._ids
+
+    @lazy
+    def _ids(self) -> list[str]:
+        ids, rows = self._reader.manifest.ids, self._chosen.rows
+        return ids if rows is None else [ids[row] for row in rows.tolist()]
+
+    @property
+    def columns(self) -> Columns:
+        """What is known of every video, and what the source lists said of it, by the names of columns.
+
+            dataset.columns["label"]  # int64, (videos,), in the order of the videos' numbers
+            dataset.columns["num_frames"]  # also id, source, fps, duration_seconds, width, height, codec
+
+        Each column is read when it is first asked for; opening a dataset reads none. A snapshot of an earlier version
+        has no label columns: they are then made of each video's attributes, which takes seconds for a million videos.
+        """
+        return self._columns
+
+    @lazy
+    def _columns(self) -> Columns:
+        reader = self._reader
+        labels = LabelColumns(reader.dataset, reader.snapshot, reader.manifest)
+        return Columns(reader.manifest, labels, self._chosen.rows)
+
+    def where(self, condition: Condition | None = None, /, **equals: Any) -> Dataset:
+        """The dataset of those videos that meet a condition, and have these values in these columns.
+
+            dataset.where(split="train", label=3)
+            dataset.where(lambda columns: (columns["num_frames"] > 100) & (columns["label"] != 2))
+            dataset.where(numpy.isin(dataset.columns["label"], [3, 5]))  # or dataset[mask]
+
+        `condition` is a boolean for each video, or a function of `columns` that returns these. A value None stands for
+        videos without one. The result reads, pickles and iterates as a dataset that has only these videos, in their
+        order and with numbers from 0. It shares this one's tables, memory and counts, and nothing is copied. Its
+        `failures` are those of the whole dataset.
+
+        UsageError for a column that is not there, a value of a kind that the column does not have, or a condition of
+        another length; WrongTypeError for a condition that is not boolean.
+        """
+        mask = chosen_videos(self.columns, len(self), condition, equals)
+        return Dataset(self._reader, self._profile, self._lost_shards, self._format_version, self._chosen.only(mask))
+
+    def to_table(self) -> Any:
+        """All `columns` as a pyarrow.Table. Missing values are null. A label of several types is JSON text.
+
+        ToolError without pyarrow.
+        """
+        return arrow_table(self.columns)
+
+    def to_pandas(self) -> Any:
+        """All `columns` as a pandas.DataFrame. ToolError without pandas."""
+        return pandas_table(self.columns)
 
     @property
     def device(self) -> torch.device:
@@ -166,7 +228,8 @@ class Dataset:
     def lost_ids(self) -> tuple[str, ...]:
         """The ids of videos whose shards were missing or of another length when the dataset was opened."""
         manifest = self._reader.manifest
-        return tuple(manifest.ids[row] for row in lost_videos(manifest, self._lost_shards).tolist())
+        lost = lost_videos(manifest, self._lost_shards).tolist()
+        return tuple(manifest.videos.id.text(row) for row in lost if row in self._chosen)
 
     @property
     def failures(self) -> tuple[FailureSummary, ...]:
@@ -176,43 +239,51 @@ class Dataset:
     @property
     def metadata(self) -> DatasetMetadata:
         """What the dataset contains, in a few numbers."""
-        manifest = self._reader.manifest
-        videos = manifest.videos
+        size = size_of(self._reader.manifest, self._chosen.rows)
         return DatasetMetadata(
             format_version=self._format_version,
             snapshot=self._reader.snapshot,
             profile=self._profile,
-            num_videos=len(videos),
-            num_frames=int(manifest.first_frames[-1]),
-            num_gops=len(manifest.gops),
-            num_bytes=int(manifest.shards.length.sum()),
-            duration_seconds=float((videos.num_frames * videos.fps_den / videos.fps_num).sum()),
+            num_videos=len(self),
+            num_frames=size.num_frames,
+            num_gops=size.num_gops,
+            num_bytes=size.num_bytes,
+            duration_seconds=size.duration_seconds,
             failures=self.failures,
         )
 
     def __repr__(self) -> str:
+        of = "" if self._chosen.rows is None else f" of {len(self._reader.manifest.videos)}"
         return (
-            f"<Dataset {str(self._reader.dataset)!r}, snapshot {self._reader.snapshot}: {counted(len(self), 'video')}>"
+            f"<Dataset {str(self._reader.dataset)!r}, snapshot {self._reader.snapshot}: "
+            f"{len(self)}{of} {'video' if len(self) == 1 and not of else 'videos'}>"
         )
 
     def __len__(self) -> int:
-        return len(self._reader.manifest.videos)
+        return self._chosen.count
 
     def __iter__(self) -> Iterator[Video]:
-        return (self._video(row) for row in range(len(self)))
+        return (self._video(row) for row in self._chosen.all_rows().tolist())
 
     def __contains__(self, video_id: object) -> bool:
         if not isinstance(video_id, str):
             return False
         try:
-            self._reader.manifest.row_of(video_id)
+            self._row_of(video_id)
         except VideoNotFoundError:
             return False
         return True
 
-    def __getitem__(self, key: str | int) -> Video:
-        """The video with this id or number; -1 is the last one. VideoNotFoundError, a KeyError, when there is none."""
-        return self._video(self._reader.row_of(key))
+    @overload
+    def __getitem__(self, key: str | int) -> Video: ...
+    @overload
+    def __getitem__(self, key: Array | Sequence[bool] | torch.Tensor) -> Dataset: ...
+    def __getitem__(self, key: Any) -> Video | Dataset:
+        """The video with this id or number; -1 is the last one. VideoNotFoundError, a KeyError, when there is none.
+
+        With a boolean for each video, the dataset of those where it is True, as `where` makes it.
+        """
+        return self.where(key) if _is_mask(key) else self._video(self._row_of(key))
 
     def get_clips(self, requests: Sequence[tuple[str | int, Indices]], *, out: torch.Tensor | None = None) -> ClipBatch:
         """Read clips of any videos as one batch. A request is a video's id or number, and its frames in any order.
@@ -222,7 +293,7 @@ class Dataset:
         in their size, when they cannot fit into memory, or when `out` has another shape, dtype or device. No requests
         give an empty batch; a side of its frames is 0 if it differs in the dataset and `open` was given no size.
         """
-        rows, frames = resolved_requests(self._reader, requests, has_output=out is not None)
+        rows, frames = resolved_requests(self._reader, self._row_of, requests, has_output=out is not None)
         data = self._reader.read(rows, frames, out)
         videos = self._reader.manifest.videos
         rates = [Fraction(int(videos.fps_num[row]), int(videos.fps_den[row])) for row in rows]
@@ -237,14 +308,27 @@ class Dataset:
     def stats(self) -> Stats:
         """Counts and times of all reading, of its videos too, since this process opened the dataset or was forked.
 
-        The difference of two results covers the reading between them.
+        What `where` makes of a dataset counts together with it. The difference of two results covers the reading
+        between them.
         """
         return self._reader.stats()
+
+    def _row_of(self, key: str | int) -> int:
+        return self._chosen.row_of(key, self._reader.manifest)
 
     def _video(self, row: int) -> Video:
         return Video(self._reader, row)
 
 
+def _is_mask(key: Any) -> bool:
+    return isinstance(key, (list, tuple)) or getattr(key, "ndim", 0) > 0
+
+
 def reader_of(dataset: Dataset) -> SnapshotReader:
     """What reads for a dataset, and has its tables open: for other rooms of this package, and not a public name."""
     return dataset._reader  # noqa: SLF001  # in the module that the attribute belongs to
+
+
+def chosen_of(dataset: Dataset) -> ChosenRows:
+    """Which videos of its snapshot a dataset has: for other rooms of this package, and not a public name."""
+    return dataset._chosen  # noqa: SLF001  # in the module that the attribute belongs to

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import DatasetError, DecodeError
+from ..errors import DatasetError, DecodeError, MissingDataError
 from ..manifests.layout import shard_path
-from ..manifests.lost import damage_remedy, lost_remedy
+from ..manifests.lost import damage_remedy, lost_remedy, was_removed
 from ..manifests.shard_bytes import Piece, ShardBytes, gop_piece
 from ..manifests.tables import Manifest
 from .decoders.base import Buffer
@@ -45,6 +45,7 @@ class GopStore:
     """Reads the GOPs of one manifest. Any number of threads may use it."""
 
     def __init__(self, dataset: Path, manifest: Manifest) -> None:
+        self._dataset = dataset
         self._manifest = manifest
         self._paths = [shard_path(dataset, name) for name in manifest.shards.name.texts()]
         self._source = source = ShardBytes(
@@ -100,13 +101,19 @@ class GopStore:
         piece = gop_piece(self._manifest, gop.gop)
         pattern = int(self._manifest.gops.pattern[gop.gop])
         last = gop.first_frame + len(self._manifest.patterns.frames.row(pattern)) - 1
-        video = self._manifest.videos.id.text(gop.video)
+        video, file = self._manifest.videos.id.text(gop.video), self._paths[self._shard(gop)]
+        message = error.message
+        if isinstance(error, MissingDataError) and was_removed(self._dataset, file.name):
+            message = (
+                f"{file} was removed together with the snapshot that needed it (see `shortgop gc`); open the dataset "
+                "again to read the current snapshot"
+            )
         return type(error)(
-            f"frames {gop.first_frame} to {last} of video {video!r}: {error.message}",
+            f"frames {gop.first_frame} to {last} of video {video!r}: {message}",
             video=video,
             frame=gop.first_frame,
             segment=gop.segment,
-            file=str(self._paths[self._shard(gop)]),
+            file=str(file),
             byte_range=(piece.start, piece.stop),
         )
 

@@ -92,8 +92,11 @@ def frames_in_slice(video: VideoRow, start: Any, stop: Any, step: Any) -> range:
     return range(*slice(*given.values()).indices(video.num_frames))
 
 
-def resolved_requests(reader: SnapshotReader, requests: Any, *, has_output: bool) -> tuple[list[int], list[list[int]]]:
-    """The row of each request's video in the table of videos, and its frames, which exist.
+def resolved_requests(
+    reader: SnapshotReader, row_of: Callable[[str | int], int], requests: Any, *, has_output: bool
+) -> tuple[list[int], list[list[int]]]:
+    """The row of each request's video in the table of videos, and its frames, which exist. `row_of` gives the row of a
+    video by its id or number.
 
     UsageError when requests differ in their number of frames, or when all frames cannot fit into memory. With
     `has_output` the caller has the memory for the pixels. VideoNotFoundError, FrameIndexError.
@@ -110,7 +113,7 @@ def resolved_requests(reader: SnapshotReader, requests: Any, *, has_output: bool
             key, indices = request
         except (TypeError, ValueError):
             raise UsageError(f"a request is {request!r}; it has to be (video's id or number, its frames)") from None
-        row = reader.row_of(key)
+        row = row_of(key)
         before = len(clips) * len(clips[0]) if clips else 0
         check = partial(reader.check_fits, row, before=before, has_output=has_output)
         frames = integers(indices, key if isinstance(key, str) else None, check)

@@ -117,7 +117,8 @@ class CpuFallbackStatus:
 
 @dataclass(frozen=True)
 class DatasetMetadata:
-    """A dataset at one snapshot. `profile` says how its videos were encoded; `num_bytes` is the size of its shards."""
+    """A dataset at one snapshot. `profile` says how its videos were encoded; `num_bytes` is the size of its shards, or
+    of the segments of those videos that Dataset.where chose."""
 
     format_version: int
     snapshot: str

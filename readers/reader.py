@@ -12,13 +12,12 @@ from typing import Any
 import torch
 
 from ..arguments import integer
-from ..errors import CorruptDataError, DecodeError, UsageError, VideoNotFoundError, WrongTypeError
+from ..errors import CorruptDataError, DecodeError, UsageError, WrongTypeError
 from ..manifests.layout import open_manifest, open_timeline
 from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
 from ..manifests.shared_tables import TablesToShare
 from ..manifests.tables import Manifest
-from ..wording import counted
 from .clip_output import ClipOutput, check_outputs, geometry_numbers, target_of
 from .convert.copies import copy_frame
 from .decoders.base import Decoder, GopRequest, Target
@@ -202,20 +201,6 @@ class SnapshotReader:
         if reused is not None:
             self._store.tally.add(pool_hits=int(reused), pool_misses=int(not reused))
         return out
-
-    def row_of(self, key: str | int) -> int:
-        """The row of the video with this id or number; -1 is the last. VideoNotFoundError when there is none."""
-        if isinstance(key, str):
-            return self.manifest.row_of(key)
-        try:
-            number = integer(key, "a video's number")
-        except WrongTypeError as error:
-            raise WrongTypeError(f"{error.message}, or its id as a string") from None
-        count = len(self.manifest.videos)
-        row = number + count if number < 0 else number
-        if not 0 <= row < count:
-            raise VideoNotFoundError(f"the dataset has no video number {number}: it has {counted(count, 'video')}")
-        return row
 
     def check_fits(self, video: int, count: int, *, before: int = 0, has_output: bool = False) -> None:
         """UsageError when `count` frames of a video, and `before` other frames of that size, cannot fit into memory.

@@ -74,6 +74,7 @@ def as_folder(dataset: Path, snapshot: str) -> Path:
     """Unpack a snapshot into a folder, as version 1 of the format has it; returns the folder."""
     file, folder = snapshot_path(dataset, snapshot), dataset / "manifest" / snapshot
     with zipfile.ZipFile(file) as archive:
-        archive.extractall(folder)
+        # That version knew no label columns.
+        archive.extractall(folder, [name for name in archive.namelist() if not name.startswith("columns/")])
     file.unlink()
     return folder

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import av
 import numpy as np
 import torch
+from av.codec.context import CodecContext
 from numpy.typing import NDArray
 
 from shortgop.readers.convert.frame_writer import FrameWriter
@@ -21,17 +23,32 @@ GAP = 199
 def noise_frame(
     height: int, width: int, *, matrix: int = 1, full_range: bool = False, bit_depth: int = 8, seed: int = 0
 ) -> Any:
-    """A frame whose samples are waves and noise, and stay within the levels that video has."""
+    """A decoded frame of waves and noise, within the levels that video has. Sides are even, as H.264 has them."""
     name = {8: "yuv420p", 10: "yuv420p10le"}[bit_depth]
     frame = av.VideoFrame(width, height, name)
-    frame.colorspace, frame.color_range = matrix, FULL_RANGE if full_range else 1
     random = np.random.default_rng(seed)
     for number, plane in enumerate(frame.planes):
         lines, columns = np.mgrid[: plane.height, : plane.line_size // (1 if bit_depth == 8 else 2)]
         waves = 128 + 70 * np.sin(columns / 9 + number) * np.cos(lines / 7 + number)
         levels = np.clip(waves + random.normal(0, 30, waves.shape), 16, 235) * (1 << (bit_depth - 8))
         plane.update(levels.astype(np.uint8 if bit_depth == 8 else "<u2").tobytes())
-    return frame
+    return _through_h264(frame, matrix, FULL_RANGE if full_range else 1)
+
+
+def _through_h264(frame: Any, matrix: int, color_range: int) -> Any:
+    """The frame as a decoder gives it. A decoder says where chroma lies, and libswscale heeds that in places."""
+    encoder: Any = CodecContext.create("libx264", "w")
+    encoder.width, encoder.height, encoder.pix_fmt = frame.width, frame.height, frame.format.name
+    encoder.time_base, encoder.framerate = Fraction(1, 25), Fraction(25)
+    encoder.colorspace, encoder.color_range = matrix, color_range
+    encoder.options = {"qp": "1", "preset": "ultrafast"}
+    decoder: Any = CodecContext.create("h264", "r")
+    decoder.thread_count = encoder.thread_count = 1
+    packets = [*encoder.encode(frame), *encoder.encode(None)]
+    (decoded,) = [each for packet in [*packets, None] for each in decoder.decode(packet)]
+    assert decoded.colorspace == matrix
+    assert (decoded.color_range == FULL_RANGE) == (color_range == FULL_RANGE)
+    return decoded
 
 
 def surface_of(frame: Any, *, gap: int = 22, lines_below: int = 6) -> Surface:

@@ -16,9 +16,24 @@ from ffmpeg_between import changed
 from floor import ACCESSES
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from results import Case, Goal, Row, between_markers, goals_table, read_cases, tables, write_json
+from results import (
+    ALL_PAGE,
+    PAGE,
+    RESULTS,
+    Case,
+    Goal,
+    Row,
+    between_markers,
+    described,
+    goals_table,
+    read_cases,
+    read_run,
+    tables,
+    write_json,
+)
 from run import goals_of
 from scenarios import BY_LENGTH, DATASET, EXPORTED, LONG_AT_256, LONG_AT_720, SOURCES, clips_group
+from telling import TELLING, goals_in_words, telling_table
 
 from example_manifests import video
 from shortgop.comparison.estimates import Estimate
@@ -58,6 +73,27 @@ def test_what_was_measured_is_read_again_where_the_machine_is_the_same(
     for other, quick in ((machine, False), (replace(machine, cores=machine.cores + 1), True)):
         with pytest.raises(SystemExit, match="is of another run"):
             read_cases("here", other, quick)
+
+
+def test_the_page_shows_a_dozen_rows_where_all_was_measured() -> None:
+    """The cases that are kept have all of them; other rows and cases are left out."""
+    (path,) = (file for file in RESULTS.glob("*.json") if not file.stem.endswith(("-encodings", "-loaders")))
+    machine, quick, cases = read_run(path)
+    lines = telling_table(cases).splitlines()
+    assert len(lines) == 2 + len(TELLING) == 2 + 12
+    for line, telling in zip(lines[2:], TELLING, strict=True):
+        assert line.startswith(f"| {telling.what} |")
+    assert telling_table([]).splitlines() == lines[:2]
+    pages = {PAGE: [described(machine, quick), *lines], ALL_PAGE: tables(cases).splitlines()}
+    for page, expected in pages.items():
+        assert set(expected) <= set(page.read_text().splitlines()), f"benchmarks/run.py --pages {path} writes {page}"
+
+
+def test_goals_in_words_name_those_that_were_missed() -> None:
+    goals = [Goal("a", 4, Estimate(4.0, 3.0, 5.0)), Goal("b", 1.05, Estimate(1.1, 1.0, 1.2), at_most=True)]
+    missed = "- b: 1.10 (1.00-1.20) x, where at most 1.05 x was the goal"
+    assert goals_in_words(goals).splitlines() == ["1 of 2 goals are reached; not reached are", "", missed]
+    assert goals_in_words(goals[:1]) == "1 of 1 goals are reached."
 
 
 def test_goals_are_reached_from_the_target_on() -> None:

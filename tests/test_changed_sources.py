@@ -35,16 +35,23 @@ def film(path: Path, first_number: int, frames: int = 30) -> None:
     make_video(path, pts=constant_rate_pts(RATE, frames), timebase=1 / RATE, first_number=first_number)
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    """Three films in a dataset beside them, from a list with labels; then b.mp4 changes."""
-    corpus = tmp_path / "corpus"
+@pytest.fixture(scope="module")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("made") / "root"
     for number, name in enumerate("abc"):
-        film(corpus / f"{name}.mp4", 100 * number)
-    (corpus / "list.csv").write_text("path,label\na.mp4,cat\nb.mp4,dog\nc.mp4,owl\n")
-    make_dataset([corpus / "list.csv"], tmp_path / "dataset")
-    film(corpus / "b.mp4", 500, frames=40)
-    return corpus
+        film(root / "corpus" / f"{name}.mp4", 100 * number)
+    (root / "corpus" / "list.csv").write_text("path,label\na.mp4,cat\nb.mp4,dog\nc.mp4,owl\n")
+    make_dataset([root / "corpus" / "list.csv"], root / "dataset")
+    # The files must not stay where they were prepared: copies would be other files with the same ids.
+    return root.rename(root.with_name("moved"))
+
+
+@pytest.fixture
+def corpus(_made: Path, tmp_path: Path) -> Path:
+    """Three films, and beside them their dataset, which was made from a list with labels; then b.mp4 changes."""
+    shutil.copytree(_made, tmp_path, dirs_exist_ok=True)
+    film(tmp_path / "corpus" / "b.mp4", 500, frames=40)
+    return tmp_path / "corpus"
 
 
 def again(corpus: Path, changed: Changed, **options: Any) -> Report:
@@ -81,7 +88,7 @@ def test_a_changed_source_replaces_its_video_under_the_same_id_with_its_labels(c
     before, rows = shortgop.open(dataset), current_manifest(dataset)
     done = prep(corpus, "--changed", "replace")
     assert done.exit_code == 0, done.output
-    assert "1 video replaced because their sources changed: b.mp4" in done.stdout
+    assert "1 video replaced from changed sources: b.mp4" in done.stdout
     assert first_numbers(dataset) == {"a.mp4": 0, "b.mp4": 500, "c.mp4": 200}
     assert [video.attributes for video in shortgop.open(dataset)] == [
         {"label": label} for label in ("cat", "dog", "owl")
@@ -239,27 +246,36 @@ def test_a_corpus_that_moved_and_changed_is_the_same_corpus(days: Path) -> None:
 # Killed
 
 
-@pytest.mark.parametrize("finished_before_the_kill", [0, 1, 2])
-def test_killed_while_it_replaces_and_run_again(tmp_path: Path, finished_before_the_kill: int) -> None:
-    """Whatever moment it dies at, the same command ends with the dataset of a job that was left alone."""
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
+@pytest.fixture(scope="module")
+def replaced_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus that has changed, its dataset from before, and `undisturbed`, in which everything was replaced."""
+    root = tmp_path_factory.mktemp("replaced")
+    (root / "corpus").mkdir()
 
     def films(first_number: int) -> None:
         for number in range(4):
             make_video(
-                corpus / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 120), timebase=Fraction(1, 30),
+                root / "corpus" / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 120), timebase=Fraction(1, 30),
                 size=(320, 256), first_number=first_number + 1000 * number,
                 # Files of a megabyte, so that no two share a unit.
                 options={"qp": "1", "preset": "ultrafast"},
             )  # fmt: skip
 
     films(0)
-    dataset, undisturbed = tmp_path / "dataset", tmp_path / "undisturbed"
-    make_dataset([corpus], dataset)
-    shutil.copytree(dataset, undisturbed)
+    make_dataset([root / "corpus"], root / "dataset")
+    shutil.copytree(root / "dataset", root / "undisturbed")
     films(500)
-    prepare([str(corpus)], undisturbed, Profile(), where=INLINE, changed="replace")
+    prepare([str(root / "corpus")], root / "undisturbed", Profile(), where=INLINE, changed="replace")
+    return root
+
+
+@pytest.mark.parametrize("finished_before_the_kill", [0, 1, 2])
+def test_killed_while_it_replaces_and_run_again(
+    replaced_corpus: Path, tmp_path: Path, finished_before_the_kill: int
+) -> None:
+    """Whatever moment it dies at, the same command ends with the dataset of a job that was left alone."""
+    corpus, dataset, undisturbed = replaced_corpus / "corpus", tmp_path / "dataset", replaced_corpus / "undisturbed"
+    shutil.copytree(replaced_corpus / "dataset", dataset)
     before = finished_units(dataset)
     command = [sys.executable, "-m", "shortgop", "prep", str(corpus), "--out", str(dataset), "--runner", "inline"]
     job = subprocess.Popen(

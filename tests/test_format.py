@@ -106,6 +106,27 @@ def test_a_reader_that_follows_the_page_finds_every_frame(
             assert read_number(frame_to_rgb(frame)) == source.numbers[source.pts.index(source_pts)]
 
 
+def test_a_reader_that_follows_the_page_finds_labels_as_columns(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"label": 3, "split": "train"}, {"label": 4, "tags": [1, "ü"], "split": "prüf"}]
+    lines = []
+    for number, row in enumerate(rows):
+        make_video(tmp_path / f"{number}.mp4", pts=constant_rate_pts(Fraction(5), 2), timebase=Fraction(1, 5))
+        lines.append(json.dumps({"path": f"{number}.mp4", **row}))
+    (tmp_path / "list.jsonl").write_text("\n".join(lines))
+    make_dataset([tmp_path / "list.jsonl"], tmp_path / "dataset")
+    reader = Reader(tmp_path / "dataset")
+    said: list[dict[str, Any]] = [{}, {}]
+    for number, described in enumerate(reader.root["columns"].attrs["shortgop"]["columns"]):
+        path, kind = f"columns/{number}", described["kind"]
+        for video in np.flatnonzero(reader.column(f"{path}/present")).tolist():
+            if kind in {"text", "json"}:
+                text = bytes(reader.ragged(f"{path}/values", video)).decode()
+                said[video][described["name"]] = json.loads(text) if kind == "json" else text
+            else:
+                said[video][described["name"]] = reader.column(f"{path}/values")[video].item()
+    assert said == rows
+
+
 def test_the_page_lists_every_table_and_column() -> None:
     from shortgop.manifests.schema import SCHEMA
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import collect_wheels
+import gpu_reader
 import gpu_samples
 import pytest
 import start
@@ -47,6 +48,7 @@ from hypothesis import strategies as st
 from run_checks import ROOT, run_all
 from sample_gops import check_pictures, cpu_pictures, cpu_planes, gops_of
 
+import shortgop
 from shortgop.readers.decoders.pyav import open_context
 from shortgop.readers.decoders.pyav_upload import PyavUpload
 
@@ -393,3 +395,36 @@ def test_wheels_are_unpacked_beside_torch_and_those_for_another_python_are_refus
 def test_the_page_lists_the_checks_in_their_order() -> None:
     page = (ROOT / "docs" / "gpu.md").read_text()
     assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == [check.name for check in CHECKS]
+
+
+def test_what_compares_a_device_with_the_cpu_passes_for_the_cpu(samples_folder: Path) -> None:
+    found = gpu_reader.compared(samples_folder / "h264", "cpu")
+    assert (
+        found.pop("frames equal to the CPU's, threads=1") == found.pop("frames equal to the CPU's, threads=None") == 90
+    )
+    assert list(found.values()) == [[0.0, 0.0]] * len(gpu_reader.FORMATS)
+
+
+def test_what_compares_a_device_notices_a_level(samples_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = shortgop.open
+
+    def other_colours(folder: Path, device: str | None = None, **options: Any) -> Any:
+        # Each colour is off where the device would be asked.
+        return original(folder, **{**options, "color": "ycbcr"} if device else options)
+
+    monkeypatch.setattr(shortgop, "open", other_colours)
+    with pytest.raises(RuntimeError, match="differ from the CPU's, which they should equal|frame 0 shows"):
+        gpu_reader.compared(samples_folder / "h264", "cpu")
+
+
+def test_a_damaged_gop_is_noticed_by_its_check(samples_folder: Path, tmp_path: Path) -> None:
+    said = gpu_reader.read_damaged(samples_folder / "h264", tmp_path / "copy", "cpu")
+    assert "CRC-32" in said
+
+
+def test_speeds_are_those_of_all_readers_and_scenarios(samples_folder: Path) -> None:
+    found = gpu_reader.speeds(samples_folder / "h264", "cpu", seconds=0.02)
+    assert len(found) == 5
+    *rates, engines = found.values()
+    assert all(rate > 0 for scenario in rates for rate in scenario.values())
+    assert set(engines.values()) == {0.0}, "the CPU has no engines"

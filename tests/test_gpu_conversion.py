@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import av
 import numpy as np
 import pytest
 import torch
+from gpu_conversion import PIXELS, by_torch, cases, filled, wrong_frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +34,15 @@ COLOURS = list(itertools.product(MATRICES, (False, True)))
 IMAGENET: Normalize = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Frames are small, and threads that wait for each other on a busy machine take most of the time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def converted(frame: Any, geometry: Geometry, pixels: PixelFormat, order: str = "NCHW") -> torch.Tensor:
     slot = empty_slot(geometry, pixels, order)
     convert([surface_of(frame)], [geometry], [slot], pixels)
@@ -50,11 +61,11 @@ def whole(height: int, width: int, size: tuple[int, int] | None = None) -> Geome
 
 @st.composite
 def parts(draw: st.DrawFn, even: bool) -> tuple[tuple[int, int], Geometry]:
-    """Sizes of frames, and parts of them that are resized or not."""
+    """Sizes of frames, and parts of them that are resized or not; with `even`, those that yuv420 can have."""
     step = 2 if even else 1
     sides = []
     for _ in range(2):
-        full = draw(st.integers(1, 60)) * 2 if even else draw(st.integers(2, 120))
+        full = 2 * draw(st.integers(1, 60))
         count = draw(st.integers(1, full // step)) * step
         sides.append((full, count, draw(st.integers(0, (full - count) // 2)) * 2, draw(st.integers(1, 70)) * step))
     (height, *_), (width, *_) = sides
@@ -76,10 +87,11 @@ def test_an_unknown_matrix_is_an_error_that_names_it() -> None:
 
 @pytest.mark.parametrize(("matrix", "full_range"), COLOURS)
 def test_rgb_of_the_frame_s_size_equals_the_cpu_reader_s(matrix: int, full_range: bool) -> None:
-    for height, width in ((2, 2), (34, 40), (64, 98), (66, 97)):
+    for height, width in ((2, 2), (34, 40), (64, 98)):
         frame = noise_frame(height, width, matrix=matrix, full_range=full_range)
         for order in ("NCHW", "NHWC"):
             assert difference(frame, whole(height, width), RGB, order) == 0
+            assert difference(frame, whole(height - 1, width - 1), RGB, order) == 0
 
 
 @pytest.mark.parametrize(("matrix", "full_range"), COLOURS)
@@ -101,10 +113,9 @@ def test_any_part_of_any_frame_is_within_a_level(
 ) -> None:
     (height, width), geometry = part
     frame = noise_frame(height, width, matrix=colour[0], full_range=colour[1], seed=seed)
-    assert difference(frame, geometry, RGB, "NHWC") <= 1
+    assert difference(frame, geometry, RGB) == 0
     # libswscale rounds packed pixels otherwise where it enlarges them.
-    if height % 2 == 0:
-        assert difference(frame, geometry, RGB) == 0
+    assert difference(frame, geometry, RGB, "NHWC") <= int(geometry.scales)
     assert difference(frame, geometry, PixelFormat(color="grey")) == 0
     # What chroma of the frame's size is multiplied with is rounded by the CPU's vector code.
     assert difference(frame, geometry, PixelFormat(color="ycbcr")) <= (0 if geometry.scales else 1)
@@ -189,6 +200,16 @@ def test_a_part_at_another_place_shares_its_filters() -> None:
     assert one.filters is other.filters
 
 
+@pytest.mark.parametrize("pixels", [PIXELS[0], PIXELS[-1]], ids=str)
+def test_the_check_on_a_gpu_compares_what_it_says(pixels: PixelFormat) -> None:
+    for case in cases(pixels, largest=120):
+        expected = filled(case, torch.device("cpu"), by_torch)
+        found = filled(case, torch.device("cpu"), convert)
+        assert wrong_frames(found, expected) == 0
+        found[3][0, 5, 7] += 1
+        assert wrong_frames(found, expected) == 1
+
+
 def test_what_does_not_fit_is_an_error() -> None:
     surface = surface_of(noise_frame(34, 50))
     slot = torch.zeros((3, 34, 50), dtype=torch.uint8)
@@ -196,6 +217,8 @@ def test_what_does_not_fit_is_an_error() -> None:
         convert([surface], [whole(34, 48)], [slot], RGB)
     with pytest.raises(DecodeError, match="a surface of 50x34, which does not contain"):
         convert([surface], [Geometry(2, 0, 34, 50, (34, 50))], [slot], RGB)
+    with pytest.raises(DecodeError, match="a surface on cpu for a slot on meta"):
+        convert([surface], [whole(34, 50)], [slot.to("meta")], RGB)
     with pytest.raises(DecodeError, match="not 4:2:0"):
         Surface(surface.y, surface.uv[:5], 8, 1, False)
     with pytest.raises(DecodeError, match="10 bits need torch.uint16"):

@@ -132,6 +132,15 @@ def test_links_lead_to_the_same_ids(corpus: Path) -> None:
     assert ids() == ["linked/u.mp4", "w.mp4", "x/v.mp4"]
 
 
+def test_a_folder_whose_name_is_not_utf8_is_remembered_in_a_root_that_is(corpus: Path) -> None:
+    os.rename("A", os.fsdecode(b"caf\xe9"))  # noqa: PTH104
+    folder = os.fsdecode(b"caf\xe9")
+    prep(folder)
+    assert prep(f"{folder}/x/v.mp4").already_there == 1
+    assert ids() == ["w.mp4", "x/v.mp4"]
+    assert "\\udce9" in json.loads(Path("dataset/zarr.json").read_bytes())["attributes"]["shortgop"]["id_roots"][0]
+
+
 def test_a_repair_finds_a_file_by_its_id(corpus: Path) -> None:
     prep("A")
     shard = next(Path("dataset/shards").iterdir())

@@ -48,7 +48,7 @@ def test_a_text_list_holds_names_that_are_not_utf8() -> None:
     assert Path(source.path).exists()
 
 
-def test_a_csv_list_keeps_other_columns_as_text_in_their_order() -> None:
+def test_a_csv_list_keeps_other_columns_in_their_order() -> None:
     Path("list.csv").write_text(
         '\ufefflabel,path,score,id\n"run, jump",a.mp4,0.50,first\n\nthe "end",b.mp4,,\n', encoding="utf-8"
     )
@@ -56,9 +56,9 @@ def test_a_csv_list_keeps_other_columns_as_text_in_their_order() -> None:
     assert (first.id, first.given, first.attributes) == (
         "first",
         "a.mp4",
-        '{"label": "run, jump", "score": "0.50"}',
+        '{"label": "run, jump", "score": 0.5}',
     )
-    assert (second.id, second.attributes) == ("b.mp4", '{"label": "the \\"end\\"", "score": ""}')
+    assert (second.id, second.attributes) == ("b.mp4", '{"label": "the \\"end\\"", "score": null}')
 
 
 def test_a_csv_cell_may_span_lines() -> None:

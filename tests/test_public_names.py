@@ -19,7 +19,8 @@ NAMES = _words("""
     AllClips CenterClips Chunked ClassBalanced ClipDataset ClipLoader ClipTable ClipsAt ElasticSampler LoaderStats
     MixedClips Mixture MultiRate Offsets OneClipPerVideo Output RandomClips RandomFrames Sequential Shuffled Systematic
     UniformClips Weighted
-    best_chunk chunk_correlation effective_batch_size gops_per_sample measured_chunk_correlation prepare ray_dataset
+    annotate best_chunk chunk_correlation effective_batch_size gops_per_sample measured_chunk_correlation prepare
+    ray_dataset
     Failure Progress Report
 """)
 
@@ -29,7 +30,7 @@ VIDEO = _words("""
     source_timebase stream_index
 """)
 
-DATASET = _words("failures get_clips ids lost_ids metadata stats")
+DATASET = _words("columns device failures get_clips ids lost_ids metadata stats to_pandas to_table where")
 
 
 def public(kind: type) -> list[str]:

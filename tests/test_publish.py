@@ -115,7 +115,8 @@ def test_every_lost_member_of_a_snapshot_is_named(published: Path) -> None:
     with zipfile.ZipFile(file) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     assert len(members) > 100
-    for lost in members:
+    # Label columns are read by those who ask for them.
+    for lost in (name for name in members if not name.startswith("columns/")):
         file.write_bytes(zips.pack({name: data for name, data in members.items() if name != lost}))
         with pytest.raises(MissingDataError, match=f"{lost} is missing; copy it to the dataset again") as caught:
             open_manifest(published, "000001", timeline=True)
@@ -238,7 +239,7 @@ def test_publishing_goes_on_wherever_it_was_interrupted(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_folder: bool, point: int
 ) -> None:
     if by_folder:
-        monkeypatch.setattr(publish_module, "is_small", lambda _: False)
+        monkeypatch.setattr(publish_module, "is_small", lambda *_: False)
     undisturbed = tmp_path / "undisturbed"
     shutil.copytree(published, undisturbed)
     before = rows(current_manifest(published))

@@ -128,6 +128,15 @@ def test_random_clips_are_those_of_the_epoch(folder: Path) -> None:
     check_rows(shortgop.ray_dataset(folder, policy, epoch=3).take_all(), folder, policy, epoch=3)
 
 
+def test_clips_of_some_videos(folder: Path) -> None:
+    dogs = shortgop.open(folder).where(kind="dog")
+    rows = shortgop.ray_dataset(dogs, shortgop.AllClips(2, step=7), metadata=["id"]).take_all()
+    assert [(row["id"], row["video"], read_number(torch.tensor(row["frames"][0]))) for row in rows] == [
+        *(("b.mp4", 0, 1000 + start) for start in (0, 7, 14, 21)),
+        *(("c.mp4", 1, 2000 + start) for start in (0, 7)),
+    ]
+
+
 def test_padded_clips_have_masks(folder: Path) -> None:
     rows = shortgop.ray_dataset(folder, shortgop.CenterClips(6, stride=3, ends="black")).take_all()
     assert [row["mask"].tolist() for row in rows] == [[True] * 6, [True] * 6, [True] * 3 + [False] * 3]

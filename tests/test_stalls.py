@@ -230,6 +230,27 @@ def test_a_folder_that_does_not_answer_ends_the_job_before_anything_is_written(d
     assert not (tmp_path / "dataset").exists()
 
 
+def test_a_corpus_that_moved_away_from_a_mount_that_does_not_answer_is_known_again(
+    dead: Path, constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    corpus, moved, dataset = tmp_path / "corpus", tmp_path / "moved", tmp_path / "dataset"
+    moved.mkdir()
+    for number in range(8):
+        (moved / f"{number}.mp4").write_bytes(constant_video.path.read_bytes() + bytes(8 + number))
+    corpus.symlink_to(moved)
+    policy, inline = SourcePolicy(max_stall_seconds=LIMIT / 4), Where("inline")
+    prepare([str(corpus / "*.mp4")], dataset, Profile(), policy=policy, where=inline)
+    corpus.unlink()
+    corpus.symlink_to(dead)
+    for number in range(7):
+        (moved / f"{number}.mp4").write_bytes(constant_video.path.read_bytes() + bytes(20 + number))
+    started = time.monotonic()
+    report = prepare([str(moved)], dataset, Profile(), policy=policy, where=inline)
+    assert (report.already_there, len(report.outdated)) == (1, 7)
+    # Only one of the files is waited for, which takes about five seconds.
+    assert time.monotonic() - started < 20
+
+
 def test_an_ffmpeg_that_cannot_be_killed_is_left_behind(dead: Path) -> None:
     argv = ["-v", "error", "-nostdin", "-f", "mov", "-i", f"file:{dead}/a.mp4", "-f", "null", "-"]
     started = time.monotonic()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
@@ -49,6 +51,24 @@ def test_batches_of_random_frames(loaders: list[Any]) -> None:
     first = next(iter(loaders[0]))["frames"]
     assert first.shape == (128, 1, 3, 64, 96)
     assert len({read_number(frame[0]) // 500 for frame in first}) == 4
+
+
+def test_columns_and_some_of_the_videos(tmp_path: Path) -> None:
+    rows = [{"label": 2, "split": "train"}, {"label": 3, "split": "train"}, {"label": 5, "split": "val"}]
+    lines = []
+    for number, row in enumerate(rows):
+        make_video(tmp_path / f"{number}.mp4", pts=constant_rate_pts(Fraction(10), 110), timebase=Fraction(1, 10))
+        lines.append(json.dumps({"path": f"{number}.mp4", **row}))
+    (tmp_path / "list.jsonl").write_text("\n".join(lines))
+    make_dataset([tmp_path / "list.jsonl"], tmp_path / "dataset")
+    block = re.search(r"```python\n(videos = shortgop.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"shortgop": shortgop, "np": np}
+    exec(block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))), names)
+    assert list(names["train"].ids) == ["0.mp4", "1.mp4"]
+    assert list(names["long_ones"].ids) == ["1.mp4"]
+    assert list(names["some"].ids) == ["1.mp4", "2.mp4"]
+    assert [item["label"].item() for item in names["dataset"]] == [2, 3]
 
 
 def test_clips_of_frames_one_second_apart(loaders: list[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,21 +16,26 @@ from zarr.storage import MemoryStore
 
 from example_manifests import failure, video
 from shortgop.manifests import zarr_sizes
+from shortgop.manifests.label_columns import LabelColumn, derived_columns
 from shortgop.manifests.merge import merge
-from shortgop.manifests.ragged import Array
+from shortgop.manifests.ragged import Array, from_texts
 from shortgop.manifests.tables import Manifest, empty
 from shortgop.manifests.zarr_small import is_small, small_files
 from shortgop.manifests.zarr_write import write_manifest
 
+Labels = Mapping[str, LabelColumn] | None
 
-def files_by_zarr(manifest: Manifest, timeline: list[Array] | None = None) -> dict[str, bytes]:
+
+def files_by_zarr(manifest: Manifest, timeline: list[Array] | None = None, labels: Labels = None) -> dict[str, bytes]:
     files: dict[str, Any] = {}
-    write_manifest(MemoryStore(files), manifest, {"parts": ["u1", "ü2"], "none": None}, timeline)
+    write_manifest(MemoryStore(files), manifest, {"parts": ["u1", "ü2"], "none": None}, timeline, labels)
     return {name: data.to_bytes() for name, data in files.items()}
 
 
-def files_without_zarr(manifest: Manifest, timeline: list[Array] | None = None) -> dict[str, bytes]:
-    return small_files(manifest, {"parts": ["u1", "ü2"], "none": None}, timeline)
+def files_without_zarr(
+    manifest: Manifest, timeline: list[Array] | None = None, labels: Labels = None
+) -> dict[str, bytes]:
+    return small_files(manifest, {"parts": ["u1", "ü2"], "none": None}, timeline, labels)
 
 
 @settings(max_examples=30)
@@ -54,6 +60,16 @@ def test_a_timeline_may_come_in_blocks() -> None:
     assert files_without_zarr(replace(manifest, timeline=None), [pts[:7], pts[7:]]) == files_by_zarr(manifest)
 
 
+@pytest.mark.parametrize(
+    "texts", [[], ["{}"], ['{"a": 1, "b/ü": "text", "c": null}', '{"c": [1], "d": 0.5, "e": true}']]
+)
+def test_label_columns_too(texts: list[str]) -> None:
+    labels = derived_columns(from_texts(texts))
+    files = files_without_zarr(empty(), labels=labels)
+    assert files == files_by_zarr(empty(), labels=labels)
+    assert files.keys() - files_without_zarr(empty()).keys() >= {"columns/zarr.json"}
+
+
 def test_what_is_larger_than_a_chunk_is_not_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zarr_sizes, "CHUNK_ROWS", 200)
     manifest = video("a", frames=200)
@@ -63,6 +79,7 @@ def test_what_is_larger_than_a_chunk_is_not_small(monkeypatch: pytest.MonkeyPatc
     for frames in (201, 500):
         assert not is_small(replace(video("a", frames=frames), timeline=None))
     assert not is_small(failure("f", "x" * 201))
+    assert not is_small(manifest, derived_columns(from_texts([f'{{"a": "{"x" * 201}"}}'])))
 
 
 def test_a_small_dataset_is_published_without_importing_zarr(tmp_path: Path) -> None:

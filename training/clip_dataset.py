@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch.utils.data
@@ -68,7 +68,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
       MultiRate or Offsets alone, which stands for RandomClips of it.
     - `outputs`: what frames become, as a dict of shortgop.Output by name: several of them are made of one decode, and
       each has a size, crop, dtype, ... and frames of its own. Without it items have `frames` as the dataset was opened.
-    - `videos`: ids or numbers, to take clips of these alone: training and validation sets of one dataset.
+    - `videos`: ids or numbers, to take clips of these alone, in this order: where a list of ids says which. Where
+      columns say it, give `shortgop.open(...).where(...)` as the dataset.
     - `seed`: of all that is random about clips.
     - `transform`: a callable on the frames of one item; with `transform_batch`, on those of all clips that are read
       together, (clips, frames, ...). With `outputs` it gets a dict of them and returns one. Python's, numpy's and
@@ -117,7 +118,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             raise UsageError(f"metadata names {taken[0]!r}, which items have already; rename that column in the list")
         self._opened = OpenedDataset(dataset)
         self._policy = policy_of(clips)
-        self._rows = None if videos is None else self._opened.rows(videos)
+        self._rows = self._opened.chosen_rows if videos is None else self._opened.rows(videos)
         self._seed = integer(seed, "seed")
         self._metadata = tuple(metadata)
         self._outputs = None
@@ -134,7 +135,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         self._warned = False
         # Errors of the policy and of names come now, and not in a worker.
         table = self.clip_index
-        if len(table) and len(self._opened.manifest.videos):
+        if len(table) and len(dataset):
             self._opened.columns(0 if self._rows is None else int(self._rows[0]), self._metadata)
             if self._outputs is not None:
                 self._outputs.positions(len(table.clips([0])[0].frames))
@@ -156,7 +157,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     @property
     def snapshot(self) -> str:
         """Which of the dataset's snapshots that is."""
-        return self.source.metadata.snapshot
+        return self._opened.snapshot
 
     @property
     def too_short(self) -> tuple[str, ...]:
@@ -167,12 +168,15 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     @property
     def video_numbers(self) -> Array:
         """The numbers of the videos that clips are taken from, int64: in the order of `videos`, or ascending."""
-        return np.arange(len(self.source)) if self._rows is None else self._rows
+        return np.arange(len(self.source)) if self._rows is None else self._opened.numbers_of(self._rows)
 
     def column(self, name: str) -> list[Any]:
         """What the source list said of each video in a column, such as labels for ClassBalanced or weights: in the
         order of `video_numbers`."""
-        return [self._opened.values(row, [name])[name] for row in self.video_numbers.tolist()]
+        columns, numbers = self.source.columns, self.video_numbers
+        if name in columns and columns.present(name)[numbers].all():
+            return cast(list[Any], columns[name][numbers].tolist())
+        return [self._opened.values(row, [name])[name] for row in self._opened.rows_at(numbers).tolist()]
 
     @property
     def skipped(self) -> int:
@@ -316,17 +320,18 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             together=self._transform_batch,
             named=self._outputs is not None,
         )
+        numbers = self._opened.numbers_of([clip.video for clip in clips]).tolist()
         return [
             {
                 **frames[place],
                 **{name: column[place] for name, column in read.items()},
-                "video": clip.video,
+                "video": video,
                 "start": clip.start,
                 **({} if clip.mask is None else {"mask": torch.from_numpy(clip.mask)}),
                 "draw": clip.draw,
                 **self._opened.columns(clip.video, self._metadata),
             }
-            for place, clip in enumerate(clips)
+            for place, (clip, video) in enumerate(zip(clips, numbers, strict=True))
         ]
 
     def _read(self, clips: list[Clip], rows: Rows | None) -> dict[str, Read]:
@@ -338,7 +343,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             return self._read_outputs(self._outputs, clips, rows)
         videos, wanted = [clip.video for clip in clips], [clip.frames.tolist() for clip in clips]
         if rows is None:
-            batch = self.source.get_clips(list(zip(videos, wanted, strict=True)))
+            numbers = self._opened.numbers_of(videos).tolist()
+            batch = self.source.get_clips(list(zip(numbers, wanted, strict=True)))
             frames: Read = batch.data
             pts_seconds = batch.pts_seconds
         else:

@@ -17,7 +17,7 @@ from ..errors import UsageError
 from ..manifests.ragged import Array, lazy
 from ..manifests.tables import Manifest
 from ..readers.clip_output import ClipOutput
-from ..readers.dataset import Dataset, reader_of
+from ..readers.dataset import Dataset, chosen_of, reader_of
 from ..readers.frame_format import FrameFormat
 from ..readers.reader import SnapshotReader
 from ..readers.times import seconds_of, seconds_tensor
@@ -48,12 +48,31 @@ class OpenedDataset:
     def references(self) -> ReferencedFrames:
         return ReferencedFrames.of(self.manifest)
 
+    @property
+    def snapshot(self) -> str:
+        """The name of the snapshot."""
+        return self._reader.snapshot
+
+    @property
+    def chosen_rows(self) -> Array | None:
+        """The rows of the dataset's videos where Dataset.where chose some; None for all."""
+        return chosen_of(self.dataset).rows
+
     def rows(self, videos: Iterable[str | int]) -> Array:
         """The rows of videos by id or number; VideoNotFoundError when there is none of that name."""
-        return np.array([self._reader.row_of(each) for each in listed(videos, "videos")], dtype=np.int64)
+        chosen, manifest = chosen_of(self.dataset), self.manifest
+        return np.array([chosen.row_of(each, manifest) for each in listed(videos, "videos")], dtype=np.int64)
+
+    def rows_at(self, numbers: Array) -> Array:
+        """The rows of videos by their numbers, which exist."""
+        return chosen_of(self.dataset).rows_at(numbers)
+
+    def numbers_of(self, rows: Sequence[int] | Array) -> Array:
+        """The numbers in the dataset of videos by their rows."""
+        return chosen_of(self.dataset).numbers_of(rows)
 
     def table(self, rows: Array | None) -> VideoTable:
-        """The videos in these rows, or all."""
+        """The videos in these rows, or all of the snapshot."""
         videos = self.manifest.videos
         chosen: Any = slice(None) if rows is None else rows
         numbers = np.arange(len(videos)) if rows is None else rows

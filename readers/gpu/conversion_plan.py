@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal
 
 from ..frame_format import Color, Geometry
-from .filter_taps import Taps, repeated, resized, same
+from .filter_taps import Taps, resized, same
 
 Formula = Literal["replicated", "full chroma", "tables", "planes"]
 """How filtered samples become levels: see `torch_conversion`."""
@@ -51,11 +51,14 @@ def conversion_plan(
     `tagged` says that the matrix is one of those that the CPU reader gives to libswscale itself.
     """
     part = (geometry.height, geometry.width)
-    formula, filters = _filters(part, geometry.size, color, bit_depth)
-    if not _of_whole_frame(geometry, color, straight=bit_depth == 8 and tagged):
+    odd = bool(geometry.height % 2 or geometry.width % 2)
+    # The CPU reader leaves what is none of these to PyAV, which heeds that chroma lies to the left.
+    straight = bit_depth == 8 and (geometry.scales or (tagged and not odd))
+    if straight or geometry.scales or color == "yuv420":
+        formula, filters = _filters(part, geometry.size, color, bit_depth, left=not straight)
         return ConversionPlan(formula, geometry.top, geometry.left, geometry.size, filters)
-    # The CPU reader converts the whole frame and cuts the part out, so the filters go beyond the edges of the part.
-    formula, whole = _filters(frame_size, frame_size, color, bit_depth)
+    # PyAV converts the whole frame, and the part is cut out. So the filters go beyond the edges of the part.
+    formula, whole = _filters(frame_size, frame_size, color, bit_depth, left=True)
     lines, columns = (geometry.top, geometry.height), (geometry.left, geometry.width)
     filters = PlaneFilters(
         whole.lines.part(*lines),
@@ -66,35 +69,24 @@ def conversion_plan(
     return ConversionPlan(formula, 0, 0, geometry.size, filters)
 
 
-def _of_whole_frame(geometry: Geometry, color: Color, *, straight: bool) -> bool:
-    odd = bool(geometry.height % 2 or geometry.width % 2)
-    return not geometry.scales and color != "yuv420" and (odd or not straight)
-
-
 @lru_cache(maxsize=1024)
 def _filters(
-    source: tuple[int, int], target: tuple[int, int], color: Color, bit_depth: int
+    source: tuple[int, int], target: tuple[int, int], color: Color, bit_depth: int, *, left: bool
 ) -> tuple[Formula, PlaneFilters]:
-    chroma = (-(-source[0] // 2), -(-source[1] // 2))
-    lines, columns = resized(source[0], target[0], "lines"), resized(source[1], target[1], "columns")
-    if color == "rgb" and source == target:
-        return _unscaled_rgb(source, bit_depth)
+    (height, width), chroma = source, (-(-source[0] // 2), -(-source[1] // 2))
+    lines, columns = resized(height, target[0], "lines"), resized(width, target[1], "columns")
+    if color == "rgb" and source == target and bit_depth == 8 and height % 2 == 0:
+        chroma_lines, chroma_columns = same(chroma[0], "lines"), same(chroma[1], "columns")
+        repeated = PlaneFilters(lines, columns, chroma_lines.repeated(height), chroma_columns.repeated(width))
+        return "replicated", repeated
+    if color == "rgb" and source == target and width % 2 == 0:
+        chroma_lines = resized(chroma[0], height, "lines")
+        chroma_columns = resized(chroma[1], chroma[1], "columns", left=left).repeated(width)
+        return "tables", PlaneFilters(lines, columns, chroma_lines, chroma_columns)
     chroma_target = (target[0] // 2, target[1] // 2) if color == "yuv420" else target
-    return "planes" if color != "rgb" else "full chroma", PlaneFilters(
+    return "full chroma" if color == "rgb" else "planes", PlaneFilters(
         lines,
         columns,
         resized(chroma[0], chroma_target[0], "lines"),
-        resized(chroma[1], chroma_target[1], "columns"),
+        resized(chroma[1], chroma_target[1], "columns", left=left and color != "yuv420"),
     )
-
-
-def _unscaled_rgb(size: tuple[int, int], bit_depth: int) -> tuple[Formula, PlaneFilters]:
-    height, width = size
-    lines, columns = same(height, "lines"), same(width, "columns")
-    if bit_depth == 8 and height % 2 == 0:
-        return "replicated", PlaneFilters(lines, columns, repeated(height, "lines"), repeated(width, "columns"))
-    chroma_lines = resized(-(-height // 2), height, "lines")
-    if width % 2 == 0:
-        return "tables", PlaneFilters(lines, columns, chroma_lines, repeated(width, "columns"))
-    chroma_columns = resized(-(-width // 2), width, "columns")
-    return "full chroma", PlaneFilters(lines, columns, chroma_lines, chroma_columns)

@@ -1,7 +1,7 @@
 """The filters with which libswscale resizes one axis: bilinear, and as wide as the scale when it reduces.
 
-The source is `initFilter` in FFmpeg's libswscale/utils.c, for chroma that lies in the middle of its pixels. The weights
-are its integers, so what is filtered with them equals what libswscale gives.
+The source is `initFilter` in FFmpeg's libswscale/utils.c. The weights are its integers, so what is filtered with them
+equals what libswscale gives.
 """
 
 from __future__ import annotations
@@ -41,15 +41,14 @@ class Taps:
         """The filters of `count` elements from `start` on."""
         return Taps(self.first[start : start + count], self.weights[start : start + count])
 
+    def repeated(self, count: int) -> Taps:
+        """Each element twice, as far as `count` goes."""
+        return Taps(self.first.repeat(2)[:count], self.weights.repeat(2, axis=0)[:count])
+
 
 def same(count: int, axis: Axis) -> Taps:
     """An axis as it is."""
     return _single(np.arange(count), axis)
-
-
-def repeated(count: int, axis: Axis) -> Taps:
-    """Each sample twice, as far as `count` goes."""
-    return _single(np.arange(count) // 2, axis)
 
 
 def _single(first: Array, axis: Axis) -> Taps:
@@ -57,16 +56,20 @@ def _single(first: Array, axis: Axis) -> Taps:
 
 
 @lru_cache(maxsize=1024)
-def resized(source: int, target: int, axis: Axis) -> Taps:
-    """An axis of `source` samples resized to `target`."""
+def resized(source: int, target: int, axis: Axis, *, left: bool = False) -> Taps:
+    """An axis of `source` samples resized to `target`.
+
+    Samples lie in the middle of what they stand for. With `left` those of the source lie a quarter of that before it:
+    so does the chroma of H.264 and HEVC, unless a stream says otherwise.
+    """
     # 16.16 fixed point, as are all positions below but for their double scale.
     step = ((source << 16) + (target >> 1)) // target
-    if abs(step - (1 << 16)) < 10:
+    if abs(step - (1 << 16)) < 10 and not left:
         return _single(np.minimum(np.arange(target), source - 1), axis)
     reduces = step > 1 << 16
     taps = 1 + -(-2 * source // target) if reduces else 3
     taps = max(1, min(taps, source - 2))
-    centres = step - (1 << 16) + 2 * step * np.arange(target, dtype=np.int64)
+    centres = step - (1 << 15 if left else 1 << 16) + 2 * step * np.arange(target, dtype=np.int64)
     starts = centres - (taps - 2) * (1 << 16)
     first = np.where(starts >= 0, starts >> 17, -(-starts >> 17))
     distances = np.abs(((first[:, None] + np.arange(taps)) << 17) - centres[:, None]) << 13

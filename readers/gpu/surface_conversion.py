@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import torch
 
 from ..frame_format import Geometry, PixelFormat
 from .surfaces import Surface
 from .torch_conversion import write_surface
+from .triton_conversion import launch, why_not_triton
+
+
+class ConversionWay(NamedTuple):
+    """What converts surfaces on a device; and where that is plain torch, why it is not Triton."""
+
+    name: Literal["triton", "torch"]
+    reason: str
+
+
+def conversion_way(device: torch.device) -> ConversionWay:
+    """What `convert` uses on this device. The first call on a GPU compiles a kernel, in about a second."""
+    reason = why_not_triton(device)
+    return ConversionWay("torch" if reason else "triton", reason)
 
 
 def convert(
@@ -22,5 +37,8 @@ def convert(
 
     DecodeError when a slot has another shape, a part does not lie within its surface, or a matrix is not known.
     """
+    if slots and not why_not_triton(slots[0].device):
+        launch(surfaces, geometries, slots, pixels)
+        return
     for surface, geometry, slot in zip(surfaces, geometries, slots, strict=True):
         write_surface(surface, geometry, slot, pixels)

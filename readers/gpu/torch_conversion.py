@@ -102,6 +102,8 @@ def checked_plan(surface: Surface, geometry: Geometry, slot: torch.Tensor, pixel
         raise DecodeError(f"a frame of {geometry.size} for a slot of shape {tuple(slot.shape)} and {slot.dtype}")
     if geometry.top + geometry.height > surface.height or geometry.left + geometry.width > surface.width:
         raise DecodeError(f"a surface of {surface.width}x{surface.height}, which does not contain {geometry}")
+    if slot.device != surface.y.device:
+        raise DecodeError(f"a surface on {surface.y.device} for a slot on {slot.device}")
     size, tagged = (surface.height, surface.width), surface.matrix in MATRICES
     return conversion_plan(size, geometry, pixels.color, bit_depth=surface.bit_depth, tagged=tagged)
 
@@ -134,9 +136,12 @@ def _filtered(
     device = plane.device
     first, weights = _on(columns, device)
     top, bottom = int(lines.first[0]), int(lines.first[-1]) + lines.weights.shape[1]
-    samples = plane[top:bottom].to(torch.int32)
-    if surface.bit_depth > 8:
-        samples >>= 16 - surface.bit_depth
+    samples = plane[top:bottom]
+    if surface.bit_depth == 8:
+        samples = samples.to(torch.int32)
+    else:
+        # torch can do little with uint16.
+        samples = (samples.view(torch.int16).to(torch.int32) & 0xFFFF) >> (16 - surface.bit_depth)
     along = torch.zeros((samples.shape[0], len(first)), dtype=torch.int32, device=device)
     for tap in range(weights.shape[1]):
         along += samples[:, first + tap] * weights[:, tap]

@@ -1,0 +1,177 @@
+"""Commands that change what is in a dataset without encoding: `annotate`, `drop`, `gc`; and `snapshots`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import UsageError
+from ..wording import counted
+from .app import EXIT_SOMETHING_MISSING, app, err, errors, megabytes, out, print_json
+from .job_reports import show_types, some_of
+from .parameters import DatasetArgument, JsonOption, KeepSnapshotsOption, TypesOption
+from .printing import snapshot_table
+from .progress import loop_bar
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing, and print what would be done.")]
+
+
+@app.command()
+def annotate(  # noqa: PLR0917  # typer makes options of them
+    dataset: DatasetArgument,
+    labels: Annotated[
+        Path | None, typer.Argument(metavar="LABELS", help="A .csv, .tsv, .jsonl or .parquet file with an `id`.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="COLUMN", help="Take a column from all videos.")
+    ] = None,
+    types: TypesOption = None,
+    keep_snapshots: KeepSnapshotsOption = "1d",
+    as_json: JsonOption = False,
+) -> None:
+    """Set columns of videos, without encoding anything: those that LABELS names. The others stay.
+
+    Exit status: 0 every id is in the dataset, 3 some are not; the others have their columns.
+    """
+    with errors():
+        from ..jobs.column_types import parse_types
+        from ..jobs.labels import annotate as set_columns
+        from ..manifests.tidy import parse_duration
+
+        if labels is None and not remove:
+            raise UsageError("no labels given; name a list with an `id` column, or columns to --remove")
+        done = set_columns(
+            dataset, labels, remove=remove or [], types=parse_types(types or []), on_types=show_types,
+            keep_snapshots_seconds=parse_duration(keep_snapshots),
+        )  # fmt: skip
+        if as_json:
+            print_json(dataclasses.asdict(done))
+        else:
+            _print_unknown(done.unknown)
+            what = f"{counted(len(done.changed), 'video')} changed"
+            rest = f", {done.unchanged} had these columns already" if done.unchanged else ""
+            out.print(f"{what}{rest}; snapshot {done.snapshot}", markup=False)
+        if done.unknown:
+            raise typer.Exit(EXIT_SOMETHING_MISSING)
+
+
+def _print_unknown(ids: Sequence[str]) -> None:
+    if ids:
+        err.print(
+            f"{counted(len(ids), 'id')} not in the dataset: {some_of(ids)}; `shortgop info` lists the ids",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+@app.command()
+def drop(
+    dataset: DatasetArgument,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of videos.")] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="A text file with an id on each line.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take videos out of a dataset: no later snapshot has them, and prep leaves them out. `gc` removes their bytes.
+
+    Exit status: 0 all ids are out, 3 some never were in the dataset; the others are out.
+    """
+    with errors():
+        from ..manifests.drop import drop as take_out
+
+        listed = [*(ids or []), *(_ids_in(from_file) if from_file is not None else [])]
+        if not listed:
+            raise UsageError("no ids given; name ids of videos, or a file with --from")
+        done = take_out(dataset, listed, dry_run=dry_run)
+        if as_json:
+            print_json({**dataclasses.asdict(done), "dry_run": dry_run})
+        else:
+            _print_unknown(done.unknown)
+            verb = "would be dropped" if dry_run else "dropped"
+            already = f"; {counted(len(done.already), 'id')} dropped before" if done.already else ""
+            out.print(
+                f"{counted(len(done.ids), 'video')} {verb}: {counted(done.num_frames, 'frame')}, "
+                f"{megabytes(done.num_bytes)}{already}; snapshot {done.snapshot}",
+                markup=False,
+                soft_wrap=True,
+            )
+            if done.ids and not dry_run:
+                out.print(f"`shortgop gc {dataset}` removes their bytes", markup=False, soft_wrap=True)
+        if done.unknown:
+            raise typer.Exit(EXIT_SOMETHING_MISSING)
+
+
+def _ids_in(file: Path) -> list[str]:
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the ids in {file}: {error}; give a text file with an id on each line") from error
+    return [line for line in lines if line.strip()]
+
+
+@app.command()
+def gc(
+    dataset: DatasetArgument,
+    dry_run: DryRunOption = False,
+    keep_snapshots: Annotated[
+        str, typer.Option(help="Keep snapshots that were replaced less than this ago, for their readers: 1h, 1d.")
+    ] = "0",
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what a dataset no longer needs: old snapshots, and the bytes of videos that are not in it any more.
+
+    Exit status: 0 done, 3 some shards could not be read and stay as they are.
+    """
+    with errors():
+        from ..manifests.collect import collect
+        from ..manifests.tidy import parse_duration
+
+        with loop_bar(err, "shards", None) as advance:
+            done = collect(
+                dataset, keep_snapshots_seconds=parse_duration(keep_snapshots), dry_run=dry_run, on_shard=advance
+            )
+        if as_json:
+            print_json({**dataclasses.asdict(done), "dry_run": dry_run})
+        else:
+            for reason in done.skipped:
+                err.print(
+                    f"a shard that holds more than is needed stays as it is: {reason}",
+                    style="yellow", markup=False, soft_wrap=True,
+                )  # fmt: skip
+            would = "would be " if dry_run else ""
+            out.print(
+                f"{counted(len(done.snapshots), 'snapshot')} and {counted(len(done.shards), 'shard')} {would}removed, "
+                f"{counted(len(done.rewritten), 'shard')} {would}written again without what is not needed, "
+                f"{counted(len(done.parts), 'part')} {would}rid of dropped rows: "
+                f"{megabytes(done.bytes_freed)} of shards and {megabytes(done.snapshot_bytes_freed)} of snapshots "
+                f"{would}freed",
+                soft_wrap=True,
+            )
+            if done.bytes_kept:
+                out.print(
+                    f"{megabytes(done.bytes_kept)} are kept for readers of earlier snapshots; without "
+                    "--keep-snapshots they are removed too",
+                    soft_wrap=True,
+                )
+        if done.skipped:
+            raise typer.Exit(EXIT_SOMETHING_MISSING)
+
+
+@app.command()
+def snapshots(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
+    """Show the snapshots of a dataset, oldest first, and what changed from each to the next."""
+    with errors():
+        from ..manifests.history import history
+
+        found = history(dataset)
+        if as_json:
+            print_json([dataclasses.asdict(snapshot) for snapshot in found])
+        else:
+            out.print(snapshot_table(found))

@@ -1,0 +1,112 @@
+"""Types of the columns of CSV and TSV lists, whose cells are all text. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from ..errors import UsageError
+
+TEXT = "text"
+
+# Leading zeros and a plus sign belong to codes and phone numbers rather than to numbers.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)?\.[0-9]+([eE][-+]?[0-9]+)?|-?(0|[1-9][0-9]*)\.?([eE][-+]?[0-9]+)?")
+_NOT_FINITE = ("nan", "inf", "-inf", "+inf", "infinity", "-infinity")
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def _integer(cell: str) -> int:
+    if not _INTEGER.fullmatch(cell) or int(cell) not in _INT64:
+        raise ValueError
+    return int(cell)
+
+
+def _float(cell: str) -> float | None:
+    if cell.lower() in _NOT_FINITE:
+        return None
+    if not _FLOAT.fullmatch(cell):
+        raise ValueError
+    if cell.removeprefix("-").isdigit():
+        # An integer that is too long is a code, and a float would lose digits of it.
+        _integer(cell)
+    value = float(cell)
+    return value if math.isfinite(value) else None
+
+
+def _boolean(cell: str) -> bool:
+    return {"true": True, "false": False}[cell.lower()]
+
+
+def _json(cell: str) -> Any:
+    value = json.loads(cell)
+    if not isinstance(value, dict | list):
+        raise TypeError
+    return value
+
+
+# In the order in which they are tried.
+_TYPES: dict[str, Callable[[str], Any]] = {"integer": _integer, "boolean": _boolean, "float": _float, "json": _json}
+_REFUSED = (ValueError, TypeError, KeyError, RecursionError)
+
+
+def parse_types(texts: Sequence[str]) -> dict[str, str]:
+    """The types that texts such as `label=text,score=float` give to columns. UsageError for anything else."""
+    types: dict[str, str] = {}
+    for text in texts:
+        for each in filter(None, text.split(",")):
+            name, _, kind = each.rpartition("=")
+            if not name or kind not in (*_TYPES, TEXT):
+                raise UsageError(f"--types has {each!r}; it takes COLUMN=TYPE, with {', '.join(_TYPES)} or {TEXT}")
+            types[name] = kind
+    return types
+
+
+def check_types(types: Mapping[str, str], columns: Collection[str]) -> None:
+    """UsageError if `types` names a column that is not one of those that CSV and TSV lists have."""
+    unknown = sorted(types.keys() - set(columns))
+    if unknown:
+        raise UsageError(f"--types names {unknown[0]!r}, which is no column of a CSV or TSV list; correct the name")
+
+
+def column_type(cells: Sequence[str]) -> str:
+    """The type of a column: integer, boolean, float or json (objects and lists), if all its cells are of it that are
+    not empty; else text. A column of empty cells is text.
+
+    Numbers with leading zeros or a plus sign and integers beyond 64 bits are text: they are codes or phone numbers, and
+    as numbers they would lose digits. Of floats, `nan` and `inf` may be among others.
+    """
+    stripped = [cell.strip() for cell in cells if cell.strip()]
+    if all(cell.lower() in _NOT_FINITE for cell in stripped):
+        return TEXT
+    return next((kind for kind in _TYPES if all(_is(kind, cell) for cell in stripped)), TEXT)
+
+
+def _is(kind: str, cell: str) -> bool:
+    try:
+        _TYPES[kind](cell)
+    except _REFUSED:
+        return False
+    return True
+
+
+def typed(cells: Sequence[str], kind: str) -> list[Any]:
+    """The cells as values of a type. An empty cell is None, but "" in a text column. ValueError with the number of the
+    first cell that is not of the type, counted from 0."""
+    if kind == TEXT:
+        return list(cells)
+    values: list[Any] = []
+    for number, cell in enumerate(cells):
+        try:
+            values.append(_TYPES[kind](cell.strip()) if cell.strip() else None)
+        except _REFUSED:
+            raise ValueError(number) from None
+    return values
+
+
+def types_text(file: str, types: Mapping[str, str]) -> str:
+    """One line for people: `labels.csv: label integer, split text`."""
+    return f"{file}: {', '.join(f'{name} {kind}' for name, kind in types.items())}"

@@ -1,0 +1,105 @@
+"""Labels from lists: the columns of a dataset's videos that a list sets, in a job or by themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..manifests.annotate import Annotation, plan_edits, write_edits
+from ..manifests.annotate import annotate as set_columns
+from ..manifests.publish import publish
+from ..manifests.tables import Manifest
+from ..manifests.tidy import KEEP_SECONDS
+from .column_types import check_types
+from .lists import NotJsonError, OnTypes, ignore_types, is_list, plain, read_labels, valid_text
+from .places import absolute
+from .sources import Source
+from .units import Item
+
+
+def annotate(
+    dataset: str | PathLike[str],
+    labels: str | PathLike[str] | Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    remove: Iterable[str] = (),
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
+    keep_snapshots_seconds: float = KEEP_SECONDS,
+) -> Annotation:
+    """Set columns of a dataset's videos without encoding anything. Readers see them in the next snapshot.
+
+    `labels` maps ids to columns (name -> a value that JSON can hold), or is a list (.csv .tsv .jsonl .ndjson .parquet)
+    with an `id`, or a `path` from which prep would make the id. Columns that it names are set, `remove` are taken from
+    all videos, and others stay. `types` gives the types of columns of CSV and TSV lists that are not to be inferred,
+    and `on_types` is told all of them. Returns the ids whose columns changed, and those that are not in the dataset.
+
+    Raises UsageError for a list that cannot be read or a value that JSON cannot hold, NotADatasetError, and
+    DatasetBusyError while a job writes to the dataset.
+    """
+    names = [remove] if isinstance(remove, str) else list(remove)
+    kept = {"id", "path"} & set(names)
+    if kept:
+        raise UsageError(f"{kept.pop()!r} is no column that can be removed; name a column of labels")
+    if labels is None:
+        columns: dict[str, dict[str, Any]] = {}
+    elif isinstance(labels, Mapping):
+        columns = _plain_columns(labels)
+    else:
+        columns = _listed(str(labels), types, on_types)
+    return set_columns(absolute(Path(dataset)), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
+
+
+def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes) -> dict[str, dict[str, Any]]:
+    if not is_list(file) or file.lower().endswith(".txt"):
+        raise UsageError(f"{file!r} is no list of labels; give a .csv, .tsv, .jsonl or .parquet file", file=file)
+    typed: set[str] = set()
+
+    def note(name: str, kinds: Mapping[str, str]) -> None:
+        typed.update(kinds)
+        on_types(name, kinds)
+
+    columns = {line.id: line.columns for line in read_labels(file, types, note)}
+    check_types(types or {}, typed)
+    return columns
+
+
+def _plain_columns(labels: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    columns = {}
+    for video_id, values in labels.items():
+        if not isinstance(video_id, str) or not isinstance(values, Mapping):
+            raise UsageError(
+                f"the labels have {video_id!r}: {type(values).__name__}; give ids and, for each, a dict of columns"
+            )
+        try:
+            columns[valid_text(video_id)] = dict(plain(dict(values)))
+        except NotJsonError as error:
+            raise UsageError(f"the labels of {video_id!r} have {error}; turn it into text, numbers or lists") from None
+    return columns
+
+
+def update_listed(dataset: Path, manifest: Manifest, sources: Sequence[Source]) -> int:
+    """Give videos that are in the dataset already the columns that the job's lists name. Returns how many changed; if
+    there are any, there is a new snapshot. The caller holds the writer lock."""
+    edits = plan_edits(manifest, {source.id: json.loads(source.attributes) for source in sources})
+    if edits:
+        write_edits(dataset, edits)
+        publish(dataset)
+    return len(edits)
+
+
+def with_known_columns(manifest: Manifest, items: Iterable[Item]) -> list[Item]:
+    """The items; sources of videos in the dataset have all columns that these have, so that a video that is made again
+    keeps them, whether a list names them or not."""
+    row_of = {video_id: row for row, video_id in enumerate(manifest.ids)}
+    texts = manifest.videos.attributes
+    return [
+        replace(item, source=replace(item.source, attributes=texts.text(row_of[item.source.id]) or "{}"))
+        if item.source.id in row_of
+        else item
+        for item in items
+    ]

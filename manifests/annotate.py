@@ -1,0 +1,98 @@
+"""Columns of videos that are set or removed after the videos were stored: which edits that takes, and making them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .edits import Edit, edits_table, last_number, to_json
+from .layout import open_current, read_root
+from .parts import write_part
+from .publish import publish, writer_lock
+from .tables import Manifest, empty
+from .tidy import KEEP_SECONDS, remove_old_snapshots
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What `annotate` did: the ids of the videos whose columns changed, the ids that are not in the dataset, the number
+    of videos that have the columns already, and the name of the current snapshot."""
+
+    changed: tuple[str, ...]
+    unknown: tuple[str, ...]
+    unchanged: int
+    snapshot: str
+
+
+def annotate(
+    dataset: Path,
+    columns: Mapping[str, Mapping[str, Any]],
+    *,
+    remove: Iterable[str] = (),
+    keep_snapshots_seconds: float = KEEP_SECONDS,
+) -> Annotation:
+    """Set columns of videos, by id, to values in the types of JSON; take the columns `remove` from all videos that have
+    them. Columns that are not named stay. There is one new snapshot if anything changes, and none otherwise.
+
+    Snapshots that have not been current for `keep_snapshots_seconds` are removed. NotADatasetError if there is no
+    dataset, DatasetBusyError if a job writes to it.
+    """
+    read_root(dataset)
+    with writer_lock(dataset):
+        publish(dataset)
+        root, manifest = open_current(dataset)
+        edits = plan_edits(manifest, columns, remove=tuple(remove))
+        snapshot = root.snapshot
+        if edits:
+            write_edits(dataset, edits)
+            snapshot = publish(dataset)
+        remove_old_snapshots(dataset, keep_snapshots_seconds)
+    there = columns.keys() & set(manifest.ids)
+    changed = tuple(edit.id for edit in edits)
+    return Annotation(
+        changed=changed,
+        unknown=tuple(video_id for video_id in columns if video_id not in there),
+        unchanged=len(there - set(changed)),
+        snapshot=snapshot or "",
+    )
+
+
+def plan_edits(
+    manifest: Manifest, columns: Mapping[str, Mapping[str, Any]], *, remove: Sequence[str] = ()
+) -> list[Edit]:
+    """The edits after which the manifest's videos have these columns and none of `remove`; sorted by id.
+
+    A column that is named in both is set. Values are compared with their types: 3 is not "3", 3.0 or true. Ids that are
+    not in the manifest are passed over, and so is what is so already.
+    """
+    number = last_number(manifest) + 1
+    edits = []
+    for row, video_id in enumerate(manifest.ids):
+        wanted = columns.get(video_id, {})
+        if not wanted and not remove:
+            continue
+        known = json.loads(manifest.videos.attributes.text(row) or "{}")
+        new = {
+            name: value for name, value in wanted.items() if name not in known or to_json(known[name]) != to_json(value)
+        }
+        gone = [name for name in remove if name in known and name not in wanted]
+        if new or gone:
+            edits.append(Edit(video_id, number, new, gone))
+    return edits
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return bool(one == other)
+    return to_json(one) == to_json(other)
+
+
+def write_edits(dataset: Path, edits: Sequence[Edit]) -> None:
+    """Write a part of these edits. The caller holds the writer lock and publishes."""
+    table = edits_table(edits)
+    digest = hashlib.blake2b(repr(edits).encode("utf-8", "backslashreplace"), digest_size=8)
+    write_part(dataset, digest.hexdigest(), replace(empty(), edits=table))

@@ -1,0 +1,81 @@
+"""Videos that are taken out of a dataset. Their bytes go with `collect`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from .edits import Drop, drops_of, drops_table, last_number
+from .layout import open_current, read_root
+from .parts import write_part
+from .publish import publish, writer_lock
+from .stored_bytes import segment_bytes
+from .tables import Manifest, empty
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What `drop` did, or would do: the ids that it took out, those that were out already, and those that the dataset
+    never had. `num_frames` and `num_bytes` are those of the videos that it took out; `snapshot` is the current one."""
+
+    ids: tuple[str, ...]
+    already: tuple[str, ...]
+    unknown: tuple[str, ...]
+    num_frames: int
+    num_bytes: int
+    snapshot: str
+
+
+def drop(dataset: Path, ids: Sequence[str], *, dry_run: bool = False) -> Dropped:
+    """Take videos out of the next snapshot, and leave them out when their sources are prepared again.
+
+    An id may also be that of a source that could not be prepared. Ids that the dataset does not have are returned.
+    There is one new snapshot if anything is taken out. NotADatasetError if there is no dataset, DatasetBusyError if a
+    job writes to it.
+    """
+    read_root(dataset)
+    if dry_run:
+        root, manifest = open_current(dataset)
+        return _result(manifest, ids, plan_drops(manifest, ids), root.snapshot or "")
+    with writer_lock(dataset):
+        publish(dataset)
+        root, manifest = open_current(dataset)
+        drops = plan_drops(manifest, ids)
+        snapshot = root.snapshot
+        if drops:
+            write_part(dataset, _unit(drops), replace(empty(), drops=drops_table(drops)))
+            snapshot = publish(dataset)
+    return _result(manifest, ids, drops, snapshot or "")
+
+
+def plan_drops(manifest: Manifest, ids: Sequence[str]) -> dict[str, Drop]:
+    """The drops that take these ids out. Ids that are neither a video nor a failure of the manifest are passed over."""
+    number = last_number(manifest) + 1
+    revisions = dict.fromkeys(manifest.failures.id.texts(), 0)
+    revisions |= dict(zip(manifest.ids, manifest.videos.revision.tolist(), strict=True))
+    return {video_id: Drop(number, revisions[video_id]) for video_id in ids if video_id in revisions}
+
+
+def _unit(drops: Mapping[str, Drop]) -> str:
+    text = repr(sorted(drops.items(), key=lambda each: each[0]))
+    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+
+
+def _result(manifest: Manifest, ids: Sequence[str], drops: Mapping[str, Drop], snapshot: str) -> Dropped:
+    there = set(manifest.ids)
+    rows = np.array([manifest.row_of(video_id) for video_id in drops if video_id in there], dtype=np.int64)
+    video_of_segment = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
+    before = drops_of(manifest.drops)
+    rest = [video_id for video_id in dict.fromkeys(ids) if video_id not in drops]
+    return Dropped(
+        ids=tuple(drops),
+        already=tuple(video_id for video_id in rest if video_id in before),
+        unknown=tuple(video_id for video_id in rest if video_id not in before),
+        num_frames=int(manifest.videos.num_frames[rows].sum()),
+        num_bytes=int(segment_bytes(manifest)[np.isin(video_of_segment, rows)].sum()),
+        snapshot=snapshot,
+    )

@@ -1,0 +1,206 @@
+"""What source lists say of their videos, as columns: from the JSON text of each video to arrays over all of them.
+
+The text is what counts. A snapshot has the columns too, since a million texts take seconds to parse, and
+`derived_columns` is the one place that makes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from ..errors import CorruptDataError
+from .ragged import Array, Ragged, from_texts
+
+Kind = Literal["boolean", "integer", "float", "text", "json"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+# Parsed values take many times the memory of their text.
+_PARSED_ROWS = 1 << 16
+# Rows of a matrix as wide as the longest text of its rows.
+_MATRIX_ROWS = 1 << 14
+_MATRIX_BYTES = 1 << 23
+_INT64 = np.iinfo(np.int64)
+# All integers up to it are floats of 64 bits too.
+_EXACT_IN_FLOAT = 1 << 53
+# json.dumps would make an encoder for each value.
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, eq=False)
+class LabelColumn:
+    """A column of the source lists, with an entry for each video.
+
+    `values` is int64 for "integer", float64 for "float", uint8 of 0 and 1 for "boolean", and ragged UTF-8 for "text",
+    and for "json", of any JSON values. `present` is uint8: 0 for a video that the lists say nothing of, or null. There
+    `values` is 0 or empty.
+    """
+
+    kind: Kind
+    values: Array | Ragged
+    present: Array
+
+    def same(self, other: LabelColumn) -> bool:
+        """Whether both hold the same values; NaN is the same as NaN."""
+        if self.kind != other.kind or not np.array_equal(self.present, other.present):
+            return False
+        if isinstance(self.values, Ragged) and isinstance(other.values, Ragged):
+            return np.array_equal(self.values.offsets, other.values.offsets) and np.array_equal(
+                self.values.values, other.values.values
+            )
+        return np.array_equal(self.values, other.values, equal_nan=self.kind == "float")  # type: ignore[arg-type]
+
+    def array(self, rows: Array | None = None) -> Array:
+        """The values of all videos or of those in `rows`, which ascend, as users see them, and nobody can write to:
+
+        - "integer": int64, or float64 where a value is missing, as in pandas; object where float64 cannot hold one;
+        - "float": float64;
+        - "boolean": bool, or object where a value is missing;
+        - "text": numpy's StringDType;
+        - "json": object, what json.loads makes of each value.
+
+        A missing value is NaN in float64 and text, and None in object.
+        """
+        if isinstance(self.values, Ragged):
+            if self.kind == "json":
+                return _read_only(_objects(self.values, rows))
+            return _read_only(text_array(self.values, rows, self.present.astype(bool)))
+        column = self if rows is None else replace(self, values=self.values[rows], present=self.present[rows])
+        return _read_only(_numbers(column.kind, np.asarray(column.values), column.present.astype(bool)))
+
+
+def _read_only(array: Array) -> Array:
+    # All who ask for a column get the same array.
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+def _numbers(kind: Kind, values: Array, present: Array) -> Array:
+    if kind == "boolean":
+        values = values.astype(bool)
+    if present.all():
+        return values
+    if kind == "boolean" or (kind == "integer" and not _fits_float(values)):
+        objects = values.astype(object)
+        objects[~present] = None
+        return objects
+    return np.where(present, values, np.nan)
+
+
+def _fits_float(values: Array) -> bool:
+    return not len(values) or (int(values.min()) >= -_EXACT_IN_FLOAT and int(values.max()) <= _EXACT_IN_FLOAT)
+
+
+def _objects(texts: Ragged, rows: Array | None) -> Array:
+    chosen = texts.texts() if rows is None else [texts.text(row) for row in rows.tolist()]
+    objects = np.full(len(chosen), None, dtype=object)
+    for start in range(0, len(chosen), _PARSED_ROWS):
+        # One by one, since numpy would make lists of equal length one array.
+        for place, value in enumerate(_parsed(chosen[start : start + _PARSED_ROWS], "null"), start):
+            objects[place] = value
+    return objects
+
+
+def _parsed(texts: Sequence[str], empty: str) -> list[Any]:
+    """What these JSON texts stand for, and `empty` stands for those that are empty. ValueError if one is not JSON."""
+    # In one call they take half the time.
+    values = json.loads(f"[{','.join(text or empty for text in texts)}]")
+    if len(values) != len(texts):
+        raise ValueError("a text is not one JSON value")
+    return list(values)
+
+
+def text_array(texts: Ragged, rows: Array | None = None, present: Array | None = None) -> Array:
+    """Ragged UTF-8, or its `rows`, which ascend, as an array of numpy's StringDType. It is NaN where `present`, which
+    has an entry for each text, is False.
+
+    A list of Python's strings in between takes several times as long, and so does choosing rows of the result.
+    """
+    some_are_missing = present is not None and not present.all()
+    dtype = np.dtypes.StringDType(na_object=np.nan) if some_are_missing else np.dtypes.StringDType()
+    out = np.empty(len(texts) if rows is None else len(rows), dtype=dtype)
+    for start in range(0, len(texts), _MATRIX_ROWS):
+        stop = min(start + _MATRIX_ROWS, len(texts))
+        some = _some_texts(texts, start, stop)
+        if rows is None:
+            out[start:stop] = some
+        else:
+            first, last = np.searchsorted(rows, [start, stop]).tolist()
+            out[first:last] = some[rows[first:last] - start]
+    if present is not None and some_are_missing:
+        out[~present if rows is None else ~present[rows]] = np.nan
+    return out
+
+
+def _some_texts(texts: Ragged, start: int, stop: int) -> Array:
+    """Rows [start, stop) as an array of bytes of one width, or as objects where that is no way."""
+    offsets = texts.offsets[start : stop + 1]
+    values, lengths = texts.values[offsets[0] : offsets[-1]], np.diff(offsets)
+    width = max(1, int(lengths.max(initial=0)))
+    # Numpy takes zero bytes at the end of a value for padding.
+    if width * len(lengths) > _MATRIX_BYTES or not values.all():
+        return np.array([texts.text(row) for row in range(start, stop)], dtype=object)
+    matrix = np.zeros((len(lengths), width), dtype="u1")
+    matrix[np.arange(width) < lengths[:, None]] = values
+    return matrix.view(f"S{width}").ravel()
+
+
+def derived_columns(attributes: Ragged) -> dict[str, LabelColumn]:
+    """The columns of all videos from their attributes, by name, in the order in which they first come.
+
+    Each row of `attributes` is a JSON object, or empty. CorruptDataError for a row that is none.
+    """
+    columns: dict[str, list[Any]] = {}
+    for start in range(0, len(attributes), _PARSED_ROWS):
+        rows = _objects_in(attributes, start, min(start + _PARSED_ROWS, len(attributes)))
+        for name in dict.fromkeys(chain.from_iterable(rows)):
+            columns.setdefault(name, [None] * start)
+        for name, values in columns.items():
+            values += [row.get(name) for row in rows]
+    return {name: _column_of(values) for name, values in columns.items()}
+
+
+def _objects_in(attributes: Ragged, start: int, stop: int) -> list[dict[str, Any]]:
+    offsets = attributes.offsets[start : stop + 1]
+    block = Ragged(attributes.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+    try:
+        rows = _parsed(block.texts(), "{}")
+    except ValueError:
+        rows = [None]
+    if any(type(row) is not dict for row in rows):
+        raise CorruptDataError(
+            f"rows {start} to {stop - 1} of the column videos/attributes are not a JSON object each; copy the manifest "
+            "to the dataset again"
+        )
+    return rows
+
+
+def _column_of(values: Sequence[Any]) -> LabelColumn:
+    kind = _kind([value for value in values if value is not None])
+    present = np.array([value is not None for value in values], dtype="u1")
+    if kind == "json":
+        texts = ["" if value is None else _TO_JSON(value) for value in values]
+        return LabelColumn(kind, from_texts(texts), present)
+    if kind == "text":
+        return LabelColumn(kind, from_texts("" if value is None else value for value in values), present)
+    dtype = {"boolean": "u1", "integer": "<i8", "float": "<f8"}[kind]
+    return LabelColumn(kind, np.array([value or 0 for value in values], dtype=dtype), present)
+
+
+def _kind(values: Sequence[Any]) -> Kind:
+    """The narrowest kind that holds all values as they are."""
+    types = set(map(type, values))
+    if types == {bool}:
+        return "boolean"
+    if types == {int} and min(values) >= _INT64.min and max(values) <= _INT64.max:
+        return "integer"
+    if types in ({float}, {int, float}):
+        whole = [value for value in values if type(value) is int]
+        return "float" if all(abs(value) <= _EXACT_IN_FLOAT for value in whole) else "json"
+    return "text" if types == {str} else "json"

@@ -1,0 +1,83 @@
+"""Which videos `Dataset.where` chooses: conditions on columns, as booleans over all videos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ..errors import UsageError, WrongTypeError
+from ..manifests.ragged import Array
+from ..wording import counted
+from .columns import Columns
+
+Condition = Any
+"""A boolean for each video, as a numpy array or anything that becomes one, or a function of the columns that returns
+such an array."""
+
+_NEEDS = "it has to be a boolean for each video, or a function of the columns that returns these"
+
+
+def chosen_videos(columns: Columns, num_videos: int, condition: Condition, equals: Mapping[str, Any]) -> Array:
+    """Which videos meet `condition`, if there is one, and have these values in these columns: bool, (videos,).
+
+    UsageError for a column that is not there, a value of a kind that the column does not have, or a condition of
+    another length; WrongTypeError for a condition that is not boolean.
+    """
+    chosen = np.ones(num_videos, dtype=bool)
+    if condition is not None:
+        chosen &= mask_of(_called(condition, columns) if callable(condition) else condition, num_videos)
+    for name, value in equals.items():
+        if name not in columns:
+            raise _no_column(name, columns)
+        chosen &= _equal(columns, name, value)
+    return chosen
+
+
+def mask_of(condition: Any, num_videos: int) -> Array:
+    """A condition as booleans: bool, (videos,). UsageError for another length, WrongTypeError if it is not boolean."""
+    mask = np.asarray(condition)
+    if mask.dtype != np.bool_ and mask.size:
+        raise WrongTypeError(f"a condition on videos is of dtype {mask.dtype}; {_NEEDS}")
+    if mask.shape != (num_videos,):
+        raise UsageError(
+            f"a condition on videos has shape {mask.shape}, and there are {counted(num_videos, 'video')}; {_NEEDS}"
+        )
+    return mask.astype(bool, copy=False)
+
+
+def _called(condition: Callable[[Columns], Any], columns: Columns) -> Any:
+    try:
+        return condition(columns)
+    except KeyError as error:
+        if error.args and isinstance(error.args[0], str) and error.args[0] not in columns:
+            raise _no_column(error.args[0], columns) from error
+        raise
+
+
+def _no_column(name: str, columns: Columns) -> UsageError:
+    return UsageError(f"the dataset has no column {name!r}; it has {', '.join(columns)}")
+
+
+def _equal(columns: Columns, name: str, value: Any) -> Array:
+    """Which videos have this value in a column; None stands for no value."""
+    if value is None:
+        return ~columns.present(name)
+    column = columns[name]
+    if column.dtype == object:
+        return np.fromiter((each == value for each in column), dtype=bool, count=len(column))
+    is_truth = isinstance(value, (bool, np.bool_))
+    fits, kind = {
+        "b": (is_truth, "booleans"),
+        "i": (isinstance(value, Real) and not is_truth, "integers"),
+        "f": (isinstance(value, Real) and not is_truth, "numbers"),
+        "T": (isinstance(value, str), "texts"),
+    }[column.dtype.kind]
+    if not fits:
+        raise UsageError(
+            f"column {name!r} has {kind}, and {value!r} is a {type(value).__name__}; for other conditions give where a "
+            f"function, such as lambda columns: numpy.isin(columns[{name!r}], [...])"
+        )
+    return np.asarray(column == (value if isinstance(value, str) else np.asarray(value)))

@@ -1,0 +1,182 @@
+"""Many surfaces into their slots by the Triton kernel: one launch for all frames that are converted in one way."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cache
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ...manifests.ragged import Array
+from ..frame_format import Geometry, PixelFormat
+from .conversion_plan import ConversionPlan, PlaneFilters
+from .filter_taps import Taps
+from .surfaces import Surface
+from .torch_conversion import checked_plan, float_factors, surface_colors
+
+# Pixels of a tile.
+_LINES, _COLUMNS = 4, 64
+# Filters that are kept on a device, one set for each pair of sizes: some 50 kB for 224x224.
+_MAX_FILTERS = 1024
+
+
+@cache
+def why_not_triton(device: torch.device) -> str:
+    """Why the kernel cannot run on this device; empty where it can.
+
+    A tiny surface is converted, since the compiler may be there and not work: it wants a C compiler and a cache folder
+    that can be written.
+    """
+    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"Triton does not run on {device}"
+    try:
+        from . import triton_kernel  # noqa: F401
+    except ImportError as error:
+        return f"Triton cannot be imported: {error}"
+    y = torch.full((2, 2), 128, dtype=torch.uint8, device=device)
+    uv = torch.full((1, 1, 2), 128, dtype=torch.uint8, device=device)
+    slot = torch.zeros((3, 2, 2), dtype=torch.uint8, device=device)
+    try:
+        launch([Surface(y, uv, 8, 1, full_range=True)], [Geometry(0, 0, 2, 2, (2, 2))], [slot], PixelFormat())
+        found = sorted(set(slot.flatten().tolist()))
+    except Exception as error:  # noqa: BLE001  # compilers and drivers fail in many ways, and torch does the same work
+        return f"Triton does not compile or run a kernel on {device}: {type(error).__name__}: {error}"
+    return "" if found == [128] else f"Triton gives wrong pixels on {device}: {found} for 128"
+
+
+def launch(
+    surfaces: Sequence[Surface], geometries: Sequence[Geometry], slots: Sequence[torch.Tensor], pixels: PixelFormat
+) -> int:
+    """Write a part of each surface into its slot, and return the number of launches.
+
+    There is one for all frames of the same formula and depth, which is one for frames of one codec configuration and
+    output. Errors as of `write_surface`.
+    """
+    groups: dict[tuple[str, int], list[_Job]] = {}
+    for surface, geometry, slot in zip(surfaces, geometries, slots, strict=True):
+        plan = checked_plan(surface, geometry, slot, pixels)
+        groups.setdefault((plan.formula, surface.bit_depth), []).append(_Job(surface, plan, geometry.flip, slot))
+    for jobs in groups.values():
+        _launch(jobs, pixels)
+    return len(groups)
+
+
+class _Job(NamedTuple):
+    surface: Surface
+    plan: ConversionPlan
+    flip: bool
+    slot: torch.Tensor
+
+
+def _launch(jobs: Sequence[_Job], pixels: PixelFormat) -> None:
+    from . import triton_kernel
+
+    device = jobs[0].slot.device
+    filters = {job.plan.filters: _filters_on(device, job.plan.filters) for job in jobs}
+    rows = torch.tensor([_row(job, filters[job.plan.filters], pixels) for job in jobs], dtype=torch.int64)
+    if device.type == "cuda":
+        # From page-locked memory, so that nothing waits for the copy. torch keeps that memory until it is done.
+        rows = rows.pin_memory().to(device, non_blocking=True)
+    height, width = (max(job.plan.size[axis] for job in jobs) for axis in range(2))
+    (scale, offset), blank = float_factors(pixels), (0.0,) * (3 - pixels.channels)
+    # Triton launches on the current device.
+    with torch.cuda.device(device if device.type == "cuda" else -1):
+        triton_kernel.convert_surfaces[-(-width // _COLUMNS), -(-height // _LINES), len(jobs)](
+            rows,
+            *scale,
+            *blank,
+            *offset,
+            *blank,
+            COLOR=pixels.color,
+            FORMULA=jobs[0].plan.formula,
+            RANGE=pixels.color in ("ycbcr", "grey"),
+            TARGET=triton_kernel.TYPES[pixels.dtype],
+            BIT_DEPTH=jobs[0].surface.bit_depth,
+            FLOATS=pixels.dtype != torch.uint8,
+            NORMALIZE=pixels.normalize is not None,
+            LINES=_LINES,
+            COLUMNS=_COLUMNS,
+            # A product and a sum in one step are rounded once, and the CPU reader rounds twice.
+            enable_fp_fusion=False,
+        )
+
+
+def _row(job: _Job, filters: _DeviceFilters, pixels: PixelFormat) -> list[int]:
+    """A row as `triton_kernel` describes it."""
+    surface, plan, flip, slot = job
+    y, uv = surface.y, surface.uv
+    colors = surface_colors(plan.formula, pixels, surface.matrix, full_range=surface.full_range)
+    bytes_of_sample = y.element_size()
+    return [
+        y.data_ptr() + bytes_of_sample * (plan.top * y.stride(0) + plan.left),
+        y.stride(0),
+        *filters.luma,
+        *colors.luma_range,
+        uv.data_ptr() + bytes_of_sample * (plan.top // 2 * uv.stride(0) + plan.left // 2 * 2),
+        uv.stride(0),
+        *filters.chroma,
+        *colors.chroma_range,
+        slot.data_ptr(),
+        *slot.stride(),
+        *plan.size,
+        int(flip),
+        *colors.factors,
+    ]
+
+
+class _DeviceFilters(NamedTuple):
+    """Filters on a device, and for luma and chroma the address and number of taps of those for lines and columns."""
+
+    memory: torch.Tensor
+    luma: tuple[int, ...]
+    chroma: tuple[int, ...]
+
+
+_known: OrderedDict[tuple[torch.device, PlaneFilters], _DeviceFilters] = OrderedDict()
+_lock = Lock()
+
+
+def _filters_on(device: torch.device, filters: PlaneFilters) -> _DeviceFilters:
+    """The filters on this device, for use on the current stream."""
+    key = (device, filters)
+    with _lock:
+        found = _known.get(key)
+        if found is None:
+            found = _known[key] = _copied(device, filters)
+            if len(_known) > _MAX_FILTERS:
+                _known.popitem(last=False)
+        else:
+            _known.move_to_end(key)
+    if device.type == "cuda":
+        # Another thread may drop them before the kernel has run.
+        found.memory.record_stream(torch.cuda.current_stream(device))
+    return found
+
+
+def _copied(device: torch.device, filters: PlaneFilters) -> _DeviceFilters:
+    parts = [_flat(each) for each in (filters.lines, filters.columns, filters.chroma_lines, filters.chroma_columns)]
+    together = torch.from_numpy(np.concatenate([part for part, _ in parts]))
+    # On a stream of its own, so that only the copy is waited for. Then any stream may use it.
+    with torch.cuda.stream(_copy_stream(device)):
+        memory = together.to(device)
+    fields, address = list[int](), memory.data_ptr()
+    for part, taps in parts:
+        fields += [address, taps]
+        address += part.nbytes
+    return _DeviceFilters(memory, tuple(fields[:4]), tuple(fields[4:]))
+
+
+@cache
+def _copy_stream(device: torch.device) -> torch.cuda.Stream | None:
+    """A stream for copies of filters; None on the CPU."""
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+
+def _flat(taps: Taps) -> tuple[Array, int]:
+    """First indices and then weights, tap by tap; and the number of taps."""
+    return np.concatenate([taps.first, taps.weights.T.reshape(-1)]), taps.weights.shape[1]

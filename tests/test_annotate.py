@@ -1,0 +1,212 @@
+"""Labels that are corrected: by a list that is given again, or by themselves. Nothing is encoded for that."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import shortgop
+from datasets import make_dataset
+from shortgop.cli import app
+from shortgop.errors import NotADatasetError, UsageError
+from shortgop.manifests.layout import open_current, shard_path
+from shortgop.manifests.publish import snapshots
+from shortgop.manifests.tables import Manifest
+from synthetic import constant_rate_pts, make_video, read_number
+
+RATE = Fraction(25)
+
+
+@pytest.fixture(scope="module")
+def _original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make three sources, and a dataset of them with labels that are text."""
+    root = tmp_path_factory.mktemp("annotate")
+    for number, name in enumerate(("a.mp4", "b.mp4", "c.mp4")):
+        make_video(root / name, pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=100 * number)
+    (root / "old.jsonl").write_text(
+        "".join(f'{{"path": "{name}", "label": "3", "split": "train"}}\n' for name in ("a.mp4", "b.mp4", "c.mp4"))
+    )
+    make_dataset([root / "old.jsonl"], root / "dataset")
+    return root
+
+
+@pytest.fixture
+def root(_original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(_original, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def columns(dataset: Path) -> dict[str, dict[str, Any]]:
+    return {video.id: video.attributes for video in shortgop.open(dataset)}
+
+
+def shards(dataset: Path) -> dict[str, tuple[int, int]]:
+    """Each shard's inode and time of its last change."""
+    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in (dataset / "shards").iterdir()}
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_a_list_that_is_given_again_updates_columns_and_encodes_nothing(root: Path) -> None:
+    dataset = root / "dataset"
+    before, old = shards(dataset), shortgop.open(dataset)
+    Path("new.csv").write_text("path,label\na.mp4,3\nb.mp4,4\n")
+    result = run("prep", "new.csv", "--out", "dataset", "--runner", "inline")
+    assert result.exit_code == 0, result.output
+    assert "new.csv: label integer" in result.stderr
+    assert "2 videos already in the dataset got new columns" in result.stdout
+    # The text "3" and the integer 3 are different values. What the list does not name stays.
+    assert columns(dataset) == {
+        "a.mp4": {"label": 3, "split": "train"},
+        "b.mp4": {"label": 4, "split": "train"},
+        "c.mp4": {"label": "3", "split": "train"},
+    }
+    assert snapshots(dataset) == {"000001", "000002"}
+    assert shards(dataset) == before
+    # A reader that was open has the labels of its snapshot.
+    assert old["a.mp4"].attributes == {"label": "3", "split": "train"}
+
+
+def test_a_list_that_says_nothing_new_makes_no_snapshot(root: Path) -> None:
+    report = make_dataset([root / "old.jsonl"], root / "dataset")
+    assert (report.relabelled, report.already_there, report.snapshot) == (0, 3, "000001")
+    assert snapshots(root / "dataset") == {"000001"}
+
+
+def test_the_report_counts_relabelled_videos_beside_new_ones(root: Path) -> None:
+    make_video(root / "d.mp4", pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=300)
+    Path("new.csv").write_text("path,label\na.mp4,x\nd.mp4,y\n")
+    result = run("prep", "new.csv", "--out", "dataset", "--runner", "inline", "--json")
+    report = json.loads(result.stdout)
+    assert (report["relabelled"], report["videos_added"], report["already_there"]) == (1, 1, 1)
+    assert columns(root / "dataset")["d.mp4"] == {"label": "y"}
+
+
+@pytest.mark.parametrize("again", ["folder", "list", "verify"])
+def test_a_video_that_is_made_again_keeps_its_labels(root: Path, again: str) -> None:
+    """Its first ones, from the list that it came with, and its later ones."""
+    dataset = root / "dataset"
+    shortgop.annotate(dataset, {"b.mp4": {"label": 7, "note": "é"}})
+    manifest = open_current(dataset)[1]
+    for name in manifest.shards.name.texts():
+        shard_path(dataset, name).unlink()
+    if again == "list":
+        Path("again.csv").write_text("path,split\na.mp4,test\nb.mp4,test\nc.mp4,test\n")
+    command = {
+        "folder": ["prep", "a.mp4", "b.mp4", "c.mp4", "--out", "dataset"],
+        "list": ["prep", "again.csv", "--out", "dataset"],
+        "verify": ["verify", "dataset", "--repair", "a.mp4", "b.mp4", "c.mp4"],
+    }[again]
+    assert "made again" in run(*command, "--runner", "inline").output
+    split = "test" if again == "list" else "train"
+    assert columns(dataset) == {
+        "a.mp4": {"label": "3", "split": split},
+        "b.mp4": {"label": 7, "split": split, "note": "é"},
+        "c.mp4": {"label": "3", "split": split},
+    }
+    assert open_current(dataset)[1].videos.revision.tolist() == [1, 1, 1]
+    assert read_number(shortgop.open(dataset)["b.mp4"][19]) == 119
+    # And it can still be corrected.
+    shortgop.annotate(dataset, {"b.mp4": {"label": 8}})
+    assert columns(dataset)["b.mp4"]["label"] == 8
+
+
+def test_annotate_sets_columns_by_id_and_says_what_it_did(root: Path) -> None:
+    before = shards(root / "dataset")
+    Path("labels.csv").write_text("id,label,weight\na.mp4,3,0.5\nb.mp4,4,\ngone.mp4,5,1\n")
+    result = run("annotate", "dataset", "labels.csv")
+    assert result.exit_code == 3
+    assert "labels.csv: label integer, weight float" in result.stderr
+    assert "1 id not in the dataset: gone.mp4" in result.stderr
+    assert "2 videos changed; snapshot 000002" in result.stdout
+    assert columns(root / "dataset")["b.mp4"] == {"label": 4, "split": "train", "weight": None}
+    assert shards(root / "dataset") == before
+    Path("labels.csv").write_text("id,label,weight\na.mp4,3,0.5\nb.mp4,4,\n")
+    result = run("annotate", "dataset", "labels.csv", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {"changed": [], "unknown": [], "unchanged": 2, "snapshot": "000002"}
+
+
+def test_annotate_finds_the_id_of_a_path_as_prep_does(root: Path) -> None:
+    Path("labels.tsv").write_text("path\tlabel\n./a.mp4\t9\n")
+    assert run("annotate", "dataset", "labels.tsv", "--types", "label=text").exit_code == 0
+    assert columns(root / "dataset")["a.mp4"]["label"] == "9"
+
+
+def test_annotate_removes_a_column(root: Path) -> None:
+    result = run("annotate", "dataset", "--remove", "label")
+    assert "3 videos changed" in result.stdout
+    assert columns(root / "dataset")["a.mp4"] == {"split": "train"}
+    result = run("annotate", "dataset", "--remove", "label")
+    assert "0 videos changed; snapshot 000002" in result.stdout
+
+
+def test_the_pages_snippet_runs(root: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "labels.md").read_text()
+    shutil.move(root / "dataset", root / "DATASET")
+    shortgop.annotate("DATASET", {"a.mp4": {"label": 3}})
+    Path("corrected.csv").write_text("id,label\na.mp4,6\n")
+    for snippet in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(snippet, "docs/labels.md", "exec"), {})
+    assert columns(root / "DATASET")["a.mp4"] == {"label": 6}
+
+
+def test_the_commands_of_the_page_exist() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "labels.md").read_text()
+    commands = re.findall(r"^    shortgop (\w+) (.*)$", page, re.MULTILINE)
+    assert {name for name, _ in commands} == {"prep", "annotate", "drop", "gc", "snapshots"}
+    for name, rest in commands:
+        shown = run(name, "--help").stdout
+        assert all(option in shown for option in re.findall(r"--[\w-]+", rest)), name
+
+
+def test_annotate_in_python(root: Path) -> None:
+    done = shortgop.annotate("dataset", {"a.mp4": {"boxes": [[1, 2.5]], "ok": True}, "x": {}}, remove=["split"])
+    assert (done.changed, done.unknown) == (("a.mp4", "b.mp4", "c.mp4"), ("x",))
+    assert columns(root / "dataset")["a.mp4"] == {"boxes": [[1, 2.5]], "label": "3", "ok": True}
+    with pytest.raises(UsageError, match="labels of 'a.mp4' have a value of type object"):
+        shortgop.annotate("dataset", {"a.mp4": {"label": object()}})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["dataset"], "no labels given"),
+        (["dataset", "labels.txt"], "'labels.txt' is no list of labels"),
+        (["dataset", "gone.csv"], "cannot read the list 'gone.csv'"),
+        (["dataset", "--remove", "path"], "'path' is no column that can be removed"),
+    ],
+)
+def test_labels_that_cannot_be_used(root: Path, arguments: list[str], expected: str) -> None:
+    result = run("annotate", *arguments)
+    assert (result.exit_code, expected in result.stderr) == (2, True), result.stderr
+    assert snapshots(root / "dataset") == {"000001"}
+
+
+def test_a_folder_that_is_no_dataset_stays_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(NotADatasetError):
+        shortgop.annotate(tmp_path, {"a": {"label": 1}})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_reader_finds_the_same_frames_after_any_number_of_edits(root: Path) -> None:
+    def place(manifest: Manifest) -> list[Any]:
+        return [manifest.gops.offset.tolist(), manifest.gops.crc32.tolist(), manifest.shards.name.texts()]
+
+    before = place(open_current(root / "dataset")[1])
+    for number in range(3):
+        shortgop.annotate("dataset", {"a.mp4": {"label": number}})
+    manifest = open_current(root / "dataset")[1]
+    assert place(manifest) == before
+    assert len(manifest.edits) == 1
+    assert columns(root / "dataset")["a.mp4"]["label"] == 2

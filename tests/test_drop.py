@@ -1,0 +1,144 @@
+"""Videos that are taken out: gone from the next snapshot, left out of later jobs, and taken in again on request."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import shortgop
+from datasets import make_dataset
+from example_manifests import failure, video
+from shortgop.cli import app
+from shortgop.manifests.drop import drop
+from shortgop.manifests.layout import open_current
+from shortgop.manifests.parts import finished_parts, write_part
+from shortgop.manifests.publish import publish, snapshots
+from synthetic import constant_rate_pts, make_video, read_number
+
+RATE = Fraction(25)
+
+
+@pytest.fixture(scope="module")
+def _original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("drop")
+    (root / "videos").mkdir()
+    for number, name in enumerate(("a.mp4", "b.mp4", "c.mp4")):
+        path = root / "videos" / name
+        make_video(path, pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=100 * number)
+    make_dataset([root / "videos"], root / "dataset")
+    return root
+
+
+@pytest.fixture
+def root(_original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Copy three videos and their dataset, in which they share a shard."""
+    shutil.copytree(_original, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def prep(*options: str) -> Any:
+    return run("prep", "videos", "--out", "dataset", "--runner", "inline", *options)
+
+
+def test_a_dropped_video_is_gone_from_the_next_snapshot_and_from_no_earlier_one(root: Path) -> None:
+    before = shortgop.open("dataset")
+    result = run("drop", "dataset", "b.mp4")
+    assert result.exit_code == 0
+    assert "1 video dropped: 20 frames" in result.stdout
+    assert "`shortgop gc dataset` removes their bytes" in result.stdout
+    assert list(shortgop.open("dataset").ids) == ["a.mp4", "c.mp4"]
+    assert read_number(before["b.mp4"][19]) == 119
+    assert run("verify", "dataset").exit_code == 0
+
+
+def test_a_later_job_leaves_it_out_and_says_so(root: Path) -> None:
+    run("drop", "dataset", "b.mp4")
+    result = prep()
+    assert result.exit_code == 0
+    assert "1 source left out because they were dropped: b.mp4; --include-dropped takes them in again" in result.stdout
+    assert "2 of 3 sources already in the dataset" in result.stdout
+    assert json.loads(prep("--json").stdout)["dropped"] == ["b.mp4"]
+    assert list(shortgop.open("dataset").ids) == ["a.mp4", "c.mp4"]
+
+
+def test_it_is_taken_in_again_on_request_without_its_old_labels(root: Path) -> None:
+    shortgop.annotate("dataset", {"b.mp4": {"label": 1}})
+    run("drop", "dataset", "b.mp4")
+    assert "1 video, 20 frames" in prep("--include-dropped").stdout
+    dataset = shortgop.open("dataset")
+    assert read_number(dataset["b.mp4"][19]) == 119
+    assert dataset["b.mp4"].attributes == {}
+    # From now on it is a video like any other.
+    assert "left out" not in prep().stdout
+    assert "1 video dropped" in run("drop", "dataset", "b.mp4").stdout
+    assert list(shortgop.open("dataset").ids) == ["a.mp4", "c.mp4"]
+    assert "1 video, 20 frames" in prep("--include-dropped").stdout
+
+
+def test_one_that_cannot_be_taken_in_again_stays_dropped_and_nothing_piles_up(root: Path) -> None:
+    run("drop", "dataset", "b.mp4")
+    (root / "videos" / "b.mp4").write_text("not a video any more")
+    assert prep("--include-dropped").exit_code == 3
+    parts = finished_parts(root / "dataset")
+    result = prep("--include-dropped")
+    assert (result.exit_code, "not in the dataset: b.mp4" in result.stderr) == (3, True)
+    assert finished_parts(root / "dataset") == parts
+    assert "1 source left out" in prep().stdout
+
+
+def test_a_dry_run_changes_nothing(root: Path) -> None:
+    files = sorted((root / "dataset").rglob("*"))
+    result = run("drop", "dataset", "a.mp4", "b.mp4", "--dry-run", "--json")
+    found = json.loads(result.stdout)
+    assert (found["ids"], found["num_frames"], found["snapshot"]) == (["a.mp4", "b.mp4"], 40, "000001")
+    assert sorted((root / "dataset").rglob("*")) == files
+
+
+def test_all_that_was_dropped_comes_to_the_bytes_of_the_shard(root: Path) -> None:
+    (shard,) = (root / "dataset" / "shards").iterdir()
+    done = drop(Path("dataset"), ["a.mp4", "b.mp4", "c.mp4"])
+    assert (done.num_bytes, done.num_frames) == (shard.stat().st_size, 60)
+
+
+def test_ids_come_from_a_file_and_unknown_ones_are_named(root: Path) -> None:
+    Path("ids.txt").write_text("a.mp4\n\nnever there\n")
+    result = run("drop", "dataset", "c.mp4", "--from", "ids.txt")
+    assert result.exit_code == 3
+    assert "1 id not in the dataset: never there" in result.stderr
+    assert "2 videos dropped" in result.stdout
+    result = run("drop", "dataset", "c.mp4")
+    assert (result.exit_code, "1 id dropped before" in result.stdout) == (0, True)
+    assert len(snapshots(root / "dataset")) == 2
+
+
+def test_a_source_that_could_not_be_prepared_can_be_dropped(published: Path) -> None:
+    assert drop(published, ["d"]).ids == ("d",)
+    write_part(published, "u9", failure("d", "cut short", attempted_ns=9))
+    publish(published)
+    assert open_current(published)[1].failures.id.texts() == []
+
+
+def test_a_part_that_comes_late_does_not_bring_it_back(published: Path) -> None:
+    drop(published, ["a"])
+    write_part(published, "u9", video("a", shard="late.shard", revision=1))
+    publish(published)
+    assert open_current(published)[1].ids == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [([], "no ids given"), (["--from", "gone.txt"], "cannot read the ids in gone.txt")]
+)
+def test_ids_that_cannot_be_used(root: Path, arguments: list[str], expected: str) -> None:
+    result = run("drop", "dataset", *arguments)
+    assert (result.exit_code, expected in result.stderr) == (2, True)
