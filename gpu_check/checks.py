@@ -19,6 +19,7 @@ CHECKS = (
     Check("reader-damaged", "is a damaged GOP an error, and the reader fine afterwards?", "gpu_reader:damaged", 30),
     Check("reader-fallback", "is what the CPU decodes for the GPU right?", "gpu_reader:fallback", 30),
     Check("reader-forked", "is a forked process told what to do?", "gpu_reader:forked", 30),
+    Check("nvcuvid-pictures", "are they also right through libnvcuvid itself?", "gpu_nvcuvid:all_pictures", 60),
     Check("loader-device", 'does ClipLoader(device="cuda") give the CPU\'s batches?', "gpu_loading:to_device", 60),
     Check("loader-slow-stream", "also where the stream that uses them is behind?", "gpu_loading:slow_stream", 60),
     Check("loader-pinned", "does pin_memory=True lock memory, and are copies faster?", "gpu_loading:pinned", 45),
@@ -33,6 +34,7 @@ CHECKS = (
     Check("pyav-held-frames", "do frames that are kept stay right?", "gpu_decoding:held_frames", 30),
     Check("torchcodec", "is TorchCodec on the GPU right, and how fast?", "gpu_torchcodec:pictures", 60),
     Check("pyav-speed", "frames/s of clips, NVDEC and CPU?", "gpu_decoding:speed", 90),
+    Check("nvcuvid-speed", "frames/s through libnvcuvid and libavcodec?", "gpu_nvcuvid:speed", 90),
     Check("convert-speed", "frames/s of the kernel, and of plain torch?", "gpu_conversion:speed", 45),
     Check("loader-registration", "is memory locked while it is used, and no longer?", "gpu_loading:registration", 30),
     Check("loader-forked", "is CUDA in a forked process our UsageError?", "gpu_loading:forked", 45),
@@ -45,4 +47,5 @@ CHECKS = (
     Check("loader-soak", "does memory grow over 200 batches?", "gpu_loading:soak", 60),
     Check("pyav-other-contexts", "and with the other options for contexts?", "gpu_decoding:other_contexts", 40),
     Check("pyav-soak", "does memory grow over 1000 GOPs?", "gpu_decoding:soak", 60),
+    Check("nvcuvid-soak", "does memory grow over 1000 GOPs through libnvcuvid?", "gpu_nvcuvid:soak", 60),
 )

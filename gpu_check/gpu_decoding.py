@@ -279,7 +279,7 @@ def speed(record: Record) -> None:
                 rate = median(each[name] for each in rounds)
                 record.figure(f"{codec_name} {size}, frames/s, {name}", round(rate))
             for threads in (2, 4, 8, 16):
-                rate = _threaded_rate(clips, threads, partial(use_primary_context, driver))
+                rate = threaded_rate(partial(decoding_of, clips, driver), threads)
                 record.figure(f"{codec_name} {size}, frames/s, NVDEC, {threads} threads", round(rate))
 
 
@@ -334,20 +334,28 @@ def _reader_rate(dataset: Path, video: str, clips: int) -> float:
     return clips * CLIP_FRAMES / (time.perf_counter() - started)
 
 
-def _threaded_rate(clips: Sequence[Clip], threads: int, begin: Callable[[], None]) -> float:
-    """Each thread decodes all clips, twice: once to open its decoders, then measured."""
+def decoding_of(clips: Sequence[Clip], driver: Any) -> Callable[[], int]:
+    """What decodes these clips in the calling thread, and counts their frames."""
+    use_primary_context(driver)
+    return partial(_decode_clips, clips, cuda_contexts(), cuda_planes)
+
+
+def threaded_rate(in_thread: Callable[[], Callable[[], int]], threads: int) -> float:
+    """Frames/s where each thread decodes all clips, twice: once to open its decoders, then measured.
+
+    `in_thread` is called in each thread, and gives what decodes the clips and counts their frames.
+    """
     gate = threading.Barrier(threads + 1)
 
     def work() -> int:
         try:
-            begin()
-            contexts = cuda_contexts()
-            _decode_clips(clips, contexts, cuda_planes)
+            decode = in_thread()
+            decode()
         except BaseException:
             gate.abort()
             raise
         gate.wait(60)
-        return _decode_clips(clips, contexts, cuda_planes)
+        return decode()
 
     with ThreadPoolExecutor(threads) as pool:
         running = [pool.submit(work) for _ in range(threads)]

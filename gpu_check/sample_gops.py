@@ -140,10 +140,14 @@ def check_pictures(
 ) -> int:
     """Decode these frames of a GOP: each shows its number and equals the CPU's picture. Returns how many there are."""
     for number, frame in decoded(codec, gop, frames):
-        found = planes(frame)
-        shown = read_number(found.y)
-        if shown != gop.first_number + number:
-            raise RuntimeError(f"{gop.video}: frame {gop.first_number + number} shows {shown}")
-        if not found.equal(expected[number]):
-            raise RuntimeError(f"{gop.video}: frame {gop.first_number + number} differs from the CPU's")
+        check_planes(gop, number, planes(frame), expected[number])
     return len(frames)
+
+
+def check_planes(gop: Gop, number: int, found: Planes, expected: Planes) -> None:
+    """RuntimeError unless this picture of a GOP shows its number and equals the CPU's."""
+    shown = read_number(found.y)
+    if shown != gop.first_number + number:
+        raise RuntimeError(f"{gop.video}: frame {gop.first_number + number} shows {shown}")
+    if not found.equal(expected):
+        raise RuntimeError(f"{gop.video}: frame {gop.first_number + number} differs from the CPU's")

@@ -23,17 +23,22 @@ from shortgop.readers.dataset import Dataset
 from shortgop.readers.decoders.base import Decoder, GopRequest
 from shortgop.readers.decoders.device import DeviceDecoder
 from shortgop.readers.decoders.pyav_upload import PyavUpload
-from shortgop.readers.decoders.surface_source import DecodedGop
+from shortgop.readers.decoders.surface_source import Pictures
 from shortgop.readers.frame_format import FrameFormat, Geometry, PixelFormat
+from shortgop.readers.gpu.mapped_surfaces import Event, MappedSurfaces
 from shortgop.readers.gpu.surface_conversion import convert
 from shortgop.readers.reader import ReadOptions, SnapshotReader
 
-DECODER, CONSUMER, OTHER = "decoder", "consumer", "other"
+DECODER, CONSUMER, OTHER, ENGINE = "decoder", "consumer", "other", "engine"
 
 
 @dataclass
 class FakeEvent:
+    gpu: FakeGpu
     passed: bool = False
+
+    def synchronize(self) -> None:
+        self.gpu.run_until(self)
 
 
 @dataclass
@@ -61,7 +66,7 @@ class FakeGpu:
         self._rng = random.Random(seed)  # no secrets
         self._runs_ahead = runs_ahead
         self._lock = threading.RLock()
-        self._streams = {name: FakeStream() for name in (DECODER, CONSUMER, OTHER)}
+        self._streams = {name: FakeStream() for name in (DECODER, CONSUMER, OTHER, ENGINE)}
         self._thread = threading.local()
         self.kept: list[tuple[int, str]] = []
         """The memory of tensors that was to be kept for a stream's work."""
@@ -93,7 +98,7 @@ class FakeGpu:
             self._thread.stream = before
 
     def record(self, stream: str) -> FakeEvent:
-        event = FakeEvent()
+        event = FakeEvent(self)
         self._add(stream, "mark", event)
         return event
 
@@ -109,6 +114,12 @@ class FakeGpu:
             self._streams[stream].work.append((kind, what))
             while self._rng.random() < self._runs_ahead and self._step():
                 pass
+
+    def run_until(self, event: FakeEvent) -> None:
+        """The host waits for an event: work runs, in any order, until that has passed."""
+        with self._lock:
+            while not event.passed:
+                assert self._step(), "the host waits for what never happens"
 
     def finish(self) -> None:
         """Run all work, in an order that no stream and no event forbids."""
@@ -170,7 +181,7 @@ class FakeSource:
         self._free = deque(Cell() for _ in range(num_cells))
         self._user: int | None = None
 
-    def decode(self, request: GopRequest) -> DecodedGop:
+    def decode(self, request: GopRequest, convert: Callable[[Pictures], None]) -> int:
         assert self._user is None, "two threads use one decoder"
         self._user = threading.get_ident()
         pictures: list[Any] = []
@@ -183,7 +194,49 @@ class FakeSource:
             weakref.finalize(surface, self._free.appendleft, cell)
             pictures.append((surface, places))
         self._user = None
-        return DecodedGop(tuple(pictures), len(request.frames))
+        convert(pictures)
+        return len(request.frames)
+
+
+class MappingSource:
+    """See `SurfaceSource`. As FakeSource, from a decoder that lends its surfaces and writes them on an engine of its
+    own: pictures are converted in pairs, and the memory of a surface is the decoder's again once it is unmapped."""
+
+    def __init__(self, gpu: FakeGpu, num_surfaces: int, mapped: Callable[..., MappedSurfaces] = MappedSurfaces) -> None:
+        self._gpu = gpu
+        self._cells = [Cell() for _ in range(num_surfaces)]
+        self._free = list(range(num_surfaces))
+        self._mapped = mapped(self._free.append, most=num_surfaces)
+
+    def decode(self, request: GopRequest, convert: Callable[[Pictures], None]) -> int:
+        pictures: list[Any] = []
+        for frame, places in zip(request.frames, request.places, strict=True):
+            if request.data == b"\xff":
+                raise RuntimeError("damaged")
+            self._mapped.make_room()
+            # The last one that was unmapped: its memory is the most likely to be in use still.
+            number = self._free.pop()
+            self._gpu.launch(_setting(self._cells[number], int(request.data[0]) * 16 + frame), ENGINE)
+            self._gpu.wait(DECODER, self._gpu.record(ENGINE))
+            self._mapped.add(number)
+            pictures.append((FakeSurface(self._cells[number]), places))
+            if len(pictures) == 2 or frame == request.frames[-1]:
+                convert(pictures)
+                self._mapped.read_before(self._gpu.record(DECODER))
+                pictures = []
+        return len(request.frames)
+
+
+class UnmapsTooEarly(MappedSurfaces):
+    """Breaks the rule that a surface is unmapped only after its conversion has read it."""
+
+    def read_before(self, event: Event) -> None:
+        super().read_before(_Passed())
+
+
+class _Passed:
+    def synchronize(self) -> None:
+        """Nobody waits."""
 
 
 def _setting(cell: Cell, value: int) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -17,7 +18,9 @@ from fake_gpu import (
     ConvertsElsewhere,
     FakeGpu,
     FakeSource,
+    MappingSource,
     ReadsTooEarly,
+    UnmapsTooEarly,
     WritesTooEarly,
     fake_convert,
 )
@@ -25,6 +28,7 @@ from shortgop.errors import UsageError
 from shortgop.manifests.records import CodecConfig, Pattern
 from shortgop.readers.decoders.base import GopRequest, Target
 from shortgop.readers.decoders.device import DeviceDecoder
+from shortgop.readers.decoders.surface_source import SurfaceSource
 from shortgop.readers.frame_format import Geometry, PixelFormat
 from shortgop.readers.gpu.decoder_pool import DecoderPool
 from shortgop.readers.plan import Place
@@ -46,14 +50,21 @@ def request(gop: int, *, damaged: bool = False) -> GopRequest:
     return GopRequest(config(gop % 2), pattern, b"\xff" if damaged else bytes([gop]), frames, places, [GEOMETRY])
 
 
-def decoder_on(gpu: FakeGpu) -> DeviceDecoder:
+def copying(gpu: FakeGpu) -> FakeSource:
     # Two GOPs' worth of memory for pictures, which is used again and again.
-    return DeviceDecoder(
-        CPU,
-        gpu=lambda: gpu,
-        open_source=lambda _: FakeSource(gpu, num_cells=2 * GOP_FRAMES),
-        convert=fake_convert(gpu),
-    )
+    return FakeSource(gpu, num_cells=2 * GOP_FRAMES)
+
+
+def mapping(gpu: FakeGpu) -> MappingSource:
+    # Fewer than the frames of a GOP.
+    return MappingSource(gpu, num_surfaces=3)
+
+
+Source = Callable[[FakeGpu], SurfaceSource]
+
+
+def decoder_on(gpu: FakeGpu, source: Source = copying) -> DeviceDecoder:
+    return DeviceDecoder(CPU, gpu=lambda: gpu, open_source=lambda _: source(gpu), convert=fake_convert(gpu))
 
 
 def read(decoder: DeviceDecoder, batch: torch.Tensor, requests: list[GopRequest], threads: int) -> None:
@@ -65,9 +76,9 @@ def read(decoder: DeviceDecoder, batch: torch.Tensor, requests: list[GopRequest]
             future.result()
 
 
-def two_batches_in_the_same_memory(gpu: FakeGpu) -> list[torch.Tensor]:
+def two_batches_in_the_same_memory(gpu: FakeGpu, source: Source) -> list[torch.Tensor]:
     """What a consumer finds in two batches. It drops the first one at once, so the second one gets its memory."""
-    decoder = decoder_on(gpu)
+    decoder = decoder_on(gpu, source)
     batch = torch.zeros(1, NUM_GOPS * GOP_FRAMES, 3, 2, 2, dtype=torch.uint8)
     found: list[torch.Tensor] = []
     for order in (range(NUM_GOPS), reversed(range(NUM_GOPS))):
@@ -90,21 +101,30 @@ def expected() -> list[torch.Tensor]:
     return [torch.tensor(each, dtype=torch.uint8) for each in (ascending, descending)]
 
 
-def is_right(gpu: FakeGpu) -> bool:
-    found = two_batches_in_the_same_memory(gpu)
+def is_right(gpu: FakeGpu, source: Source = copying) -> bool:
+    found = two_batches_in_the_same_memory(gpu, source)
     return len(found) == 2 and all(map(torch.equal, found, expected()))
 
 
+@pytest.mark.parametrize("source", [copying, mapping])
 @pytest.mark.parametrize("runs_ahead", [0.0, 0.3, 0.8])
-def test_a_consumer_finds_the_frames_that_it_asked_for(runs_ahead: float) -> None:
+def test_a_consumer_finds_the_frames_that_it_asked_for(runs_ahead: float, source: Source) -> None:
     """However the GPU orders what no stream and no event orders."""
-    assert all(is_right(FakeGpu(seed, runs_ahead)) for seed in range(60))
+    assert all(is_right(FakeGpu(seed, runs_ahead), source) for seed in range(60))
 
 
+@pytest.mark.parametrize("source", [copying, mapping])
 @pytest.mark.parametrize("broken", [WritesTooEarly, ConvertsElsewhere, ReadsTooEarly])
-def test_each_broken_rule_is_seen(broken: type[FakeGpu]) -> None:
+def test_each_broken_rule_is_seen(broken: type[FakeGpu], source: Source) -> None:
     """The GPU of this test is hard enough: without any one rule some order gives wrong frames."""
-    assert not all(is_right(broken(seed)) for seed in range(60))
+    assert not all(is_right(broken(seed), source) for seed in range(60))
+
+
+def test_a_surface_that_is_unmapped_before_it_was_read_is_seen() -> None:
+    def careless(gpu: FakeGpu) -> MappingSource:
+        return MappingSource(gpu, num_surfaces=3, mapped=UnmapsTooEarly)
+
+    assert not all(is_right(FakeGpu(seed), careless) for seed in range(60))
 
 
 def test_after_an_error_the_memory_waits_for_what_was_launched() -> None:

@@ -42,6 +42,7 @@ from gpu_environment import gpus_of, libraries_of, names_in
 from gpu_ffmpeg import WORKS, verdict
 from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of, wrong_rows
 from gpu_memory import grows
+from gpu_nvcuvid import check_gop
 from hypothesis import given
 from hypothesis import strategies as st
 from run_checks import ROOT, run_all
@@ -49,6 +50,7 @@ from sample_gops import check_pictures, cpu_pictures, cpu_planes, gops_of
 
 import shortgop
 from shortgop.readers.decoders.pyav import open_context
+from shortgop.readers.decoders.pyav_upload import PyavUpload
 
 TESTS = Path(__file__).parent
 
@@ -329,6 +331,18 @@ def test_the_samples_show_their_numbers_and_the_comparison_notices_what_does_not
     wrong = dataclasses.replace(gops[0], first_number=1)
     with pytest.raises(RuntimeError, match=r"a\.mp4: frame 1 shows 0"):
         check_pictures(open_context(wrong.config), wrong, pictures[0], [0], cpu_planes)
+
+
+def test_pictures_of_a_surface_source_are_compared_too(samples_folder: Path) -> None:
+    """With libavcodec on the CPU in place of libnvcuvid."""
+    gops = gops_of(samples_folder / "h264")
+    pictures = cpu_pictures(gops)
+    for gop, expected in zip(gops, pictures, strict=True):
+        source = PyavUpload(gop.config, torch.device("cpu"))
+        for frames in (range(len(expected)), range(0, len(expected), 4), [len(expected) - 1]):
+            assert check_gop(source, gop, expected, frames) == len(frames)
+    with pytest.raises(RuntimeError, match=r"a\.mp4: frame 0 differs from the CPU's"):
+        check_gop(PyavUpload(gops[0].config, torch.device("cpu")), gops[0], pictures[1][:1], [0])
 
 
 def test_clips_for_the_figures_of_speed_are_whole(samples_folder: Path) -> None:

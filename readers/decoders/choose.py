@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +20,8 @@ from .surface_source import SurfaceSource
 # An engine waits while a decoder's thread converts and sends packets, so it gets a second one. Not measured yet.
 _DECODERS_PER_ENGINE = 2
 CPU = torch.device("cpu")
+_NVDEC_VARIABLE = "SHORTGOP_NVDEC"
+_NVDEC_WAYS = ("pyav", "nvcuvid")
 
 
 @dataclass(frozen=True)
@@ -89,16 +92,47 @@ def decoder_for(choice: DeviceChoice, configs: Sequence[CodecConfig]) -> Decoder
     from ..gpu.torch_streams import TorchGpu
 
     on_cpu = frozenset(configs[number] for number in choice.on_cpu)
+    way = nvdec_way()
     return DeviceDecoder(
         choice.device,
-        gpu=partial(TorchGpu, choice.device),
-        open_source=partial(_open_source, choice.device, on_cpu),
+        gpu=partial(TorchGpu, choice.device, own_stream=way == "nvcuvid"),
+        open_source=partial(_open_source, choice.device, on_cpu, way),
         convert=convert,
+        kind=partial(_kind, on_cpu, way),
     )
 
 
-def _open_source(device: torch.device, on_cpu: frozenset[CodecConfig], config: CodecConfig) -> SurfaceSource:
-    from .pyav_cuda import PyavCudaContext
-    from .pyav_upload import PyavUpload
+def nvdec_way() -> str:
+    """Through what NVDEC is used: libavcodec ("pyav"), or libnvcuvid ("nvcuvid") if the environment says so.
 
-    return PyavUpload(config, device) if config in on_cpu else PyavCudaContext(config, device)
+    The second is no public option before it has run on a GPU.
+    """
+    way = os.environ.get(_NVDEC_VARIABLE, _NVDEC_WAYS[0])
+    if way not in _NVDEC_WAYS:
+        raise UsageError(f"{_NVDEC_VARIABLE} is {way!r}; it has to be one of {', '.join(_NVDEC_WAYS)}")
+    return way
+
+
+def _open_source(device: torch.device, on_cpu: frozenset[CodecConfig], way: str, config: CodecConfig) -> SurfaceSource:
+    if config in on_cpu:
+        from .pyav_upload import PyavUpload
+
+        return PyavUpload(config, device)
+    if way == "nvcuvid":
+        from ..gpu.nvcuvid import load_nvcuvid
+        from ..gpu.torch_memory import TorchMemory
+        from .nvcuvid_source import NvcuvidSource
+
+        return NvcuvidSource(config, load_nvcuvid(), TorchMemory(device))
+    from .pyav_cuda import PyavCudaContext
+
+    return PyavCudaContext(config, device)
+
+
+def _kind(on_cpu: frozenset[CodecConfig], way: str, config: CodecConfig) -> Hashable:
+    """What an open source is good for: libnvcuvid's for all that its decoder can be reconfigured for."""
+    if way != "nvcuvid" or config in on_cpu:
+        return config
+    from .nvcuvid_source import DecoderKind
+
+    return DecoderKind.of(config)

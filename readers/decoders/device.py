@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 
 from ...errors import UsageError
 from ...manifests.records import CodecConfig
 from ..frame_format import Geometry, PixelFormat
-from ..gpu.decoder_pool import DecoderPool
+from ..gpu.decoder_pool import DecoderPool, same
 from ..gpu.stream_order import Gpu, gop_order, request_order
 from ..gpu.surfaces import Surface
 from .base import DecodeCost, GopRequest, Target
-from .surface_source import DecodedGop, SurfaceSource
+from .surface_source import Pictures, SurfaceSource
 
 # An open decoder of a 1080p stream takes up to 400 MB of a GPU. These are about 4 GB.
 _MAX_IDLE_PIXELS = 20_000_000
@@ -35,14 +35,18 @@ class DeviceDecoder:
         gpu: Callable[[], Gpu],
         open_source: Callable[[CodecConfig], SurfaceSource],
         convert: Convert,
+        kind: Callable[[CodecConfig], Hashable] = same,
     ) -> None:
-        """`gpu` is called at the first request, in the process that reads: opening a dataset starts no CUDA."""
+        """`gpu` is called at the first request, in the process that reads: opening a dataset starts no CUDA.
+
+        An open source decodes the configurations of its `kind`.
+        """
         self.name = f"device {device}"
         self.device = device
         self._start_gpu = gpu
         self._gpu: Gpu | None = None
         self._convert = convert
-        self._pool = DecoderPool(open_source, max_idle=_MAX_IDLE_DECODERS, max_idle_pixels=_MAX_IDLE_PIXELS)
+        self._pool = DecoderPool(open_source, max_idle=_MAX_IDLE_DECODERS, max_idle_pixels=_MAX_IDLE_PIXELS, kind=kind)
         self._process = os.getpid()
 
     def request(self) -> contextlib.AbstractContextManager[None]:
@@ -52,18 +56,24 @@ class DeviceDecoder:
     def decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
         """See `Decoder.decode`."""
         with gop_order(self._started()), self._pool.taken(request.config) as (source, warm):
-            gop = source.decode(request)
-            started = time.perf_counter()
-            self._write(gop, request.geometries, targets)
-            # Of launching: the device converts later.
-            return DecodeCost(gop.packets, time.perf_counter() - started, warm)
+            seconds = 0.0
 
-    def _write(self, gop: DecodedGop, geometries: Sequence[Geometry], targets: Sequence[Target]) -> None:
-        """Convert all pictures of a GOP: one launch for each target."""
+            def write(pictures: Pictures) -> None:
+                nonlocal seconds
+                started = time.perf_counter()
+                self._write(pictures, request.geometries, targets)
+                seconds += time.perf_counter() - started
+
+            packets = source.decode(request, write)
+            # Seconds of launching: the device converts later.
+            return DecodeCost(packets, seconds, warm)
+
+    def _write(self, pictures: Pictures, geometries: Sequence[Geometry], targets: Sequence[Target]) -> None:
+        """Convert pictures of a GOP: one launch for each target."""
         for number, target in enumerate(targets):
             work = [
                 (surface, geometries[place.geometry], target.slot(place.slot))
-                for surface, places in gop.pictures
+                for surface, places in pictures
                 for place in places
                 if place.output == number
             ]

@@ -18,16 +18,15 @@ from av.video.codeccontext import VideoCodecContext
 from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange
 
-from ...errors import CorruptDataError, DecodeError
-from ...manifests.mp4 import sample_bounds
+from ...errors import DecodeError
 from ...manifests.ragged import Array
 from ...manifests.records import CodecConfig
-from ...wording import counted
 from ..convert.copies import array_of
 from ..convert.frame_writer import FrameWriter
 from ..frame_format import Geometry, PixelFormat
-from ..plan import Place, needed_samples, reorder_depth
+from ..plan import Place, reorder_depth
 from .base import DecodeCost, GopRequest, Target
+from .gop_samples import samples_of
 
 # Contexts that each thread keeps open. A dataset has a codec configuration for each size, rate and colour of videos.
 # Opening a context takes a twentieth of the time for a frame of 256p. An open context holds a few decoded frames: 6
@@ -129,13 +128,7 @@ def feed_gop(codec: Any, request: GopRequest, take: Callable[[VideoFrame, tuple[
     GOP, except after an error. CorruptDataError when the data is not a GOP of the pattern, DecodeError when a frame
     does not come out, and libavcodec's own errors.
     """
-    samples = needed_samples(request.pattern, request.frames)
-    bounds = sample_bounds(request.data)
-    if len(bounds) - 1 != len(request.pattern):
-        raise CorruptDataError(
-            f"the GOP has {counted(len(bounds) - 1, 'frame')}, the manifest says {len(request.pattern)}"
-        )
-    data, shown = memoryview(request.data), request.pattern.frames
+    samples = samples_of(request)
     # If the stream does not say how many frames are reordered, libavcodec guesses, and loses frames at first.
     codec.reorder_depth = reorder_depth(request.pattern)
     missing = dict(zip(request.frames, request.places, strict=True))
@@ -146,11 +139,11 @@ def feed_gop(codec: Any, request: GopRequest, take: Callable[[VideoFrame, tuple[
             if places is not None:
                 take(frame, places)
 
-    for sample in samples:
+    for shown, sample in samples:
         # PyAV's types ask for bytes, but it takes any buffer. libavcodec copies what it is sent.
-        packet = Packet(cast("Any", data[bounds[sample] : bounds[sample + 1]]))
+        packet = Packet(cast("Any", sample))
         # libavcodec gives the frame the pts of its packet.
-        packet.pts = shown[sample]
+        packet.pts = shown
         give(codec.decode(packet))
     if missing:
         give(codec.decode(None))

@@ -6,6 +6,7 @@ take none of the decoder's surfaces.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import av
@@ -21,7 +22,7 @@ from ..gpu.surfaces import Surface
 from ..plan import Place
 from .base import GopRequest
 from .pyav import check_frame, feed_gop, open_context
-from .surface_source import DecodedGop
+from .surface_source import Pictures
 
 # FFmpeg's libavutil/hwcontext_cuda.c: `current_ctx` takes the context that is current in the calling thread,
 # `primary_ctx` the primary one of the device, and refuses one whose flags are not its own, as torch's are not. PyAV
@@ -53,7 +54,7 @@ class PyavCudaContext:
         self._codec = open_cuda_context(config, device.index, CURRENT_CONTEXT)
         self._size = (config.height, config.width)
 
-    def decode(self, request: GopRequest) -> DecodedGop:
+    def decode(self, request: GopRequest, convert: Callable[[Pictures], None]) -> int:
         pictures: list[tuple[Surface, tuple[Place, ...]]] = []
 
         def take(frame: VideoFrame, places: tuple[Place, ...]) -> None:
@@ -64,7 +65,8 @@ class PyavCudaContext:
             packets = feed_gop(self._codec, request, take)
         except av.FFmpegError as error:
             raise DecodeError(f"NVDEC does not decode the GOP: {error}") from error
-        return DecodedGop(tuple(pictures), packets)
+        convert(pictures)
+        return packets
 
 
 def surface_of(frame: VideoFrame) -> Surface:

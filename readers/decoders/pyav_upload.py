@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import av
@@ -17,7 +18,7 @@ from ..gpu.surfaces import Surface
 from ..plan import Place
 from .base import GopRequest
 from .pyav import check_frame, feed_gop, open_context
-from .surface_source import DecodedGop
+from .surface_source import Pictures
 
 _EIGHT_BITS = ("yuv420p", "yuvj420p")
 _TEN_BITS = "yuv420p10le"
@@ -31,7 +32,7 @@ class PyavUpload:
         self._size = (config.height, config.width)
         self._device = device
 
-    def decode(self, request: GopRequest) -> DecodedGop:
+    def decode(self, request: GopRequest, convert: Callable[[Pictures], None]) -> int:
         pictures: list[tuple[Surface, tuple[Place, ...]]] = []
 
         def take(frame: VideoFrame, places: tuple[Place, ...]) -> None:
@@ -42,7 +43,8 @@ class PyavUpload:
             packets = feed_gop(self._codec, request, take)
         except av.FFmpegError as error:
             raise DecodeError(f"libavcodec does not decode the GOP: {error}") from error
-        return DecodedGop(tuple(pictures), packets)
+        convert(pictures)
+        return packets
 
 
 def uploaded(frame: VideoFrame, device: torch.device) -> Surface:

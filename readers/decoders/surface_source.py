@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..gpu.surfaces import Surface
 from ..plan import Place
 from .base import GopRequest
 
-
-@dataclass(frozen=True)
-class DecodedGop:
-    """The wanted pictures of a GOP, each with its places, and how many packets were decoded for them."""
-
-    pictures: tuple[tuple[Surface, tuple[Place, ...]], ...]
-    packets: int
+Pictures = Sequence[tuple[Surface, tuple[Place, ...]]]
+"""Wanted pictures of a GOP, each with its places."""
 
 
 class SurfaceSource(Protocol):
-    """An open decoder of one codec configuration, for one thread at a time. After an error it is not used again."""
+    """An open decoder for one thread at a time. After an error it is not used again."""
 
-    def decode(self, request: GopRequest) -> DecodedGop:
-        """Decode the wanted frames of a GOP. Errors are those of `Decoder.decode`.
+    def decode(self, request: GopRequest, convert: Callable[[Pictures], None]) -> int:
+        """Decode the wanted frames of a GOP, and call `convert` with them, all at once or in groups.
 
-        The surfaces are written on the decoder stream, and may still be unwritten when this returns. Their memory is
-        theirs until the caller drops them, and then until what the caller launched on that stream has ended.
+        Returns how many packets were decoded. Errors are those of `Decoder.decode`.
+
+        The surfaces are written on the calling thread's stream, which `convert` launches its work on: they may still be
+        unwritten when it is called, and unread when it returns. It keeps none. The source writes their memory again
+        only after that work has ended.
         """
         ...

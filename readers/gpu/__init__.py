@@ -16,6 +16,10 @@ Decoders of a GPU, and the order of its work:
 stream_order        what waits for what, so that nothing is read too early or written too late: start here
 torch_streams       the calls for that, through torch
 decoder_pool        open decoders, for all threads of a process
+mapped_surfaces     surfaces that a decoder lends, until they have been read
+annex_b             a GOP as NVDEC's own parser reads it
+nvcuvid             the calls of libnvcuvid; its structures are in nvcuvid_structs
+torch_memory        a surface of libnvcuvid as a tensor
 nvdec_caps          what NVDEC decodes, and why not
 stream_format       bits and chroma of a stream
 cuda_driver         the driver's libraries, and which CUDA context a thread has

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 from ...manifests.records import CodecConfig
@@ -13,20 +13,33 @@ from ...manifests.records import CodecConfig
 Opened = TypeVar("Opened")
 
 
-class DecoderPool(Generic[Opened]):
-    """Open decoders by codec configuration. Opening one takes tens of milliseconds on a GPU; a GOP takes a few.
+def same(config: CodecConfig) -> Hashable:
+    """The kind of a configuration where a decoder is good for one only."""
+    return config
 
-    A decoder is used by one thread at a time. Those that nobody uses wait for the next GOP of their configuration, at
+
+class DecoderPool(Generic[Opened]):
+    """Open decoders by the kind of codec configurations that they decode. Opening one takes tens of milliseconds on a
+    GPU; a GOP takes a few.
+
+    A decoder is used by one thread at a time. Those that nobody uses wait for the next GOP of their kind, at
     most `max_idle` of them, whose pictures have at most `max_idle_pixels` together; the ones used longest ago go first.
     """
 
-    def __init__(self, open_one: Callable[[CodecConfig], Opened], *, max_idle: int, max_idle_pixels: int) -> None:
-        self._open_one = open_one
+    def __init__(
+        self,
+        open_one: Callable[[CodecConfig], Opened],
+        *,
+        max_idle: int,
+        max_idle_pixels: int,
+        kind: Callable[[CodecConfig], Hashable] = same,
+    ) -> None:
+        self._open_one, self._kind = open_one, kind
         self._max_idle, self._max_idle_pixels = max_idle, max_idle_pixels
         self._lock = threading.Lock()
         # By a number that grows, so the first one was used longest ago.
         self._idle: OrderedDict[int, tuple[CodecConfig, Opened]] = OrderedDict()
-        self._of_config: dict[CodecConfig, list[int]] = {}
+        self._of_kind: dict[Hashable, list[int]] = {}
         self._next_number = 0
 
     @contextlib.contextmanager
@@ -40,7 +53,7 @@ class DecoderPool(Generic[Opened]):
 
     def _take(self, config: CodecConfig) -> Opened | None:
         with self._lock:
-            numbers = self._of_config.get(config)
+            numbers = self._of_kind.get(self._kind(config))
             # The last one: its memory is the most likely to be in the caches.
             return self._remove(numbers[-1])[1] if numbers else None
 
@@ -48,7 +61,7 @@ class DecoderPool(Generic[Opened]):
         dropped = []
         with self._lock:
             self._idle[self._next_number] = config, decoder
-            self._of_config.setdefault(config, []).append(self._next_number)
+            self._of_kind.setdefault(self._kind(config), []).append(self._next_number)
             self._next_number += 1
             while len(self._idle) > self._max_idle or (
                 len(self._idle) > 1 and self._idle_pixels() > self._max_idle_pixels
@@ -62,8 +75,9 @@ class DecoderPool(Generic[Opened]):
 
     def _remove(self, number: int) -> tuple[CodecConfig, Opened]:
         config, decoder = self._idle.pop(number)
-        numbers = self._of_config[config]
+        kind = self._kind(config)
+        numbers = self._of_kind[kind]
         numbers.remove(number)
         if not numbers:
-            del self._of_config[config]
+            del self._of_kind[kind]
         return config, decoder

@@ -13,13 +13,17 @@ from .cuda_driver import preload_video_libraries, primary_context, started_drive
 
 class TorchGpu:
     """One CUDA device. libavcodec writes surfaces on CUDA's legacy default stream, which is torch's default one too:
-    libavutil/hwcontext_cuda.c leaves its `stream` at 0."""
+    libavutil/hwcontext_cuda.c leaves its `stream` at 0. libnvcuvid writes them on any stream that it is given."""
 
-    def __init__(self, device: torch.device) -> None:
-        """ToolError when there is no GPU."""
+    def __init__(self, device: torch.device, *, own_stream: bool = False) -> None:
+        """`own_stream`: decoders write on a stream of their own, so that no other work is in front of theirs.
+
+        ToolError when there is no GPU.
+        """
         self._device = device
         self._driver = started_driver()
         preload_video_libraries()
+        self._decoder_stream = self.new_stream() if own_stream else torch.cuda.default_stream(device)
 
     def current_stream(self) -> Any:
         return torch.cuda.current_stream(self._device)
@@ -32,7 +36,7 @@ class TorchGpu:
         tensor.record_stream(stream)
 
     def decoder_stream(self) -> Any:
-        return torch.cuda.default_stream(self._device)
+        return self._decoder_stream
 
     @contextlib.contextmanager
     def launching_on(self, stream: Any) -> Iterator[None]:

@@ -1,0 +1,171 @@
+"""NVDEC through libnvcuvid itself, through the source that the reader uses where SHORTGOP_NVDEC=nvcuvid."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import torch
+from check_record import Record
+from cuda_driver import require_gpu
+from gpu_decoding import Clip, clips_of, decoding_of, ready, threaded_rate
+from gpu_memory import Growth
+from sample_gops import Gop, Planes, check_planes, cpu_pictures, gops_of, samples
+
+from shortgop.readers.decoders.base import GopRequest
+from shortgop.readers.decoders.nvcuvid_source import DecoderKind, NvcuvidSource
+from shortgop.readers.decoders.surface_source import Pictures, SurfaceSource
+from shortgop.readers.gpu.nvcuvid import load_nvcuvid
+from shortgop.readers.gpu.stream_order import Gpu, gop_order
+from shortgop.readers.gpu.torch_memory import TorchMemory
+from shortgop.readers.gpu.torch_streams import TorchGpu
+from shortgop.readers.plan import Place
+
+_SEED = 0
+_SOAK_GOPS = 1000
+# About ten milliseconds of a GPU; torch's own tests take this call.
+_LONG_KERNEL = 20_000_000
+
+
+class Sources:
+    """An open source for each kind of decoder, of one thread."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu, self._memory = gpu, TorchMemory(torch.device("cuda", 0))
+        self._library = load_nvcuvid()
+        self._opened: dict[DecoderKind, NvcuvidSource] = {}
+
+    def in_order(self) -> AbstractContextManager[None]:
+        """Around the decoding of GOPs: the work of this thread goes to the decoders' stream."""
+        return gop_order(self._gpu)
+
+    def of(self, gop: Gop) -> NvcuvidSource:
+        kind = DecoderKind.of(gop.config)
+        if kind not in self._opened:
+            self._opened[kind] = NvcuvidSource(gop.config, self._library, self._memory)
+        return self._opened[kind]
+
+
+def new_gpu() -> Gpu:
+    """The device with a stream of its own for decoders."""
+    return TorchGpu(torch.device("cuda", 0), own_stream=True)
+
+
+def decode_with(source: SurfaceSource, gop: Gop, frames: Sequence[int], take: Callable[[int, Planes], None]) -> None:
+    """Decode these frames of a GOP; `take` has each frame's number and planes, and uses them on the current stream."""
+    wanted = tuple(sorted(frames))
+    places = tuple((Place(0, slot, 0),) for slot in range(len(wanted)))
+
+    def convert(pictures: Pictures) -> None:
+        for surface, ((_, slot, _),) in pictures:
+            take(wanted[slot], Planes(surface.y, surface.uv))
+
+    source.decode(GopRequest(gop.config, gop.pattern, gop.data, wanted, places, []), convert)
+
+
+def check_gop(source: SurfaceSource, gop: Gop, expected: Sequence[Planes], frames: Sequence[int]) -> int:
+    """Each of these frames shows its number and equals the CPU's. Returns how many there are."""
+    found: dict[int, Planes] = {}
+
+    def take(frame: int, planes: Planes) -> None:
+        # Copied, as a conversion does: the surface is the decoder's again afterwards.
+        found[frame] = Planes(planes.y.clone(), planes.uv.clone())
+
+    decode_with(source, gop, frames, take)
+    if sorted(found) != sorted(frames):
+        raise RuntimeError(
+            f"{gop.video}: frames {sorted(found)} come out of GOP {gop.first_number}, not {list(frames)}"
+        )
+    for frame, planes in found.items():
+        check_planes(gop, frame, planes, expected[frame])
+    return len(found)
+
+
+def all_pictures(record: Record) -> None:
+    """Every picture of every sample shows its number and equals the CPU's: in any order of GOPs and so of sizes, with
+    any left out, and behind a long kernel."""
+    ready()
+    cuda: Any = torch.cuda
+    rng = random.Random(_SEED)  # noqa: S311  # no secrets
+    for codec_name in ("h264", "hevc"):
+        gops = gops_of(samples(record, codec_name))
+        expected = cpu_pictures(gops)
+        sources = Sources(new_gpu())
+        for behind, name in ((False, "pictures equal to the CPU's"), (True, "the same behind a long kernel")):
+            count = 0
+            for step, first in ((1, 0), (4, 0), (4, 3), (16, 5)):
+                for number in rng.sample(range(len(gops)), len(gops)):
+                    gop = gops[number]
+                    frames = range(min(first, len(gop.pattern) - 1), len(gop.pattern), step)
+                    with sources.in_order():
+                        if behind:
+                            cuda._sleep(_LONG_KERNEL)  # noqa: SLF001
+                        count += check_gop(sources.of(gop), gop, expected[number], frames)
+            record.figure(f"{name}, {codec_name}", count)
+
+
+def soak(record: Record) -> None:
+    """A thousand GOPs of all sizes, with the memory of the GPU and of the process in between."""
+    ready()
+    gops = gops_of(samples(record, "h264")) + gops_of(samples(record, "hevc"))
+    sources, growth = Sources(new_gpu()), Growth()
+    for number in range(_SOAK_GOPS):
+        gop = gops[number % len(gops)]
+        with sources.in_order():
+            decode_with(sources.of(gop), gop, range(0, len(gop.pattern), 4), _nothing)
+        if number % 100 == 99:
+            growth.look()
+            record.figure("memory after each 100 GOPs, MB: GPU, process", growth.megabytes())
+    growth.check()
+
+
+def speed(record: Record) -> None:
+    """Frames/s of clips of 16 frames, 4 apart, through libnvcuvid and libavcodec in turn, without conversion to RGB.
+    And what a decoder costs: a new one, one that is open, and one that was open for another video."""
+    ready()
+    gpu, driver = new_gpu(), require_gpu()
+    for codec_name in ("h264", "hevc"):
+        gops = gops_of(samples(record, codec_name))
+        record.figure(f"{codec_name}, ms for a GOP", _costs(gops, gpu))
+        for video, size in (("d.mp4", "456x256"), ("a.mp4", "640x360")):
+            clips = clips_of([gop for gop in gops if gop.video == video], count=32)
+            ways = {"libnvcuvid": partial(_decoding, clips, gpu), "libavcodec": partial(decoding_of, clips, driver)}
+            for threads in (1, 4, 16):
+                for name, way in ways.items():
+                    rate = threaded_rate(way, threads)
+                    record.figure(f"{codec_name} {size}, frames/s, {name}, {threads} threads", round(rate))
+
+
+def _costs(gops: Sequence[Gop], gpu: Gpu) -> dict[str, float]:
+    """Milliseconds for all frames of a GOP, with a decoder in each state."""
+    sources, costs = Sources(gpu), dict[str, float]()
+    for state, video in (("new", "b.mp4"), ("open", "b.mp4"), ("open for b.mp4", "c.mp4"), ("open for c.mp4", "b.mp4")):
+        gop = next(each for each in gops if each.video == video)
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        with sources.in_order():
+            decode_with(sources.of(gop), gop, range(len(gop.pattern)), _nothing)
+        torch.cuda.synchronize()
+        costs[f"{video}, {state}"] = round(1e3 * (time.perf_counter() - started), 2)
+    return costs
+
+
+def _decoding(clips: Sequence[Clip], gpu: Gpu) -> Callable[[], int]:
+    return partial(_decode_clips, clips, Sources(gpu))
+
+
+def _decode_clips(clips: Sequence[Clip], sources: Sources) -> int:
+    found: list[int] = []
+    for clip in clips:
+        for gop, frames in clip:
+            with sources.in_order():
+                decode_with(sources.of(gop), gop, frames, lambda frame, _: found.append(frame))
+    return len(found)
+
+
+def _nothing(_: int, __: Planes) -> None:
+    """A picture that nobody reads."""

@@ -1,0 +1,24 @@
+"""The samples of a GOP that a request needs: what every decoder sends."""
+
+from __future__ import annotations
+
+from ...errors import CorruptDataError
+from ...manifests.mp4 import sample_bounds
+from ...wording import counted
+from ..plan import needed_samples
+from .base import GopRequest
+
+
+def samples_of(request: GopRequest) -> list[tuple[int, memoryview]]:
+    """In decode order, each sample that the wanted frames need, behind the number of the frame that it shows.
+
+    CorruptDataError when the data is not a GOP of the request's pattern.
+    """
+    bounds, shown = sample_bounds(request.data), request.pattern.frames
+    if len(bounds) - 1 != len(shown):
+        raise CorruptDataError(f"the GOP has {counted(len(bounds) - 1, 'frame')}, the manifest says {len(shown)}")
+    data = memoryview(request.data)
+    return [
+        (shown[sample], data[bounds[sample] : bounds[sample + 1]])
+        for sample in needed_samples(request.pattern, request.frames)
+    ]
