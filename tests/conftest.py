@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 
 from datasets import make_dataset
@@ -128,3 +129,12 @@ def dead(tmp_path: Path) -> Iterator[Path]:
         yield mounted
     for process in left_behind:
         assert process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def one_torch_thread() -> Iterator[None]:
+    """Let torch use one thread: with more, it waits for them in each of the many small steps of its conversion."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

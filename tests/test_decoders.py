@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import io
 import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -148,12 +147,8 @@ def encode(encoding: Encoding) -> bytes:
     params=[PyavDecoder(), TorchcodecDecoder(), device_decoder_on_cpu()],
     ids=lambda decoder: decoder.name,
 )
-def decoder(request: pytest.FixtureRequest) -> Iterator[Any]:
-    # With more threads, torch waits for them in each of the many small steps of its conversion.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield request.param
-    torch.set_num_threads(threads)
+def decoder(request: pytest.FixtureRequest, one_torch_thread: None) -> Any:
+    return request.param
 
 
 ENCODINGS = {

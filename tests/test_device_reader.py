@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,11 @@ from shortgop.readers.gops import GopStore, longest_first
 from shortgop.readers.plan import GopPlan, VideoGops, plan_frames
 from synthetic import constant_rate_pts, make_video, read_number
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
 # Coded sizes of a and b are equal, and their crops are not.
 SIZES = {"a.mp4": (96, 66), "b.mp4": (96, 70), "c.mp4": (128, 96)}
 FRAMES, GOP_FRAMES = 30, 8
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    # With more, torch waits for them in each of the many small steps of its conversion.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module", params=["h264", "hevc"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,19 +27,12 @@ from shortgop.readers.gpu.surface_conversion import convert
 from shortgop.readers.gpu.surfaces import Surface
 from synthetic import constant_rate_pts, make_video, read_number
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
 RGB = PixelFormat()
 MATRICES = sorted(swscale.MATRICES)
 COLOURS = list(itertools.product(MATRICES, (False, True)))
 IMAGENET: Normalize = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Frames are small, and threads that wait for each other on a busy machine take most of the time."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def converted(frame: Any, geometry: Geometry, pixels: PixelFormat, order: str = "NCHW") -> torch.Tensor:

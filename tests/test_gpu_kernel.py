@@ -41,15 +41,12 @@ GEOMETRIES = [
 
 
 @pytest.fixture(autouse=True)
-def interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is found of Triton is found for the interpreter. It runs beside other tests: one thread is fastest."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def interpreter(monkeypatch: pytest.MonkeyPatch, one_torch_thread: None) -> Iterator[None]:
+    """What is found of Triton is found for the interpreter."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     why_not_triton.cache_clear()
     yield
     why_not_triton.cache_clear()
-    torch.set_num_threads(threads)
 
 
 def surfaces_of(count: int, bit_depth: int = 8) -> list[Surface]:

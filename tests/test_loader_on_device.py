@@ -20,6 +20,8 @@ from shortgop.readers.decoders.pyav_upload import PyavUpload
 from shortgop.training.loader.on_device import DeviceReads, check_options
 from shortgop.training.slices import PlannedBatch
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
 CPU = torch.device("cpu")
 CLIPS = 2 * (FRAMES_OF_VIDEO - 1)
 
@@ -27,15 +29,6 @@ CLIPS = 2 * (FRAMES_OF_VIDEO - 1)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_clips(tmp_path_factory.mktemp("device_loader"))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    # With more, torch waits for them in each of the many small steps of its conversion.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def clips_on(gpu: FakeGpu, folder: Path) -> shortgop.ClipDataset:

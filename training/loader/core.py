@@ -136,13 +136,7 @@ class Core:
 
     def count_step(self, wait_seconds: float, step_seconds: float, *, starts: bool) -> None:
         """Add to the times of the training loop; `starts` with the first batch of a pass."""
-        counts = self._counts
-        self._counts = replace(
-            counts,
-            start_seconds=counts.start_seconds + wait_seconds * starts,
-            wait_seconds=counts.wait_seconds + wait_seconds * (not starts),
-            step_seconds=counts.step_seconds + step_seconds,
-        )
+        self._counts = self._counts.with_step(wait_seconds, step_seconds, starts=starts)
 
     def stats(self) -> LoaderStats:
         counts, spent = self._counts, self._spent

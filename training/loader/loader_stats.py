@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 # Below this part of the time, waiting is not worth a change.
 _NEGLIGIBLE = 0.05
@@ -41,6 +41,15 @@ class LoaderStats:
 
     def __add__(self, other: LoaderStats) -> LoaderStats:
         return LoaderStats(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def with_step(self, wait_seconds: float, step_seconds: float, *, starts: bool) -> LoaderStats:
+        """With the times of one more batch in the training loop; `starts` with the first one of a pass."""
+        return replace(
+            self,
+            start_seconds=self.start_seconds + wait_seconds * starts,
+            wait_seconds=self.wait_seconds + wait_seconds * (not starts),
+            step_seconds=self.step_seconds + step_seconds,
+        )
 
     @property
     def advice(self) -> str:

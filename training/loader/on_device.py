@@ -174,13 +174,7 @@ class DeviceReads:
 
     def count_step(self, wait_seconds: float, step_seconds: float, *, starts: bool) -> None:
         """As Core.count_step."""
-        counts = self._counts
-        self._counts = replace(
-            counts,
-            start_seconds=counts.start_seconds + wait_seconds * starts,
-            wait_seconds=counts.wait_seconds + wait_seconds * (not starts),
-            step_seconds=counts.step_seconds + step_seconds,
-        )
+        self._counts = self._counts.with_step(wait_seconds, step_seconds, starts=starts)
 
     def stats(self) -> LoaderStats:
         read = self._dataset.stats() - self._before
