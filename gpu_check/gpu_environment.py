@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -61,7 +62,7 @@ def names_in(listing: str, wanted: Sequence[str]) -> list[str]:
 
 
 def _matters(variable: str) -> bool:
-    return variable.startswith(("NVIDIA_", "CUDA_", "PYTORCH_")) or variable == "LD_LIBRARY_PATH"
+    return variable.startswith(("NVIDIA_", "CUDA_", "PYTORCH_", "TRITON_")) or variable in ("LD_LIBRARY_PATH", "CC")
 
 
 def _version(package: str) -> str | None:
@@ -73,6 +74,9 @@ def _version(package: str) -> str | None:
 
 def _devices_and_files(record: Record) -> None:
     record.figure("devices", sorted(str(path) for path in Path("/dev").glob("nvidia*")))
+    # Triton compiles a small module when it starts.
+    header = Path(sysconfig.get_paths()["include"], "Python.h")
+    record.figure("compiler", {"cc": shutil.which("gcc") or shutil.which("clang"), "Python.h": header.exists()})
     kernel = Path("/proc/driver/nvidia/version")
     record.figure("kernel_driver", kernel.read_text().strip() if kernel.exists() else None)
     files = [

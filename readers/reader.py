@@ -196,6 +196,7 @@ class SnapshotReader:
 
     def _new_output(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         if self._decoder.device.type != "cpu":
+            self._decoder.check_process()
             return _empty_on(self._decoder.device, shape, dtype)
         out, reused = self._pool.empty(shape, dtype)
         if reused is not None:

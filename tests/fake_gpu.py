@@ -37,6 +37,9 @@ class FakeEvent:
     gpu: FakeGpu
     passed: bool = False
 
+    def query(self) -> bool:
+        return self.passed
+
     def synchronize(self) -> None:
         self.gpu.run_until(self)
 

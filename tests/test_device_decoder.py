@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -168,6 +169,26 @@ def test_a_forked_process_is_told_what_to_do() -> None:
     assert "forked" in (message := said.get(timeout=30))
     assert 'multiprocessing_context="forkserver"' in message
     child.join()
+
+
+def test_threads_that_begin_at_once_share_one_gpu() -> None:
+    """Each GPU object may have a stream of its own, and a request waits for one stream."""
+    made: list[FakeGpu] = []
+
+    def start() -> FakeGpu:
+        time.sleep(0.05)
+        made.append(FakeGpu(0))
+        return made[-1]
+
+    decoder = DeviceDecoder(CPU, gpu=start, open_source=lambda _: FakeSource(made[0], 8), convert=lambda *_: None)
+
+    def begin(_: int) -> None:
+        with decoder.request():
+            pass
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(begin, range(4)))
+    assert len(made) == 1
 
 
 class Pool(RuleBasedStateMachine):

@@ -423,7 +423,7 @@ def test_a_damaged_gop_is_noticed_by_its_check(samples_folder: Path, tmp_path: P
 
 
 def test_speeds_are_those_of_all_readers_and_scenarios(samples_folder: Path) -> None:
-    found = gpu_reader.speeds(samples_folder / "h264", "cpu", seconds=0.02)
+    found = dict(gpu_reader.speeds(samples_folder / "h264", "cpu", seconds=0.02))
     assert len(found) == 5
     *rates, engines = found.values()
     assert all(rate > 0 for scenario in rates for rate in scenario.values())

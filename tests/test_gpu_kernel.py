@@ -17,10 +17,11 @@ import torch
 from gpu_surfaces import empty_slot, noise_frame, surface_of
 from shortgop.errors import DecodeError
 from shortgop.readers.frame_format import Geometry, Normalize, PixelFormat
+from shortgop.readers.gpu import triton_conversion
 from shortgop.readers.gpu.surface_conversion import conversion_way, convert
 from shortgop.readers.gpu.surfaces import Surface
 from shortgop.readers.gpu.torch_conversion import write_surface
-from shortgop.readers.gpu.triton_conversion import launch, why_not_triton
+from shortgop.readers.gpu.triton_conversion import launch
 
 # Triton reads this where it is imported, and again where a kernel is defined.
 with pytest.MonkeyPatch.context() as patch:
@@ -44,9 +45,9 @@ GEOMETRIES = [
 def interpreter(monkeypatch: pytest.MonkeyPatch, one_torch_thread: None) -> Iterator[None]:
     """What is found of Triton is found for the interpreter."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    why_not_triton.cache_clear()
+    triton_conversion._tried.cache_clear()
     yield
-    why_not_triton.cache_clear()
+    triton_conversion._tried.cache_clear()
 
 
 def surfaces_of(count: int, bit_depth: int = 8) -> list[Surface]:
@@ -118,7 +119,7 @@ def test_where_triton_runs_it_converts() -> None:
 
 def test_where_triton_does_not_run_the_reason_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRITON_INTERPRET")
-    why_not_triton.cache_clear()
+    triton_conversion._tried.cache_clear()
     assert conversion_way(CPU) == ("torch", "Triton does not run on cpu")
 
 

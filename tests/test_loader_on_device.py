@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,21 @@ def test_batches_are_read_ahead_within_their_memory(folder: Path) -> None:
         next(DeviceReads(dataset, gpu, CPU, prefetch_bytes=batch_bytes).delivered(planned(dataset), BATCH))
 
 
+def test_no_more_batches_have_memory_than_allowed_though_the_host_runs_ahead(folder: Path) -> None:
+    """The training loop launches its work and asks for the next batch at once; the device is far behind."""
+    gpu = FakeGpu(0, runs_ahead=0)
+    dataset = clips_on(gpu, folder)
+    reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=3 * BATCH * 2 * 3 * 96 * 64)
+    finished: list[int] = []
+    for number, _ in enumerate(reads.delivered(planned(dataset, 8), BATCH)):
+        gpu.launch(partial(finished.append, number), CONSUMER)
+        # This one, and one that is read ahead while another is used.
+        assert number - len(finished) <= 2
+    reads.close()
+    gpu.finish()
+    assert finished == list(range(8))
+
+
 def test_an_error_comes_in_its_turn(folder: Path) -> None:
     gpu = FakeGpu(0, runs_ahead=1)
     dataset = clips_on(gpu, folder)
@@ -159,7 +175,7 @@ def test_counts(folder: Path) -> None:
     ("options", "why"),
     [
         ({"workers": 2}, "workers is 2, and the dataset is decoded on cpu"),
-        ({"device": "cpu"}, "device is 'cpu'"),
+        ({"device": "cuda:1"}, "device is 'cuda:1', and the dataset is decoded on cpu"),
         ({"pin_memory": True}, "pin_memory is for batches on the CPU"),
     ],
 )

@@ -69,6 +69,10 @@ class Decoder(Protocol):
     device: torch.device
     """Where it writes frames: the output has to be on this device."""
 
+    def check_process(self) -> None:
+        """UsageError in a process that the decoder does not work in, before memory of `device` is asked for there."""
+        ...
+
     def request(self) -> AbstractContextManager[None]:
         """Around the decoding of all GOPs of a request, in the thread that asked for it.
 

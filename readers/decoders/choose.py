@@ -6,6 +6,7 @@ import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -51,6 +52,12 @@ def device_of(given: torch.device | str | int | None) -> torch.device:
         return CPU
     if device.type != "cuda":
         raise UsageError(f'device is {str(given)!r}; videos are decoded on "cpu" and on CUDA devices, such as "cuda"')
+    cuda: Any = torch.cuda
+    if cuda._is_in_bad_fork():  # noqa: SLF001  # is_available says no there, and not why
+        raise UsageError(
+            f"device is {str(given)!r}, and this process was forked from one that uses CUDA, which does not survive a "
+            'fork: give the DataLoader multiprocessing_context="forkserver"'
+        )
     if not torch.cuda.is_available():
         raise UsageError(f"device is {str(given)!r}, and this torch ({torch.__version__}) finds no CUDA device here")
     count = torch.cuda.device_count()
@@ -85,7 +92,7 @@ def chosen(
 
 
 def decoder_for(choice: DeviceChoice, configs: Sequence[CodecConfig]) -> Decoder:
-    """The decoder of a choice. It starts no CUDA before the first request."""
+    """The decoder of a choice."""
     if choice.device.type == "cpu":
         return PyavDecoder()
     from ..gpu.surface_conversion import convert

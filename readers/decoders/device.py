@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 
@@ -37,7 +38,7 @@ class DeviceDecoder:
         convert: Convert,
         kind: Callable[[CodecConfig], Hashable] = same,
     ) -> None:
-        """`gpu` is called at the first request, in the process that reads: opening a dataset starts no CUDA.
+        """`gpu` is called at the first request, in the process that reads.
 
         An open source decodes the configurations of its `kind`.
         """
@@ -45,6 +46,7 @@ class DeviceDecoder:
         self.device = device
         self._start_gpu = gpu
         self._gpu: Gpu | None = None
+        self._starting = threading.Lock()
         self._convert = convert
         self._pool = DecoderPool(open_source, max_idle=_MAX_IDLE_DECODERS, max_idle_pixels=_MAX_IDLE_PIXELS, kind=kind)
         self._process = os.getpid()
@@ -81,12 +83,18 @@ class DeviceDecoder:
                 surfaces, chosen, slots = zip(*work, strict=True)
                 self._convert(surfaces, chosen, slots, target.pixels)
 
-    def _started(self) -> Gpu:
+    def check_process(self) -> None:
+        """See `Decoder.check_process`."""
         if os.getpid() != self._process:
             raise UsageError(
                 f"this process was forked from one that opened the dataset on {self.device}, and CUDA does not survive "
                 'a fork: give the DataLoader multiprocessing_context="forkserver", or open the dataset in the worker'
             )
-        if self._gpu is None:
-            self._gpu = self._start_gpu()
-        return self._gpu
+
+    def _started(self) -> Gpu:
+        self.check_process()
+        # Two objects could have two streams, and a request waits for one.
+        with self._starting:
+            if self._gpu is None:
+                self._gpu = self._start_gpu()
+            return self._gpu

@@ -337,7 +337,8 @@ def _calling(source: weakref.ref[NvcuvidSource], method: Callable[[NvcuvidSource
         try:
             return method(target, pointer.contents)
         except BaseException as error:  # noqa: BLE001  # no exception passes through C
-            target._error = error  # noqa: SLF001  # this is a part of the class
+            # The parser may call once more within the same packet, and the first error says what is wrong.
+            target._error = target._error or error  # noqa: SLF001  # this is a part of the class
             return 0
 
     return called

@@ -47,6 +47,9 @@ class PyavDecoder:
         self.device = torch.device("cpu")
         self._local = _ThreadState()
 
+    def check_process(self) -> None:
+        """See `Decoder.check_process`: any process may use the CPU."""
+
     def request(self) -> contextlib.AbstractContextManager[None]:
         """See `Decoder.request`: on the CPU, frames are written when `decode` returns."""
         return contextlib.nullcontext()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,15 +27,26 @@ _LINES, _COLUMNS = 4, 64
 _MAX_FILTERS = 1024
 
 
-@cache
+# Triton compiles a kernel in each thread that launches it before it is there, which takes seconds for a dozen threads.
+_compiling, _trying = Lock(), Lock()
+_launched: set[tuple[Any, ...]] = set()
+
+
 def why_not_triton(device: torch.device) -> str:
     """Why the kernel cannot run on this device; empty where it can.
 
     A tiny surface is converted, since the compiler may be there and not work: it wants a C compiler and a cache folder
-    that can be written.
+    that can be written. torch.OutOfMemoryError where there is no memory for that.
     """
+    with _trying:
+        return _tried(device)
+
+
+@cache
+def _tried(device: torch.device) -> str:
     if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return f"Triton does not run on {device}"
+    _show_libcuda()
     try:
         from . import triton_kernel  # noqa: F401
     except ImportError as error:
@@ -44,9 +57,22 @@ def why_not_triton(device: torch.device) -> str:
     try:
         launch([Surface(y, uv, 8, 1, full_range=True)], [Geometry(0, 0, 2, 2, (2, 2))], [slot], PixelFormat())
         found = sorted(set(slot.flatten().tolist()))
+    except torch.OutOfMemoryError:
+        # Says nothing of Triton.
+        raise
     except Exception as error:  # noqa: BLE001  # compilers and drivers fail in many ways, and torch does the same work
         return f"Triton does not compile or run a kernel on {device}: {type(error).__name__}: {error}"
     return "" if found == [128] else f"Triton gives wrong pixels on {device}: {found} for 128"
+
+
+def _show_libcuda() -> None:
+    """Tell Triton where the driver's library is that this process uses. It looks in fewer places than `cuda_driver`."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            file = line.split(maxsplit=5)[-1]
+            if Path(file).name.startswith("libcuda.so"):
+                os.environ.setdefault("TRITON_LIBCUDA_PATH", str(Path(file).parent))
+                return
 
 
 def launch(
@@ -84,8 +110,11 @@ def _launch(jobs: Sequence[_Job], pixels: PixelFormat) -> None:
         rows = rows.pin_memory().to(device, non_blocking=True)
     height, width = (max(job.plan.size[axis] for job in jobs) for axis in range(2))
     (scale, offset), blank = float_factors(pixels), (0.0,) * (3 - pixels.channels)
+    plan, bit_depth = jobs[0].plan, jobs[0].surface.bit_depth
+    form = (device, pixels.color, pixels.dtype, pixels.normalize is None, plan.formula, bit_depth)
+    first = contextlib.nullcontext() if form in _launched else _compiling
     # Triton launches on the current device.
-    with torch.cuda.device(device if device.type == "cuda" else -1):
+    with first, torch.cuda.device(device if device.type == "cuda" else -1):
         triton_kernel.convert_surfaces[-(-width // _COLUMNS), -(-height // _LINES), len(jobs)](
             rows,
             *scale,
@@ -93,10 +122,10 @@ def _launch(jobs: Sequence[_Job], pixels: PixelFormat) -> None:
             *offset,
             *blank,
             COLOR=pixels.color,
-            FORMULA=jobs[0].plan.formula,
+            FORMULA=plan.formula,
             RANGE=pixels.color in ("ycbcr", "grey"),
             TARGET=triton_kernel.TYPES[pixels.dtype],
-            BIT_DEPTH=jobs[0].surface.bit_depth,
+            BIT_DEPTH=bit_depth,
             FLOATS=pixels.dtype != torch.uint8,
             NORMALIZE=pixels.normalize is not None,
             LINES=_LINES,
@@ -104,6 +133,7 @@ def _launch(jobs: Sequence[_Job], pixels: PixelFormat) -> None:
             # A product and a sum in one step are rounded once, and the CPU reader rounds twice.
             enable_fp_fusion=False,
         )
+    _launched.add(form)
 
 
 def _row(job: _Job, filters: _DeviceFilters, pixels: PixelFormat) -> list[int]:

@@ -58,7 +58,8 @@ def check_options(
             f"workers is {workers}, and the dataset is decoded on {dataset.device}: threads of this process read it: "
             "leave workers out"
         )
-    if device is not None and torch.device(device).type != "cuda":
+    given = dataset.device if device is None else torch.device(device)
+    if given.type != dataset.device.type or given.index not in (None, dataset.device.index):
         raise UsageError(f"device is {str(device)!r}, and the dataset is decoded on {dataset.device}: leave device out")
     if pin_memory:
         raise UsageError(f"pin_memory is for batches on the CPU, and the dataset is decoded on {dataset.device}")
@@ -118,8 +119,10 @@ class DeviceReads:
         batches = itertools.chain([first], planned)
         reading: deque[tuple[PlannedBatch, Future[tuple[dict[str, Any], Any]]]] = deque()
         numbers = itertools.count()
+        used: deque[Any] = deque()
         try:
             while True:
+                _wait_for_memory(used, len(reading), ahead)
                 for batch in itertools.islice(batches, ahead - len(reading)):
                     stream = self._streams[next(numbers) % len(self._streams)]
                     reading.append((batch, self._threads.submit(self._read, batch, stream)))
@@ -132,6 +135,7 @@ class DeviceReads:
                 )
                 yield Delivered(self._for_consumer(whole, event), batch.state, False)
                 del whole, future
+                used.append(self._gpu.record(self._gpu.current_stream()))
         finally:
             # What runs still writes into memory that is given back here.
             for _, future in reading:
@@ -188,6 +192,15 @@ class DeviceReads:
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _wait_for_memory(used: deque[Any], num_reading: int, ahead: int) -> None:
+    """Wait until another batch has memory. `used` are events behind the training loop's work with batches that it had:
+    their memory is taken until then, however far ahead of the device the host is."""
+    while used and used[0].query():
+        used.popleft()
+    while used and num_reading + len(used) > ahead:
+        used.popleft().synchronize()
 
 
 def _whole(items: list[dict[str, Any]], tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:

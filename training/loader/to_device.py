@@ -41,6 +41,9 @@ class DeviceCopies:
         if (chosen is not None or pin_memory) and not torch.cuda.is_available():
             what = f"device is {str(chosen)!r}" if chosen is not None else "pin_memory is for CUDA devices"
             raise UsageError(f"{what}, and this torch finds no CUDA device here")
+        if str(chosen) == "cuda":
+            # For all of the loader's life, whatever device is current later.
+            chosen = torch.device("cuda", torch.cuda.current_device())
         return DeviceCopies(chosen, pin_memory or chosen is not None)
 
     def pin(self, arena: Arena) -> None:
