@@ -46,6 +46,7 @@ CHECKS = (
     Check("reader-soak", "does memory grow over 10,000 clips?", "gpu_reader:soak", 75),
     Check("loader-soak", "does memory grow over 200 batches?", "gpu_loading:soak", 60),
     Check("pyav-other-contexts", "and with the other options for contexts?", "gpu_decoding:other_contexts", 40),
+    Check("pyav-no-context", "what does a thread without a context get?", "gpu_decoding:no_context", 30),
     Check("pyav-soak", "does memory grow over 1000 GOPs?", "gpu_decoding:soak", 60),
     Check("nvcuvid-soak", "does memory grow over 1000 GOPs through libnvcuvid?", "gpu_nvcuvid:soak", 60),
 )
