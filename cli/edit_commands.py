@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..wording import counted
 from .app import EXIT_SOMETHING_MISSING, app, err, errors, megabytes, out, print_json
 from .job_reports import show_types, some_of
-from .parameters import DatasetArgument, JsonOption, KeepSnapshotsOption, TypesOption
+from .parameters import CutsOption, DatasetArgument, JsonOption, KeepSnapshotsOption, TypesOption
 from .printing import snapshot_table
 from .progress import loop_bar
 
@@ -30,6 +30,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
         list[str] | None, typer.Option("--remove", metavar="COLUMN", help="Take a column from all videos.")
     ] = None,
     types: TypesOption = None,
+    cuts: CutsOption = None,
     keep_snapshots: KeepSnapshotsOption = "1d",
     as_json: JsonOption = False,
 ) -> None:
@@ -45,13 +46,16 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
         if labels is None and not remove:
             raise UsageError("no labels given; name a list with an `id` column, or columns to --remove")
         done = set_columns(
-            dataset, labels, remove=remove or [], types=parse_types(types or []), on_types=show_types,
+            dataset, labels, remove=remove or [], types=parse_types(types or []), on_types=show_types, cuts=cuts,
             keep_snapshots_seconds=parse_duration(keep_snapshots),
         )  # fmt: skip
         if as_json:
             print_json(dataclasses.asdict(done))
         else:
             _print_unknown(done.unknown)
+            if done.absent:
+                names = ", ".join(map(repr, done.absent))
+                err.print(f"no video has a column {names}", style="yellow", markup=False, soft_wrap=True)
             what = f"{counted(len(done.changed), 'video')} changed"
             rest = f", {done.unchanged} had these columns already" if done.unchanged else ""
             out.print(f"{what}{rest}; snapshot {done.snapshot}", markup=False)
@@ -102,6 +106,12 @@ def drop(
                 markup=False,
                 soft_wrap=True,
             )
+            if done.same_content:
+                err.print(
+                    f"{counted(len(done.same_content), 'video')} with the same content under another id stay in the "
+                    f"dataset: {some_of(done.same_content)}",
+                    style="yellow", markup=False, soft_wrap=True,
+                )  # fmt: skip
             if done.ids and not dry_run:
                 out.print(f"`shortgop gc {dataset}` removes their bytes", markup=False, soft_wrap=True)
         if done.unknown:

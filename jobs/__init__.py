@@ -11,5 +11,5 @@ where, running              where units run, and how their results are published
 ray_runner, ray_login, cluster_address, shared_files  units on a cluster
 tally, outcome              how far a job is, and its report
 gpu_readable                which videos no GPU decodes
-known_failures              what failed before
+known_failures, known_paths  what failed before; files that the dataset has under other ids
 """

@@ -40,7 +40,7 @@ def refuse_changed(changed: Sequence[Item]) -> None:
 
 
 def refuse_two_files(
-    changed: Sequence[Item], manifest: Manifest, is_other_file: Callable[[str, str, int], bool]
+    changed: Sequence[Item], manifest: Manifest, is_other_file: Callable[[str, str, int | None], bool]
 ) -> None:
     """UsageError if the id of a changed source belongs to another file, which is still where it was prepared.
 
@@ -50,12 +50,16 @@ def refuse_two_files(
     for item in changed:
         row, source = manifest.row_of(item.source.id), item.source
         other = manifest.videos.path.text(row)
-        if not source.id_is_given and other and is_other_file(other, source.path, int(manifest.videos.identity[row])):
+        # A part of a file has another fingerprint than the file. Parts may move to another file beside it.
+        identity = int(manifest.videos.identity[row]) if source.part is None else None
+        is_beside = source.part is not None and os.path.dirname(other) == os.path.dirname(source.path)  # noqa: PTH120
+        if not source.id_is_given and other and not is_beside and is_other_file(other, source.path, identity):
+            root = f"add --id-root {_folder_of_both(source, other)}, so that their ids differ, or "
             raise UsageError(
-                f"{source.path} would get the id {source.id!r}, which another file has in the dataset: {other}; add "
-                f"--id-root {_folder_of_both(source, other)}, so that their ids differ, or give it in a list with an "
-                "`id` column. If it is to take the place of the other file, remove that one, or give it in a list with "
-                "the same `id`",
+                f"{source.path} would get the id {source.id!r}, which another file has in the dataset: {other}; "
+                f"{'' if source.is_listed else root}give it in a list with an `id` column, or prepare it into a "
+                "dataset of its own. If it is to take the place of the other file, remove that one, or give it in a "
+                "list with the same `id`",
                 file=source.path,
             )
 

@@ -77,7 +77,7 @@ def _gone(table: Failures, arguments: Sequence[str], sources: Iterable[Source]) 
     for source in sources:
         named.add(source.id)
         beside.add(Path(source.path).parent)
-        if isinstance(source.part, Stretch) and not source.id_is_given:
+        if isinstance(source.part, Stretch) and source.is_listed and not source.id_is_given:
             cut.add((source.path, source.id.rpartition("@")[0]))
 
     def is_gone(source_id: str, path: Path) -> bool:

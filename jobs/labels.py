@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from ..manifests.publish import publish
 from ..manifests.tables import Manifest
 from ..manifests.tidy import KEEP_SECONDS
 from .column_types import check_types
+from .importing import Importing, importing_of
 from .lists import NotJsonError, OnTypes, ignore_types, is_list, plain, read_labels, valid_text
 from .places import absolute
+from .source_parts import stretch_of_row
 from .sources import Source
 from .units import Item
 
@@ -29,6 +32,7 @@ def annotate(
     remove: Iterable[str] = (),
     types: Mapping[str, str] | None = None,
     on_types: OnTypes = ignore_types,
+    cuts: str | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
 ) -> Annotation:
     """Set columns of a dataset's videos without encoding anything. Readers see them in the next snapshot.
@@ -36,7 +40,8 @@ def annotate(
     `labels` maps ids to columns (name -> a value that JSON can hold), or is a list (.csv .tsv .jsonl .ndjson .parquet)
     with an `id`, or a `path` from which prep would make the id. Columns that it names are set, `remove` are taken from
     all videos, and others stay. `types` gives the types of columns of CSV and TSV lists that are not to be inferred,
-    and `on_types` is told all of them. Returns the ids whose columns changed, and those that are not in the dataset.
+    and `on_types` is told all of them; `cuts` names those with the times of stretches, as prep's --cuts. Returns the
+    ids whose columns changed, and those that are not in the dataset.
 
     Raises UsageError for a list that cannot be read or a value that JSON cannot hold, NotADatasetError, and
     DatasetBusyError while a job writes to the dataset.
@@ -50,11 +55,13 @@ def annotate(
     elif isinstance(labels, Mapping):
         columns = _plain_columns(labels)
     else:
-        columns = _listed(str(labels), types, on_types)
+        columns = _listed(str(labels), types, on_types, importing_of(cuts))
     return set_columns(absolute(Path(dataset)), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
 
 
-def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes) -> dict[str, dict[str, Any]]:
+def _listed(
+    file: str, types: Mapping[str, str] | None, on_types: OnTypes, importing: Importing
+) -> dict[str, dict[str, Any]]:
     if not is_list(file) or file.lower().endswith(".txt"):
         raise UsageError(f"{file!r} is no list of labels; give a .csv, .tsv, .jsonl or .parquet file", file=file)
     typed: set[str] = set()
@@ -63,7 +70,8 @@ def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes) -> di
         typed.update(kinds)
         on_types(name, kinds)
 
-    columns = {line.id: line.columns for line in read_labels(file, types, note)}
+    lines = read_labels(file, types, note, partial(stretch_of_row, importing=importing))
+    columns = {line.id: line.columns for line in lines}
     check_types(types or {}, typed)
     return columns
 

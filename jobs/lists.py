@@ -66,20 +66,32 @@ def read_list(file: str, types: Mapping[str, str] | None = None, on_types: OnTyp
     return [_row(place, values) for place, values in _lines(file, ("path",), types or {}, on_types)]
 
 
-def read_labels(file: str, types: Mapping[str, str] | None = None, on_types: OnTypes = ignore_types) -> list[Labels]:
+def read_labels(
+    file: str,
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
+    part_of: Callable[[Row], object] = lambda _: None,
+) -> list[Labels]:
     """All lines of a list of labels, in order: like `read_list`, but a line needs only an `id`, or a `path` that stands
-    for the id that prep gives it. UsageError names the line that is wrong, or the second of two lines with one id that
-    disagree."""
+    for the id that prep gives it; `part_of` says which part of the file a line without an id is, if it is one.
+    UsageError names the line that is wrong, or the second of two lines with one id that disagree."""
     found: dict[str, Labels] = {}
     for place, values in _lines(file, ("id", "path"), types or {}, on_types):
         path, row_id = values.get("path"), _id(place, values)
         if not row_id and (not isinstance(path, str) or not path):
             raise UsageError(f"{place} has neither an `id` nor a `path`; give one of them")
         values.pop("path", None)
-        labels = Labels(place, row_id or id_of_path(str(path)), _attributes(place, values))
+        columns = _attributes(place, values)
+        if not row_id:
+            part = part_of(Row(place, str(path), None, json.dumps(columns)))
+            row_id = id_of_path(str(path)) + (f"@{part}" if part else "")
+        labels = Labels(place, row_id, columns)
         known = found.setdefault(labels.id, labels)
         if json.dumps(known.columns) != json.dumps(labels.columns):
-            raise UsageError(f"{known.place} and {place} give {labels.id!r} different columns; remove one of them")
+            raise UsageError(
+                f"{known.place} and {place} give {labels.id!r} different columns; remove one of them, or name the "
+                "columns with the times of stretches with --cuts START,END"
+            )
     return list(found.values())
 
 
@@ -164,6 +176,10 @@ def _id(place: str, values: dict[str, Any]) -> str | None:
 
 
 def _attributes(place: str, values: dict[str, Any]) -> dict[str, Any]:
+    for name, value in values.items():
+        # What is no UTF-8 in a file of another encoding; a path may be such bytes, and a label is text.
+        if isinstance(value, str) and any("\udc80" <= letter <= "\udcff" for letter in f"{name}{value}"):
+            raise UsageError(f"{place} has {value!r} in column {name!r}, which is not UTF-8; write lists in UTF-8")
     try:
         return dict(plain(values))
     except NotJsonError as error:
@@ -301,6 +317,11 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
         of = "files" if keys == ("path",) else "ids"
         raise UsageError(
             f"the list {file!r} has no column {what}, only {_names(columns)}; rename the column of {of} to `{keys[0]}`",
+            file=file,
+        )
+    if "" in columns:
+        raise UsageError(
+            f"the list {file!r} has a column without a name; name it, or leave it out (pandas: to_csv(index=False))",
             file=file,
         )
     twice = {name for name in columns if columns.count(name) > 1}

@@ -64,18 +64,21 @@ def look_at(
     return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
 
 
-def other_files(policy: SourcePolicy) -> Callable[[str, str, int], bool]:
+def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:
     """The function that says whether a path names a file with a certain identity which is not the file at another path:
-    (path, the other path, the identity). After the first disk that does not answer it says no, without asking."""
+    (path, the other path, the identity, or None for any). After the first disk that does not answer it says no, without
+    asking."""
     stalled = False
 
-    def is_other_file(path: str, source: str, identity: int) -> bool:
+    def is_other_file(path: str, source: str, identity: int | None) -> bool:
         nonlocal stalled
         if stalled or path == source:
             return False
 
         def look() -> bool:
-            return os.path.realpath(path) != os.path.realpath(source) and identity_of(path)[0] == identity
+            if os.path.realpath(path) == os.path.realpath(source):
+                return False
+            return os.path.lexists(path) if identity is None else identity_of(path)[0] == identity
 
         try:
             return _in_time(path, policy, look)

@@ -49,7 +49,7 @@ def prepare(
     max_stall: Number = 120,
     changed: str = "keep",
     id_root: StrPath | None = None,
-    cuts: str | None = None,
+    cuts: str | tuple[str, str] | None = None,
     image_fps: Number | None = None,
     include_dropped: bool = False,
     types: Mapping[str, str] | None = None,
@@ -97,7 +97,9 @@ def prepare(
         "shard_bytes": None if shard_mb is None else integer(shard_mb, "--shard-mb") * 1_000_000,
     }
     policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
-    importing = importing_of(cuts, None if image_fps is None else _rate_text(image_fps, "--image-fps"), on_recognised)
+    named_cuts = ",".join(cuts) if isinstance(cuts, tuple | list) else cuts
+    rate = None if image_fps is None else _rate_text(image_fps, "--image-fps")
+    importing = importing_of(named_cuts, rate, on_recognised)
     keep_seconds = parse_duration(str(keep_snapshots))
     out = Path(out)
     named = named_profile(profile) if profile is not None else {}

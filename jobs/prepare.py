@@ -26,6 +26,7 @@ from .gpu_readable import not_for_gpus
 from .ids import MAX_ROOTS, id_roots
 from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
+from .known_paths import with_known_ids
 from .labels import update_listed, with_known_columns
 from .lists import OnTypes, ignore_types
 from .look import look_at, other_files, search
@@ -199,7 +200,8 @@ def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
         lost = find_lost(out, before)
         tally.note(f"looking at {counted(len(taken), 'source')}")
         items, estimates = _look(taken, before, lost, how)
-        relabelled = update_listed(out, before, taken)
+        items = with_known_ids(items, before)
+        relabelled = update_listed(out, before, [item.source for item in items])
         before = _current(out) if relabelled else before
         todo = _plan(items, estimates, before, lost, how)
         _remember(out, found)
@@ -217,7 +219,7 @@ def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
     still_lost = lost.keys() - repaired - replaced
     return Report(
         sources=len(found.sources),
-        already_there=len(taken) - to_prepare - len(todo.kept),
+        already_there=len(items) - to_prepare - len(todo.kept),
         videos_added=sum(result.videos for result in results) - len(repaired) - len(replaced),
         frames_added=sum(result.frames for result in results),
         bytes_added=sum(result.bytes for result in results),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ..errors import UsageError
 from ..prep.stretch import Stretch
@@ -42,8 +42,8 @@ class Source:
 
     `id` is the path below an id root (see `ids`), or what a list says; it is always valid Unicode. `path` is absolute.
     `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns. `id_is_given`
-    says that the id is from the `id` column of a list, or from a dataset of another tool. `part`: what of the file the
-    video is made from; None for the whole file.
+    says that the id is from the `id` column of a list, `is_listed` that it is what a list says, with or without that
+    column. `part`: what of the file the video is made from; None for the whole file.
     """
 
     id: str
@@ -51,6 +51,7 @@ class Source:
     given: str
     attributes: str
     id_is_given: bool = False
+    is_listed: bool = False
     part: SourcePart | None = None
 
 
@@ -151,10 +152,11 @@ def _same(first: _Found, second: _Found) -> _Found:
             "with keys that differ, or prepare them into datasets of their own"
         )
     if os.path.realpath(one.path) != os.path.realpath(other.path):
+        root = f"add --id-root {os.path.commonpath([one.path, other.path])}, a folder that both lie in, or "
         raise UsageError(
             f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two files with the same "
-            f"id {one.id!r}; add --id-root {os.path.commonpath([one.path, other.path])}, a folder that both lie in, or "
-            "give a list with an `id` column in which they differ, or rename one"
+            f"id {one.id!r}; {'' if one.is_listed or other.is_listed else root}give a list with an `id` column in "
+            "which they differ, or rename one"
         )
     if one.part != other.part:
         what = "two stretches of a file" if isinstance(one.part, Stretch) else "two sources"
@@ -165,7 +167,8 @@ def _same(first: _Found, second: _Found) -> _Found:
     if first.listed and second.listed and one.attributes != other.attributes:
         raise UsageError(
             f"{one.given!r} is listed twice with different attributes ({first.place} and {second.place}); "
-            "remove one line, or add an `id` column in which they differ"
+            "remove one line, or add an `id` column in which they differ; if they are stretches of the file, name the "
+            "columns of their times with --cuts START,END"
         )
     return second if second.listed and not first.listed else first
 
@@ -188,12 +191,14 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
     imported = recognised(path, importing, _is_video_name)
     if imported is not None:
         importing.tell(f"{argument}: {imported.what}")
-        return [_imported(each) for each in imported.sources]
+        if is_list(path.name):
+            return [_imported(each, None, naming) for each in imported.sources]
+        return [_imported(each, path if path.is_dir() else path.parent, naming) for each in imported.sources]
     if path.is_dir():
         place, id_of = f"in {argument!r}", naming(path)
         found = [_Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path)]
         others = inside(path, _walk(path), importing, _is_video_name, has_videos=bool(found))
-        found += [_imported(each) for each in others]
+        found += [_imported(each, path, naming) for each in others]
         if not found:
             raise UsageError(
                 f"the folder {argument!r} holds no videos: nothing in it ends in one of {VIDEO_SUFFIXES}; "
@@ -206,9 +211,17 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
     return [_Found(_source(naming(path.parent)(path), path, argument), "given by itself", listed=False)]
 
 
-def _imported(each: Imported) -> _Found:
+def _imported(each: Imported, folder: Path | None, naming: _Naming) -> _Found:
+    """The source of an importer, whose ids are paths below `folder`; without one they are what a list says."""
     attributes = valid_text(json.dumps(each.attributes, ensure_ascii=False, allow_nan=False))
-    source = replace(_source(each.id, each.path, each.given, attributes), id_is_given=True, part=each.part)
+    video_id = each.id
+    if folder is not None and each.path.is_dir():
+        # A folder of pictures is a video itself.
+        video_id = naming(each.path)(each.path / "x").removesuffix("x").rstrip("/") or each.path.name
+    elif folder is not None and PurePath(each.id).as_posix() == each.id and not PurePath(each.id).is_absolute():
+        # A key may be no path, such as one that begins with a slash.
+        video_id = naming(folder)(folder / each.id)
+    source = replace(_source(video_id, each.path, each.given, attributes), is_listed=folder is None, part=each.part)
     return _Found(source, each.place, listed=True)
 
 
@@ -238,7 +251,12 @@ def _in_list(argument: str, read: _ReadList, importing: Importing) -> list[_Foun
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
         path = folder / from_home(row.path)
-        source = replace(_source(row_id, path, row.path, row.attributes), id_is_given=row.id is not None, part=part)
+        source = replace(
+            _source(row_id, path, row.path, row.attributes),
+            id_is_given=row.id is not None,
+            is_listed=True,
+            part=part,
+        )
         found.append(_Found(source, row.place, listed=True))
     return found
 
@@ -262,7 +280,7 @@ def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importin
         if _is_folder(path):
             files.update(dict.fromkeys(_videos_below(path)))
         elif spelled_out and path.suffix.lower() == ".tar":
-            found += [_imported(each) for each in samples_of(path, _is_video_name).sources]
+            found += [_imported(each, root, naming) for each in samples_of(path, _is_video_name).sources]
         elif spelled_out and is_list(path.name):
             found += _in_list(str(path), read, importing)
         elif spelled_out or _is_video_name(path.name):

@@ -20,12 +20,14 @@ from .tidy import KEEP_SECONDS, remove_old_snapshots
 @dataclass(frozen=True)
 class Annotation:
     """What `annotate` did: the ids of the videos whose columns changed, the ids that are not in the dataset, the number
-    of videos that have the columns already, and the name of the current snapshot."""
+    of videos that have the columns already, the name of the current snapshot, and the columns that were to be removed
+    and that no video had."""
 
     changed: tuple[str, ...]
     unknown: tuple[str, ...]
     unchanged: int
     snapshot: str
+    absent: tuple[str, ...] = ()
 
 
 def annotate(
@@ -42,10 +44,11 @@ def annotate(
     dataset, DatasetBusyError if a job writes to it.
     """
     read_root(dataset)
+    remove = tuple(remove)
     with writer_lock(dataset):
         publish(dataset)
         root, manifest = open_current(dataset)
-        edits = plan_edits(manifest, columns, remove=tuple(remove))
+        edits = plan_edits(manifest, columns, remove=remove)
         snapshot = root.snapshot
         if edits:
             write_edits(dataset, edits)
@@ -53,11 +56,14 @@ def annotate(
         remove_old_snapshots(dataset, keep_snapshots_seconds)
     there = columns.keys() & set(manifest.ids)
     changed = tuple(edit.id for edit in edits)
+    removed = {name for edit in edits for name in edit.removed}
+    named = {name for values in columns.values() for name in values}
     return Annotation(
         changed=changed,
         unknown=tuple(video_id for video_id in columns if video_id not in there),
         unchanged=len(there - set(changed)),
         snapshot=snapshot or "",
+        absent=tuple(name for name in remove if name not in removed | named),
     )
 
 
@@ -83,12 +89,6 @@ def plan_edits(
         if new or gone:
             edits.append(Edit(video_id, number, new, gone))
     return edits
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if isinstance(one, str) or isinstance(other, str):
-        return bool(one == other)
-    return to_json(one) == to_json(other)
 
 
 def write_edits(dataset: Path, edits: Sequence[Edit]) -> None:

@@ -20,7 +20,8 @@ from .tables import Manifest, empty
 @dataclass(frozen=True)
 class Dropped:
     """What `drop` did, or would do: the ids that it took out, those that were out already, and those that the dataset
-    never had. `num_frames` and `num_bytes` are those of the videos that it took out; `snapshot` is the current one."""
+    never had. `num_frames` and `num_bytes` are those of the videos that it took out; `snapshot` is the current one.
+    `same_content` are the ids of videos that stay and have the content of one that goes."""
 
     ids: tuple[str, ...]
     already: tuple[str, ...]
@@ -28,6 +29,7 @@ class Dropped:
     num_frames: int
     num_bytes: int
     snapshot: str
+    same_content: tuple[str, ...] = ()
 
 
 def drop(dataset: Path, ids: Sequence[str], *, dry_run: bool = False) -> Dropped:
@@ -70,6 +72,9 @@ def _result(manifest: Manifest, ids: Sequence[str], drops: Mapping[str, Drop], s
     rows = np.array([manifest.row_of(video_id) for video_id in drops if video_id in there], dtype=np.int64)
     video_of_segment = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
     before = drops_of(manifest.drops)
+    identities = manifest.videos.identity
+    stays = np.isin(identities, identities[rows])
+    stays[rows] = False
     rest = [video_id for video_id in dict.fromkeys(ids) if video_id not in drops]
     return Dropped(
         ids=tuple(drops),
@@ -78,4 +83,5 @@ def _result(manifest: Manifest, ids: Sequence[str], drops: Mapping[str, Drop], s
         num_frames=int(manifest.videos.num_frames[rows].sum()),
         num_bytes=int(segment_bytes(manifest)[np.isin(video_of_segment, rows)].sum()),
         snapshot=snapshot,
+        same_content=tuple(manifest.ids[row] for row in np.flatnonzero(stays).tolist()),
     )

@@ -134,13 +134,34 @@ def test_annotate_sets_columns_by_id_and_says_what_it_did(root: Path) -> None:
     Path("labels.csv").write_text("id,label,weight\na.mp4,3,0.5\nb.mp4,4,\n")
     result = run("annotate", "dataset", "labels.csv", "--json")
     assert result.exit_code == 0
-    assert json.loads(result.stdout) == {"changed": [], "unknown": [], "unchanged": 2, "snapshot": "000002"}
+    said = {"changed": [], "unknown": [], "unchanged": 2, "snapshot": "000002", "absent": []}
+    assert json.loads(result.stdout) == said
 
 
 def test_annotate_finds_the_id_of_a_path_as_prep_does(root: Path) -> None:
     Path("labels.tsv").write_text("path\tlabel\n./a.mp4\t9\n")
     assert run("annotate", "dataset", "labels.tsv", "--types", "label=text").exit_code == 0
     assert columns(root / "dataset")["a.mp4"]["label"] == "9"
+
+
+def test_annotate_with_cuts_finds_stretches(root: Path) -> None:
+    """A line without an id is a stretch, as prep takes it, and not the whole file."""
+    Path("cuts.csv").write_text("path,start,end,label\na.mp4,0,0.2,1\na.mp4,0.2,0.4,2\n")
+    assert run("prep", "cuts.csv", "--cuts", "start,end", "--out", "dataset", "--runner", "inline").exit_code == 0
+    Path("cuts.csv").write_text("path,start,end,label\na.mp4,0,0.2,3\na.mp4,0.2,0.4,4\n")
+    refused = run("annotate", "dataset", "cuts.csv")
+    assert refused.exit_code == 2
+    assert "--cuts" in refused.stderr
+    assert run("annotate", "dataset", "cuts.csv", "--cuts", "start,end").exit_code == 0
+    labels = {video_id: values.get("label") for video_id, values in columns(root / "dataset").items()}
+    assert (labels["a.mp4@0-0.2"], labels["a.mp4@0.2-0.4"]) == (3, 4)
+    assert "start" not in columns(root / "dataset")["a.mp4"]
+
+
+def test_a_column_that_no_video_has_is_named(root: Path) -> None:
+    result = run("annotate", "dataset", "--remove", "lable")
+    assert result.exit_code == 0
+    assert "no video has a column 'lable'" in result.stderr
 
 
 def test_annotate_removes_a_column(root: Path) -> None:

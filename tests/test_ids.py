@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -237,7 +238,35 @@ def test_the_table_of_the_page_is_true(corpus: Path) -> None:
     Path("list.csv").write_text("path,id\nA/x/v.mp4,seven\nA/w.mp4,\n")
     for number, (commands, expected) in enumerate(rows):
         for command in re.findall(r"`(prep .*?)`", commands):
-            arguments = [*command.replace("list.csv", str(corpus / "list.csv")).split(), "--runner", "inline"]
+            arguments = [*shlex.split(command.replace("list.csv", str(corpus / "list.csv"))), "--runner", "inline"]
             done = CliRunner().invoke(app, [*arguments, "--out", f"dataset{number}"])
             assert done.exit_code == 0, (command, done.output)
         assert ids(f"dataset{number}") == sorted(re.findall(r"`(.*?)`", expected)), commands
+
+
+def labels_of(out: str = "dataset") -> dict[str, Any]:
+    return {video.id: video.attributes.get("label") for video in shortgop.open(out)}
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_list_labels_what_a_folder_stored(absolute: bool, corpus: Path) -> None:
+    """The folder first, labels later: nothing is encoded again, though the list writes other paths."""
+    prep("A")
+    base = f"{corpus}/" if absolute else ""
+    (corpus / "labels.csv").write_text(f"path,label\n{base}A/x/v.mp4,1\n{base}A/w.mp4,2\n{base}B/u.mp4,3\n")
+    report = prep("labels.csv")
+    assert (report.already_there, report.videos_added, report.relabelled) == (2, 1, 2)
+    listed = (base + "B/u.mp4").lstrip("/")
+    assert labels_of() == {"x/v.mp4": 1, "w.mp4": 2, listed: 3}
+    # Given with the folder it is still one video, the one with the label.
+    assert prep("A", "labels.csv").videos_added == 0
+    assert len(ids()) == 3
+
+
+def test_a_file_that_changed_is_not_the_one_that_is_there(corpus: Path) -> None:
+    prep("A")
+    with (corpus / "A" / "w.mp4").open("ab") as file:
+        file.write(bytes(100))
+    (corpus / "labels.csv").write_text("path,label\nA/w.mp4,2\n")
+    assert prep("labels.csv").videos_added == 1
+    assert labels_of() == {"x/v.mp4": None, "w.mp4": None, "A/w.mp4": 2}

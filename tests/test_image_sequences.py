@@ -180,3 +180,15 @@ def test_the_times_of_a_script_are_right_to_half_a_microsecond(lengths: list[int
     durations = [int(text) for text in re.findall(r"duration (\d+)us", script)]
     for frames, microseconds in zip(itertools.accumulate(lengths), itertools.accumulate(durations), strict=True):
         assert abs(microseconds - frames / fps * 1_000_000) <= Fraction(1, 2)
+
+
+def test_a_folder_of_pictures_keeps_its_id_whatever_folder_is_given(tmp_path: Path) -> None:
+    write_images(tmp_path / "all" / "many" / "a", range(5))
+    write_images(tmp_path / "all" / "many" / "b", range(10, 15))
+    for folder in ("all/many/a", "all/many", "all"):
+        assert prepared(tmp_path / folder, tmp_path / "out").failures == ()
+    assert list(shortgop.open(tmp_path / "out").ids) == ["a", "b"]
+    shortgop.prepare(
+        tmp_path / "all" / "many", tmp_path / "rooted", image_fps=30, id_root=tmp_path / "all", runner="inline"
+    )
+    assert list(shortgop.open(tmp_path / "rooted").ids) == ["many/a", "many/b"]

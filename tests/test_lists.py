@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shortgop.errors import ToolError
+from shortgop.errors import ToolError, UsageError
+from shortgop.jobs.lists import read_list
 from shortgop.jobs.sources import Source, find_sources
 from source_arguments import NOT_UTF8, complaint, ids, make
 
@@ -25,8 +26,8 @@ def test_a_text_list_has_one_path_a_line(tmp_path: Path) -> None:
     make("corpus/a.mp4", "corpus/with space.mp4")
     Path("corpus/list.txt").write_bytes(b"# two clips\r\n\n./a.mp4\r\n   \n  # more\nwith space.mp4")
     assert find_sources(["corpus/list.txt"]) == [
-        Source("a.mp4", str(tmp_path / "corpus/a.mp4"), "./a.mp4", "{}"),
-        Source("with space.mp4", str(tmp_path / "corpus/with space.mp4"), "with space.mp4", "{}"),
+        Source("a.mp4", str(tmp_path / "corpus/a.mp4"), "./a.mp4", "{}", is_listed=True),
+        Source("with space.mp4", str(tmp_path / "corpus/with space.mp4"), "with space.mp4", "{}", is_listed=True),
     ]
 
 
@@ -37,7 +38,9 @@ def test_ids_of_a_list_are_its_paths_made_plain() -> None:
 
 def test_a_listed_file_that_does_not_exist_is_left_for_the_job_to_report(tmp_path: Path) -> None:
     Path("list.txt").write_text("gone.mp4\n")
-    assert find_sources(["list.txt"]) == [Source("gone.mp4", str(tmp_path / "gone.mp4"), "gone.mp4", "{}")]
+    assert find_sources(["list.txt"]) == [
+        Source("gone.mp4", str(tmp_path / "gone.mp4"), "gone.mp4", "{}", is_listed=True)
+    ]
 
 
 def test_a_text_list_holds_names_that_are_not_utf8() -> None:
@@ -217,3 +220,17 @@ def test_a_list_adds_attributes_to_what_a_folder_holds(arguments: list[str]) -> 
     make("corpus/a.mp4", "corpus/b.mp4")
     Path("corpus/list.csv").write_text("path,label\na.mp4,walk\n")
     assert [source.attributes for source in find_sources(arguments)] == ['{"label": "walk"}', "{}"]
+
+
+def test_a_list_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    """Its labels would be wrong, and nobody would see it."""
+    (tmp_path / "list.csv").write_bytes("path,city\na.mp4,München\n".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"line 2 of .*in column 'city', which is not UTF-8; write lists in UTF-8"):
+        read_list(str(tmp_path / "list.csv"))
+
+
+def test_a_column_without_a_name_is_refused(tmp_path: Path) -> None:
+    """As pandas writes its index."""
+    (tmp_path / "list.csv").write_text(",path,label\n0,a.mp4,3\n")
+    with pytest.raises(UsageError, match="has a column without a name; name it, or leave it out"):
+        read_list(str(tmp_path / "list.csv"))

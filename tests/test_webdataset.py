@@ -147,3 +147,31 @@ def test_a_tar_that_lost_its_end_after_it_was_listed(tmp_path: Path) -> None:
     tar.write_bytes(tar.read_bytes()[:2000])
     with pytest.raises(UsageError, match="cannot read"):
         find_sources([str(tar)])
+
+
+def test_another_tar_with_the_same_keys_takes_no_ones_place(tmp_path: Path) -> None:
+    """Also not with `changed="replace"`: the first tar is still there."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        write_tar(tmp_path / name / "a.tar", {"__key__": "000", "mp4": video(tmp_path, 100 if name == "one" else 200)})
+    prepared(tmp_path / "one", out=tmp_path / "out")
+    for changed in ("keep", "replace"):
+        with pytest.raises(UsageError, match="would get the id '000', which another file has in the dataset"):
+            shortgop.prepare(tmp_path / "other", tmp_path / "out", runner="inline", changed=changed)
+    assert first_numbers(tmp_path / "out") == {"000": 100}
+    report = shortgop.prepare(
+        [tmp_path / "one", tmp_path / "other"], tmp_path / "both", runner="inline", id_root=tmp_path
+    )
+    assert (report.failures, first_numbers(tmp_path / "both")) == ((), {"one/000": 100, "other/000": 200})
+
+
+def test_a_tar_that_was_cut_off_between_two_samples_is_refused(tmp_path: Path) -> None:
+    """It reads like one with fewer samples."""
+    tar = write_tar(
+        tmp_path / "a.tar", *({"__key__": f"{number}", "mp4": video(tmp_path, number)} for number in (1, 2))
+    )
+    with tarfile.open(tar) as archive:
+        second = archive.getmembers()[1].offset
+    tar.write_bytes(tar.read_bytes()[:second])
+    with pytest.raises(UsageError, match="has no end, so samples may be missing; copy it again"):
+        find_sources([str(tar)])

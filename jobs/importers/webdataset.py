@@ -7,6 +7,7 @@ sample, if they follow one another in the tar. The rest of the name says what a 
 from __future__ import annotations
 
 import json
+import os
 import re
 import tarfile
 from collections.abc import Callable, Iterator
@@ -62,6 +63,17 @@ def samples_of(tar: Path, is_video_name: Callable[[str], bool]) -> Recognised:
     return Recognised(f"a WebDataset tar of {counted(len(sources), 'video')}", tuple(sources))
 
 
+def _check_end(tar: Path) -> None:
+    """UsageError for a tar that was cut off between two members, which reads like a shorter one: POSIX ends an archive
+    with blocks of zeros."""
+    with tar.open("rb") as file:
+        file.seek(-min(tarfile.BLOCKSIZE, tar.stat().st_size), os.SEEK_END)
+        if any(file.read()):
+            raise UsageError(
+                f"the tar {str(tar)!r} has no end, so samples may be missing; copy it again", file=str(tar)
+            )
+
+
 def _samples(tar: Path, is_video_name: Callable[[str], bool]) -> Iterator[_Sample]:
     sample: _Sample | None = None
     try:
@@ -85,6 +97,7 @@ def _samples(tar: Path, is_video_name: Callable[[str], bool]) -> Iterator[_Sampl
             f"cannot read {str(tar)!r} as a tar: {error}; unpack it if it is compressed, else copy it again",
             file=str(tar),
         ) from error
+    _check_end(tar)
     if sample is not None:
         yield sample
 
