@@ -15,6 +15,9 @@ _BRANDS = ("avif", "avis", "heic", "heix", "mif1")
 # The first bytes of a WebP file with extended features, and the bit that says that it is animated (RFC 9649, 2.7).
 _WEBP_EXTENDED = b"VP8X"
 _WEBP_ANIMATED = 0x02
+_STILL = (
+    "a still picture, not a video; give a folder or a list of numbered pictures with --image-fps to make one of them"
+)
 
 
 def why_still(path: str, container: InputContainer) -> str:
@@ -23,7 +26,7 @@ def why_still(path: str, container: InputContainer) -> str:
     if demuxer == "webp_pipe" and _is_animated_webp(path):
         return "an animated WebP, which FFmpeg 8 does not read as a video; convert it to GIF, APNG or a video"
     is_picture = is_picture_format(demuxer) or demuxer in _MOVING_PICTURES
-    return "a still picture, not a video" if is_picture or container.metadata.get("major_brand") in _BRANDS else ""
+    return _STILL if is_picture or container.metadata.get("major_brand") in _BRANDS else ""
 
 
 def _is_animated_webp(path: str) -> bool:
