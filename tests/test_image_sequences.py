@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import cv2
+import av
 import numpy as np
 import pytest
 from hypothesis import given
@@ -150,6 +150,16 @@ def test_a_second_job_makes_nothing_again_and_notices_a_picture_that_changed(tmp
     assert "has changed" in failure.reason
 
 
+def png_of_16_bits(picture: Any) -> bytes:
+    """A PNG of 16 bits; Pillow writes none in colour."""
+    encoder: Any = av.CodecContext.create("png", "w")
+    encoder.height, encoder.width = picture.shape[:2]
+    encoder.pix_fmt, encoder.time_base = "rgb48be", Fraction(1, 30)
+    frame = av.VideoFrame.from_ndarray(picture.astype(np.uint16) * 257, format="rgb48le").reformat(format="rgb48be")
+    frame.pts = 0
+    return b"".join(bytes(packet) for packet in [*encoder.encode(frame), *encoder.encode(None)])
+
+
 def test_what_is_given_up_of_pictures_is_listed(tmp_path: Path) -> None:
     write_images(tmp_path / "all/alpha", [])
     write_images(tmp_path / "all/deep", [])
@@ -157,7 +167,7 @@ def test_what_is_given_up_of_pictures_is_listed(tmp_path: Path) -> None:
         picture = burn(number, 96, 64)
         opaque = np.full((64, 96, 1), 255, np.uint8)
         Image.fromarray(np.concatenate([picture, opaque], axis=2)).save(tmp_path / f"all/alpha/{number}.png")
-        cv2.imwrite(str(tmp_path / f"all/deep/{number}.png"), picture[..., ::-1].astype(np.uint16) * 257)
+        (tmp_path / f"all/deep/{number}.png").write_bytes(png_of_16_bits(picture))
     prepared(tmp_path / "all", tmp_path / "out")
     dataset = shortgop.open(tmp_path / "out")
     assert numbers(tmp_path / "out", "alpha") == numbers(tmp_path / "out", "deep") == [0, 1, 2]
