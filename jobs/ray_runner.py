@@ -36,7 +36,6 @@ from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
 _MAX_RETRIES = 3
 _POLL_SECONDS = 0.5
 _BOARD_SECONDS = 5
-_CANCEL_SECONDS = 2
 # With two units per worker every worker stays busy while the driver publishes.
 _IN_FLIGHT_PER_WORKER = 2
 
@@ -106,42 +105,38 @@ def run_units(
     A unit whose worker keeps dying is split into its sources. A single source whose worker keeps dying becomes a
     failure, so that the other sources of its unit are still prepared. With `shared`, workers may be on other machines:
     each checks that it sees the dataset and the sources, and OutputError or ToolError names a machine that does not.
+
+    Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
+    are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
     board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
     task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_unit)
     mark = leave_mark(dataset) if shared else None
     waiting = deque(units)
     running: dict[ray.ObjectRef[UnitResult], Unit] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < workers * _IN_FLIGHT_PER_WORKER:
-                unit = waiting.popleft()
-                running[task.remote(str(dataset), unit, options, board, mark)] = unit
-            done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
-            # Progress is optional: there is none while Ray restarts the board on another node.
-            with contextlib.suppress(RayError):
-                for progress in ray.get(board.take.remote(), timeout=_BOARD_SECONDS):
-                    on_progress(progress)
-            for reference in done:
-                unit = running.pop(reference)
-                try:
-                    yield ray.get(reference)
-                except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
-                    if len(unit.items) > 1:
-                        waiting.extendleft(reversed(split_unit(unit, options.profile.key())))
-                        continue
-                    reason = f"{unit.items[0].source.given}: its worker died {_MAX_RETRIES + 1} times: {_brief(error)}"
-                    yield give_up(dataset, unit, reason)
-                except TaskUnschedulableError as error:
-                    raise ToolError(f"Ray cannot place a unit of work: {_brief(error)}") from error
-                except RayTaskError as error:
-                    waiting.appendleft(without_check(unit, _gone_source(error)))
-    finally:
-        for reference in running:
-            ray.cancel(reference, force=True)
-        if running:
-            # A cluster outlives the job. Its workers must stop using the dataset before the lock on it is released.
-            ray.wait(list(running), num_returns=len(running), timeout=_CANCEL_SECONDS)
+    while waiting or running:
+        while waiting and len(running) < workers * _IN_FLIGHT_PER_WORKER:
+            unit = waiting.popleft()
+            running[task.remote(str(dataset), unit, options, board, mark)] = unit
+        done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
+        # Progress is optional: there is none while Ray restarts the board on another node.
+        with contextlib.suppress(RayError):
+            for progress in ray.get(board.take.remote(), timeout=_BOARD_SECONDS):
+                on_progress(progress)
+        for reference in done:
+            unit = running.pop(reference)
+            try:
+                yield ray.get(reference)
+            except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
+                if len(unit.items) > 1:
+                    waiting.extendleft(reversed(split_unit(unit, options.profile.key())))
+                    continue
+                reason = f"{unit.items[0].source.given}: its worker died {_MAX_RETRIES + 1} times: {_brief(error)}"
+                yield give_up(dataset, unit, reason)
+            except TaskUnschedulableError as error:
+                raise ToolError(f"Ray cannot place a unit of work: {_brief(error)}") from error
+            except RayTaskError as error:
+                waiting.appendleft(without_check(unit, _gone_source(error)))
 
 
 def _gone_source(error: RayTaskError) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +17,7 @@ from datasets import make_dataset, rows_of
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.tally import Progress
 from shortgop.manifests.parts import finished_units
-from shortgop.prep.profile import Profile
+from shortgop.prep.profile import Profile, parse_size
 from synthetic import constant_rate_pts, make_video
 
 
@@ -63,6 +65,36 @@ def test_a_cluster_that_loses_a_node(sources: Path, cluster: object, tmp_path: P
     assert seen[-1] == (720, 720)
     make_dataset([sources], tmp_path / "plain")
     assert rows_of(dataset) == rows_of(tmp_path / "plain")
+
+
+def test_a_job_that_is_stopped_takes_its_unit_along(sources: Path, cluster: object, tmp_path: Path) -> None:
+    """The cluster goes on, so the unit has to be told: ffmpeg is gone before another job may use the dataset."""
+    stopped: list[float] = []
+
+    def stop(progress: Progress) -> None:
+        if 0 < progress.frames_done < progress.frames_planned and not stopped:
+            stopped.append(time.monotonic())
+            raise KeyboardInterrupt
+
+    source, where = sources / "0.mp4", Where(address=cluster.address)  # type: ignore[attr-defined]
+    # Some ten seconds of work, which Ray does not wait for.
+    slow = Profile(size=parse_size("1080"), upscale=True, preset="veryslow")
+    with pytest.raises(KeyboardInterrupt):
+        prepare([str(source)], tmp_path / "dataset", slow, where=where, on_update=stop)
+    assert time.monotonic() - stopped[0] < 6
+    assert running_on(source) == []
+    assert not (tmp_path / "dataset" / ".tmp").exists()
+    assert finished_units(tmp_path / "dataset") == set()
+
+
+def running_on(source: Path) -> list[str]:
+    """The command lines of all processes that name this file."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = file.read_bytes().decode(errors="replace").split("\0")
+            found += [" ".join(words)] if any(str(source) in word for word in words) else []
+    return found
 
 
 def test_a_source_that_kills_its_worker_each_time_becomes_a_failure(
