@@ -17,7 +17,7 @@ def with_known_ids(items: Sequence[Item], manifest: Manifest) -> list[Item]:
     this a list of labels would store all files once more. The file has to be at its path, with its content. Of an item
     that is given in both ways the one from the list stays, which has labels.
     """
-    there = set(manifest.ids)
+    there = manifest.row_of_id
     if all(not _may_be_known(item.source) or item.source.id in there for item in items):
         return list(items)
     paths = zip(manifest.videos.path.texts(), manifest.videos.identity.tolist(), manifest.ids, strict=True)

@@ -103,11 +103,10 @@ def update_listed(dataset: Path, manifest: Manifest, sources: Sequence[Source]) 
 def with_known_columns(manifest: Manifest, items: Iterable[Item]) -> list[Item]:
     """The items; sources of videos in the dataset have all columns that these have, so that a video that is made again
     keeps them, whether a list names them or not."""
-    row_of = {video_id: row for row, video_id in enumerate(manifest.ids)}
-    texts = manifest.videos.attributes
+    rows, texts = manifest.row_of_id, manifest.videos.attributes
     return [
-        replace(item, source=replace(item.source, attributes=texts.text(row_of[item.source.id]) or "{}"))
-        if item.source.id in row_of
+        replace(item, source=replace(item.source, attributes=texts.text(rows[item.source.id]) or "{}"))
+        if item.source.id in rows
         else item
         for item in items
     ]

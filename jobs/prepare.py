@@ -173,7 +173,6 @@ class _Todo:
     changed, and those that are new. `kept` are the sources that have changed and do not replace their videos."""
 
     units: list[Unit]
-    estimates: dict[str, int]
     repaired: frozenset[str]
     replaced: frozenset[str]
     kept: list[Item]
@@ -199,13 +198,14 @@ def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
         taken = [source for source in found.sources if source.id not in left_out]
         lost = find_lost(out, before)
         tally.note(f"looking at {counted(len(taken), 'source')}")
-        items, estimates = _look(taken, before, lost, how)
+        known = dict(zip(before.ids, before.videos.identity.tolist(), strict=True))
+        items, estimates = _look(taken, before, known, lost, how)
         items = with_known_ids(items, before)
         relabelled = update_listed(out, before, [item.source for item in items])
         before = _current(out) if relabelled else before
-        todo = _plan(items, estimates, before, lost, how)
+        todo = _plan(items, before, known, lost, how)
         _remember(out, found)
-        tally.plan(todo.units, todo.estimates)
+        tally.plan(todo.units, estimates)
         results = []
         if todo.units:
             results = run_all(todo.units, out, how.options, how.where, keep_seconds=how.keep_seconds, tally=tally)
@@ -268,11 +268,10 @@ def _remember(out: Path, found: _Found) -> None:
 
 
 def _look(
-    sources: Sequence[Source], manifest: Manifest, lost: Mapping[str, str], how: _How
+    sources: Sequence[Source], manifest: Manifest, known: Mapping[str, int], lost: Mapping[str, str], how: _How
 ) -> tuple[list[Item], dict[str, int]]:
-    """The sources as they are now, and by id about how many frames they have. UsageError or SourceError if the job
-    should not go on; nothing has been changed then."""
-    known = _identities(manifest)
+    """The sources as they are now, and by id about how many frames they have. `known` has the identities of the
+    dataset's videos. UsageError or SourceError if the job should not go on; nothing has been changed then."""
     items, estimates = look_at(sources, how.options, known, lost, replace=how.changed == "replace")
     changed = changed_sources(items, known)
     refuse_two_files(changed, manifest, other_files(how.options.policy))
@@ -282,10 +281,9 @@ def _look(
 
 
 def _plan(
-    items: Sequence[Item], estimates: dict[str, int], manifest: Manifest, lost: Mapping[str, str], how: _How
+    items: Sequence[Item], manifest: Manifest, known: Mapping[str, int], lost: Mapping[str, str], how: _How
 ) -> _Todo:
     """What to do about sources that were looked at just now."""
-    known = _identities(manifest)
     changed = changed_sources(items, known)
     ids = frozenset(item.source.id for item in changed)
     replaced = ids if how.changed == "replace" else frozenset[str]()
@@ -298,11 +296,7 @@ def _plan(
         done=done,
         shard_bytes=how.options.profile.shard_bytes,
     )
-    return _Todo(units, estimates, repaired, replaced, [] if replaced else changed)
-
-
-def _identities(manifest: Manifest) -> dict[str, int]:
-    return dict(zip(manifest.ids, manifest.videos.identity.tolist(), strict=True))
+    return _Todo(units, repaired, replaced, [] if replaced else changed)
 
 
 def _current(out: Path) -> Manifest:

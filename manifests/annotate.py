@@ -54,7 +54,7 @@ def annotate(
             write_edits(dataset, edits)
             snapshot = publish(dataset)
         remove_old_snapshots(dataset, keep_snapshots_seconds)
-    there = columns.keys() & set(manifest.ids)
+    there = columns.keys() & manifest.row_of_id.keys()
     changed = tuple(edit.id for edit in edits)
     removed = {name for edit in edits for name in edit.removed}
     named = {name for values in columns.values() for name in values}
@@ -77,10 +77,10 @@ def plan_edits(
     """
     number = last_number(manifest) + 1
     edits = []
-    for row, video_id in enumerate(manifest.ids):
-        wanted = columns.get(video_id, {})
-        if not wanted and not remove:
-            continue
+    rows = manifest.row_of_id
+    # A column is taken from all videos, and set for those that are named.
+    for video_id in manifest.ids if remove else sorted(columns.keys() & rows.keys()):
+        row, wanted = rows[video_id], columns.get(video_id, {})
         known = json.loads(manifest.videos.attributes.text(row) or "{}")
         new = {
             name: value for name, value in wanted.items() if name not in known or to_json(known[name]) != to_json(value)

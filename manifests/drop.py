@@ -68,7 +68,7 @@ def _unit(drops: Mapping[str, Drop]) -> str:
 
 
 def _result(manifest: Manifest, ids: Sequence[str], drops: Mapping[str, Drop], snapshot: str) -> Dropped:
-    there = set(manifest.ids)
+    there = manifest.row_of_id
     rows = np.array([manifest.row_of(video_id) for video_id in drops if video_id in there], dtype=np.int64)
     video_of_segment = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
     before = drops_of(manifest.drops)

@@ -56,10 +56,6 @@ class VideoRow:
     def num_gops(self) -> int:
         return -(-self.num_frames // self.gop_frames)
 
-    @property
-    def num_segments(self) -> int:
-        return -(-self.num_gops // self.segment_gops)
-
     def frames_in_gop(self, gop: int) -> int:
         """Number of frames in the video's GOP number `gop`, counted from 0."""
         return min(self.gop_frames, self.num_frames - gop * self.gop_frames)

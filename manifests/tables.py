@@ -235,12 +235,13 @@ class Manifest:
         return self.videos.id.texts()
 
     @lazy
-    def _row_of_id(self) -> dict[str, int]:
+    def row_of_id(self) -> dict[str, int]:
+        """The row of every video, by its id."""
         return {video_id: row for row, video_id in enumerate(self.ids)}
 
     def row_of(self, video_id: str) -> int:
         """The row of the video with this id; VideoNotFoundError when there is none."""
-        row = self._row_of_id.get(video_id)
+        row = self.row_of_id.get(video_id)
         if row is None:
             raise VideoNotFoundError(
                 f"the dataset has no video {video_id!r}; `shortgop info` lists the ids", video=video_id

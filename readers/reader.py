@@ -189,10 +189,13 @@ class SnapshotReader:
         started = time.perf_counter()
         with self._decoder.request():
             self._workers.each(lambda read: self._decode(read, targets, geometries), reads)
-        self._store.tally.add(engine_seconds=(time.perf_counter() - started) * self.options.device.engines)
+        seconds = time.perf_counter() - started
         for output, slot, original in plan.repeats:
             copy_frame(targets[output].slot(original), targets[output].slot(slot))
-        self._store.tally.add(frames_delivered=len(frames) * sum(target.slots.shape[1] for target in targets))
+        self._store.tally.add(
+            frames_delivered=len(frames) * sum(target.slots.shape[1] for target in targets),
+            engine_seconds=seconds * self.options.device.engines,
+        )
 
     def _new_output(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         if self._decoder.device.type != "cpu":
