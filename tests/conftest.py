@@ -1,5 +1,6 @@
 """What many tests share: small videos whose frames show their numbers, and datasets, each made once in a test run."""
 
+import gc
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+import loader_helpers
 from datasets import make_dataset
 from dead_mount import dead_mount
 from example_manifests import failure, video
@@ -18,6 +20,7 @@ from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.prep.processes import left_behind
+from shortgop.training.clip_dataset import ClipDataset
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
 
 # How long an example takes says more of the machine, and of what else runs on it, than of the code.
@@ -138,3 +141,27 @@ def one_torch_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def clips_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the dataset that tests of loaders read: two videos, whose frames show 0 to 40 and 1000 to 1040."""
+    return loader_helpers.make_clips(tmp_path_factory.mktemp("clips"))
+
+
+@pytest.fixture(scope="session")
+def clips_dataset(clips_folder: Path) -> ClipDataset:
+    """Open it: all clips of two neighbouring frames."""
+    return loader_helpers.clips(clips_folder)
+
+
+@pytest.fixture(scope="session")
+def clips_shown(clips_dataset: ClipDataset) -> list[loader_helpers.Shown]:
+    """Return what the batches of an undisturbed loader show."""
+    return loader_helpers.undisturbed(clips_dataset)
+
+
+@pytest.fixture
+def no_other_loaders() -> None:
+    """An error that was caught may hold those of earlier tests."""
+    gc.collect()

@@ -31,104 +31,86 @@ from loader_helpers import (
     fork_server,
     fork_server_of,
     loader_of,
-    make_clips,
     marked,
     none_left,
     open_files,
     own_workers,
     runs,
     shown,
-    undisturbed,
     with_a_function,
     with_a_list,
 )
 from shortgop.errors import DatasetError, UsageError
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc"),
+    pytest.mark.usefixtures("no_other_loaders"),
+]
 
 # Where the machine has nothing else to do, scripts take a few seconds, and processes end within one.
 SECONDS = 120
 SECONDS_TO_END = 20
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_clips(tmp_path_factory.mktemp("failures"))
-
-
-@pytest.fixture(scope="module")
-def dataset(folder: Path) -> shortgop.ClipDataset:
-    return clips(folder)
-
-
-@pytest.fixture(scope="module")
-def expected(dataset: shortgop.ClipDataset) -> list[Shown]:
-    return undisturbed(dataset)
-
-
-@pytest.fixture(autouse=True)
-def no_other_loaders() -> None:
-    """An error that was caught may hold those of earlier tests."""
-    gc.collect()
-
-
 # Workers die
 
 
-def test_a_killed_worker_changes_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    loader = loader_of(dataset)
+def test_a_killed_worker_changes_nothing(clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]) -> None:
+    loader = loader_of(clips_dataset)
     seen = []
     for number, batch in enumerate(loader):
         if number in {1, 4}:
             os.kill(own_workers()[0], signal.SIGKILL)
         seen.append(shown(batch))
-    assert seen == expected
+    assert seen == clips_shown
     assert 1 <= loader.stats().restarts <= 2
 
 
-def test_a_killed_fork_server_changes_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+def test_a_killed_fork_server_changes_nothing(clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]) -> None:
     """Without it nobody says which workers have ended."""
-    loader = loader_of(dataset)
+    loader = loader_of(clips_dataset)
     batches = iter(loader)
     seen = [shown(next(batches))]
     before = own_workers()
     os.kill(fork_server(), signal.SIGKILL)
-    assert [*seen, *all_shown(batches)] == expected
+    assert [*seen, *all_shown(batches)] == clips_shown
     assert not set(before) & set(own_workers())
     assert not [pid for pid in before if runs(pid)]
 
 
-def test_a_clip_that_kills_workers_is_an_error_in_the_end(folder: Path, expected: list[Shown]) -> None:
-    dataset = clips(folder, transform=KillsItself(1020))
-    (draw,) = (draw for batch in expected for draw, video, numbers in batch if numbers[0] == 1020)
-    place = next(place for place, batch in enumerate(expected) if draw in [row[0] for row in batch])
+def test_a_clip_that_kills_workers_is_an_error_in_the_end(clips_folder: Path, clips_shown: list[Shown]) -> None:
+    dataset = clips(clips_folder, transform=KillsItself(1020))
+    (draw,) = (draw for batch in clips_shown for draw, video, numbers in batch if numbers[0] == 1020)
+    place = next(place for place, batch in enumerate(clips_shown) if draw in [row[0] for row in batch])
     loader = loader_of(dataset)
     seen: list[Shown] = []
     with pytest.raises(DatasetError, match=rf"a worker was killed by SIGKILL .*draws .*\b{draw}\b.* 2 before it"):
         seen.extend(shown(batch) for batch in loader)
-    assert seen == expected[:place]
+    assert seen == clips_shown[:place]
     # The first that did so was reading a clip, and so were the two after it.
     assert loader.stats().restarts == 3
-    assert shown(next(iter(loader))) == expected[0]
+    assert shown(next(iter(loader))) == clips_shown[0]
 
 
-def test_workers_that_end_before_they_are_ready_are_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_end_before_they_are_ready_are_an_error(
+    clips_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     only_here = types.ModuleType("only_here")
     exec("def transform(frames): return frames", only_here.__dict__)
     monkeypatch.setitem(sys.modules, "only_here", only_here)
     before = own_workers()
-    loader = loader_of(clips(folder, transform=only_here.transform))
+    loader = loader_of(clips(clips_folder, transform=only_here.transform))
     for _ in range(2):
         with pytest.raises(DatasetError, match="do not start: one ended with exit code 1 .* has to be importable"):
             next(iter(loader))
     assert set(own_workers()) <= set(before)
 
 
-def test_a_script_without_a_guard_is_told_so(folder: Path, tmp_path: Path) -> None:
+def test_a_script_without_a_guard_is_told_so(clips_folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import shortgop\n"
-        f"dataset = shortgop.ClipDataset({str(folder)!r}, shortgop.AllClips(2))\n"
+        f"dataset = shortgop.ClipDataset({str(clips_folder)!r}, shortgop.AllClips(2))\n"
         "print(next(iter(shortgop.ClipLoader(dataset, range(8), batch_size=4, workers=2))))\n"
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=SECONDS)
@@ -136,9 +118,9 @@ def test_a_script_without_a_guard_is_told_so(folder: Path, tmp_path: Path) -> No
     assert 'has to do so under `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
 
 
-def test_a_transform_that_cannot_be_sent_is_refused(folder: Path) -> None:
+def test_a_transform_that_cannot_be_sent_is_refused(clips_folder: Path) -> None:
     before = own_workers()
-    loader = loader_of(clips(folder, transform=lambda frames: frames))
+    loader = loader_of(clips(clips_folder, transform=lambda frames: frames))
     with pytest.raises(UsageError, match="the dataset cannot be sent to a worker process"):
         next(iter(loader))
     assert set(own_workers()) <= set(before)
@@ -147,23 +129,23 @@ def test_a_transform_that_cannot_be_sent_is_refused(folder: Path) -> None:
 # Items fail
 
 
-def test_an_error_of_a_transform_comes_in_place_of_its_batch(folder: Path, expected: list[Shown]) -> None:
-    place = next(place for place, batch in enumerate(expected) if any(numbers[0] == 30 for _, _, numbers in batch))
-    loader = loader_of(clips(folder, transform=Refuses(30)))
+def test_an_error_of_a_transform_comes_in_place_of_its_batch(clips_folder: Path, clips_shown: list[Shown]) -> None:
+    place = next(place for place, batch in enumerate(clips_shown) if any(numbers[0] == 30 for _, _, numbers in batch))
+    loader = loader_of(clips(clips_folder, transform=Refuses(30)))
     for _ in range(2):
         seen: list[Shown] = []
         with pytest.raises(ZeroDivisionError, match="at 30") as raised:
             seen.extend(shown(batch) for batch in loader)
-        assert seen == expected[:place]
+        assert seen == clips_shown[:place]
         (note,) = raised.value.__notes__
         assert note.startswith("In worker process ")
         assert 'raise ZeroDivisionError(f"at {self.number}")' in note
     assert loader.stats().restarts == 0
 
 
-def test_tensors_in_a_list_come_by_value(folder: Path, expected: list[Shown]) -> None:
+def test_tensors_in_a_list_come_by_value(clips_folder: Path, clips_shown: list[Shown]) -> None:
     """Torch would send descriptors, which end with the worker."""
-    loader = loader_of(clips(folder, outputs={"frames": shortgop.Output()}, transform=with_a_list))
+    loader = loader_of(clips(clips_folder, outputs={"frames": shortgop.Output()}, transform=with_a_list))
     before = len(open_files())
     for batch in loader:
         assert torch.equal(batch["views"][0], batch["frames"][:, 0])
@@ -172,8 +154,8 @@ def test_tensors_in_a_list_come_by_value(folder: Path, expected: list[Shown]) ->
     assert len(open_files()) <= before
 
 
-def test_an_entry_that_cannot_be_sent_is_named_an_error(folder: Path) -> None:
-    loader = loader_of(clips(folder, outputs={"frames": shortgop.Output()}, transform=with_a_function))
+def test_an_entry_that_cannot_be_sent_is_named_an_error(clips_folder: Path) -> None:
+    loader = loader_of(clips(clips_folder, outputs={"frames": shortgop.Output()}, transform=with_a_function))
     with pytest.raises(UsageError, match="an entry of the items cannot be sent to the loader's process"):
         next(iter(loader))
     assert loader.stats().restarts == 0
@@ -204,8 +186,8 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize("how", ["runs", "slow"])
-def test_workers_end_with_a_consumer_that_is_killed(folder: Path, tmp_path: Path, how: str) -> None:
-    with consumer(how, folder, str(tmp_path)) as process:
+def test_workers_end_with_a_consumer_that_is_killed(clips_folder: Path, tmp_path: Path, how: str) -> None:
+    with consumer(how, clips_folder, str(tmp_path)) as process:
         line_of(process)
         # The loop, the fork server, what keeps track of its resources, and two workers.
         assert comes_true(lambda: len(list(marked(str(tmp_path)))) == 5, SECONDS_TO_END)
@@ -213,8 +195,8 @@ def test_workers_end_with_a_consumer_that_is_killed(folder: Path, tmp_path: Path
         assert none_left(str(tmp_path), SECONDS_TO_END)
 
 
-def test_workers_end_although_another_process_holds_their_pipes(folder: Path, tmp_path: Path) -> None:
-    with consumer("forked", folder, str(tmp_path)) as process:
+def test_workers_end_although_another_process_holds_their_pipes(clips_folder: Path, tmp_path: Path) -> None:
+    with consumer("forked", clips_folder, str(tmp_path)) as process:
         while line_of(process) != "forked\n":
             continue
         _, workers = fork_server_of(process.pid)
@@ -224,17 +206,17 @@ def test_workers_end_although_another_process_holds_their_pipes(folder: Path, tm
         assert list(marked(str(tmp_path)))
 
 
-def test_a_consumer_that_leaves_without_closing_leaves_nothing(folder: Path, tmp_path: Path) -> None:
-    with consumer("leaves", folder, str(tmp_path)) as process:
+def test_a_consumer_that_leaves_without_closing_leaves_nothing(clips_folder: Path, tmp_path: Path) -> None:
+    with consumer("leaves", clips_folder, str(tmp_path)) as process:
         output, _ = process.communicate(timeout=SECONDS)
         assert len(output.splitlines()) == 1
         assert process.returncode == 0
         assert none_left(str(tmp_path), SECONDS_TO_END)
 
 
-def test_ctrl_c_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_nothing(clips_folder: Path, tmp_path: Path) -> None:
     """It reaches all processes of a terminal."""
-    with consumer("runs", folder, str(tmp_path), start_new_session=True) as process:
+    with consumer("runs", clips_folder, str(tmp_path), start_new_session=True) as process:
         line_of(process)
         line_of(process)
         os.killpg(process.pid, signal.SIGINT)
@@ -246,8 +228,8 @@ def test_ctrl_c_leaves_nothing(folder: Path, tmp_path: Path) -> None:
         assert none_left(str(tmp_path), SECONDS_TO_END)
 
 
-def test_a_loop_that_was_interrupted_is_followed_by_another(folder: Path, tmp_path: Path) -> None:
-    with consumer("goes on", folder, str(tmp_path)) as process:
+def test_a_loop_that_was_interrupted_is_followed_by_another(clips_folder: Path, tmp_path: Path) -> None:
+    with consumer("goes on", clips_folder, str(tmp_path)) as process:
         for _ in range(3):
             while line_of(process) != "begins\n":
                 continue
@@ -257,13 +239,13 @@ def test_a_loop_that_was_interrupted_is_followed_by_another(folder: Path, tmp_pa
         assert none_left(str(tmp_path), SECONDS_TO_END)
 
 
-def test_loaders_that_were_dropped_leave_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    shown(next(iter(loader_of(dataset, 1))))
+def test_loaders_that_were_dropped_leave_nothing(clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]) -> None:
+    shown(next(iter(loader_of(clips_dataset, 1))))
     gc.collect()
     before = len(open_files()), threading.active_count()
     kept = []
     for number in range(6):
-        loader = loader_of(dataset, 1)
+        loader = loader_of(clips_dataset, 1)
         batch = next(iter(loader))
         if number % 3 == 0:
             kept.append(batch)
@@ -272,7 +254,7 @@ def test_loaders_that_were_dropped_leave_nothing(dataset: shortgop.ClipDataset, 
     assert not own_workers()
     assert threading.active_count() == before[1]
     # A batch that is kept holds its memory.
-    assert all_shown(kept) == [expected[0], expected[0]]
+    assert all_shown(kept) == [clips_shown[0], clips_shown[0]]
     assert len(open_files()) == before[0] + len(kept)
     kept.clear()
     assert len(open_files()) == before[0]
@@ -281,7 +263,7 @@ def test_loaders_that_were_dropped_leave_nothing(dataset: shortgop.ClipDataset, 
 # Little is to be had
 
 
-def test_a_full_dev_shm_does_no_harm(folder: Path, expected: list[Shown]) -> None:
+def test_a_full_dev_shm_does_no_harm(clips_folder: Path, clips_shown: list[Shown]) -> None:
     script = Path(__file__).with_name("loader_consumer.py")
     fill = "mount -t tmpfs -o size=16k tmpfs /dev/shm && head -c 16384 /dev/zero > /dev/shm/full"
     own = ["unshare", "-rm", "sh", "-c"]
@@ -289,18 +271,18 @@ def test_a_full_dev_shm_does_no_harm(folder: Path, expected: list[Shown]) -> Non
         pytest.skip("a /dev/shm of its own takes rights that are missing here")
     command = f'{fill} && exec "$0" "$@"'
     done = subprocess.run(
-        [*own, command, sys.executable, str(script), "finds nothing in /dev/shm", str(folder)],
+        [*own, command, sys.executable, str(script), "finds nothing in /dev/shm", str(clips_folder)],
         capture_output=True,
         text=True,
         check=False,
         timeout=SECONDS,
     )
-    assert done.stdout.splitlines()[-1:] == [str(sum(map(len, expected[1:])))], done.stderr
+    assert done.stdout.splitlines()[-1:] == [str(sum(map(len, clips_shown[1:])))], done.stderr
 
 
-def test_few_descriptors_do(folder: Path, tmp_path: Path) -> None:
+def test_few_descriptors_do(clips_folder: Path, tmp_path: Path) -> None:
     """64, with more shards than that."""
-    copied_shards(folder, tmp_path / "many", 80)
+    copied_shards(clips_folder, tmp_path / "many", 80)
     script = Path(__file__).with_name("loader_consumer.py")
     done = subprocess.run(
         [sys.executable, str(script), "few descriptors", str(tmp_path / "many")],

@@ -18,38 +18,17 @@ from loader_helpers import (
     BATCH_BYTES,
     Shown,
     all_shown,
-    clips,
     loader_of,
-    make_clips,
-    undisturbed,
 )
 from shortgop.errors import DatasetWarning
 from shortgop.training.loader.arena import Arena
 from shortgop.training.loader.batch_rows import rows_for
 from training_videos import make_videos
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_clips(tmp_path_factory.mktemp("clips"))
-
-
-@pytest.fixture(scope="module")
-def dataset(folder: Path) -> shortgop.ClipDataset:
-    return clips(folder)
-
-
-@pytest.fixture(scope="module")
-def expected(dataset: shortgop.ClipDataset) -> list[Shown]:
-    return undisturbed(dataset)
-
-
-@pytest.fixture(autouse=True)
-def no_other_loaders() -> None:
-    """An error that was caught may hold those of earlier tests."""
-    gc.collect()
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc"),
+    pytest.mark.usefixtures("no_other_loaders"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +36,17 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_videos(tmp_path_factory.mktemp("memory"))
 
 
-def test_batches_that_are_kept_for_ever_are_copied(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+def test_batches_that_are_kept_for_ever_are_copied(
+    clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]
+) -> None:
     num_bytes = 4 * BATCH_BYTES
-    loader = loader_of(dataset, prefetch_bytes=num_bytes)
+    loader = loader_of(clips_dataset, prefetch_bytes=num_bytes)
     for epoch in range(2):
         with pytest.warns(DatasetWarning, match="keeps so many batches") if not epoch else contextlib.nullcontext():
             kept = list(loader)
-        assert all_shown(kept) == expected
+        assert all_shown(kept) == clips_shown
         # The last batches need leave no memory to others.
-        assert (epoch + 1) * (len(expected) - 4) <= loader.stats().copied_batches < (epoch + 1) * len(expected)
+        assert (epoch + 1) * (len(clips_shown) - 4) <= loader.stats().copied_batches < (epoch + 1) * len(clips_shown)
 
 
 def as_slice(frames: torch.Tensor) -> Any:
@@ -92,9 +73,12 @@ def content(kept: Any) -> Any:
 @pytest.mark.parametrize("keep", [as_slice, as_array, by_dlpack, as_memory])
 @pytest.mark.parametrize("inference", [False, True])
 def test_what_shares_a_batch_keeps_its_memory(
-    dataset: shortgop.ClipDataset, expected: list[Shown], keep: Callable[[torch.Tensor], Any], inference: bool
+    clips_dataset: shortgop.ClipDataset,
+    clips_shown: list[Shown],
+    keep: Callable[[torch.Tensor], Any],
+    inference: bool,
 ) -> None:
-    loader = loader_of(dataset, prefetch_bytes=4 * BATCH_BYTES)
+    loader = loader_of(clips_dataset, prefetch_bytes=4 * BATCH_BYTES)
     batches = iter(loader)
     with torch.inference_mode(inference):
         batch = next(batches)
@@ -103,13 +87,13 @@ def test_what_shares_a_batch_keeps_its_memory(
         del batch
         gc.collect()
         for _ in range(2):
-            assert len(list(map(id, batches))) >= len(expected) - 1
+            assert len(list(map(id, batches))) >= len(clips_shown) - 1
             assert np.array_equal(content(kept), before)
             batches = iter(loader)
         assert loader.stats().copied_batches == 0
         # And given back: another batch may have the memory then.
         del kept
-    assert all_shown(batches) == expected
+    assert all_shown(batches) == clips_shown
 
 
 def test_memory_is_used_again_once_nothing_shares_it(videos: Path) -> None:

@@ -14,7 +14,7 @@ from torch.utils.data import default_collate
 
 import shortgop
 from fake_gpu import CONSUMER, FakeGpu, ReadsTooEarly, late_convert, opened_through
-from loader_helpers import BATCH, FRAMES_OF_VIDEO, make_clips, shown
+from loader_helpers import BATCH, FRAMES_OF_VIDEO, shown
 from shortgop.errors import UsageError
 from shortgop.readers.decoders.device import DeviceDecoder
 from shortgop.readers.decoders.pyav_upload import PyavUpload
@@ -25,11 +25,6 @@ pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 CPU = torch.device("cpu")
 CLIPS = 2 * (FRAMES_OF_VIDEO - 1)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_clips(tmp_path_factory.mktemp("device_loader"))
 
 
 def clips_on(gpu: FakeGpu, folder: Path) -> shortgop.ClipDataset:
@@ -66,25 +61,25 @@ def what_training_sees(gpu: FakeGpu, folder: Path) -> list[dict[str, Any]]:
     return seen
 
 
-def test_training_sees_the_batches_that_were_planned(folder: Path) -> None:
+def test_training_sees_the_batches_that_were_planned(clips_folder: Path) -> None:
     """However late the device does its work."""
     for seed in range(8):
         gpu = FakeGpu(seed)
-        dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+        dataset = shortgop.ClipDataset(clips_folder, shortgop.AllClips(2))
         expected = [default_collate(dataset.items(list(batch.draws))) for batch in planned(dataset)]
-        seen = what_training_sees(gpu, folder)
+        seen = what_training_sees(gpu, clips_folder)
         assert [list(batch) for batch in seen] == [list(batch) for batch in expected]
         for batch, one in zip(seen, expected, strict=True):
             assert all(torch.equal(batch[name], one[name]) for name in one)
             assert len(shown(batch)) == len(one["draw"])
 
 
-def test_a_loop_that_does_not_wait_sees_other_frames(folder: Path) -> None:
+def test_a_loop_that_does_not_wait_sees_other_frames(clips_folder: Path) -> None:
     """The device of this test is hard enough."""
 
     def is_right(seed: int) -> bool:
         try:
-            for batch in what_training_sees(ReadsTooEarly(seed), folder):
+            for batch in what_training_sees(ReadsTooEarly(seed), clips_folder):
                 shown(batch)
         except Exception:  # noqa: BLE001  # frames that show no number, or another
             return False
@@ -93,9 +88,9 @@ def test_a_loop_that_does_not_wait_sees_other_frames(folder: Path) -> None:
     assert not all(is_right(seed) for seed in range(8))
 
 
-def test_batches_are_read_ahead_within_their_memory(folder: Path) -> None:
+def test_batches_are_read_ahead_within_their_memory(clips_folder: Path) -> None:
     gpu = FakeGpu(0, runs_ahead=1)
-    dataset = clips_on(gpu, folder)
+    dataset = clips_on(gpu, clips_folder)
     batch_bytes = BATCH * 2 * 3 * 96 * 64
     asked: list[int] = []
 
@@ -117,10 +112,10 @@ def test_batches_are_read_ahead_within_their_memory(folder: Path) -> None:
         next(DeviceReads(dataset, gpu, CPU, prefetch_bytes=batch_bytes).delivered(planned(dataset), BATCH))
 
 
-def test_no_more_batches_have_memory_than_allowed_though_the_host_runs_ahead(folder: Path) -> None:
+def test_no_more_batches_have_memory_than_allowed_though_the_host_runs_ahead(clips_folder: Path) -> None:
     """The training loop launches its work and asks for the next batch at once; the device is far behind."""
     gpu = FakeGpu(0, runs_ahead=0)
-    dataset = clips_on(gpu, folder)
+    dataset = clips_on(gpu, clips_folder)
     reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=3 * BATCH * 2 * 3 * 96 * 64)
     finished: list[int] = []
     for number, _ in enumerate(reads.delivered(planned(dataset, 8), BATCH)):
@@ -132,9 +127,9 @@ def test_no_more_batches_have_memory_than_allowed_though_the_host_runs_ahead(fol
     assert finished == list(range(8))
 
 
-def test_an_error_comes_in_its_turn(folder: Path) -> None:
+def test_an_error_comes_in_its_turn(clips_folder: Path) -> None:
     gpu = FakeGpu(0, runs_ahead=1)
-    dataset = clips_on(gpu, folder)
+    dataset = clips_on(gpu, clips_folder)
     wrong: Any = PlannedBatch(["no draw"])  # type: ignore[list-item]
     batches = [*planned(dataset, 3), wrong, *planned(dataset, 2)]
     reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
@@ -145,9 +140,9 @@ def test_an_error_comes_in_its_turn(folder: Path) -> None:
     reads.close()
 
 
-def test_leaving_a_pass_leaves_no_thread(folder: Path) -> None:
+def test_leaving_a_pass_leaves_no_thread(clips_folder: Path) -> None:
     gpu = FakeGpu(0, runs_ahead=1)
-    dataset = clips_on(gpu, folder)
+    dataset = clips_on(gpu, clips_folder)
     before = set(threading.enumerate())
     for _ in range(3):
         reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
@@ -159,9 +154,9 @@ def test_leaving_a_pass_leaves_no_thread(folder: Path) -> None:
     assert not left
 
 
-def test_counts(folder: Path) -> None:
+def test_counts(clips_folder: Path) -> None:
     gpu = FakeGpu(0, runs_ahead=1)
-    dataset = clips_on(gpu, folder)
+    dataset = clips_on(gpu, clips_folder)
     reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
     assert len(list(reads.delivered(planned(dataset), BATCH))) == 6
     stats = reads.stats()
@@ -179,13 +174,13 @@ def test_counts(folder: Path) -> None:
         ({"pin_memory": True}, "pin_memory is for batches on the CPU"),
     ],
 )
-def test_options_that_make_no_sense(folder: Path, options: dict[str, Any], why: str) -> None:
-    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+def test_options_that_make_no_sense(clips_folder: Path, options: dict[str, Any], why: str) -> None:
+    dataset = shortgop.ClipDataset(clips_folder, shortgop.AllClips(2))
     with pytest.raises(UsageError, match=why):
         check_options(dataset, **{"workers": None, "device": None, "pin_memory": False, **options})
 
 
-def test_a_transform_belongs_into_the_training_loop(folder: Path) -> None:
-    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), transform=lambda frames: frames)
+def test_a_transform_belongs_into_the_training_loop(clips_folder: Path) -> None:
+    dataset = shortgop.ClipDataset(clips_folder, shortgop.AllClips(2), transform=lambda frames: frames)
     with pytest.raises(UsageError, match="call it on the batch in the training loop"):
         check_options(dataset, workers=None, device=None, pin_memory=False)

@@ -17,98 +17,80 @@ from loader_helpers import (
     all_shown,
     clips,
     loader_of,
-    make_clips,
     open_files,
     own_workers,
     shown,
-    undisturbed,
 )
 from shortgop.errors import UsageError
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc"),
+    pytest.mark.usefixtures("no_other_loaders"),
+]
 
 # Where the machine has nothing else to do, scripts take a few seconds, and processes end within one.
 SECONDS = 120
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_clips(tmp_path_factory.mktemp("clips"))
-
-
-@pytest.fixture(scope="module")
-def dataset(folder: Path) -> shortgop.ClipDataset:
-    return clips(folder)
-
-
-@pytest.fixture(scope="module")
-def expected(dataset: shortgop.ClipDataset) -> list[Shown]:
-    return undisturbed(dataset)
-
-
-@pytest.fixture(autouse=True)
-def no_other_loaders() -> None:
-    """An error that was caught may hold those of earlier tests."""
-    gc.collect()
-
-
-def test_a_loop_may_be_left_at_any_place(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    loader = loader_of(dataset)
+def test_a_loop_may_be_left_at_any_place(clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]) -> None:
+    loader = loader_of(clips_dataset)
     before = 0
     for stop in (1, 3, 0, 2, 7, 1, 1, 1, 1):
         batches = iter(loader)
-        assert [shown(next(batches)) for _ in range(stop)] == expected[:stop]
+        assert [shown(next(batches)) for _ in range(stop)] == clips_shown[:stop]
         del batches
         before = before or len(open_files())
-    assert all_shown(loader) == expected
+    assert all_shown(loader) == clips_shown
     # An iterator that was never asked for anything takes no memory, and that of others is used again.
     assert len(open_files()) <= before + 4
     assert len(own_workers()) == 2
 
 
-def test_two_passes_at_once(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    loader = loader_of(dataset)
+def test_two_passes_at_once(clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]) -> None:
+    loader = loader_of(clips_dataset)
     assert [(shown(one), shown(other)) for one, other in zip(loader, loader, strict=True)] == [
-        (each, each) for each in expected
+        (each, each) for each in clips_shown
     ]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_pass_that_is_left_leaves_others_alone(
-    dataset: shortgop.ClipDataset, expected: list[Shown], workers: int
+    clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown], workers: int
 ) -> None:
-    loader = loader_of(dataset, workers)
+    loader = loader_of(clips_dataset, workers)
     outer = iter(loader)
     seen = [shown(next(outer))]
     for _ in range(4):
         inner = iter(loader)
-        assert [shown(next(inner)) for _ in range(2)] == expected[:2]
+        assert [shown(next(inner)) for _ in range(2)] == clips_shown[:2]
         del inner
         seen.append(shown(next(outer)))
-    assert [*seen, *all_shown(outer)] == expected
+    assert [*seen, *all_shown(outer)] == clips_shown
 
 
-def test_two_loaders_at_once(dataset: shortgop.ClipDataset, folder: Path, expected: list[Shown]) -> None:
-    one, other = loader_of(dataset, 1), loader_of(clips(folder), 2)
+def test_two_loaders_at_once(clips_dataset: shortgop.ClipDataset, clips_folder: Path, clips_shown: list[Shown]) -> None:
+    one, other = loader_of(clips_dataset, 1), loader_of(clips(clips_folder), 2)
     both = [(shown(a), shown(b)) for a, b in zip(one, other, strict=True)]
-    assert both == [(each, each) for each in expected]
+    assert both == [(each, each) for each in clips_shown]
 
 
-def test_a_loader_may_be_closed_during_a_pass(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    loader = loader_of(dataset)
+def test_a_loader_may_be_closed_during_a_pass(clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]) -> None:
+    loader = loader_of(clips_dataset)
     batches = iter(loader)
     kept = next(batches)
     loader.close()
     assert not own_workers()
     with pytest.raises(UsageError, match="the ClipLoader was closed"):
         next(batches)
-    assert shown(kept) == expected[0]
-    assert all_shown(loader) == expected
+    assert shown(kept) == clips_shown[0]
+    assert all_shown(loader) == clips_shown
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_is_refused_and_disturbs_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
-    loader = loader_of(dataset)
+def test_a_forked_process_is_refused_and_disturbs_nothing(
+    clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]
+) -> None:
+    loader = loader_of(clips_dataset)
     batches = iter(loader)
     seen = [shown(next(batches))]
     context = multiprocessing.get_context("fork")
@@ -129,14 +111,16 @@ def test_a_forked_process_is_refused_and_disturbs_nothing(dataset: shortgop.Clip
     assert child.exitcode == 0
     assert "this pass was begun in another process" in said.get()
     assert "this ClipLoader was made in another process" in said.get()
-    assert [*seen, *all_shown(batches)] == expected
+    assert [*seen, *all_shown(batches)] == clips_shown
     assert loader.stats().restarts == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_fork_that_exits_on_its_own_disturbs_nothing(dataset: shortgop.ClipDataset, expected: list[Shown]) -> None:
+def test_a_fork_that_exits_on_its_own_disturbs_nothing(
+    clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]
+) -> None:
     """A child that drops its copy of the loader ends nothing of its parent's."""
-    loader = loader_of(dataset)
+    loader = loader_of(clips_dataset)
     batches = iter(loader)
     seen = [shown(next(batches))]
     child = os.fork()
@@ -148,4 +132,4 @@ def test_a_fork_that_exits_on_its_own_disturbs_nothing(dataset: shortgop.ClipDat
         finally:
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert [*seen, *all_shown(batches)] == expected
+    assert [*seen, *all_shown(batches)] == clips_shown
