@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
 import torch.utils.data
 
 from ..arguments import integer
-from ..errors import DatasetError, DatasetWarning, DecodeError, UsageError, WrongTypeError
+from ..errors import DatasetWarning, UsageError, WrongTypeError
 from ..manifests.ragged import Array, lazy
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from ..readers.stats import Stats
 from .clip_table import ClipTable
-from .clips import Clip, Clips, Draw, in_epoch, split_draws
-from .keyed import below, hashes, key
+from .clips import Clip, Clips, Draw, in_epoch
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, paint_black
@@ -27,12 +26,11 @@ from .policy_index import Policy, index_of, policy_of
 from .rows import Rows
 from .shared import SharedNumbers
 from .transforms import Read, Transform, explaining_forks, transformed
+from .unreadable import Otherwise, Skipping, read_what_can_be
 
 Item = dict[str, Any]
-OnError = Literal["raise", "skip"] | Callable[[Exception, int], int | None]
+OnError = Literal["raise"] | Otherwise
 
-# In a row, for one sample.
-_MAX_ATTEMPTS = 100
 # Once or twice may be meant.
 _READ_TWICE = 2
 # What items have of their own.
@@ -130,7 +128,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         if transform_batch and transform is None:
             raise UsageError("transform_batch says how transform is called, and there is no transform")
         self._transform, self._transform_batch = transform, bool(transform_batch)
-        self._on_error, self._max_skipped = on_error, at_least_one(max_skipped, "max_skipped")
+        limit = at_least_one(max_skipped, "max_skipped")
+        self._skipping = None if on_error == "raise" else Skipping(on_error, limit, self._seed)
         self._shared = SharedNumbers()
         self._warned = False
         # Errors of the policy and of names come now, and not in a worker.
@@ -307,10 +306,12 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
     def _items(self, clips: list[Clip], rows: Rows | None) -> list[Item]:
         rows = rows if self._transform is None else None
-        if self._on_error == "raise":
+        if self._skipping is None:
             read = self._read(clips, rows)
         else:
-            clips, read = self._read_what_can_be(clips, rows)
+            clips, read = read_what_can_be(
+                clips, rows, self._read, index=self.clip_index, shared=self._shared, how=self._skipping
+            )
         names = ("frames",) if self._outputs is None else tuple(self._outputs.named)
         frames = transformed(
             self._transform,
@@ -386,48 +387,3 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         if isinstance(self._policy, ClipTable):
             return self._policy.black
         return getattr(self._policy, "ends", None) == "black"
-
-    def _read_what_can_be(self, clips: list[Clip], rows: Rows | None) -> tuple[list[Clip], dict[str, Read]]:
-        """The same where clips that cannot be read are replaced; returns the clips that were read."""
-        try:
-            return clips, self._read(clips, rows)
-        except (DatasetError, DecodeError):
-            # One of them, or several: each is read alone to tell.
-            alone = [None if rows is None else rows.of([place]) for place in range(len(clips))]
-            read = [self._read_one_or_another(clip, own) for clip, own in zip(clips, alone, strict=True)]
-        outputs = [output for _, output in read]
-        return [clip for clip, _ in read], {name: [each[name][0] for each in outputs] for name in outputs[0]}
-
-    def _read_one_or_another(self, clip: Clip, rows: Rows | None) -> tuple[Clip, dict[str, Read]]:
-        tried = clip
-        for attempt in range(_MAX_ATTEMPTS):
-            try:
-                return tried, self._read([tried], rows)
-            except (DatasetError, DecodeError) as error:
-                self._shared.count_skipped()
-                if self.skipped > self._max_skipped:
-                    raise DatasetError(
-                        f"{self.skipped} clips could not be read, more than max_skipped={self._max_skipped}; "
-                        f"`shortgop verify` tells what is damaged. The last one: {error}"
-                    ) from error
-                chosen = self._on_error(error, tried.draw) if callable(self._on_error) else None
-                substitute = self._substitute(clip.draw, attempt) if chosen is None else integer(chosen, "a draw")
-                warnings.warn(
-                    f"draw {tried.draw} is skipped, draw {substitute} comes in its place: {error}",
-                    DatasetWarning,
-                    stacklevel=2,
-                )
-                tried = self.clip_index.clips([substitute])[0]
-        raise DatasetError(
-            f"{_MAX_ATTEMPTS} clips in place of draw {clip.draw} could not be read either; `shortgop verify` tells "
-            "what is damaged"
-        )
-
-    def _substitute(self, draw: int, attempt: int) -> int:
-        """Another draw of the same round, as likely any other clip as any other."""
-        count = len(self)
-        rounds, indices = split_draws([draw], count)
-        # One step further from the clip itself on; where there is no other, it is that clip.
-        chosen = int(below(hashes(key(self._seed, "substitute", attempt), draw), max(1, count - 1)))
-        chosen += int(count > 1 and chosen >= int(indices[0]))
-        return int(rounds[0]) * count + chosen

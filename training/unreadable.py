@@ -1,0 +1,90 @@
+"""Clips that cannot be read: other clips come in their place, the same ones on every rank."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from ..arguments import integer
+from ..errors import DatasetError, DatasetWarning, DecodeError
+from .clips import Clip, Clips, split_draws
+from .keyed import below, hashes, key
+from .rows import Rows
+from .shared import SharedNumbers
+from .transforms import Read
+
+Otherwise = Literal["skip"] | Callable[[Exception, int], int | None]
+ReadClips = Callable[[list[Clip], Rows | None], dict[str, Read]]
+
+# In a row, for one sample.
+_MAX_ATTEMPTS = 100
+
+
+@dataclass(frozen=True)
+class Skipping:
+    """How clips that cannot be read are replaced: see `on_error` and `max_skipped` of ClipDataset."""
+
+    on_error: Otherwise
+    max_skipped: int
+    seed: int
+
+
+def read_what_can_be(
+    clips: list[Clip], rows: Rows | None, read: ReadClips, *, index: Clips, shared: SharedNumbers, how: Skipping
+) -> tuple[list[Clip], dict[str, Read]]:
+    """Read clips, or others of `index` in place of those that cannot be read; returns the clips that were read.
+
+    DatasetError after too many.
+    """
+    try:
+        return clips, read(clips, rows)
+    except (DatasetError, DecodeError):
+        # One of them, or several: each is read alone to tell.
+        alone = [None if rows is None else rows.of([place]) for place in range(len(clips))]
+    pairs = [
+        _read_one_or_another(clip, own, read, index=index, shared=shared, how=how)
+        for clip, own in zip(clips, alone, strict=True)
+    ]
+    outputs = [output for _, output in pairs]
+    return [clip for clip, _ in pairs], {name: [each[name][0] for each in outputs] for name in outputs[0]}
+
+
+def _read_one_or_another(
+    clip: Clip, rows: Rows | None, read: ReadClips, *, index: Clips, shared: SharedNumbers, how: Skipping
+) -> tuple[Clip, dict[str, Read]]:
+    tried = clip
+    for attempt in range(_MAX_ATTEMPTS):
+        try:
+            return tried, read([tried], rows)
+        except (DatasetError, DecodeError) as error:
+            shared.count_skipped()
+            if shared.skipped > how.max_skipped:
+                raise DatasetError(
+                    f"{shared.skipped} clips could not be read, more than max_skipped={how.max_skipped}; "
+                    f"`shortgop verify` tells what is damaged. The last one: {error}"
+                ) from error
+            chosen = how.on_error(error, tried.draw) if callable(how.on_error) else None
+            substitute = (
+                _substitute(clip.draw, attempt, len(index), how.seed) if chosen is None else integer(chosen, "a draw")
+            )
+            warnings.warn(
+                f"draw {tried.draw} is skipped, draw {substitute} comes in its place: {error}",
+                DatasetWarning,
+                stacklevel=2,
+            )
+            tried = index.clips([substitute])[0]
+    raise DatasetError(
+        f"{_MAX_ATTEMPTS} clips in place of draw {clip.draw} could not be read either; `shortgop verify` tells "
+        "what is damaged"
+    )
+
+
+def _substitute(draw: int, attempt: int, count: int, seed: int) -> int:
+    """Another draw of the same round, as likely any other of the `count` clips as any other."""
+    rounds, indices = split_draws([draw], count)
+    # One step further from the clip itself on; where there is no other, it is that clip.
+    chosen = int(below(hashes(key(seed, "substitute", attempt), draw), max(1, count - 1)))
+    chosen += int(count > 1 and chosen >= int(indices[0]))
+    return int(rounds[0]) * count + chosen
