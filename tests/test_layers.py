@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("manifests", "prep", "readers", "training", "ray_data", "jobs", "comparison", "cli")
+PACKAGES = ("storage", "manifests", "prep", "readers", "training", "ray_data", "jobs", "comparison", "cli")
 MAX_LINES = 450
 
 # What each package may not know, besides the command line.
 FORBIDDEN = {
+    "storage": {
+        *("av", "imageio_ffmpeg", "numpy", "ray", "torch", "torchcodec", "zarr"),
+        *("shortgop.manifests", "shortgop.prep", "shortgop.readers", "shortgop.training", "shortgop.ray_data"),
+        *("shortgop.jobs", "shortgop.comparison"),
+    },
     "manifests": {
         *("av", "imageio_ffmpeg", "ray", "torch", "torchcodec"),
         *("shortgop.prep", "shortgop.readers", "shortgop.training", "shortgop.ray_data", "shortgop.jobs"),
