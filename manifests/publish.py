@@ -8,7 +8,7 @@ writer dies between the two, the next one makes the switch. docs/design/manifest
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import DatasetBusyError, DatasetError
 from ..storage.disk_lock import this_holder
-from ..storage.interface import Storage
+from ..storage.interface import Storage, Stored
 from ..whole_files import discard, discarding, writing
 from . import zarr_sizes
 from .label_columns import derived_columns
@@ -49,14 +49,15 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None) -> str |
     """
     # Listed before the root is read: a snapshot that comes later takes the number that this one is about to claim.
     there = snapshots(dataset)
-    root = catch_up(dataset)
+    root = catch_up(dataset, there)
     if profile is not None and differing(root.profile, profile):
         raise DatasetBusyError(
             f"another job has given {dataset} other options meanwhile, so the videos of this one are left out; choose "
             "another --out",
             file=dataset.url,
         )
-    new = unpublished(dataset, root)
+    published = _parts(dataset, root)
+    new = _unpublished(dataset, root, published)
     if not new:
         return root.snapshot
     manifests = list(new.values())
@@ -71,7 +72,7 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None) -> str |
     blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
     attributes: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
-        "parts": sorted(_parts(dataset, root).union(new)),
+        "parts": sorted(published.union(new)),
         "profile": root.profile,
         "written_by": asdict(this_holder()),
     }
@@ -91,8 +92,12 @@ def unpublished(dataset: Storage, root: Root) -> dict[str, Manifest]:
     A part with another profile is left out: its worker outlived the job. A part without its shards is left out: they
     were removed as stray shards before a delayed worker wrote the part. If the shards come back, so does the part.
     """
+    return _unpublished(dataset, root, _parts(dataset, root))
+
+
+def _unpublished(dataset: Storage, root: Root, published: Collection[str]) -> dict[str, Manifest]:
     new = {}
-    for part in sorted(finished_parts(dataset) - _parts(dataset, root)):
+    for part in sorted(finished_parts(dataset).difference(published)):
         found, attributes = open_part(dataset, part)
         foreign = len(found.videos) and differing(attributes.get("profile", {}), root.profile)
         if not foreign and has_its_shards(dataset, found):
@@ -112,9 +117,10 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 def has_its_shards(dataset: Storage, manifest: Manifest) -> bool:
     """Whether every shard exists. Always true in a dataset without a shards folder, or on a store without any shard:
     manifests may be copied without shards."""
+    if all(dataset.find(shard_key(name)) for name in manifest.shards.name.texts()):
+        return True
     folder = dataset.folder
-    some = any(dataset.files("shards")) if folder is None else (folder / "shards").is_dir()
-    return not some or all(dataset.find(shard_key(name)) for name in manifest.shards.name.texts())
+    return not (any(dataset.files("shards")) if folder is None else (folder / "shards").is_dir())
 
 
 def _write(
@@ -177,9 +183,14 @@ def _point(dataset: Storage, latest: Root) -> Root:
     return change_root(dataset, pointed)
 
 
-def catch_up(dataset: Storage) -> Root:
-    """Point zarr.json to the latest snapshot, if the writer of that snapshot did not do so. Returns the root."""
-    return _point(dataset, latest_root(dataset))
+def catch_up(dataset: Storage, there: Mapping[str, Sequence[Stored]] | None = None) -> Root:
+    """Point zarr.json to the latest snapshot, if the writer of that snapshot did not do so. Returns the root.
+
+    `there` are the snapshots as they were listed before, if that was just done.
+    """
+    root = read_root(dataset)
+    latest = _latest(dataset, root, snapshots(dataset) if there is None else there)
+    return root if latest == root else _point(dataset, latest)
 
 
 def latest_root(dataset: Storage) -> Root:
@@ -188,8 +199,11 @@ def latest_root(dataset: Storage) -> Root:
     A later snapshot that cannot be read, or whose shards do not exist, came with a copy of a dataset that was growing.
     It is left alone, and its number is not used again.
     """
-    root = read_root(dataset)
-    for snapshot, files in sorted(snapshots(dataset).items(), key=lambda each: int(each[0]), reverse=True):
+    return _latest(dataset, read_root(dataset), snapshots(dataset))
+
+
+def _latest(dataset: Storage, root: Root, there: Mapping[str, Sequence[Stored]]) -> Root:
+    for snapshot, files in sorted(there.items(), key=lambda each: int(each[0]), reverse=True):
         if int(snapshot) <= int(root.snapshot or 0):
             break
         # Version 1 wrote folders, and never used those that a dead writer left behind.
