@@ -24,13 +24,15 @@ WITH_FFMPEG = libraries=$$($(PY) scripts/link_ffmpeg.py $(VENV)/ffmpeg) && LD_LI
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check fuzz chaos bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg clean
+.PHONY: help demo test check fuzz chaos race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg clean
 
 help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
 	@echo "make test    lint, check types, run the tests"
 	@echo "make fuzz    break files in thousands of ways and prepare them: FUZZ=\"--first 0 --cases 5000\""
 	@echo "make chaos   kill what belongs to a ClipLoader at random moments: CHAOS=\"--seconds 600 --seed 0\""
+	@echo "make race    race two processes for the root of a dataset: RACE=\"--rounds 1000 --where disk s3\""
+	@echo "make sweep   kill commands on datasets in S3 at every change rather than at some"
 	@echo "make bench   measure reading against other libraries: ten minutes, with BENCH= an hour and more"
 	@echo "make check   lint and check types only"
 	@echo "make gpu-check  run the checks that need an NVIDIA GPU: at most eight minutes, see docs/gpu.md"
@@ -74,6 +76,16 @@ CHAOS := --seconds 600 --seed 0
 chaos: $(STAMP)
 	@echo "Killing processes of loaders: ten minutes"
 	@$(WITH_FFMPEG) $(PY) tests/loader_chaos.py $(CHAOS)
+
+RACE := --rounds 1000 --where disk s3
+
+race: $(STAMP)
+	@echo "Racing for the root of a dataset: some minutes"
+	@$(PY) tests/root_race.py $(RACE)
+
+sweep: $(STAMP)
+	@echo "Killing commands at every change: some minutes"
+	@$(WITH_FFMPEG) SHORTGOP_SWEEP=1 $(PY) -m pytest -n 2 tests/test_corpus_life.py tests/test_killed_edits.py
 
 # Nothing is installed for it: in a checkout without .venv it is the Python that has torch, with the wheels that
 # `make gpu-wheels` collected. GPU_CHECK="--only nvdec-caps loader-device" runs some of the checks.

@@ -95,7 +95,7 @@ def create(dataset: Storage, profile: dict[str, Any]) -> Root:
     make_place(dataset)
     if is_dataset(dataset):
         raise OutputError(f"{dataset} already holds a dataset; choose an empty or new folder", file=dataset.url)
-    dataset.put_new(ROOT_KEY, _root_document(Root(profile, snapshot=None)))
+    dataset.put_new(ROOT_KEY, root_document(Root(profile, snapshot=None)))
     return read_root(dataset)
 
 
@@ -118,7 +118,7 @@ def change_root(dataset: Storage, change: Callable[[Root], Root]) -> Root:
     for _ in range(_MAX_CHANGES):
         root, version = _read_root(dataset)
         changed = change(root)
-        if changed == root or dataset.replace(ROOT_KEY, _root_document(changed), version):
+        if changed == root or dataset.replace(ROOT_KEY, root_document(changed), version):
             return changed
     raise DatasetBusyError(
         f"other jobs keep changing {dataset.place(ROOT_KEY)}; wait until they have ended, and run this again",
@@ -126,7 +126,7 @@ def change_root(dataset: Storage, change: Callable[[Root], Root]) -> Root:
     )
 
 
-def _root_document(root: Root) -> bytes:
+def root_document(root: Root) -> bytes:
     text = json.dumps(
         {
             "zarr_format": 3,

@@ -13,6 +13,7 @@ import torch
 from hypothesis import settings
 
 import loader_helpers
+from dataset_places import Places, copied, folders, prefixes, s3_settings
 from datasets import make_dataset
 from dead_mount import dead_mount
 from example_manifests import failure, video
@@ -24,6 +25,7 @@ from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.prep.processes import left_behind
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 from shortgop.training.clip_dataset import ClipDataset
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
 
@@ -212,3 +214,51 @@ def s3_proxy(_proxy: FlakyProxy) -> FlakyProxy:
 def proxied_url(s3_proxy: FlakyProxy, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return an s3:// URL below which there is nothing, of the same server behind the proxy."""
     return _prefix(s3_proxy.endpoint, monkeypatch)
+
+
+# How often what fails over the network of these places.
+FLAKY = Faults(seed=1, failed=0.1, cut=0.1, lost=0.1)
+
+
+@pytest.fixture(scope="class")
+def disk_places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """Return places in folders."""
+    return folders(tmp_path_factory.mktemp("places"))
+
+
+@pytest.fixture(scope="class")
+def s3_places(s3_endpoint: str) -> Iterator[Places]:
+    """Return places in S3, in this process and its children."""
+    with s3_settings(s3_endpoint):
+        yield prefixes()
+
+
+@pytest.fixture(scope="class")
+def flaky_places(_proxy: FlakyProxy) -> Iterator[Places]:
+    """Return places in S3 over a network where one request in ten fails, bodies are cut, and answers are lost."""
+    _proxy.faults(FLAKY)
+    with s3_settings(_proxy.endpoint):
+        yield prefixes()
+    _proxy.faults(Faults())
+
+
+@pytest.fixture(scope="class")
+def places(request: pytest.FixtureRequest) -> Places:
+    """Return places of the kind that the class of the test names: `where` is "disk", "s3" or "flaky"."""
+    found = request.getfixturevalue(f"{request.cls.where}_places")
+    assert isinstance(found, Places)
+    return found
+
+
+@pytest.fixture
+def empty_place(places: Places) -> Storage:
+    """Make a dataset with nothing in it, at a place of that kind."""
+    place = places.new()
+    create(place, {"gop_frames": 4})
+    return place
+
+
+@pytest.fixture
+def published_place(_published: Path, places: Places) -> Storage:
+    """Copy the dataset of `published` to a place of that kind."""
+    return copied(_published, places.new())

@@ -12,27 +12,28 @@ from typing import Any
 import numpy as np
 
 from dataset_paths import shard_path, snapshot_path
+from dataset_places import place_of, steady_name
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.layout import create, open_manifest, read_root
+from shortgop.manifests.layout import create, open_manifest, read_root, shard_key
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import Ragged, from_texts
 from shortgop.manifests.tables import Manifest, empty
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 
 
-def make_dataset(sources: Sequence[Path], out: Path, **options: Any) -> Report:
+def make_dataset(sources: Sequence[Path], out: Path | Storage, **options: Any) -> Report:
     """Prepare `sources` into `out`, one unit after the other; `options` are fields of Profile."""
-    return prepare(
-        [str(source) for source in sources], DiskStorage(out), Profile(**options), where=Where(runner="inline")
-    )
+    return prepare([str(source) for source in sources], place_of(out), Profile(**options), where=Where(runner="inline"))
 
 
-def current_manifest(dataset: Path) -> Manifest:
+def current_manifest(dataset: Path | Storage) -> Manifest:
     """All tables of the current snapshot, timeline included; an empty manifest before the first one."""
-    snapshot = read_root(DiskStorage(dataset)).snapshot
-    return empty() if snapshot is None else open_manifest(DiskStorage(dataset), snapshot, timeline=True)
+    place = place_of(dataset)
+    snapshot = read_root(place).snapshot
+    return empty() if snapshot is None else open_manifest(place, snapshot, timeline=True)
 
 
 def copied_shards(few: Path, many: Path, copies: int) -> None:
@@ -54,8 +55,10 @@ def copied_shards(few: Path, many: Path, copies: int) -> None:
     publish(DiskStorage(many))
 
 
-def rows_of(dataset: Path) -> dict[str, Any]:
-    """Every column of the current snapshot as plain lists, and the bytes of every shard."""
+def rows_of(dataset: Path | Storage) -> dict[str, Any]:
+    """Every column of the current snapshot as plain lists, and the bytes of every shard. Names of shards are without
+    what is random in them."""
+    place = place_of(dataset)
     rows: dict[str, Any] = {}
     manifest = current_manifest(dataset)
     for table_field in dataclasses.fields(manifest):
@@ -69,8 +72,10 @@ def rows_of(dataset: Path) -> dict[str, Any]:
             )
     # The only column that tells when, and not what.
     del rows["failures.attempted_ns"]
-    for name in manifest.shards.name.texts():
-        rows[f"bytes of {name}"] = shard_path(dataset, name).read_bytes()
+    shards = manifest.shards.name.texts()
+    rows["shards.name"] = [steady_name(place, name) for name in shards]
+    for name in shards:
+        rows[f"bytes of {steady_name(place, name)}"] = place.read(shard_key(name))
     return rows
 
 

@@ -1,6 +1,6 @@
-"""Run the command line, killed by SIGKILL before one of its changes to the files below a folder.
+"""Run the command line, killed by SIGKILL before one of its changes to a dataset, in a folder or in a store.
 
-    python killed_command.py FOLDER CHANGE COMMAND...
+    python killed_command.py DATASET CHANGE COMMAND...
 
 Without a change of that number the command ends by itself. Then the last line on standard error is how many there were.
 """
@@ -13,8 +13,8 @@ from shortgop.cli import app
 
 
 def main() -> None:
-    folder, change, *command = sys.argv[1:]
-    count = kill_at(int(change), folder)
+    dataset, change, *command = sys.argv[1:]
+    count = kill_at(int(change), dataset)
     status = 0
     try:
         app(command)

@@ -1,90 +1,124 @@
-"""Run an operation on copies of a dataset, each killed by SIGKILL before another of its changes to the file system.
+"""Run an operation on copies of a dataset, each killed by SIGKILL before another of its changes.
 
-    python killed_steps.py DATASET COPIES OPERATION
+    python killed_steps.py DATASET COPIES OPERATION [EVERY]
 
-makes COPIES/1, COPIES/2, ... and ends after the first copy on which the operation comes to its end. OPERATION is the
-name of a function of this module. It runs as a process of its own: it forks, and the processes that are killed must
+makes COPIES/1, COPIES/2, ..., a path or a URL, and ends after the first copy on which the operation comes to its end.
+With EVERY these are just the multiples of that number. It prints the numbers of those that were killed. OPERATION is
+the name of a function of this module. It runs as a process of its own: it forks, and the processes that are killed must
 have no threads.
+
+A change is one to the file system, or a request that changes a store.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from dataset_places import copied
 from shortgop.manifests.annotate import annotate
 from shortgop.manifests.collect import collect
 from shortgop.manifests.drop import drop
-from shortgop.storage.disk import DiskStorage
+from shortgop.manifests.publish import publish
+from shortgop.storage.interface import Storage
+from shortgop.storage.locate import is_url, storage_at
 
 LABELS: dict[str, dict[str, Any]] = {"a": {"label": 1}, "c": {"label": [2, None], "split": "é"}}
 _CHANGES = ("os.link", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
+_CHANGING_REQUESTS = ("put", "delete", "copy", "open_writer")
 _MOST_STEPS = 500
 
 
-def annotated(dataset: Path) -> None:
+def annotated(dataset: Storage) -> None:
     """Set columns, and remove one."""
-    annotate(DiskStorage(dataset), LABELS, remove=["old"], keep_snapshots_seconds=0)
+    annotate(dataset, LABELS, remove=["old"], keep_snapshots_seconds=0)
 
 
-def dropped(dataset: Path) -> None:
+def dropped(dataset: Storage) -> None:
     """Take out one of several videos of a shard."""
-    drop(DiskStorage(dataset), ["a"])
+    drop(dataset, ["a"])
 
 
-def collected(dataset: Path) -> None:
+def collected(dataset: Storage) -> None:
     """Remove all that is not needed."""
-    collect(DiskStorage(dataset))
+    collect(dataset)
 
 
-OPERATIONS: dict[str, Callable[[Path], None]] = {each.__name__: each for each in (annotated, dropped, collected)}
+def published(dataset: Storage) -> None:
+    """Make a snapshot of what is finished."""
+    with dataset.lock():
+        publish(dataset)
 
 
-def killed_before(step: int, dataset: Path, operation: Callable[[Path], None]) -> bool:
+OPERATIONS: dict[str, Callable[[Storage], None]] = {
+    each.__name__: each for each in (annotated, dropped, collected, published)
+}
+
+
+def killed_before(step: int, original: str, copy: str, operation: Callable[[Storage], None]) -> bool:
     """Whether the operation was killed, in a process of its own, before so many changes were made."""
     child = os.fork()
     if not child:
-        kill_at(step, str(dataset))
+        dataset = copied(storage_at(original), storage_at(copy))
+        kill_at(step, copy)
         operation(dataset)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
         return True
-    assert status == 0, f"the operation failed on {dataset}"
+    assert status == 0, f"the operation failed on {copy}"
     return False
 
 
 def kill_at(step: int, dataset: str) -> Callable[[], int]:
-    """Have this process killed before its change number `step`, from 1, to the files of a dataset. The result says how
-    many changes there have been."""
+    """Have this process killed before its change number `step`, from 1, to the files of a dataset, given by its path or
+    URL. The result says how many changes there have been."""
     seen = 0
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    def change() -> None:
         nonlocal seen
+        seen += 1
+        if seen == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
         # Opening for reading changes nothing.
         writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         if (event in _CHANGES or writes) and dataset in str(arguments[0]):
-            seen += 1
-            if seen == step:
-                os.kill(os.getpid(), signal.SIGKILL)
+            change()
 
-    sys.addaudithook(hook)
+    if is_url(dataset):
+        _before_requests(change)
+    else:
+        sys.addaudithook(hook)
     return lambda: seen
 
 
-def main(dataset: Path, copies: Path, operation: Callable[[Path], None]) -> None:
-    for step in range(1, _MOST_STEPS):
-        copy = copies / str(step)
-        shutil.copytree(dataset, copy)
-        if not killed_before(step, copy, operation):
+def _before_requests(change: Callable[[], None]) -> None:
+    """Have `change` called before each request that changes a store; an upload in parts is one."""
+    import obstore
+
+    def with_change(request: Callable[..., Any]) -> Callable[..., Any]:
+        def requested(*arguments: Any, **keywords: Any) -> Any:
+            change()
+            return request(*arguments, **keywords)
+
+        return requested
+
+    for name in _CHANGING_REQUESTS:
+        setattr(obstore, name, with_change(getattr(obstore, name)))
+
+
+def main(original: str, copies: str, operation: Callable[[Storage], None], every: int) -> None:
+    for step in range(every, _MOST_STEPS, every):
+        if not killed_before(step, original, f"{copies}/{step}", operation):
+            print(*range(every, step, every))
             return
     raise AssertionError(f"the operation makes more than {_MOST_STEPS} changes")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), OPERATIONS[sys.argv[3]])
+    main(sys.argv[1], sys.argv[2], OPERATIONS[sys.argv[3]], int(sys.argv[4]) if sys.argv[4:] else 1)

@@ -1,13 +1,14 @@
 """A corpus's life: made, relabelled, grown, a source replaced, a video dropped, a shard lost and made again, collected.
 
 A reader opens the dataset all the while, and has had it open from the start: it sees nothing but whole snapshots. Then
-each step again, killed early, in the middle and late.
+each step again, killed early, in the middle and late. With the dataset in a folder, and in S3.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -22,11 +23,11 @@ from typing import Any
 import pytest
 
 import shortgop
-from dataset_paths import shard_path
+from dataset_places import Places, copied
 from shortgop.errors import MissingDataError
-from shortgop.manifests.layout import open_current
+from shortgop.manifests.layout import open_current, shard_key, snapshots
 from shortgop.manifests.verify import verify
-from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -45,11 +46,12 @@ STATES: list[State] = [
 
 @dataclass(frozen=True)
 class Step:
-    """Something that happens to a corpus: a change of its files, and then a command."""
+    """Something that happens to a corpus: a change of its files or of its dataset, and then a command, in which DATASET
+    stands for the dataset."""
 
     name: str
     command: tuple[str, ...]
-    change: Callable[[Path], None] = lambda root: None
+    change: Callable[[Path, Storage], None] = lambda root, dataset: None
 
 
 def write_list(root: Path, label: int) -> None:
@@ -63,63 +65,58 @@ def make(root: Path, name: str, first_number: int) -> None:
     make_video(root / "videos" / f"{name}.mp4", pts=pts, timebase=1 / RATE, first_number=first_number)
 
 
-def relabel(root: Path) -> None:
+def relabel(root: Path, _: Storage) -> None:
     write_list(root, 2)
 
 
-def write_labels(root: Path) -> None:
+def write_labels(root: Path, _: Storage) -> None:
     (root / "labels.jsonl").write_text('{"id": "a.mp4", "label": 3}\n')
 
 
-def grow(root: Path) -> None:
+def grow(root: Path, _: Storage) -> None:
     make(root, "d", 300)
 
 
-def change_a(root: Path) -> None:
+def change_a(root: Path, _: Storage) -> None:
     make(root, "a", 500)
 
 
-def lose_a_shard(root: Path) -> None:
+def lose_a_shard(_: Path, dataset: Storage) -> None:
     """Of a video that is still there."""
-    dataset = root / "dataset"
-    manifest = open_current(DiskStorage(dataset))[1]
+    manifest = open_current(dataset)[1]
     row = manifest.row_of("c.mp4")
     shard = int(manifest.segments.shard[manifest.first_segments[row]])
-    with contextlib.suppress(FileNotFoundError):
-        shard_path(dataset, manifest.shards.name.text(shard)).unlink()
+    dataset.remove(shard_key(manifest.shards.name.text(shard)))
 
 
-PREP = ("prep", "videos", "--out", "dataset", "--runner", "inline", "--keep-snapshots", "1d")
+PREP = ("prep", "videos", "--out", "DATASET", "--runner", "inline", "--keep-snapshots", "1d")
 LIST = ("prep", "videos/list.csv", *PREP[2:])
 # The first one makes the dataset.
 STEPS = (
     Step("relabelled by a list", LIST, relabel),
-    Step("annotated", ("annotate", "dataset", "labels.jsonl"), write_labels),
+    Step("annotated", ("annotate", "DATASET", "labels.jsonl"), write_labels),
     Step("grown", PREP, grow),
     Step("replaced", (*PREP, "--changed", "replace"), change_a),
-    Step("dropped", ("drop", "dataset", "b.mp4")),
-    Step("collected", ("gc", "dataset", "--keep-snapshots", "1d")),
+    Step("dropped", ("drop", "DATASET", "b.mp4")),
+    Step("collected", ("gc", "DATASET", "--keep-snapshots", "1d")),
     Step("lost and made again", PREP, lose_a_shard),
-    Step("collected at last", ("gc", "dataset")),
+    Step("collected at last", ("gc", "DATASET")),
 )
 
 
-def run(root: Path, command: tuple[str, ...]) -> Any:
+def run(root: Path, dataset: Storage, command: tuple[str, ...]) -> Any:
     """Run a command to its end; what it prints as JSON."""
-    argv = [sys.executable, "-m", "shortgop", *command, "--json"]
+    argv = [sys.executable, "-m", "shortgop", *_of(dataset, command), "--json"]
     done = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def run_killed(root: Path, command: tuple[str, ...], change: int) -> int:
+def run_killed(root: Path, dataset: Storage, command: tuple[str, ...], change: int) -> int:
     """Run a command that is killed before its change number `change` to the dataset. Without such a change it ends,
     and the result is how many there were."""
     program = Path(__file__).with_name("killed_command.py")
-    dataset = str(root / "dataset")
-    # Its path is what changes are known by.
-    command = tuple(dataset if each == "dataset" else each for each in command)
-    argv = [sys.executable, str(program), dataset, str(change), *command]
+    argv = [sys.executable, str(program), dataset.url, str(change), *_of(dataset, command)]
     done = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode == -signal.SIGKILL:
         return 0
@@ -127,13 +124,16 @@ def run_killed(root: Path, command: tuple[str, ...], change: int) -> int:
     return int(done.stderr.split()[-1])
 
 
-def born(root: Path) -> Path:
+def _of(dataset: Storage, command: tuple[str, ...]) -> list[str]:
+    return [dataset.url if each == "DATASET" else each for each in command]
+
+
+def born(root: Path, dataset: Storage) -> None:
     (root / "videos").mkdir(parents=True)
     for number, name in enumerate(("a", "b", "c")):
         make(root, name, 100 * number)
     write_list(root, 1)
-    run(root, LIST)
-    return root
+    run(root, dataset, LIST)
 
 
 def state_of(dataset: shortgop.Dataset) -> State:
@@ -150,10 +150,10 @@ def state_of(dataset: shortgop.Dataset) -> State:
 class Reader(threading.Thread):
     """Opens a dataset again and again, and reads all its videos. One dataset stays open from the start."""
 
-    def __init__(self, dataset: Path) -> None:
+    def __init__(self, dataset: Storage) -> None:
         super().__init__()
-        self._path, self._stop_event = dataset, threading.Event()
-        self._first = shortgop.open(dataset)
+        self._place, self._stop_event = dataset.url, threading.Event()
+        self._first = shortgop.open(dataset.url)
         self._first_state = state_of(self._first)
         self.states: list[State] = []
         self.failure: BaseException | None = None
@@ -163,7 +163,7 @@ class Reader(threading.Thread):
             while not self._stop_event.is_set():
                 # A shard may be missing that this test removed, or that gc did since the dataset was opened.
                 with contextlib.suppress(MissingDataError):
-                    self.states.append(state_of(shortgop.open(self._path)))
+                    self.states.append(state_of(shortgop.open(self._place)))
                 with contextlib.suppress(MissingDataError):
                     assert state_of(self._first) == self._first_state, "a dataset that was open changed"
         except BaseException as error:  # noqa: BLE001  # the test raises it
@@ -177,7 +177,7 @@ class Reader(threading.Thread):
 
 
 @contextlib.contextmanager
-def reading(dataset: Path) -> Iterator[Reader]:
+def reading(dataset: Storage) -> Iterator[Reader]:
     reader = Reader(dataset)
     reader.start()
     try:
@@ -186,51 +186,23 @@ def reading(dataset: Path) -> Iterator[Reader]:
         reader.end()
 
 
-def bytes_of_videos(dataset: Path) -> dict[str, list[int]]:
+def bytes_of_videos(dataset: Storage) -> dict[str, list[int]]:
     """The checksums of the GOPs of each video."""
-    manifest = open_current(DiskStorage(dataset))[1]
+    manifest = open_current(dataset)[1]
     ends = manifest.first_gops.tolist()
     return {
         video_id: manifest.gops.crc32[ends[row] : ends[row + 1]].tolist() for row, video_id in enumerate(manifest.ids)
     }
 
 
-# While a shard is lost, opening the dataset says so.
-@pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning")
-def test_a_corpus_that_lives(tmp_path: Path) -> None:
-    root = born(tmp_path / "corpus")
-    dataset = root / "dataset"
-    reports: dict[str, Any] = {}
-    with reading(dataset) as reader:
-        for step in STEPS:
-            before = bytes_of_videos(dataset)
-            step.change(root)
-            reports[step.name] = run(root, step.command)
-            after = bytes_of_videos(dataset)
-            concerned = {"a.mp4"} if step.name == "replaced" else set()
-            for video_id in before.keys() & after.keys() - concerned:
-                assert before[video_id] == after[video_id], f"{step.name}: the bytes of {video_id} changed"
-    assert reports["relabelled by a list"]["relabelled"] == 3
-    assert reports["annotated"]["changed"] == ["a.mp4"]
-    assert reports["grown"]["videos_added"] == 1
-    assert reports["replaced"]["replaced"] == ["a.mp4"]
-    assert reports["dropped"]["ids"] == ["b.mp4"]
-    assert "c.mp4" in reports["lost and made again"]["repaired"]
-    assert reports["lost and made again"]["dropped"] == ["b.mp4"]
-    assert [state for state in reader.states if state not in STATES] == [], "a mixed snapshot was seen"
-    # In the order of the steps, and most of them: a reader may be too slow for one.
-    numbers = [STATES.index(state) for state in reader.states]
-    assert numbers == sorted(numbers)
-    assert len(set(numbers)) >= len(STATES) - 2
-    assert state_of(shortgop.open(dataset)) == STATES[-1]
-    snapshot, manifest = open_current(DiskStorage(dataset))
-    assert list(verify(DiskStorage(dataset), manifest, snapshot=snapshot.snapshot)) == []
-    assert len(list((dataset / "manifest").iterdir())) == 1
+def assert_whole(dataset: Storage) -> None:
+    root, manifest = open_current(dataset)
+    assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
 
 
-def rows_without_place(dataset: Path) -> dict[str, Any]:
+def rows_without_place(dataset: Storage) -> dict[str, Any]:
     """What a dataset says of its videos, but for where their bytes lie: that depends on what was written when."""
-    manifest = open_current(DiskStorage(dataset))[1]
+    manifest = open_current(dataset)[1]
     checksums = bytes_of_videos(dataset)
     return {
         video_id: (
@@ -244,53 +216,122 @@ def rows_without_place(dataset: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Moment:
+    """A corpus at some time: a copy of its files, and one of its dataset."""
+
+    files: Path
+    dataset: Storage
+
+
+@dataclass(frozen=True)
 class Life:
-    """A corpus at `root`, and copies of it before the first step and after each. `changes` is how many changes to the
-    dataset's files each step made."""
+    """A corpus at `root`, and what it was before the first step and after each. `changes` is how many changes to the
+    dataset each step made."""
 
     root: Path
-    copies: list[Path]
+    moments: list[Moment]
     changes: list[int]
 
-    def go_back(self, number: int) -> None:
-        """To before a step. Always at one place: a file that is still where it was prepared is not replaced by one at
-        another place."""
+    def go_back(self, number: int, places: Places) -> Storage:
+        """To before a step: the files at their place, where they were prepared, and a new copy of the dataset."""
         shutil.rmtree(self.root)
-        shutil.copytree(self.copies[number], self.root)
+        shutil.copytree(self.moments[number].files, self.root)
+        return copied(self.moments[number].dataset, places.new())
 
 
-@pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
-    folder = tmp_path_factory.mktemp("life")
-    root = born(folder / "corpus")
-    found = Life(root, [folder / "0"], [])
-    shutil.copytree(root, found.copies[0])
+@pytest.fixture(scope="class")
+def life(tmp_path_factory: pytest.TempPathFactory, places: Places) -> Life:
+    folder, dataset = tmp_path_factory.mktemp("life"), places.new()
+    found = Life(folder / "corpus", [], [])
+    born(found.root, dataset)
+
+    def keep(number: int) -> None:
+        files = shutil.copytree(found.root, folder / str(number))
+        found.moments.append(Moment(files, copied(dataset, places.new())))
+
+    keep(0)
     for number, step in enumerate(STEPS, 1):
-        step.change(root)
-        found.changes.append(run_killed(root, step.command, change=0))
-        found.copies.append(folder / str(number))
-        shutil.copytree(root, found.copies[-1])
+        step.change(found.root, dataset)
+        found.changes.append(run_killed(found.root, dataset, step.command, change=0))
+        keep(number)
     return found
 
 
+# While a shard is lost, opening the dataset says so.
 @pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning")
-@pytest.mark.parametrize("number", range(len(STEPS)), ids=[step.name for step in STEPS])
-def test_each_step_killed(number: int, life: Life) -> None:
-    """Early, in the middle and late: readers see the state before or the one after, and the same command again ends as
-    the undisturbed one did. `test_killed_edits.py` kills at every change."""
-    step, dataset = STEPS[number], life.root / "dataset"
-    states = [state_of(shortgop.open(life.copies[which] / "dataset")) for which in (number, number + 1)]
-    expected = rows_without_place(life.copies[number + 1] / "dataset")
-    last = life.changes[number]
-    assert last >= 10
-    for change in (last // 4, last // 2, last - 2):
-        life.go_back(number)
-        step.change(life.root)
-        assert run_killed(life.root, step.command, change) == 0, "it was not killed"
-        # A shard that the step's change removed may be missing still.
-        with contextlib.suppress(MissingDataError):
-            assert state_of(shortgop.open(dataset)) in states, f"killed before change {change} of {last}"
-        run(life.root, step.command)
-        assert rows_without_place(dataset) == expected, f"killed before change {change} of {last}"
-        snapshot, manifest = open_current(DiskStorage(dataset))
-        assert list(verify(DiskStorage(dataset), manifest, snapshot=snapshot.snapshot)) == []
+class CorpusLife:
+    where: str
+    # Fewer would mean that changes are not counted.
+    fewest_changes: int
+    # When each step is killed: shares of its changes.
+    killed_at: tuple[tuple[float, ...], ...]
+
+    def test_a_corpus_that_lives(self, places: Places, tmp_path: Path) -> None:
+        root, dataset = tmp_path / "corpus", places.new()
+        born(root, dataset)
+        reports: dict[str, Any] = {}
+        with reading(dataset) as reader:
+            for step in STEPS:
+                before = bytes_of_videos(dataset)
+                step.change(root, dataset)
+                reports[step.name] = run(root, dataset, step.command)
+                after = bytes_of_videos(dataset)
+                concerned = {"a.mp4"} if step.name == "replaced" else set()
+                for video_id in before.keys() & after.keys() - concerned:
+                    assert before[video_id] == after[video_id], f"{step.name}: the bytes of {video_id} changed"
+        assert reports["relabelled by a list"]["relabelled"] == 3
+        assert reports["annotated"]["changed"] == ["a.mp4"]
+        assert reports["grown"]["videos_added"] == 1
+        assert reports["replaced"]["replaced"] == ["a.mp4"]
+        assert reports["dropped"]["ids"] == ["b.mp4"]
+        assert "c.mp4" in reports["lost and made again"]["repaired"]
+        assert reports["lost and made again"]["dropped"] == ["b.mp4"]
+        assert [state for state in reader.states if state not in STATES] == [], "a mixed snapshot was seen"
+        # In the order of the steps, and most of them: a reader may be too slow for one.
+        numbers = [STATES.index(state) for state in reader.states]
+        assert numbers == sorted(numbers)
+        assert len(set(numbers)) >= len(STATES) - 2
+        assert state_of(shortgop.open(dataset.url)) == STATES[-1]
+        assert_whole(dataset)
+        assert len(snapshots(dataset)) == 1
+
+    @pytest.mark.parametrize("number", range(len(STEPS)), ids=[step.name for step in STEPS])
+    def test_each_step_killed(self, number: int, life: Life, places: Places) -> None:
+        """Readers see the state before or the one after, and the same command again ends as the undisturbed one did.
+        `test_killed_edits.py` kills at every change."""
+        step, before, after = STEPS[number], life.moments[number], life.moments[number + 1]
+        states = [state_of(shortgop.open(moment.dataset.url)) for moment in (before, after)]
+        expected = rows_without_place(after.dataset)
+        last = life.changes[number]
+        assert last >= self.fewest_changes
+        for share in self.killed_at[number % len(self.killed_at)]:
+            change = min(int(last * share), last - 2)
+            dataset = life.go_back(number, places)
+            step.change(life.root, dataset)
+            assert run_killed(life.root, dataset, step.command, change) == 0, "it was not killed"
+            # A shard that the step's change removed may be missing still.
+            with contextlib.suppress(MissingDataError):
+                assert state_of(shortgop.open(dataset.url)) in states, f"killed before change {change} of {last}"
+            run(life.root, dataset, step.command)
+            assert rows_without_place(dataset) == expected, f"killed before change {change} of {last}"
+            assert_whole(dataset)
+
+
+EARLY_IN_THE_MIDDLE_AND_LATE = (1 / 4, 1 / 2, 1.0)
+
+
+class TestCorpusLifeOnADisk(CorpusLife):
+    where = "disk"
+    fewest_changes = 10
+    killed_at = (EARLY_IN_THE_MIDDLE_AND_LATE,)
+
+
+class TestCorpusLifeInS3(CorpusLife):
+    where = "s3"
+    fewest_changes = 8
+    # One for each step; with SHORTGOP_SWEEP=1 all of them.
+    killed_at = (
+        (EARLY_IN_THE_MIDDLE_AND_LATE,)
+        if os.environ.get("SHORTGOP_SWEEP")
+        else tuple((share,) for share in EARLY_IN_THE_MIDDLE_AND_LATE)
+    )

@@ -1,9 +1,9 @@
-"""annotate, drop and gc, killed before each of their changes to the file system: one whole snapshot, and a rerun that
-ends as if nothing had happened."""
+"""annotate, drop, gc and publishing, killed before each of their changes: one whole snapshot, and a rerun that ends as
+if nothing had happened. In a folder, and in S3."""
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
 import sys
 from fractions import Fraction
@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from dataset_places import Places, copied, left_over, shard_names
 from datasets import make_dataset, rows_of
+from example_manifests import failure
 from killed_steps import OPERATIONS, annotated, dropped
 from shortgop.manifests.layout import open_current, snapshots
-from shortgop.manifests.parts import finished_parts
+from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.verify import verify
-from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
+from shortgop.storage.locate import storage_at
 from synthetic import constant_rate_pts, make_video
 
 RATE = Fraction(25)
@@ -38,44 +41,66 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "dataset"
 
 
-def state(dataset: Path) -> tuple[dict[str, Any], set[str], set[str]]:
+def state(dataset: Storage) -> tuple[dict[str, Any], set[str], set[str]]:
     """All that a dataset holds, apart from the numbers of its snapshots."""
-    shards = {file.name for file in (dataset / "shards").iterdir()}
-    return rows_of(dataset), shards, finished_parts(DiskStorage(dataset))
+    return rows_of(dataset), shard_names(dataset), finished_parts(dataset)
 
 
-@pytest.mark.parametrize("operation", list(OPERATIONS))
-def test_killed_at_every_step(labelled: Path, tmp_path: Path, operation: str) -> None:
-    act = OPERATIONS[operation]
-    start = tmp_path / "start"
-    shutil.copytree(labelled, start)
+def before_the_operation(operation: str, dataset: Storage) -> None:
     if operation == "collected":
-        annotated(start)
-        dropped(start)
-    undisturbed = tmp_path / "undisturbed"
-    shutil.copytree(start, undisturbed)
-    before = rows_of(start)
-    act(undisturbed)
-    expected = state(undisturbed)
-    copies = tmp_path / "copies"
-    program = Path(__file__).with_name("killed_steps.py")
-    subprocess.run([sys.executable, program, start, copies, operation], check=True)
+        annotated(dataset)
+        dropped(dataset)
+    if operation == "published":
+        write_part(dataset, "later", failure("later", "cut short"))
 
-    killed = sorted(copies.iterdir(), key=lambda copy: int(copy.name))[:-1]
-    assert len(killed) >= 15
-    seen = set()
-    for copy in killed:
-        root, manifest = open_current(DiskStorage(copy))
-        assert list(verify(DiskStorage(copy), manifest, snapshot=root.snapshot)) == [], copy.name
-        found = rows_of(copy)
-        assert found in (before, expected[0]), copy.name
-        seen.add(found == before)
 
-        act(copy)
+class KilledEdits:
+    where: str
+    # Fewer would mean that changes are not counted.
+    fewest_changes: int
+    # It is killed before each so-manieth change.
+    every = 1
 
-        assert state(copy) == expected, copy.name
-        assert not (copy / ".tmp").exists()
-        if operation == "collected":
-            assert len(snapshots(DiskStorage(copy))) == 1
-    # Both are there: killed too early to have an effect, and late enough.
-    assert seen == {True, False}
+    @pytest.mark.parametrize("operation", list(OPERATIONS))
+    def test_killed_at_every_step(self, labelled: Path, places: Places, operation: str) -> None:
+        act = OPERATIONS[operation]
+        start = copied(labelled, places.new())
+        before_the_operation(operation, start)
+        undisturbed = copied(start, places.new())
+        before = rows_of(start)
+        act(undisturbed)
+        expected = state(undisturbed)
+        copies = places.new().url
+        program = Path(__file__).with_name("killed_steps.py")
+        argv = [sys.executable, str(program), start.url, copies, operation, str(self.every)]
+        killed = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+
+        assert len(killed) * self.every >= self.fewest_changes
+        seen = set()
+        for number in killed:
+            copy = storage_at(f"{copies}/{number}")
+            root, manifest = open_current(copy)
+            assert list(verify(copy, manifest, snapshot=root.snapshot)) == [], number
+            found = rows_of(copy)
+            assert found in (before, expected[0]), number
+            seen.add(found == before)
+
+            act(copy)
+
+            assert state(copy) == expected, number
+            assert left_over(copy) == [], number
+            if operation == "collected":
+                assert len(snapshots(copy)) == 1
+        # Both are there: killed too early to have an effect, and late enough.
+        assert seen == {True, False}
+
+
+class TestKilledEditsOnADisk(KilledEdits):
+    where = "disk"
+    fewest_changes = 12
+
+
+class TestKilledEditsInS3(KilledEdits):
+    where = "s3"
+    fewest_changes = 8
+    every = 1 if os.environ.get("SHORTGOP_SWEEP") else 3

@@ -1,4 +1,5 @@
-"""Several writers of one dataset: locks that work and locks that do not, jobs that died, and other options."""
+"""Several writers of one dataset: locks that work and locks that do not, jobs that died, and other options. In a
+folder, and in S3."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dataset_paths import LOCK_FILE, snapshot_path
+from dataset_paths import LOCK_FILE
+from dataset_places import Places, temporary_files
 from datasets import current_manifest, make_dataset
 from example_manifests import failure, video
 from shortgop.errors import DatasetBusyError, UsageError
@@ -22,12 +24,21 @@ from shortgop.jobs.prepare import existing_profile
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.layout import change_root, create, open_current, read_root, snapshot_attributes, snapshots
+from shortgop.manifests.layout import (
+    change_root,
+    create,
+    open_current,
+    read_root,
+    snapshot_attributes,
+    snapshot_key,
+    snapshots,
+)
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import catch_up, publish
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 from synthetic import constant_rate_pts, make_video
 
 RATE = Fraction(25)
@@ -42,90 +53,22 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def finish_unit(dataset: Path, source: Path, profile: Profile) -> None:
+def finish_unit(dataset: Storage, source: Path, profile: Profile) -> None:
     """Encode a source as a worker does, without publishing it: its job was killed, or it outlived its job."""
     (found,) = find_sources([str(source)])
     item = Item(found, *identity_of(found.path))
     (unit,) = plan_units([item], profile_key=profile.key(), done={}, shard_bytes=10**9)
-    run_unit(DiskStorage(dataset), unit, Options(profile), lambda _: None)
+    run_unit(dataset, unit, Options(profile), lambda _: None)
 
-
-# Other options
-
-
-def test_a_job_killed_before_its_first_video_was_published_leaves_its_options_behind(
-    sources: Path, tmp_path: Path
-) -> None:
-    dataset = tmp_path / "dataset"
-    make_dataset([sources / "broken.mp4"], dataset)
-    finish_unit(dataset, sources / "a.mp4", Profile())
-    assert existing_profile(DiskStorage(dataset)) == Profile()
-    with pytest.raises(UsageError, match=r"prepared with other options \(gop_frames 16 there and 8 here"):
-        make_dataset([sources / "b.mp4"], dataset, gop_frames=8)
-    make_dataset([sources / "b.mp4"], dataset)
-    assert set(open_current(DiskStorage(dataset))[1].videos.gop_frames.tolist()) == {16}
-    assert open_current(DiskStorage(dataset))[1].ids == ["a.mp4", "b.mp4"]
-
-
-def test_a_worker_that_outlived_its_job_brings_no_videos_of_other_options(sources: Path, tmp_path: Path) -> None:
-    dataset = tmp_path / "dataset"
-    make_dataset([sources / "broken.mp4"], dataset)
-    # Other options are fine: there is no video yet.
-    make_dataset([sources / "broken.mp4"], dataset, gop_frames=8)
-    finish_unit(dataset, sources / "a.mp4", Profile())
-    make_dataset([sources / "b.mp4"], dataset, gop_frames=8)
-    assert open_current(DiskStorage(dataset))[1].ids == ["b.mp4"]
-    make_dataset([sources / "a.mp4"], dataset, gop_frames=8)
-    assert set(open_current(DiskStorage(dataset))[1].videos.gop_frames.tolist()) == {8}
-
-
-def test_two_jobs_that_make_a_dataset_at_the_same_moment_do_not_mix_their_options(
-    sources: Path, tmp_path: Path
-) -> None:
-    dataset = tmp_path / "dataset"
-    command = [sys.executable, "-m", "shortgop", "prep", str(sources / "a.mp4"), "--runner", "inline"]
-    jobs = [
-        subprocess.Popen([*command, "--out", str(dataset), "--gop", gop], stderr=subprocess.PIPE, text=True)
-        for gop in ("8", "16")
-    ]
-    ended = {gop: (job.communicate()[1], job.returncode) for gop, job in zip((8, 16), jobs, strict=True)}
-    (winner,) = [gop for gop, (_, code) in ended.items() if code == 0]
-    ((said, code),) = [end for gop, end in ended.items() if gop != winner]
-    assert ("another job is writing" in said and code == 1) or ("other options" in said and code == 2)
-    assert read_root(DiskStorage(dataset)).profile["gop_frames"] == winner
-    assert open_current(DiskStorage(dataset))[1].videos.gop_frames.tolist() == [winner]
-
-
-def test_a_dataset_that_somebody_else_makes_at_the_same_moment_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from shortgop.manifests import layout as files
-
-    create(DiskStorage(tmp_path), {"gop_frames": 4})
-    # As it looked a moment ago.
-    monkeypatch.setattr(files, "is_dataset", lambda _: False)
-    monkeypatch.setattr(files, "make_place", lambda _: None)
-    assert create(DiskStorage(tmp_path), {"gop_frames": 8}).profile == {"gop_frames": 4}
-
-
-def test_publishing_into_a_dataset_that_was_given_other_options_is_refused(empty_dataset: Path) -> None:
-    write_part(DiskStorage(empty_dataset), "u1", video("a"), {"gop_frames": 8})
-    with pytest.raises(DatasetBusyError, match="another job has given .* other options"):
-        publish(DiskStorage(empty_dataset), {"gop_frames": 8})
-    assert publish(DiskStorage(empty_dataset), {"gop_frames": 4, "a setting of a later version": 1}) is None
-    assert finished_parts(DiskStorage(empty_dataset)) == {"u1"}
-
-
-# Without locks, as between two hosts on some file systems
 
 _PUBLISH_OFTEN = """
 import sys, time
 from example_manifests import failure
 from shortgop.manifests.parts import write_part
 from shortgop.errors import DatasetBusyError
-from shortgop.storage.disk import DiskStorage
+from shortgop.storage.locate import storage_at
 from shortgop.manifests.publish import publish
-dataset, me, lost = DiskStorage(sys.argv[1]), sys.argv[2], 0
+dataset, me, lost = storage_at(sys.argv[1]), sys.argv[2], 0
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(6):
@@ -139,76 +82,150 @@ print(lost)
 """
 
 
-def test_two_writers_without_a_lock_never_make_the_same_snapshot_and_lose_nothing(empty_dataset: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _PUBLISH_OFTEN, str(empty_dataset), me],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,
-        )
-        for me in ("left", "right")
-    ]  # fmt: skip
-    for writer in writers:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n"
-    for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.write("go\n")
-        writer.stdin.flush()
-    lost = [int(writer.communicate()[0]) for writer in writers]
-    assert [writer.returncode for writer in writers] == [0, 0]
-    # Each number has one writer, whose snapshot holds all that was in those before it.
-    chain = [
-        set(snapshot_attributes(DiskStorage(empty_dataset), name)["parts"])
-        for name in sorted(snapshots(DiskStorage(empty_dataset)))
-    ]
-    assert all(earlier < later for earlier, later in zip(chain, chain[1:], strict=False))
-    assert len(chain) <= 12 - sum(lost)
-    publish(DiskStorage(empty_dataset))
-    everything = [f"{me}{number}" for me in ("left", "right") for number in range(6)]
-    assert current_manifest(empty_dataset).failures.id.texts() == everything
+class Writers:
+    where: str
+
+    # Other options
+
+    def test_a_job_killed_before_its_first_video_was_published_leaves_its_options_behind(
+        self, sources: Path, places: Places
+    ) -> None:
+        dataset = places.new()
+        make_dataset([sources / "broken.mp4"], dataset)
+        finish_unit(dataset, sources / "a.mp4", Profile())
+        assert existing_profile(dataset) == Profile()
+        with pytest.raises(UsageError, match=r"prepared with other options \(gop_frames 16 there and 8 here"):
+            make_dataset([sources / "b.mp4"], dataset, gop_frames=8)
+        make_dataset([sources / "b.mp4"], dataset)
+        assert set(open_current(dataset)[1].videos.gop_frames.tolist()) == {16}
+        assert open_current(dataset)[1].ids == ["a.mp4", "b.mp4"]
+
+    def test_a_worker_that_outlived_its_job_brings_no_videos_of_other_options(
+        self, sources: Path, places: Places
+    ) -> None:
+        dataset = places.new()
+        make_dataset([sources / "broken.mp4"], dataset)
+        # Other options are fine: there is no video yet.
+        make_dataset([sources / "broken.mp4"], dataset, gop_frames=8)
+        finish_unit(dataset, sources / "a.mp4", Profile())
+        make_dataset([sources / "b.mp4"], dataset, gop_frames=8)
+        assert open_current(dataset)[1].ids == ["b.mp4"]
+        make_dataset([sources / "a.mp4"], dataset, gop_frames=8)
+        assert set(open_current(dataset)[1].videos.gop_frames.tolist()) == {8}
+
+    def test_two_jobs_that_make_a_dataset_at_the_same_moment_do_not_mix_their_options(
+        self, sources: Path, places: Places
+    ) -> None:
+        dataset = places.new()
+        command = [sys.executable, "-m", "shortgop", "prep", str(sources / "a.mp4"), "--runner", "inline"]
+        jobs = [
+            subprocess.Popen([*command, "--out", dataset.url, "--gop", gop], stderr=subprocess.PIPE, text=True)
+            for gop in ("8", "16")
+        ]
+        ended = {gop: (job.communicate()[1], job.returncode) for gop, job in zip((8, 16), jobs, strict=True)}
+        (winner,) = [gop for gop, (_, code) in ended.items() if code == 0]
+        ((said, code),) = [end for gop, end in ended.items() if gop != winner]
+        assert ("another job is writing" in said and code == 1) or ("other options" in said and code == 2)
+        assert read_root(dataset).profile["gop_frames"] == winner
+        assert open_current(dataset)[1].videos.gop_frames.tolist() == [winner]
+
+    def test_a_dataset_that_somebody_else_makes_at_the_same_moment_is_not_replaced(
+        self, places: Places, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from shortgop.manifests import layout as files
+
+        place = places.new()
+        create(place, {"gop_frames": 4})
+        # As it looked a moment ago.
+        monkeypatch.setattr(files, "is_dataset", lambda _: False)
+        monkeypatch.setattr(files, "make_place", lambda _: None)
+        assert create(place, {"gop_frames": 8}).profile == {"gop_frames": 4}
+
+    def test_publishing_into_a_dataset_that_was_given_other_options_is_refused(self, empty_place: Storage) -> None:
+        write_part(empty_place, "u1", video("a"), {"gop_frames": 8})
+        with pytest.raises(DatasetBusyError, match="another job has given .* other options"):
+            publish(empty_place, {"gop_frames": 8})
+        assert publish(empty_place, {"gop_frames": 4, "a setting of a later version": 1}) is None
+        assert finished_parts(empty_place) == {"u1"}
+
+    # Without locks, as between two hosts on some file systems
+
+    def test_two_writers_without_a_lock_never_make_the_same_snapshot_and_lose_nothing(
+        self, empty_place: Storage
+    ) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        writers = [
+            subprocess.Popen(
+                [sys.executable, "-c", _PUBLISH_OFTEN, empty_place.url, me],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,
+            )
+            for me in ("left", "right")
+        ]  # fmt: skip
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        lost = [int(writer.communicate()[0]) for writer in writers]
+        assert [writer.returncode for writer in writers] == [0, 0]
+        # Each number has one writer, whose snapshot holds all that was in those before it.
+        chain = [set(snapshot_attributes(empty_place, name)["parts"]) for name in sorted(snapshots(empty_place))]
+        assert all(earlier < later for earlier, later in zip(chain, chain[1:], strict=False))
+        assert len(chain) <= 12 - sum(lost)
+        publish(empty_place)
+        everything = [f"{me}{number}" for me in ("left", "right") for number in range(6)]
+        assert current_manifest(empty_place).failures.id.texts() == everything
+
+    @pytest.mark.parametrize("step", ["unpublished", "merge_tables", "_write"])
+    def test_who_comes_second_is_told_who_won(
+        self, empty_place: Storage, monkeypatch: pytest.MonkeyPatch, step: str
+    ) -> None:
+        """Wherever the other comes in between, from the moment at which the root was read."""
+        from shortgop.manifests import publish as module
+
+        write_part(empty_place, "u1", failure("a", "cut short"))
+        original = getattr(module, step)
+
+        def overtaken(*arguments: object) -> object:
+            monkeypatch.setattr(module, step, original)
+            result = None if step == "_write" else original(*arguments)
+            write_part(empty_place, "u2", failure("b", "cut short"))
+            assert publish(empty_place) == "000001"
+            return original(*arguments) if step == "_write" else result
+
+        monkeypatch.setattr(module, step, overtaken)
+        with pytest.raises(DatasetBusyError, match=f"process {os.getpid()} on .* published snapshot 000001 first"):
+            publish(empty_place)
+        assert publish(empty_place) == "000001"
+        assert current_manifest(empty_place).failures.id.texts() == ["a", "b"]
+        assert temporary_files(empty_place) == []
+
+    def test_a_writer_that_went_back_to_an_earlier_snapshot_is_caught_up_with(self, published_place: Storage) -> None:
+        """It read the root, slept, and wrote it after another had gone on from its snapshot."""
+        write_part(published_place, "u3", video("x", shard="u3-0.shard"))
+        assert publish(published_place) == "000002"
+        change_root(published_place, lambda root: replace(root, snapshot="000001"))
+        assert catch_up(published_place).snapshot == "000002"
+        assert read_root(published_place).snapshot == "000002"
+
+    def test_a_later_snapshot_that_came_along_damaged_is_passed_over(self, published_place: Storage) -> None:
+        published_place.put_new(snapshot_key("000002"), published_place.read(snapshot_key("000001"), 0, 1000))
+        write_part(published_place, "u3", video("x", shard="u3-0.shard"))
+        assert publish(published_place) == "000003"
+        assert open_current(published_place)[1].ids == ["a", "b", "c", "x"]
 
 
-@pytest.mark.parametrize("step", ["unpublished", "merge_tables", "_write"])
-def test_who_comes_second_is_told_who_won(empty_dataset: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Wherever the other comes in between, from the moment at which the root was read."""
-    from shortgop.manifests import publish as module
-
-    write_part(DiskStorage(empty_dataset), "u1", failure("a", "cut short"))
-    original = getattr(module, step)
-
-    def overtaken(*arguments: object) -> object:
-        monkeypatch.setattr(module, step, original)
-        result = None if step == "_write" else original(*arguments)
-        write_part(DiskStorage(empty_dataset), "u2", failure("b", "cut short"))
-        assert publish(DiskStorage(empty_dataset)) == "000001"
-        return original(*arguments) if step == "_write" else result
-
-    monkeypatch.setattr(module, step, overtaken)
-    with pytest.raises(DatasetBusyError, match=f"process {os.getpid()} on .* published snapshot 000001 first"):
-        publish(DiskStorage(empty_dataset))
-    assert publish(DiskStorage(empty_dataset)) == "000001"
-    assert current_manifest(empty_dataset).failures.id.texts() == ["a", "b"]
-    assert not any((empty_dataset / ".tmp").iterdir())
+class TestWritersOnADisk(Writers):
+    where = "disk"
 
 
-def test_a_writer_that_went_back_to_an_earlier_snapshot_is_caught_up_with(published: Path) -> None:
-    """It read the root, slept, and wrote it after another had gone on from its snapshot."""
-    write_part(DiskStorage(published), "u3", video("x", shard="u3-0.shard"))
-    assert publish(DiskStorage(published)) == "000002"
-    change_root(DiskStorage(published), lambda root: replace(root, snapshot="000001"))
-    assert catch_up(DiskStorage(published)).snapshot == "000002"
-    assert read_root(DiskStorage(published)).snapshot == "000002"
+class TestWritersInS3(Writers):
+    where = "s3"
 
 
-def test_a_later_snapshot_that_came_along_damaged_is_passed_over(published: Path) -> None:
-    snapshot_path(published, "000002").write_bytes(snapshot_path(published, "000001").read_bytes()[:1000])
-    write_part(DiskStorage(published), "u3", video("x", shard="u3-0.shard"))
-    assert publish(DiskStorage(published)) == "000003"
-    assert open_current(DiskStorage(published))[1].ids == ["a", "b", "c", "x"]
-
-
-# The lock
+# The lock of a disk; test_lease.py has that of a store
 
 
 def test_who_holds_the_lock_is_named_while_it_is_held(empty_dataset: Path) -> None:

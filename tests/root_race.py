@@ -1,0 +1,190 @@
+"""Two processes race for the root of a dataset, again and again: one winner each time, and nothing lost.
+
+    python tests/root_race.py --rounds 1000 --where disk
+    python tests/root_race.py --rounds 1000 --where s3
+
+In a round both processes commit a part and read the root. At one moment both replace the root that they have read, and
+then both publish, without a lock. Just one may replace the root that both have read, and who comes second learns it. A
+dataset is used for some rounds. Then all that either process ever wrote is in it, and each snapshot has all that was in
+the one before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dataset_places import Places, folders, prefixes, s3_settings
+from example_manifests import failure
+from s3_server import s3_server
+from shortgop.errors import DatasetBusyError
+from shortgop.manifests.layout import (
+    ROOT_KEY,
+    Root,
+    change_root,
+    create,
+    open_manifest,
+    read_root,
+    root_document,
+    snapshot_attributes,
+    snapshots,
+)
+from shortgop.manifests.parts import write_part
+from shortgop.manifests.publish import publish
+from shortgop.storage.interface import Storage
+from shortgop.storage.locate import storage_at
+
+_ROUNDS_PER_DATASET = 25
+_RACERS = ("left", "right")
+# Both processes wait for this moment, awake.
+_HEAD_START_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class Race:
+    """How rounds ended: how many there were, in how many neither process knew that its root was the one that stayed (an
+    answer was lost), and how many publications came second."""
+
+    rounds: int
+    unknown: int
+    second: int
+
+
+def race(rounds: int, places: Places, *, answers_are_lost: bool = False) -> Race:
+    """Run so many rounds. AssertionError if both or none won one, or if anything was lost."""
+    done = unknown = second = 0
+    with contextlib.ExitStack() as running:
+        racers = [running.enter_context(_racer(name)) for name in _RACERS]
+        while done < rounds:
+            dataset, number = places.new(), min(_ROUNDS_PER_DATASET, rounds - done)
+            create(dataset, {})
+            for each in range(number):
+                ended = _round(racers, dataset, each)
+                winners = sum(one["won"] for one in ended)
+                assert winners == 1 or (winners == 0 and answers_are_lost), f"{winners} replaced one root"
+                unknown += winners == 0
+                second += sum(one["second"] for one in ended)
+            _check(dataset, number)
+            done += number
+    return Race(done, unknown, second)
+
+
+def _round(racers: list[subprocess.Popen[str]], dataset: Storage, number: int) -> list[Any]:
+    for racer in racers:
+        _say(racer, {"dataset": dataset.url, "round": number})
+    for racer in racers:
+        assert _hear(racer) == "ready"
+    at = time.time() + _HEAD_START_SECONDS
+    for racer in racers:
+        _say(racer, at)
+    return [_hear(racer) for racer in racers]
+
+
+def _check(dataset: Storage, rounds: int) -> None:
+    """All that both wrote is there, and each snapshot holds those before it."""
+    publish(dataset)
+    everything = sorted(_name(racer, number) for racer in _RACERS for number in range(rounds))
+    root = read_root(dataset)
+    assert sorted(root.id_roots) == everything
+    chain = [set(snapshot_attributes(dataset, name)["parts"]) for name in sorted(snapshots(dataset))]
+    assert all(earlier < later for earlier, later in zip(chain, chain[1:], strict=False))
+    assert max(snapshots(dataset)) == root.snapshot
+    assert root.snapshot is not None
+    assert open_manifest(dataset, root.snapshot).failures.id.texts() == everything
+
+
+@contextlib.contextmanager
+def _racer(name: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, __file__, "--racer", name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _say(racer: subprocess.Popen[str], what: object) -> None:
+    assert racer.stdin is not None
+    racer.stdin.write(json.dumps(what) + "\n")
+    racer.stdin.flush()
+
+
+def _hear(racer: subprocess.Popen[str]) -> Any:
+    assert racer.stdout is not None
+    line = racer.stdout.readline()
+    assert line, "a process of the race has ended"
+    return json.loads(line)
+
+
+# One of the two processes
+
+
+def _name(racer: str, number: int) -> str:
+    return f"{racer}{number:03}"
+
+
+def _added(root: Root, name: str) -> Root:
+    """The root with one more folder. A change whose answer was lost is not made twice."""
+    return root if name in root.id_roots else replace(root, id_roots=(*root.id_roots, name))
+
+
+def _run(racer: str) -> None:
+    for line in sys.stdin:
+        asked = json.loads(line)
+        dataset, name = storage_at(asked["dataset"]), _name(racer, asked["round"])
+        write_part(dataset, name, failure(name, "cut short"))
+        found, root = dataset.find(ROOT_KEY), read_root(dataset)
+        assert found is not None
+        print(json.dumps("ready"), flush=True)
+        at = json.loads(sys.stdin.readline())
+        while time.time() < at:
+            pass
+        won = dataset.replace(ROOT_KEY, root_document(_added(root, name)), found.version)
+        if not won:
+            change_root(dataset, partial(_added, name=name))
+        second = False
+        try:
+            publish(dataset)
+        except DatasetBusyError as error:
+            second = "published snapshot 0" in str(error)
+        print(json.dumps({"won": won, "second": second}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--where", choices=("disk", "s3"), nargs="*", default=["disk", "s3"])
+    parser.add_argument("--racer", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.racer:
+        _run(arguments.racer)
+        # Threads of a store's library may still run.
+        os._exit(0)
+    for where in arguments.where:
+        started = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            if where == "disk":
+                places = folders(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            else:
+                stack.enter_context(s3_settings(stack.enter_context(s3_server())))
+                places = prefixes()
+            ended = race(arguments.rounds, places)
+        print(
+            f"{where}: {ended.rounds} rounds, one winner in each and nothing lost; {ended.second} publications came "
+            f"second and were told so; {time.monotonic() - started:.0f} s"
+        )
+
+
+if __name__ == "__main__":
+    main()

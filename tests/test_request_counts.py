@@ -1,0 +1,108 @@
+"""How many requests a dataset in S3 takes: as few as its files allow."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import shortgop
+from datasets import make_dataset
+from flaky_proxy import FlakyProxy
+from shortgop.cli import app
+from shortgop.jobs.identity import identity_of
+from shortgop.jobs.sources import find_sources
+from shortgop.jobs.units import Item, plan_units
+from shortgop.jobs.work import run_unit
+from shortgop.manifests.publish import publish
+from shortgop.prep.options import Options
+from shortgop.prep.profile import Profile
+from shortgop.storage.interface import Storage
+from shortgop.storage.locate import storage_at
+from synthetic import constant_rate_pts, make_video
+
+RATE = Fraction(25)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sources")
+    for number, name in enumerate(("a.mp4", "b.mp4")):
+        make_video(folder / name, pts=constant_rate_pts(RATE, 40), timebase=1 / RATE, first_number=100 * number)
+    return folder
+
+
+@pytest.fixture
+def dataset(sources: Path, proxied_url: str, s3_proxy: FlakyProxy) -> Storage:
+    place = storage_at(proxied_url)
+    make_dataset([sources / "a.mp4"], place)
+    s3_proxy.forget()
+    return place
+
+
+def files(proxy: FlakyProxy) -> list[str]:
+    """The requests so far in the order in which they came, each as its method and the folder of its object."""
+    found = [f"{each.method} {_folder(each.key)}" for each in proxy.requests()]
+    proxy.forget()
+    return found
+
+
+def _folder(key: str) -> str:
+    # The keys begin with the prefix of the dataset.
+    below = key.split("/")[1:]
+    return below[0] if below else ""
+
+
+def test_a_small_dataset_is_opened_with_three_requests(dataset: Storage, s3_proxy: FlakyProxy) -> None:
+    opened = shortgop.open(dataset.url)
+    assert files(s3_proxy) == ["GET zarr.json", "GET manifest", "GET shards"]
+    opened["a.mp4"][3]
+    assert files(s3_proxy) == ["GET shards"]
+    # Frames of one GOP, and those of two that lie side by side.
+    opened["a.mp4"].get_frames_at([3, 5, 20])
+    assert files(s3_proxy) == ["GET shards"]
+
+
+def test_what_info_shows_takes_three_requests(dataset: Storage, s3_proxy: FlakyProxy) -> None:
+    assert CliRunner().invoke(app, ["info", dataset.url]).exit_code == 0
+    assert files(s3_proxy) == ["GET zarr.json", "GET manifest", "GET shards"]
+
+
+def test_a_unit_looks_for_its_part_and_puts_a_shard_and_a_part(
+    sources: Path, dataset: Storage, s3_proxy: FlakyProxy
+) -> None:
+    (source,) = find_sources([str(sources / "b.mp4")])
+    (unit,) = plan_units([Item(source, *identity_of(source.path))], profile_key="", done={}, shard_bytes=10**9)
+    run_unit(dataset, unit, Options(Profile()), lambda _: None)
+    # Another attempt at the unit may have ended before it, while it encoded, and just now.
+    assert files(s3_proxy) == ["HEAD parts", "HEAD parts", "PUT shards", "HEAD parts", "PUT parts"]
+    publish(dataset)
+    assert len(files(s3_proxy)) <= 16
+
+
+def test_publishing_nothing_takes_four_requests(dataset: Storage, s3_proxy: FlakyProxy) -> None:
+    publish(dataset)
+    assert files(s3_proxy) == ["GET manifest", "GET zarr.json", "GET manifest", "GET parts"]
+
+
+def test_an_edit_takes_some_thirty_requests(dataset: Storage, s3_proxy: FlakyProxy) -> None:
+    shortgop.annotate(dataset.url, {"a.mp4": {"label": 1}})
+    found = files(s3_proxy)
+    # Ten of them take the lock and release it.
+    assert len(found) <= 32
+    assert [each for each in found if each.startswith("PUT") and not each.endswith((".tmp", ".lock"))] == [
+        "PUT parts",
+        "PUT manifest",
+        "PUT zarr.json",
+    ]
+
+
+def test_a_job_without_anything_to_do_puts_nothing_but_its_lock(
+    sources: Path, dataset: Storage, s3_proxy: FlakyProxy
+) -> None:
+    make_dataset([sources / "a.mp4"], dataset)
+    found = files(s3_proxy)
+    assert {each for each in found if each.startswith("PUT")} == {"PUT .tmp", "PUT .lock"}
+    assert len(found) <= 44
