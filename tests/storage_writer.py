@@ -55,7 +55,7 @@ def put_new(storage: ObjectStorage, name: str, count: int) -> list[str]:
 
 
 def add(storage: ObjectStorage, name: str, count: int) -> list[int]:
-    written = []
+    written: list[int] = []
     while len(written) < count:
         with storage.open("zarr.json") as file:
             number = int(file.read(0, file.stored.num_bytes).split()[0])
