@@ -175,8 +175,8 @@ def _probe(bucket: Bucket) -> Iterator[str]:
         if not _keeps_conditions(bucket, key):
             raise OutputError(
                 f"{bucket.url} takes no notice of the conditions of a PUT (If-None-Match, If-Match), so two jobs could "
-                "overwrite each other's files; write to a disk and copy the dataset there with the tools of the store, or use "
-                "one that has them, such as S3, Google Cloud Storage, Azure or Ceph",
+                "overwrite each other's files; write to a disk and copy the dataset there with the tools of the store, "
+                "or use one that has them, such as S3, Google Cloud Storage, Azure or Ceph",
                 file=bucket.url,
             )
         yield key
