@@ -68,7 +68,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         str, typer.Option(help="Sources that changed since: keep the old frames, replace them, or fail.")
     ] = "keep",
     id_root: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Ids are paths below it.  [the folders first given]")
+        str | None, typer.Option(metavar="FOLDER", help="Ids are paths below it.  [the folders first given]")
     ] = None,
     address: AddressOption = None,
     workers: WorkersOption = None,

@@ -25,7 +25,7 @@ from ..prep.options import Options
 from ..prep.shards import ShardWriter
 from ..prep.stretch import Stretch
 from .known_failures import Said, said
-from .source_files import options_of, source_file
+from .source_files import options_of, say_given, source_file
 from .units import Item, Unit, same_file
 
 _REPORT_EVERY_SECONDS = 0.5
@@ -116,15 +116,17 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
 ) -> Sequence[Manifest | Exception]:
     """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError and
     ToolError are raised."""
-    path = items[0].source.path
     callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
     done: Sequence[Manifest | Exception]
     try:
         cuts = [Cut(_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)]
-        if cuts:
-            done = prepare_cuts(path, cuts, options, ffmpeg_path, shards, **callbacks)
-        else:
-            with source_file(dataset, items[0].source, options.policy) as file:
+        with source_file(dataset, items[0], options.policy) as file:
+            if cuts:
+                done = prepare_cuts(file, cuts, options, ffmpeg_path, shards, **callbacks)
+                for each in done:
+                    if isinstance(each, Exception):
+                        say_given(each, file, items[0].source)
+            else:
                 own = options_of(options, items[0].source)
                 done = [prepare_video(file, _identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
     except (OutputError, ToolError):

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from io import BufferedIOBase
 from pathlib import Path
 
 import av
@@ -19,7 +20,7 @@ from av.video.stream import VideoStream
 from ..errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
 from .container_crop import ContainerCrop, container_crop
-from .opening import demuxer_of, open_source, packets_of, video_stream
+from .opening import demuxer_of, open_contents, open_source, packets_of, video_stream
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
 from .signs import PacketLog, suspicion_of_end
 from .still_pictures import why_still
@@ -221,12 +222,12 @@ def _later_frames(container: InputContainer, stream_index: int) -> Iterator[Vide
                     break
 
 
-def estimate_frames(path: str, fps: Fraction | None) -> int:
-    """About how many frames the video will have at `fps` (None: the source's rate), from the header alone; 0 when the
-    header does not say. For progress bars."""
+def estimate_frames(source: str | BufferedIOBase, fps: Fraction | None) -> int:
+    """About how many frames a file (its path, or a file object) will have at `fps` (None: the source's rate), from the
+    header alone; 0 when the header does not say. For progress bars."""
     try:
-        with open_source(path) as container:
-            stream = video_stream(path, container)
+        with open_source(source) if isinstance(source, str) else open_contents(source) as container:
+            stream = video_stream("a file", container)
             if fps is None and stream.frames:
                 return stream.frames
             rate = fps or stream.average_rate or 0

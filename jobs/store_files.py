@@ -1,0 +1,160 @@
+"""Files in stores as sources: whether they are there, what lies below a folder, and what their errors mean to a user."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from ..errors import SourceError, SourceNotFoundError, UsageError
+from ..storage.interface import Storage, Stored
+from ..storage.local_copy import ChangedError, LocalCopy, local_copy, stored_at
+from ..storage.locate import storage_at
+from .addresses import Address, parse
+
+
+@dataclass(frozen=True)
+class StoreFile:
+    """A file in a store, and what a listing said of it; None if nobody has asked yet."""
+
+    address: Address
+    stored: Stored | None = None
+
+
+@lru_cache(maxsize=64)
+def _storage(root: str) -> Storage:
+    return storage_at(root)
+
+
+def asked(file: StoreFile) -> Stored:
+    """What the file is: from the listing, or by a request. SourceNotFoundError or SourceError if it cannot be read."""
+    if file.stored is not None:
+        return file.stored
+    return now_at(file.address)
+
+
+def now_at(address: Address) -> Stored:
+    """What lies at an address at this moment. SourceNotFoundError if nothing does, SourceError if it cannot be read."""
+    with told(address):
+        found = stored_at(_storage(address.root), address.key)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "there is none")
+    return found
+
+
+def files_below(folder: Address, is_wanted: Callable[[str], bool]) -> list[StoreFile]:
+    """The files below a folder whose names are wanted; those of hidden files and folders are left out, as on a disk.
+    UsageError if the folder cannot be listed."""
+    if folder.is_on_the_web:
+        raise UsageError(
+            f"{folder.url} is on a web server, which lists no folders; give a list of the URLs of its files"
+        )
+    try:
+        with told(folder):
+            files = list(_storage(folder.root).files(folder.key))
+    except SourceError as error:
+        raise UsageError(error.message, file=folder.url) from error
+    start = len(folder.key) + 1 if folder.key else 0
+    wanted = [
+        file for file in files if is_wanted(PurePosixPath(file.key).name) and not f"/{file.key[start:]}".count("/.")
+    ]
+    return [StoreFile(folder.below(file.key), file) for file in wanted]
+
+
+def is_folder(argument: str, is_file_name: Callable[[str], bool]) -> bool:
+    """Whether a URL stands for what is below it. It does if it ends with a slash, or if no file has that key; files
+    whose names say so are not asked for."""
+    address = parse(argument)
+    if address.is_on_the_web or not address.key:
+        return not address.is_on_the_web
+    return argument.endswith("/") or not (is_file_name(address.name) or _may_exist(address))
+
+
+def _may_exist(address: Address) -> bool:
+    try:
+        now_at(address)
+    except SourceNotFoundError:
+        return False
+    except SourceError:
+        # Who looks for the sources there says what is wrong.
+        return True
+    return True
+
+
+def identity_of_file(stored: Stored) -> tuple[int, int]:
+    """A 64-bit fingerprint of a file in a store, and its size in bytes.
+
+    It covers the size and the version (the ETag), which a store changes whenever the content changes. Nothing is read.
+    """
+    text = repr(("in a store", stored.num_bytes, stored.version)).encode(errors="surrogateescape")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big"), stored.num_bytes
+
+
+@contextlib.contextmanager
+def copied(file: StoreFile, identity: int | None = None) -> Iterator[LocalCopy]:
+    """A local copy of a file in a store, of which nothing has been fetched yet. What fetches from it does so within
+    `told`. SourceError if the file cannot be read, or has not the `identity` that was expected."""
+    address = file.address
+    stored = now_at(address) if identity is not None else asked(file)
+    if identity is not None and identity_of_file(stored)[0] != identity:
+        raise SourceError(
+            f"{address.url} was replaced after the job had looked at it; run the same command again", file=address.url
+        )
+    name = f"source{PurePosixPath(address.name).suffix.lower()}"
+    with contextlib.ExitStack() as stack:
+        with told(address):
+            copy = stack.enter_context(local_copy(_storage(address.root), address.key, stored, name))
+        yield copy
+
+
+@contextlib.contextmanager
+def small_copy(address: Address) -> Iterator[Path]:
+    """A list in a store as a local file, in the block. UsageError if it cannot be read."""
+    try:
+        with contextlib.ExitStack() as stack:
+            copy = stack.enter_context(copied(StoreFile(address)))
+            with told(address):
+                copy.fetch_all()
+            left = stack.pop_all()
+    except SourceError as error:
+        raise UsageError(error.message, file=address.url) from error
+    with left:
+        yield copy.path
+
+
+@contextlib.contextmanager
+def told(address: Address) -> Iterator[None]:
+    """Turns an OSError into a SourceError that names the URL, says what happened and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise _in_words(address, error) from error
+
+
+def _in_words(address: Address, error: OSError) -> SourceError:
+    url = address.url
+    why = error.strerror or str(error)
+    if address.secret:
+        why = why.replace(address.secret, "...")
+    again = "run the same command again"
+    if isinstance(error, FileNotFoundError):
+        what = f" ({why})" if "bucket" in why.lower() else ""
+        return SourceNotFoundError(f"{url} does not exist{what}; put it there, or give the URL where it is", file=url)
+    if isinstance(error, PermissionError):
+        remedy = "give credentials that may read it, in the environment or a profile, or a presigned URL"
+    elif isinstance(error, ChangedError):
+        return SourceError(f"{url}: {why}; {again}", file=url)
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return SourceError(
+            f"{url} does not fit into {tempfile.gettempdir()}, where it is kept while it is prepared; free some space, "
+            f"or set TMPDIR to a larger disk, and {again}",
+            file=url,
+        )
+    else:
+        remedy = "check the network and the address"
+    return SourceError(f"{url} cannot be read: {why}; {remedy}, and {again}", file=url)
