@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace as replaced
 from fractions import Fraction
 from functools import cache
 from typing import TypeVar
@@ -14,11 +15,11 @@ from ..prep.mounts import read_in_time
 from ..prep.options import Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
-from .addresses import is_url, parse
+from .addresses import is_url, parse, shown
 from .identity import identity_of
 from .source_parts import identity_of_part
 from .sources import Source
-from .store_files import StoreFile, asked, copied, identity_of_file, now_at
+from .store_files import StoreFile, asked, copied, identity_of_file
 from .units import Item
 
 # Looking at files mostly waits for disks and networks, so there are more threads than cores.
@@ -34,7 +35,7 @@ def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolic
     """What `find`, which looks for the sources of a job, returns. SourceError if a folder does not answer."""
     with stall_limit(float(policy.max_stall_seconds)):
         try:
-            return in_time(find, f"looking for sources in {', '.join(arguments)}")
+            return in_time(find, f"looking for sources in {', '.join(map(shown, arguments))}")
         except StalledError as error:
             raise SourceError(f"{error.message}: {REMEDY}") from error
 
@@ -50,7 +51,7 @@ def look_at(
 
     # Stretches of a file share its fingerprint.
     of_file = cache(identity_of)
-    of_stored = cache(lambda file: identity_of_file(asked(file)))
+    stored = cache(asked)
     estimated = sum(source.in_store is not None for source in sources) <= _MAX_ESTIMATED
 
     def look(source: Source) -> tuple[Item, int]:
@@ -62,8 +63,13 @@ def look_at(
 
     def look_closely(source: Source) -> tuple[Item, int]:
         file = source.in_store
-        fingerprint = of_file if file is None else lambda _path: of_stored(file)
-        identity, size_bytes = identity_of_part(source.path, source.part, fingerprint)
+        if file is None:
+            identity, size_bytes = identity_of_part(source.path, source.part, of_file)
+        else:
+            # From here on the source is the file that lies there now.
+            file = StoreFile(file.address, stored(file))
+            source = replaced(source, in_store=file)
+            identity, size_bytes = identity_of_part(source.path, source.part, lambda _path: identity_of_file(file))
         there = known.get(source.id) == identity if replace else source.id in known
         stays = there and source.id not in again
         if stays or source.part:
@@ -100,8 +106,8 @@ def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:
 
         def look() -> bool:
             if is_url(path):
-                now = now_at(parse(path))
-                return identity is None or identity_of_file(now)[0] == identity
+                found = identity_of_file(StoreFile(parse(path)))[0]
+                return identity is None or found == identity
             if os.path.realpath(path) == os.path.realpath(source):
                 return False
             return os.path.lexists(path) if identity is None else identity_of(path)[0] == identity

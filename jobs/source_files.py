@@ -12,37 +12,20 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from ..errors import NotAVideoError, ShortGopError, SourceError
-from ..prep.attempts import tried_again
+from ..errors import ShortGopError, SourceError
 from ..prep.options import Options, SourcePolicy
-from ..prep.playlists import SCRIPT_SUFFIXES
-from ..prep.stalls import in_time, stall_limit
-from ..storage.local_copy import LocalCopy
 from ..whole_files import discard, temporary_path, writing
-from .addresses import Address
 from .importers.images import Shown, concat_script, sequence_of
 from .source_parts import Images, Member
 from .sources import Source
-from .store_files import copied, told
-from .units import Item
 
 _COPY_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
-def source_file(dataset: Path, item: Item, policy: SourcePolicy) -> Iterator[str]:
+def source_file(dataset: Path, source: Source, policy: SourcePolicy) -> Iterator[str]:
     """The path of a source's file. Errors in the block name the source as the user knows it."""
-    source, part = item.source, item.source.part
-    if source.in_store is not None:
-        with copied(source.in_store, item.identity) as copy:
-            path = str(copy.path)
-            try:
-                _fetch(copy, source.in_store.address, policy)
-                yield path
-            except ShortGopError as error:
-                say_given(error, path, source)
-                raise
-        return
+    part = source.part
     if not isinstance(part, Member | Images):
         yield source.path
         return
@@ -58,33 +41,11 @@ def source_file(dataset: Path, item: Item, policy: SourcePolicy) -> Iterator[str
             _write_script(sequence_of(source.path, part, policy), part.fps, made)
         yield str(made)
     except ShortGopError as error:
-        say_given(error, str(made), source)
+        error.message = error.message.replace(str(made), source.given)
+        error.file = source.path
         raise
     finally:
         discard(folder)
-
-
-def say_given(error: Exception, made: str, source: Source) -> None:
-    """Let an error about the file that prep read name the source instead, as the user knows it."""
-    if isinstance(error, ShortGopError) and made != source.path:
-        error.message = error.message.replace(made, source.given)
-        error.file = source.path
-
-
-def _fetch(copy: LocalCopy, address: Address, policy: SourcePolicy) -> None:
-    """Fetch a file of a store whole: prep reads it twice at least, and most formats not from front to back."""
-    if copy.path.suffix in SCRIPT_SUFFIXES:
-        raise NotAVideoError(
-            f"{address.url} is a script or a playlist, and those are read from disks; give the files that it names",
-            file=address.url,
-        )
-
-    def fetch() -> None:
-        with told(address):
-            copy.fetch_all()
-
-    with stall_limit(float(policy.max_stall_seconds)):
-        tried_again(address.url, lambda: in_time(fetch, "downloading it"))
 
 
 def options_of(options: Options, source: Source) -> Options:

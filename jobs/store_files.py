@@ -1,10 +1,11 @@
-"""Files in stores as sources: whether they are there, what lies below a folder, and what their errors mean to a user."""
+"""Files in stores as sources: whether they are there, what lies below a folder, and what their errors say to a user."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import hashlib
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,8 +27,18 @@ class StoreFile:
     stored: Stored | None = None
 
 
-@lru_cache(maxsize=64)
+# What of the environment says how stores are reached.
+_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+
+
 def _storage(root: str) -> Storage:
+    settings = tuple(sorted(each for each in os.environ.items() if each[0].startswith(_SETTINGS)))
+    return _with_settings(root, settings)
+
+
+@lru_cache(maxsize=64)
+def _with_settings(root: str, _settings: tuple[tuple[str, str], ...]) -> Storage:
+    # Its connections are used again for all files of a bucket.
     return storage_at(root)
 
 
@@ -51,9 +62,7 @@ def files_below(folder: Address, is_wanted: Callable[[str], bool]) -> list[Store
     """The files below a folder whose names are wanted; those of hidden files and folders are left out, as on a disk.
     UsageError if the folder cannot be listed."""
     if folder.is_on_the_web:
-        raise UsageError(
-            f"{folder.url} is on a web server, which lists no folders; give a list of the URLs of its files"
-        )
+        raise UsageError(f"{folder.url} is on a web server, which lists no folders; give a list of its files' URLs")
     try:
         with told(folder):
             files = list(_storage(folder.root).files(folder.key))
@@ -86,25 +95,21 @@ def _may_exist(address: Address) -> bool:
     return True
 
 
-def identity_of_file(stored: Stored) -> tuple[int, int]:
-    """A 64-bit fingerprint of a file in a store, and its size in bytes.
+def identity_of_file(file: StoreFile) -> tuple[int, int]:
+    """A 64-bit fingerprint of a file in a store, and its size in bytes. SourceError if it cannot be found out.
 
     It covers the size and the version (the ETag), which a store changes whenever the content changes. Nothing is read.
     """
+    stored = asked(file)
     text = repr(("in a store", stored.num_bytes, stored.version)).encode(errors="surrogateescape")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big"), stored.num_bytes
 
 
 @contextlib.contextmanager
-def copied(file: StoreFile, identity: int | None = None) -> Iterator[LocalCopy]:
+def copied(file: StoreFile) -> Iterator[LocalCopy]:
     """A local copy of a file in a store, of which nothing has been fetched yet. What fetches from it does so within
-    `told`. SourceError if the file cannot be read, or has not the `identity` that was expected."""
-    address = file.address
-    stored = now_at(address) if identity is not None else asked(file)
-    if identity is not None and identity_of_file(stored)[0] != identity:
-        raise SourceError(
-            f"{address.url} was replaced after the job had looked at it; run the same command again", file=address.url
-        )
+    `told`. SourceError if it cannot be made."""
+    address, stored = file.address, asked(file)
     name = f"source{PurePosixPath(address.name).suffix.lower()}"
     with contextlib.ExitStack() as stack:
         with told(address):

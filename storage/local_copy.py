@@ -52,7 +52,7 @@ def stored_at(storage: Storage, key: str) -> Stored | None:
 def local_copy(storage: Storage, key: str, stored: Stored, name: str) -> Iterator[LocalCopy]:
     """A local file for a file in a store, removed at the end of the block. `name` is the local file's name. OSError if
     it cannot be made."""
-    folder = host_folder() / f"{random.getrandbits(48):012x}"  # noqa: S311  # no secret
+    folder = host_folder() / f"{random.getrandbits(48):012x}"  # no secret
     folder.mkdir()
     try:
         copy = LocalCopy(storage, key, stored, folder / name)
@@ -118,9 +118,9 @@ class LocalCopy:
         FileNotFoundError if it is gone."""
         now = stored_at(self._storage, self._key)
         if now is None:
-            raise FileNotFoundError(2, "it was removed while it was read", self._key)
+            raise FileNotFoundError(2, "it was removed", self._key)
         if (now.num_bytes, now.version) != (self.num_bytes, self._version):
-            raise ChangedError(5, "it was replaced while it was read", self._key)
+            raise ChangedError(5, "it was replaced after the job had looked at it", self._key)
 
     def reader(self) -> io.BufferedIOBase:
         """A file object that fetches what is read of it, and some blocks beyond while reading goes on in order."""
@@ -154,11 +154,11 @@ class LocalCopy:
             except (FileNotFoundError, PermissionError):
                 raise
             except EOFError as error:
-                raise ChangedError(5, "it is shorter than when its copy was begun", self._key) from error
+                raise ChangedError(5, "it was replaced after the job had looked at it", self._key) from error
             except OSError:
                 if attempt == _ATTEMPTS - 1:
                     raise
-                # Between half of the time and all of it, so that readers that failed together do not come back together.
+                # Between half of the time and all of it: readers that failed together do not come back together.
                 seconds = _FIRST_WAIT_SECONDS * 2**attempt
                 time.sleep(seconds * random.uniform(0.5, 1))  # noqa: S311  # no secret
         raise AssertionError("the last attempt returns or raises")
