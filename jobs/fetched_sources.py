@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import NotAVideoError, ShortGopError, SourceError
+from ..errors import NotAVideoError, ShortGopError
 from ..manifests.tables import Manifest
 from ..prep.attempts import tried_again
 from ..prep.encode_cuts import Cut, prepare_cuts
@@ -46,11 +46,6 @@ class SourceFile:
         if self.copy is not None:
             self._in_time(self.copy.fetch_all, "downloading it")
         return self.path
-
-    def check_unchanged(self) -> None:
-        """SourceError if the file was replaced or removed since the job has looked at it."""
-        if self.copy is not None:
-            self._in_time(self.copy.check_unchanged, "looking at it")
 
     def _in_time(self, work: Callable[[], None], what: str) -> None:
         file = self.source.in_store
@@ -98,7 +93,6 @@ def cut_out(
     copy = file.copy
     if copy is not None and copy.num_bytes >= _MIN_PART_BYTES:
         frames = 0
-        mark = shards.mark()
 
         def count(more: int) -> None:
             nonlocal frames
@@ -109,13 +103,8 @@ def cut_out(
             done = prepare_cuts(
                 file.path, cuts, options, ffmpeg_path, shards, on_plan=on_plan, on_frames=count, part=copy
             )
-            file.check_unchanged()
         except NeedsWholeFileError:
             on_frames(-frames)
-        except SourceError:
-            shards.rollback(mark)
-            on_frames(-frames)
-            raise
         else:
             return _named(done, file)
     done = prepare_cuts(file.whole(), cuts, options, ffmpeg_path, shards, on_plan=on_plan, on_frames=on_frames)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import cache, partial
 from itertools import takewhile
 from pathlib import Path, PurePath
@@ -25,6 +23,7 @@ from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, is_lis
 from .places import from_home
 from .source_parts import Imported, Member, SourcePart, stretch_of_row
 from .store_files import StoreFile, asked, files_below, is_folder, small_copy
+from .walking import fixed_part, is_local_folder, matching, walk
 
 # Formats of videos that FFmpeg reads and decodes. .avif, .png and .webp are missing: nearly all of these are stills,
 # and each would be a failure. So are .avs, .mod and .dat, which mostly name other things.
@@ -62,7 +61,7 @@ class Source:
     @property
     def file(self) -> tuple[str, str]:
         """What tells its file from all others. On the web the query may do so, which is not in `path`."""
-        return (self.path, "" if self.in_store is None else self.in_store.address.root)
+        return (self.path, "" if self.in_store is None else self.in_store.address.query)
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def folders_of(arguments: Sequence[str]) -> list[Folder]:
             if not is_list(path.name):
                 folders[path.parent] = None
         elif glob.has_magic(str(path)):
-            folders[_fixed_part(str(path))[0]] = None
+            folders[fixed_part(str(path))[0]] = None
     return list(folders)
 
 
@@ -271,7 +270,7 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
     if path.is_dir():
         place, id_of = f"in {argument!r}", naming(path)
         found = [_Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path)]
-        others = inside(path, _walk(path), importing, _is_video_name, has_videos=bool(found))
+        others = inside(path, walk(path), importing, _is_video_name, has_videos=bool(found))
         found += [_imported(each, path, naming) for each in others]
         if not found:
             raise UsageError(
@@ -354,23 +353,14 @@ def _in_list(argument: str, read: _ReadList, importing: Importing) -> list[_Foun
     return found
 
 
-def _fixed_part(pattern: str) -> tuple[Path, list[str]]:
-    """The folder in front of the first wildcard of a glob, and the parts below it."""
-    root, parts = Path(), list(Path(pattern).parts)
-    # A folder whose name looks like a glob is a folder.
-    while len(parts) > 1 and (not glob.has_magic(parts[0]) or os.path.lexists(root / parts[0])):
-        root /= parts.pop(0)
-    return root, parts
-
-
 def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importing) -> list[_Found]:
-    root, parts = _fixed_part(pattern)
+    root, parts = fixed_part(pattern)
     spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
-    matches = dict.fromkeys(_matches(root, parts))
+    matches = dict.fromkeys(matching(root, parts))
     files: dict[Path, None] = {}
     found: list[_Found] = []
     for path in matches:
-        if _is_folder(path):
+        if is_local_folder(path):
             files.update(dict.fromkeys(_videos_below(path)))
         elif spelled_out and path.suffix.lower() == ".tar":
             found += [_imported(each, root, naming) for each in samples_of(path, _is_video_name).sources]
@@ -399,64 +389,5 @@ def _is_video_name(name: str) -> bool:
 
 def _videos_below(top: Path) -> Iterator[Path]:
     # Broken links and pipes are sources too: a failure is better than a source that is passed over.
-    for folder, files in _walk(top):
+    for folder, files in walk(top):
         yield from (folder / name for name in files if _is_video_name(name))
-
-
-def _matches(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """The paths below `folder` that match the parts of a pattern. A path may come twice."""
-    if not parts:
-        yield folder
-    elif not _is_folder(folder):
-        return
-    elif parts[0] == "**":
-        for below, _ in _walk(folder):
-            yield from _matches(below, parts[1:])
-    elif not glob.has_magic(parts[0]):
-        if os.path.lexists(folder / parts[0]):
-            yield from _matches(folder / parts[0], parts[1:])
-    else:
-        for name, _ in _entries(folder, hidden=parts[0].startswith(".")):
-            if fnmatchcase(name, parts[0]):
-                yield from _matches(folder / name, parts[1:])
-
-
-def _walk(top: Path) -> Iterator[tuple[Path, list[str]]]:
-    """`top` and all folders below it, with the files in each. A link to a folder above it is not followed."""
-    waiting: list[tuple[Path, frozenset[tuple[int, int]]]] = [(top, frozenset())]
-    while waiting:
-        folder, around = waiting.pop()
-        with _reading(folder):
-            status = folder.stat()
-        here = (status.st_dev, status.st_ino)
-        if here not in around:
-            entries = _entries(folder)
-            yield folder, [name for name, is_folder in entries if not is_folder]
-            waiting += [(folder / name, around | {here}) for name, is_folder in entries if is_folder]
-
-
-def _entries(folder: Path, *, hidden: bool = False) -> list[tuple[str, bool]]:
-    """The names in a folder, each with whether it is a folder or a link to one."""
-    with _reading(folder), os.scandir(folder) as entries:
-        return [
-            (entry.name, _is_folder(Path(entry)) if entry.is_symlink() else entry.is_dir())
-            for entry in entries
-            if hidden or not entry.name.startswith(".")
-        ]
-
-
-def _is_folder(path: Path) -> bool:
-    with _reading(path):
-        return path.is_dir()
-
-
-@contextlib.contextmanager
-def _reading(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the folder {str(folder)!r}: {error.strerror or error}; "
-            "fix that, or list the videos in a file",
-            file=str(folder),
-        ) from error

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from ..errors import SourceError, SourceNotFoundError, UsageError
 from ..storage.interface import Storage, Stored
-from ..storage.local_copy import ChangedError, LocalCopy, local_copy, stored_at
+from ..storage.local_copy import LocalCopy, local_copy
 from ..storage.locate import storage_at
 from .addresses import Address, parse
 
@@ -31,30 +31,31 @@ class StoreFile:
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 
 
-def _storage(root: str) -> Storage:
+def _storage(address: Address) -> Storage:
     settings = tuple(sorted(each for each in os.environ.items() if each[0].startswith(_SETTINGS)))
-    return _with_settings(root, settings)
+    return _with_settings(address.root, address.query, settings)
 
 
 @lru_cache(maxsize=64)
-def _with_settings(root: str, _settings: tuple[tuple[str, str], ...]) -> Storage:
+def _with_settings(root: str, query: str, _settings: tuple[tuple[str, str], ...]) -> Storage:
     # Its connections are used again for all files of a bucket.
-    return storage_at(root)
+    return storage_at(root, query=query)
 
 
 def asked(file: StoreFile) -> Stored:
-    """What the file is: from the listing, or by a request. SourceNotFoundError or SourceError if it cannot be read."""
+    """What the file is: from the listing, or by a request. SourceNotFoundError if there is none, SourceError if that
+    cannot be found out."""
     if file.stored is not None:
         return file.stored
-    return now_at(file.address)
-
-
-def now_at(address: Address) -> Stored:
-    """What lies at an address at this moment. SourceNotFoundError if nothing does, SourceError if it cannot be read."""
+    address = file.address
     with told(address):
-        found = stored_at(_storage(address.root), address.key)
+        if address.is_on_the_web:
+            # A presigned URL is for reading alone, and not for asking.
+            with _storage(address).open(address.key) as opened:
+                return opened.stored
+        found = _storage(address).find(address.key)
         if found is None:
-            raise FileNotFoundError(errno.ENOENT, "there is none")
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", address.url)
     return found
 
 
@@ -65,7 +66,7 @@ def files_below(folder: Address, is_wanted: Callable[[str], bool]) -> list[Store
         raise UsageError(f"{folder.url} is on a web server, which lists no folders; give a list of its files' URLs")
     try:
         with told(folder):
-            files = list(_storage(folder.root).files(folder.key))
+            files = list(_storage(folder).files(folder.key))
     except SourceError as error:
         raise UsageError(error.message, file=folder.url) from error
     start = len(folder.key) + 1 if folder.key else 0
@@ -86,7 +87,7 @@ def is_folder(argument: str, is_file_name: Callable[[str], bool]) -> bool:
 
 def _may_exist(address: Address) -> bool:
     try:
-        now_at(address)
+        asked(StoreFile(address))
     except SourceNotFoundError:
         return False
     except SourceError:
@@ -107,13 +108,16 @@ def identity_of_file(file: StoreFile) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def copied(file: StoreFile) -> Iterator[LocalCopy]:
-    """A local copy of a file in a store, of which nothing has been fetched yet. What fetches from it does so within
-    `told`. SourceError if it cannot be made."""
-    address, stored = file.address, asked(file)
+    """A local copy of a file in a store, of which little has been fetched yet. What fetches from it does so within
+    `told`. SourceError if it cannot be made, or is not the file that was listed any more."""
+    address = file.address
     name = f"source{PurePosixPath(address.name).suffix.lower()}"
     with contextlib.ExitStack() as stack:
         with told(address):
-            copy = stack.enter_context(local_copy(_storage(address.root), address.key, stored, name))
+            copy = stack.enter_context(local_copy(_storage(address), address.key, name))
+        before = file.stored
+        if before is not None and (before.num_bytes, before.version) != (copy.num_bytes, copy.stored.version):
+            raise _replaced(address)
         yield copy
 
 
@@ -137,6 +141,8 @@ def told(address: Address) -> Iterator[None]:
     """Turns an OSError into a SourceError that names the URL, says what happened and what to do."""
     try:
         yield
+    except EOFError as error:
+        raise _replaced(address) from error
     except OSError as error:
         raise _in_words(address, error) from error
 
@@ -144,16 +150,16 @@ def told(address: Address) -> Iterator[None]:
 def _in_words(address: Address, error: OSError) -> SourceError:
     url = address.url
     why = error.strerror or str(error)
-    if address.secret:
-        why = why.replace(address.secret, "...")
+    if address.query:
+        why = why.replace(address.query, "...")
     again = "run the same command again"
     if isinstance(error, FileNotFoundError):
         what = f" ({why})" if "bucket" in why.lower() else ""
         return SourceNotFoundError(f"{url} does not exist{what}; put it there, or give the URL where it is", file=url)
     if isinstance(error, PermissionError):
         remedy = "give credentials that may read it, in the environment or a profile, or a presigned URL"
-    elif isinstance(error, ChangedError):
-        return SourceError(f"{url}: {why}; {again}", file=url)
+    elif error.errno == errno.ESTALE:
+        return _replaced(address)
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):
         return SourceError(
             f"{url} does not fit into {tempfile.gettempdir()}, where it is kept while it is prepared; free some space, "
@@ -163,3 +169,9 @@ def _in_words(address: Address, error: OSError) -> SourceError:
     else:
         remedy = "check the network and the address"
     return SourceError(f"{url} cannot be read: {why}; {remedy}, and {again}", file=url)
+
+
+def _replaced(address: Address) -> SourceError:
+    return SourceError(
+        f"{address.url} was replaced after the job had looked at it; run the same command again", file=address.url
+    )

@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import random
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import cache
 from pathlib import Path
 
-from .host_folder import host_folder
-from .interface import Storage, Stored
+from .interface import OpenedFile, Storage
+from .opened_objects import TAIL_BYTES
+from .scratch import remove_abandoned, scratch_path
 
 BLOCK_BYTES = 1 << 16
 """What was fetched is known in blocks of this length."""
@@ -25,78 +25,72 @@ _REQUEST_BYTES = 1 << 22
 """A range is fetched in requests of this length, several at once: one connection alone seldom fills a network."""
 _AT_A_TIME = 6
 _MAX_AHEAD_BYTES = 1 << 22
-_ATTEMPTS = 4
-_FIRST_WAIT_SECONDS = 0.2
 
 Range = tuple[int, int]
 
 
-class ChangedError(OSError):
-    """The file in the store is another one than when its copy was begun."""
-
-
-def stored_at(storage: Storage, key: str) -> Stored | None:
-    """What lies under a key, None if nothing does. One request.
-
-    On a web server it asks for the last byte, since a presigned URL is for reading alone, and not for asking.
-    """
-    if not storage.url.startswith(("http://", "https://")):
-        return storage.find(key)
-    try:
-        return storage.read_tail(key, 1)[1]
-    except FileNotFoundError:
-        return None
-
-
 @contextlib.contextmanager
-def local_copy(storage: Storage, key: str, stored: Stored, name: str) -> Iterator[LocalCopy]:
-    """A local file for a file in a store, removed at the end of the block. `name` is the local file's name. OSError if
-    it cannot be made."""
-    folder = host_folder() / f"{random.getrandbits(48):012x}"  # no secret
-    folder.mkdir()
-    try:
-        copy = LocalCopy(storage, key, stored, folder / name)
+def local_copy(storage: Storage, key: str, name: str) -> Iterator[LocalCopy]:
+    """A local file for a file in a store, below the host's temporary folder, removed at the end of the block. `name` is
+    the local file's. Copies that killed processes left are removed first.
+
+    Raises what `Storage.open` raises, and OSError if the file cannot be made.
+    """
+    _remove_abandoned_once()
+    folder = scratch_path("source")
+    with storage.open(key) as opened:
+        folder.mkdir(mode=0o700)
         try:
-            yield copy
+            copy = LocalCopy(opened, folder / name)
+            try:
+                yield copy
+            finally:
+                copy.close()
         finally:
-            copy.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def _remove_abandoned_once() -> None:
+    remove_abandoned()
 
 
 class LocalCopy:
     """The local file at `path`. One thread at a time may use it."""
 
-    def __init__(self, storage: Storage, key: str, stored: Stored, path: Path) -> None:
+    def __init__(self, opened: OpenedFile, path: Path) -> None:
         self.path = path
-        self.num_bytes = stored.num_bytes
-        self.fetched_bytes = 0
-        self.num_requests = 0
-        self._storage, self._key, self._version = storage, key, stored.version
-        self._has = bytearray(-(-stored.num_bytes // BLOCK_BYTES))
+        self.stored = opened.stored
+        self.num_bytes = opened.stored.num_bytes
+        self._opened = opened
+        self._has = bytearray(-(-self.num_bytes // BLOCK_BYTES))
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.ftruncate(self._file, stored.num_bytes)
+        os.ftruncate(self._file, self.num_bytes)
+        # Opening has brought the end already.
+        tail_block = -(-max(0, self.num_bytes - TAIL_BYTES) // BLOCK_BYTES)
+        self.fetch([(tail_block * BLOCK_BYTES, self.num_bytes)])
 
     def close(self) -> None:
         os.close(self._file)
 
     def fetch(self, ranges: Sequence[Range]) -> None:
-        """Fetch what is missing of ranges [start, stop). Raises what `Storage.read` raises, after several attempts."""
+        """Fetch what is missing of ranges [start, stop). Raises what `OpenedFile.read` raises, and OSError if the local
+        file cannot be written."""
         missing = missing_ranges(self._has, ranges, self.num_bytes)
         requests = [
             (at, min(at + _REQUEST_BYTES, stop)) for start, stop in missing for at in range(start, stop, _REQUEST_BYTES)
         ]
         if len(requests) == 1:
-            self._put(requests[0], self._read(requests[0]))
+            self._put(requests[0], self._opened.read(*requests[0]))
             return
         # Only so many answers are in memory. They are written by this thread, whose progress is watched.
         waiting = iter(requests)
+        running: dict[Future[bytes], Range] = {}
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
-            running: dict[Future[bytes], Range] = {}
             try:
                 while True:
                     while len(running) < _AT_A_TIME and (request := next(waiting, None)) is not None:
-                        running[pool.submit(self._read, request)] = request
+                        running[pool.submit(self._opened.read, *request)] = request
                     if not running:
                         return
                     for done in wait(running, return_when=FIRST_COMPLETED).done:
@@ -106,21 +100,10 @@ class LocalCopy:
                     future.cancel()
 
     def fetch_all(self) -> None:
-        """Fetch all that is missing. The space is reserved before: OSError with ENOSPC if there is too little.
-        ChangedError if the file in the store was replaced or removed since the copy was begun."""
+        """Fetch all that is missing. The space is reserved before: OSError with ENOSPC if there is too little."""
         if self.num_bytes:
             os.posix_fallocate(self._file, 0, self.num_bytes)
         self.fetch([(0, self.num_bytes)])
-        self.check_unchanged()
-
-    def check_unchanged(self) -> None:
-        """ChangedError if the file in the store is another one than when the copy was begun: its ranges may be of both.
-        FileNotFoundError if it is gone."""
-        now = stored_at(self._storage, self._key)
-        if now is None:
-            raise FileNotFoundError(2, "it was removed", self._key)
-        if (now.num_bytes, now.version) != (self.num_bytes, self._version):
-            raise ChangedError(5, "it was replaced after the job had looked at it", self._key)
 
     def reader(self) -> io.BufferedIOBase:
         """A file object that fetches what is read of it, and some blocks beyond while reading goes on in order."""
@@ -143,25 +126,6 @@ class LocalCopy:
             view = view[written:]
         first, last = start // BLOCK_BYTES, -(-stop // BLOCK_BYTES)
         self._has[first:last] = b"\1" * (last - first)
-        self.fetched_bytes += stop - start
-        self.num_requests += 1
-
-    def _read(self, where: Range) -> bytes:
-        """Bytes [start, stop). What may be better in a moment is tried again; a short answer means another file."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                return self._storage.read(self._key, *where)
-            except (FileNotFoundError, PermissionError):
-                raise
-            except EOFError as error:
-                raise ChangedError(5, "it was replaced after the job had looked at it", self._key) from error
-            except OSError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                # Between half of the time and all of it: readers that failed together do not come back together.
-                seconds = _FIRST_WAIT_SECONDS * 2**attempt
-                time.sleep(seconds * random.uniform(0.5, 1))  # noqa: S311  # no secret
-        raise AssertionError("the last attempt returns or raises")
 
 
 def missing_ranges(has: bytes | bytearray, ranges: Sequence[Range], num_bytes: int) -> list[Range]:
