@@ -20,6 +20,7 @@ from ..prep.part_of_file import NeedsWholeFileError
 from ..prep.playlists import SCRIPT_SUFFIXES
 from ..prep.shards import ShardWriter
 from ..prep.stalls import in_time, stall_limit
+from ..storage.interface import Storage
 from ..storage.local_copy import LocalCopy
 from .source_files import source_file
 from .sources import Source
@@ -59,7 +60,7 @@ class SourceFile:
 
 
 @contextlib.contextmanager
-def file_of(dataset: Path, source: Source, policy: SourcePolicy) -> Iterator[SourceFile]:
+def file_of(dataset: Storage, source: Source, policy: SourcePolicy) -> Iterator[SourceFile]:
     """The file of a source, in the block. Errors in the block name the source as the user knows it."""
     if source.in_store is None:
         with source_file(dataset, source, policy) as path:

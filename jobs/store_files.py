@@ -16,6 +16,7 @@ from ..errors import SourceError, SourceNotFoundError, UsageError
 from ..storage.interface import Storage, Stored
 from ..storage.local_copy import LocalCopy, local_copy
 from ..storage.locate import storage_at
+from ..storage.network import NetworkOptions
 from .addresses import Address, parse
 
 
@@ -39,7 +40,7 @@ def _storage(address: Address) -> Storage:
 @lru_cache(maxsize=64)
 def _with_settings(root: str, query: str, _settings: tuple[tuple[str, str], ...]) -> Storage:
     # Its connections are used again for all files of a bucket.
-    return storage_at(root, query=query)
+    return storage_at(root, network=NetworkOptions(query=query))
 
 
 def asked(file: StoreFile) -> Stored:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import random
 import sys
 import urllib.request
@@ -192,6 +193,8 @@ async def _control(state: _State, request: web.Request) -> web.Response:
 
 async def _serve(upstream: str) -> None:
     state = _State(upstream)
+    # It reports each connection that is cut on purpose.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     timeout = ClientTimeout(total=60)
     async with ClientSession(auto_decompress=False, connector=TCPConnector(limit=0), timeout=timeout) as session:
         application = web.Application(client_max_size=1 << 30)
