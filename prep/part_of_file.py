@@ -25,7 +25,7 @@ from .pieces import Piece, Run, runs_of
 from .probe import SourceVideo, first_frames, probe
 
 # Behind the last frame of a run so many packets are fetched: ffmpeg reads ahead, and decoders put frames out late.
-_PACKETS_BEHIND = 100
+_PACKETS_BEHIND = 60
 # Where this share of the file is wanted, it is fetched whole.
 _MAX_SHARE = 0.5
 # How often the runs are planned anew because a keyframe proved to be none from which everything decodes.

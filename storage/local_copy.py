@@ -135,7 +135,7 @@ def missing_ranges(has: bytes | bytearray, ranges: Sequence[Range], num_bytes: i
     """
     found: list[Range] = []
     done = 0
-    for start, stop in sorted(ranges):
+    for start, stop in sorted(each for each in ranges if each[0] < each[1]):
         block, last = max(done, start // BLOCK_BYTES), -(-min(stop, num_bytes) // BLOCK_BYTES)
         while (block := has.find(0, block, last)) >= 0:
             end = has.find(1, block, last)

@@ -158,7 +158,7 @@ def test_looking_at_objects_reads_none_of_their_content(proxied_url: str, s3_pro
         put(f"{proxied_url}/{name}.mp4", make(tmp_path / f"{name}.mp4"))
     prepare(proxied_url, tmp_path / "dataset")
     s3_proxy.forget()
-    assert prepare(proxied_url, tmp_path / "dataset").already_there == 3
+    assert prepare(f"{proxied_url}/", tmp_path / "dataset").already_there == 3
     (listing,) = s3_proxy.requests()
     assert "list-type" in listing.query
 
