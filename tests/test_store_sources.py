@@ -48,7 +48,7 @@ def test_a_folder_of_a_bucket_is_prepared_like_a_folder(s3_url: str, tmp_path: P
     # An MP4 has its index at the end, unless it is asked to have it in front.
     names = ["a.mp4", "x/front.mp4", "x/b.mkv", "x/y/c.ts"]
     for number, name in enumerate(names):
-        options = {"container_options": {"movflags": "faststart"}} if "front" in name else {}
+        options: Any = {"container_options": {"movflags": "faststart"}} if "front" in name else {}
         put(f"{s3_url}/in/{name}", make(tmp_path / name, first_number=1000 * number, **options))
     for name in ("notes.txt", ".hidden/d.mp4", "x/.e.mp4"):
         put(f"{s3_url}/in/{name}", b"nothing")
@@ -169,8 +169,9 @@ def look(url: str) -> list[Item]:
 
 
 def run(items: list[Item], out: Path) -> UnitResult:
-    dataset: Any = out if "Path" in str(run_unit.__annotations__["dataset"]) else storage_at(out)
-    return run_unit(dataset, Unit("0" * 16, tuple(items)), Options(Profile(), DEFAULT_POLICY), lambda _progress: None)
+    return run_unit(
+        storage_at(out), Unit("0" * 16, tuple(items)), Options(Profile(), DEFAULT_POLICY), lambda _progress: None
+    )
 
 
 def test_an_object_that_is_replaced_before_it_is_encoded_fails_alone(s3_url: str, tmp_path: Path) -> None:
