@@ -24,7 +24,7 @@ from ..storage.interface import Storage
 from ..storage.local_copy import LocalCopy
 from .source_files import source_file
 from .sources import Source
-from .store_files import copied, told
+from .store_files import check_same, copied, told
 
 _Count = Callable[[int], None]
 
@@ -45,8 +45,13 @@ class SourceFile:
     def whole(self) -> str:
         """The path, once all of the file is there. SourceError if it cannot be fetched."""
         if self.copy is not None:
-            self._in_time(self.copy.fetch_all, "downloading it")
+            self._in_time(self._fetch_all, "downloading it")
         return self.path
+
+    def _fetch_all(self) -> None:
+        if self.copy is not None and self.source.in_store is not None:
+            self.copy.fetch_all()
+            check_same(self.source.in_store.address, self.copy)
 
     def _in_time(self, work: Callable[[], None], what: str) -> None:
         file = self.source.in_store

@@ -11,7 +11,7 @@ from functools import cache, partial
 from itertools import takewhile
 from pathlib import Path, PurePath
 
-from ..errors import SourceError, UsageError
+from ..errors import SourceError, SourceNotFoundError, UsageError
 from ..prep.stretch import Stretch
 from .addresses import beside, is_url, parse, shown
 from .column_types import check_types
@@ -233,6 +233,12 @@ def _find_in_store(
     file = StoreFile(address)
     try:
         file = replace(file, stored=asked(file))
+    except SourceNotFoundError as error:
+        if glob.has_magic(url):
+            raise UsageError(
+                f"{url} does not exist, and globs are not expanded in stores; give the folder, or a list", file=url
+            ) from error
+        raise UsageError(error.message, file=url) from error
     except SourceError as error:
         raise UsageError(error.message, file=url) from error
     return [_Found(_in_store(naming(folder_of(url), url), file, url), "given by itself", listed=False)]

@@ -122,6 +122,15 @@ def copied(file: StoreFile) -> Iterator[LocalCopy]:
         yield copy
 
 
+def check_same(address: Address, copy: LocalCopy) -> None:
+    """SourceError if a file of a web server without ETags was replaced while it was copied; others notice that."""
+    if not address.is_on_the_web or " " not in copy.stored.version:
+        return
+    now = asked(StoreFile(address))
+    if (now.num_bytes, now.version) != (copy.num_bytes, copy.stored.version):
+        raise _replaced(address)
+
+
 @contextlib.contextmanager
 def small_copy(address: Address) -> Iterator[Path]:
     """A list in a store as a local file, in the block. UsageError if it cannot be read."""

@@ -15,6 +15,7 @@ from flaky_proxy import Faults, FlakyProxy
 from shortgop.errors import SourceError, SourceNotFoundError, UsageError
 from shortgop.jobs.addresses import parse
 from shortgop.jobs.look import look_at
+from shortgop.jobs.shared_files import check_sources
 from shortgop.jobs.sources import Source, find_sources
 from shortgop.jobs.store_files import told
 from shortgop.jobs.units import Item, Unit
@@ -236,7 +237,7 @@ def list_failures(dataset: Path) -> list[str]:
         ("nothing/", "holds no videos"),
         ("nothing", "holds no videos"),
         ("videos.tar", "is a tar"),
-        ("*.mp4", "does not exist"),
+        ("*.mp4", "globs are not expanded in stores"),
     ],
 )
 def test_what_is_not_there_is_wrong_usage(s3_url: str, name: str, why: str) -> None:
@@ -297,6 +298,25 @@ def test_a_presigned_url_is_read_and_its_signature_is_stored_nowhere(tmp_path: P
     for folder, _, files in os.walk(out):
         for name in files:
             assert b"topsecret" not in (Path(folder) / name).read_bytes()
+
+
+def test_a_list_of_labels_may_follow_a_folder(s3_url: str, tmp_path: Path) -> None:
+    put(f"{s3_url}/in/a.mp4", make(tmp_path / "a.mp4"))
+    prepare(f"{s3_url}/in/", tmp_path / "dataset")
+    (tmp_path / "list.csv").write_text(f"path,label\n{s3_url}/in/a.mp4,5\n")
+    assert prepare(tmp_path / "list.csv", tmp_path / "dataset").relabelled == 1
+    assert [(video.id, video.attributes) for video in shortgop.open(tmp_path / "dataset")] == [("a.mp4", {"label": 5})]
+
+
+def test_a_node_that_cannot_reach_the_store_is_found_before_its_sources_fail(
+    proxied_url: str, s3_proxy: FlakyProxy
+) -> None:
+    put(f"{proxied_url}/a.mp4", b"content")
+    unit = Unit("0" * 16, tuple(look(proxied_url)))
+    check_sources(unit)
+    s3_proxy.faults(Faults(statuses=100, status=403))
+    with pytest.raises(SourceNotFoundError, match="all nodes of a cluster need the network and the credentials"):
+        check_sources(unit)
 
 
 def test_sources_travel_to_workers_with_what_they_need(s3_url: str) -> None:
