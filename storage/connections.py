@@ -152,7 +152,8 @@ def _from_profile() -> tuple[Any, S3Config]:
         found = session.get_credentials()
     except BotoCoreError as error:
         raise ToolError(f"the AWS settings of this user do not work: {error}") from error
-    if session.region_name:
+    # boto3 itself does not know AWS_REGION, which counts more than the profile.
+    if session.region_name and not _environment("AWS_REGION"):
         config["region"] = session.region_name
     if not (urlsplit(resolved).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
         config["endpoint"] = resolved
