@@ -300,6 +300,20 @@ def test_a_presigned_url_is_read_and_its_signature_is_stored_nowhere(tmp_path: P
             assert b"topsecret" not in (Path(folder) / name).read_bytes()
 
 
+def test_a_web_server_without_etags_will_do(tmp_path: Path) -> None:
+    make(tmp_path / "web" / "a.mp4", first_number=70)
+    with web_server(tmp_path / "web", "", etags=False) as server:
+        prepare(f"{server.root}/a.mp4", tmp_path / "dataset")
+        assert numbers(tmp_path / "dataset") == {"a.mp4": list(range(70, 110))}
+        assert prepare(f"{server.root}/a.mp4", tmp_path / "dataset").already_there == 1
+        (item,) = look(f"{server.root}/a.mp4")
+        make(tmp_path / "web" / "a.mp4", num_frames=50)
+        (failure,) = run([item], tmp_path / "dataset").failures
+    assert (
+        failure.reason == f"{server.root}/a.mp4 was replaced after the job had looked at it; run the same command again"
+    )
+
+
 def test_a_list_of_labels_may_follow_a_folder(s3_url: str, tmp_path: Path) -> None:
     put(f"{s3_url}/in/a.mp4", make(tmp_path / "a.mp4"))
     prepare(f"{s3_url}/in/", tmp_path / "dataset")

@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,7 +23,9 @@ class WebServer:
 
 
 @contextlib.contextmanager
-def web_server(folder: Path, signature: str) -> Iterator[WebServer]:
+def web_server(folder: Path, signature: str, *, etags: bool = True) -> Iterator[WebServer]:
+    """Serve a folder. Without `etags` files have only the time of their last change."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -35,21 +38,23 @@ def web_server(folder: Path, signature: str) -> Iterator[WebServer]:
             elif not file.is_file():
                 self.answer(404, b"")
             else:
-                self.send_range(file.read_bytes())
+                self.send_range(file.read_bytes(), formatdate(file.stat().st_mtime, usegmt=True))
 
-        def send_range(self, data: bytes) -> None:
+        def send_range(self, data: bytes, modified: str) -> None:
             etag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+            version = {"ETag": etag} if etags else {"Last-Modified": modified}
             if self.headers.get("If-Match", etag) != etag:
                 self.answer(412, b"")
                 return
             wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
             if wanted is None:
-                self.answer(200, data, ETag=etag)
+                self.answer(200, data, **version)
                 return
             first, last = wanted.groups()
             start = int(first) if first else max(0, len(data) - int(last))
             stop = min(len(data), int(last) + 1) if first and last else len(data)
-            self.answer(206, data[start:stop], ETag=etag, **{"Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"})
+            version["Content-Range"] = f"bytes {start}-{stop - 1}/{len(data)}"
+            self.answer(206, data[start:stop], **version)
 
         def answer(self, status: int, data: bytes, **headers: str) -> None:
             self.send_response(status)
