@@ -32,6 +32,7 @@ from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
 from .reader import ReadOptions, SnapshotReader
 from .stats import Stats
+from .store_options import cache_at, limits_of
 from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
@@ -51,6 +52,9 @@ def open(  # noqa: A001
     fallback: bool = False,
     threads: int | None = None,
     pool_bytes: int = 1 << 30,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_bytes: int = 1 << 35,
+    max_gap_bytes: int | None = None,
     strict: bool = False,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`: its current or an earlier `snapshot`.
@@ -60,7 +64,13 @@ def open(  # noqa: A001
     here; with `fallback` they are decoded on the CPU and converted on the GPU. `threads` is the number of threads that
     decode the parts of a request, by default 1, and on a GPU 2 for each NVDEC engine. Memory of batches is used again
     once no tensor and no array shares it; all such memory, in use or not, is at most `pool_bytes`, and 0 turns this
-    off. The other options say what each frame is converted to:
+    off.
+
+    Where `path` is the URL of a store, the ranges of a request are fetched several at once. With `cache_dir`, a folder
+    on a local disk, GOPs that were fetched are kept there for all processes of the host: `cache_bytes` at most, those
+    that were not used for longest go first. Ranges that are at most `max_gap_bytes` apart are fetched together, by
+    default as many as a connection carries in the time of a request. The other options say what each frame is converted
+    to:
 
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
@@ -80,6 +90,7 @@ def open(  # noqa: A001
     frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order)
     chosen_device = device_of(device)
     options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
+    options = replace(options, cache=cache_at(cache_dir, cache_bytes))
     place = _place(path)
     if snapshot is None:
         root, manifest = open_current(place)
@@ -97,6 +108,7 @@ def open(  # noqa: A001
                 file=str(place),
             )
         manifest = open_manifest(place, snapshot)
+    options = replace(options, limits=limits_of(place, max_gap_bytes, requests=0, num_bytes=0, seconds=0.0))
     if chosen_device.type != "cpu":
         choice = _choice(place, manifest, chosen_device, fallback=fallback)
         options = replace(options, threads=choice.threads(threads), device=choice)

@@ -17,7 +17,7 @@ class Stats:
     """
 
     reads: int = 0
-    """Reads of files. Neighbouring GOPs are read at once."""
+    """Reads of shards, by calls of the system or requests to a store. Neighbouring GOPs are read at once."""
     bytes_read: int = 0
     packets_read: int = 0
     """Packets in the GOPs that were read."""
@@ -41,6 +41,18 @@ class Stats:
     """Outputs of 1 MB and more in memory that was used before; `pool_misses` took new memory. An `out` of the caller
     counts as neither."""
     pool_misses: int = 0
+    cache_hits: int = 0
+    """GOPs that came out of the local cache; `cache_misses` came from the store. Both are 0 without a cache."""
+    cache_misses: int = 0
+    wait_seconds: float = 0.0
+    """Seconds that decoders waited for a store or the cache; a part of `io_seconds`."""
+    requests: int = 0
+    """Requests to the store for any purpose, the repeated ones included; 0 on a disk."""
+    bytes_received: int = 0
+    """Bytes that the store sent."""
+    retries: int = 0
+    """Requests that were repeated because they failed; `hedges` because the answer was late."""
+    hedges: int = 0
     engine_seconds: float = 0.0
     """Seconds of requests, times the NVDEC engines of the GPU; 0 on the CPU."""
 
