@@ -20,7 +20,6 @@ from ..manifests.summary import FailureSummary, failure_summaries, size_of
 from ..manifests.tables import Manifest
 from ..manifests.video_columns import LabelColumns
 from ..storage.interface import Storage
-from ..storage.locate import storage_at
 from ..wording import counted
 from .chosen import ChosenRows
 from .columns import Columns
@@ -32,7 +31,7 @@ from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
 from .reader import ReadOptions, SnapshotReader
 from .stats import Stats
-from .store_options import cache_at, limits_of
+from .store_options import cache_at, limits_of, place_of
 from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
@@ -55,6 +54,7 @@ def open(  # noqa: A001
     cache_dir: str | os.PathLike[str] | None = None,
     cache_bytes: int = 1 << 35,
     max_gap_bytes: int | None = None,
+    hedge_after: float | None = None,
     strict: bool = False,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`: its current or an earlier `snapshot`.
@@ -69,8 +69,9 @@ def open(  # noqa: A001
     Where `path` is the URL of a store, the ranges of a request are fetched several at once. With `cache_dir`, a folder
     on a local disk, GOPs that were fetched are kept there for all processes of the host: `cache_bytes` at most, those
     that were not used for longest go first. Ranges that are at most `max_gap_bytes` apart are fetched together, by
-    default as many as a connection carries in the time of a request. The other options say what each frame is converted
-    to:
+    default as many as a connection carries in the time that a request of `open` took. With `hedge_after`, a read that
+    takes more than so many seconds is asked for again, and the first answer counts. The other options say what each
+    frame is converted to:
 
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
@@ -91,7 +92,7 @@ def open(  # noqa: A001
     chosen_device = device_of(device)
     options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
     options = replace(options, cache=cache_at(cache_dir, cache_bytes))
-    place = _place(path)
+    place = _place(path, hedge_after)
     if snapshot is None:
         root, manifest = open_current(place)
         snapshot = str(root.snapshot)
@@ -108,7 +109,7 @@ def open(  # noqa: A001
                 file=str(place),
             )
         manifest = open_manifest(place, snapshot)
-    options = replace(options, limits=limits_of(place, max_gap_bytes, requests=0, num_bytes=0, seconds=0.0))
+    options = replace(options, limits=limits_of(place, max_gap_bytes))
     if chosen_device.type != "cpu":
         choice = _choice(place, manifest, chosen_device, fallback=fallback)
         options = replace(options, threads=choice.threads(threads), device=choice)
@@ -140,9 +141,9 @@ def _choice(place: Storage, manifest: Manifest, device: torch.device, *, fallbac
     return choice
 
 
-def _place(path: Any) -> Storage:
+def _place(path: Any, hedge_after: float | None) -> Storage:
     try:
-        return storage_at(path)
+        return place_of(path, hedge_after)
     except TypeError:
         raise WrongTypeError(f"path is {path!r}; it has to be the folder that `shortgop prep` wrote") from None
 

@@ -138,6 +138,12 @@ class Fetcher:
             for read in sorted(reads, key=lambda read: min(read.parts))
         ]
 
+    def finish(self) -> None:
+        """Wait until what was fetched is in the cache as well. Nothing is ahead then."""
+        self._check_process()
+        self._pool.shutdown(wait=True)
+        self._start()
+
     def submit(self, request: _Request) -> None:
         request.submitted = True
         self._pool.submit(self._run, request)

@@ -51,7 +51,7 @@ class GopStore:
         self._manifest = manifest
         self._keys = [shard_key(name) for name in manifest.shards.name.texts()]
         self._source = ShardBytes(dataset, lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset))
-        self.tally = Tally(dataset.opens)
+        self.tally = Tally(dataset.opens, dataset.counts)
         self.fetcher: Fetcher | None = None
         """What fetches from a store, or through the cache. A disk is read where its bytes are decoded."""
         if dataset.folder is None or cache is not None:
@@ -127,8 +127,20 @@ class GopStore:
     def _entry(self, key: str, piece: Piece) -> Entry:
         return Entry(self._dataset.url, key, piece.start, piece.stop, piece.crc32)
 
-    def entries_of(self, video: VideoRow) -> list[Entry]:
-        """The byte ranges of all GOPs of a video, in their order."""
+    def fill_cache(self, videos: Sequence[VideoRow]) -> Iterator[VideoRow]:
+        """Fetch the GOPs of videos that the cache does not have, and mark the others as used: yields each video that
+        is done. Nothing happens without a cache."""
+        if self.fetcher is None:
+            return
+        of_videos = [self._entries_of(video) for video in videos]
+        with self.fetcher.batch([entry for entries in of_videos for entry in entries]) as batch:
+            for video, entries in zip(videos, of_videos, strict=True):
+                for entry in entries:
+                    batch.take(entry)
+                yield video
+        self.fetcher.finish()
+
+    def _entries_of(self, video: VideoRow) -> list[Entry]:
         shards = self._manifest.segments.shard
         return [
             self._entry(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..manifests.records import VideoRow
 from ..manifests.shared_tables import TablesToShare
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
-from ..storage.range_cache import RangeCache
+from ..storage.range_cache import RangeCache, disk_bytes
 from .clip_output import ClipOutput, check_outputs, geometry_numbers, target_of
 from .convert.copies import copy_frame
 from .decoders.base import Buffer, Decoder, GopRequest, Target
@@ -161,6 +161,20 @@ class SnapshotReader:
         """Ask the system to have the bytes of these frames in memory soon. It does not wait, and nothing fails."""
         plan = plan_frames(self._gops, zip(videos, frames, strict=True))
         self._store.will_need(self._store.reads(plan.gops, max_parts=len(plan.gops)))
+
+    def fill_cache(self, videos: Sequence[int]) -> Iterator[int]:
+        """Fetch the GOPs of videos that the cache does not have: yields, for each video that is done, how many bytes
+        came from the store meanwhile."""
+        before = self.stats().bytes_read
+        for _ in self._store.fill_cache([self.manifest.video(video) for video in videos]):
+            fetched = self.stats().bytes_read
+            yield fetched - before
+            before = fetched
+
+    def cached_bytes(self, video: int) -> int:
+        """What the GOPs of a video take in a cache."""
+        first, count = int(self._gops.first_gops[video]), self.manifest.video(video).num_gops
+        return sum(map(disk_bytes, self.manifest.gops.length[first : first + count].tolist()))
 
     def use_threads(self, threads: int) -> None:
         """Decode on this many threads from now on. UsageError for less than 1."""

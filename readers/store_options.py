@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
-from ..arguments import integer
+from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
 from ..storage.interface import Storage
+from ..storage.locate import storage_at
+from ..storage.network import NetworkOptions
 from ..storage.range_cache import RangeCache
 from .read_limits import ON_DISK, ReadLimits, limits_for, with_gap
 
@@ -29,15 +32,24 @@ def cache_at(cache_dir: str | os.PathLike[str] | None, cache_bytes: int) -> Rang
     return RangeCache(folder, limit)
 
 
-def limits_of(
-    place: Storage, max_gap_bytes: int | None, *, requests: int, num_bytes: int, seconds: float
-) -> ReadLimits:
+def place_of(path: Any, hedge_after: float | None) -> Storage:
+    """The storage at a path or URL."""
+    if hedge_after is None:
+        return storage_at(path)
+    seconds = float(number(hedge_after, "hedge_after"))
+    if seconds <= 0:
+        raise UsageError(f"hedge_after is {hedge_after!r}; it is after how many seconds a read is asked for again")
+    return storage_at(path, network=NetworkOptions(hedge_after_seconds=seconds))
+
+
+def limits_of(place: Storage, max_gap_bytes: int | None) -> ReadLimits:
     """How ranges of this place are read together: as `max_gap_bytes` says, or by what its first requests took."""
     if max_gap_bytes is not None:
         gap = integer(max_gap_bytes, "max_gap_bytes")
         if gap < 0:
-            raise UsageError(
-                f"max_gap_bytes is {gap}; it is how many bytes may lie between ranges that are read at once"
-            )
+            raise UsageError(f"max_gap_bytes is {gap}; it is how many bytes are read over rather than left out")
         return with_gap(gap)
-    return ON_DISK if place.folder is not None else limits_for(requests, num_bytes, seconds)
+    if place.folder is not None:
+        return ON_DISK
+    counts = place.counts()
+    return limits_for(counts.requests, counts.bytes_read, counts.waited_seconds)

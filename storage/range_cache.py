@@ -90,7 +90,8 @@ class RangeCache:
         self._parent = str(self.folder)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._stopped = False
+        self.stopped: str | None = None
+        """Why this process adds nothing any more."""
         _caches.add(self)
 
     def __reduce__(self) -> tuple[type[RangeCache], tuple[Path, int]]:
@@ -126,7 +127,7 @@ class RangeCache:
 
     def put(self, items: Sequence[tuple[Entry, bytes | memoryview]]) -> None:
         """Keep bytes, whose CRC-32 was checked. Those that are longer than the limit are left out."""
-        if self._stopped:
+        if self.stopped is not None:
             return
         fitting, room = [], self.max_bytes
         for entry, data in items:
@@ -265,14 +266,13 @@ class RangeCache:
         return int(index.execute("SELECT value FROM state WHERE name = 'bytes'").fetchone()[0])
 
     def _stop(self, error: OSError | sqlite3.Error) -> None:
-        if self._stopped:
+        if self.stopped is not None:
             return
-        self._stopped = True
+        self.stopped = str((error.strerror if isinstance(error, OSError) else None) or error)
         self.close()
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
         warnings.warn(
-            f"nothing more is kept in {self.folder}: {reason}; what was kept is still used. Free some space, or give "
-            "another cache_dir on a local disk",
+            f"nothing more is kept in {self.folder}: {self.stopped}; what was kept is still used. Free some space, or "
+            "give another cache_dir on a local disk",
             DatasetWarning,
             stacklevel=3,
         )

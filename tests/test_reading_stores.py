@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 import torch
 
 import shortgop
+from shortgop.storage.disk import DiskStorage
+from shortgop.storage.locate import storage_at
 
 Opener = Callable[..., shortgop.Dataset]
 
@@ -20,11 +23,22 @@ def on_disk(three_videos: Path) -> shortgop.Dataset:
     return shortgop.open(three_videos)
 
 
-@pytest.fixture(params=["cached"])
+@pytest.fixture(params=["memory", "s3", "cached disk", "cached s3"])
 def opener(request: pytest.FixtureRequest, three_videos: Path, tmp_path: Path) -> Opener:
-    """What opens the dataset in a place that is no disk."""
-    cached = {"cache_dir": tmp_path / "cache", "cache_bytes": 1 << 30}
-    return lambda **options: shortgop.open(three_videos, **{**cached, **options})
+    """What opens the dataset in a place that is no disk, or behind the cache."""
+    place = str(three_videos)
+    if "disk" not in request.param:
+        place = f"memory://{uuid.uuid4().hex}" if request.param == "memory" else request.getfixturevalue("s3_url")
+        put_up(three_videos, place)
+    cached = {"cache_dir": tmp_path / "cache", "cache_bytes": 1 << 30} if "cached" in request.param else {}
+    return lambda **options: shortgop.open(place, **{**cached, **options})
+
+
+def put_up(folder: Path, url: str) -> None:
+    """Copy a dataset from a disk into a store."""
+    store = storage_at(url)
+    for each in DiskStorage(folder).files(""):
+        store.put_new_file(each.key, folder / each.key)
 
 
 def test_any_frames_of_any_videos_are_those_of_the_disk(opener: Opener, on_disk: shortgop.Dataset) -> None:
