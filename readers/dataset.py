@@ -20,6 +20,8 @@ from ..manifests.summary import FailureSummary, failure_summaries, size_of
 from ..manifests.tables import Manifest
 from ..manifests.video_columns import LabelColumns
 from ..storage.interface import Storage
+from ..storage.locate import storage_at
+from ..storage.network import NetworkOptions
 from ..wording import counted
 from .chosen import ChosenRows
 from .columns import Columns
@@ -31,7 +33,7 @@ from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
 from .reader import ReadOptions, SnapshotReader
 from .stats import Stats
-from .store_options import cache_at, limits_of, place_of
+from .store_options import cache_at, limits_of, network_of
 from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
@@ -92,7 +94,7 @@ def open(  # noqa: A001
     chosen_device = device_of(device)
     options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
     options = replace(options, cache=cache_at(cache_dir, cache_bytes))
-    place = _place(path, hedge_after)
+    place = _place(path, network_of(hedge_after))
     if snapshot is None:
         root, manifest = open_current(place)
         snapshot = str(root.snapshot)
@@ -141,9 +143,9 @@ def _choice(place: Storage, manifest: Manifest, device: torch.device, *, fallbac
     return choice
 
 
-def _place(path: Any, hedge_after: float | None) -> Storage:
+def _place(path: Any, network: NetworkOptions) -> Storage:
     try:
-        return place_of(path, hedge_after)
+        return storage_at(path, network=network)
     except TypeError:
         raise WrongTypeError(f"path is {path!r}; it has to be the folder that `shortgop prep` wrote") from None
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
 from ..storage.interface import Storage
-from ..storage.locate import storage_at
 from ..storage.network import NetworkOptions
 from ..storage.range_cache import RangeCache
 from .read_limits import ON_DISK, ReadLimits, limits_for, with_gap
@@ -32,14 +30,14 @@ def cache_at(cache_dir: str | os.PathLike[str] | None, cache_bytes: int) -> Rang
     return RangeCache(folder, limit)
 
 
-def place_of(path: Any, hedge_after: float | None) -> Storage:
-    """The storage at a path or URL."""
+def network_of(hedge_after: float | None) -> NetworkOptions:
+    """The limits on requests. UsageError or WrongTypeError for what is no number of seconds."""
     if hedge_after is None:
-        return storage_at(path)
+        return NetworkOptions()
     seconds = float(number(hedge_after, "hedge_after"))
     if seconds <= 0:
         raise UsageError(f"hedge_after is {hedge_after!r}; it is after how many seconds a read is asked for again")
-    return storage_at(path, network=NetworkOptions(hedge_after_seconds=seconds))
+    return NetworkOptions(hedge_after_seconds=seconds)
 
 
 def limits_of(place: Storage, max_gap_bytes: int | None) -> ReadLimits:
