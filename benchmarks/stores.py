@@ -164,7 +164,7 @@ def web_dataset(url: str, keys: list[str]) -> Iterator[Any]:
 
     def clip(sample: dict[str, Any]) -> torch.Tensor:
         decoder = VideoDecoder(sample["mp4"], seek_mode="approximate")
-        start = draws.randrange(decoder.metadata.num_frames - (FRAMES - 1) * STRIDE)
+        start = draws.randrange(len(decoder) - (FRAMES - 1) * STRIDE)
         frames = decoder.get_frames_at(list(range(start, start + FRAMES * STRIDE, STRIDE))).data
         side = min(frames.shape[-2:])
         middle = frames[..., :side, (frames.shape[-1] - side) // 2 :][..., :side]

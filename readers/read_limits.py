@@ -35,7 +35,7 @@ def limits_for(requests: int, num_bytes: int, seconds: float) -> ReadLimits:
     if requests < 1:
         return ON_DISK
     latency_seconds = (seconds - num_bytes / _BYTES_PER_SECOND) / requests
-    return with_gap(min(max(int(latency_seconds * _BYTES_PER_SECOND), _LEAST_GAP_BYTES), _MOST_GAP_BYTES))
+    return with_gap(min(max(round(latency_seconds * _BYTES_PER_SECOND), _LEAST_GAP_BYTES), _MOST_GAP_BYTES))
 
 
 def with_gap(max_gap_bytes: int) -> ReadLimits:
