@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from .network import RequestCounts
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -141,6 +143,10 @@ class Storage(Protocol):
 
     def opens(self) -> tuple[int, int]:
         """How many reads found their file open, and how many opened it; nothing is opened in a store."""
+        ...
+
+    def counts(self) -> RequestCounts:
+        """What the requests through this object amounted to so far; a disk has none."""
         ...
 
     # Writing
