@@ -70,7 +70,7 @@ def lock(storage: ObjectStorage) -> None:
         ({"POST": 1, "GET": 1}, lambda storage: storage.remove("zarr.json")),
         ({"PUT": 1}, lambda storage: upload(storage, PIECE_BYTES - 1)),
         ({"POST": 2, "PUT": 3}, lambda storage: upload(storage, 2 * PIECE_BYTES + 1)),
-        ({"PUT": 4, "GET": 2, "POST": 2, "HEAD": 1}, lock),
+        ({"PUT": 5, "GET": 2, "POST": 2, "HEAD": 1}, lock),
         ({"GET": 1}, lambda storage: storage.make()),
     ],
 )
