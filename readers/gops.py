@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
@@ -85,16 +86,18 @@ class GopStore:
         for read in reads:
             self._dataset.will_need(read.key, read.start, read.stop)
 
-    @contextlib.contextmanager
-    def fetching(self, reads: Sequence[GopRead]) -> Iterator[Fetch]:
-        """A function that yields each GOP of one of these reads with its bytes (moof + mdat).
+    def fetching(self, reads: Sequence[GopRead]) -> AbstractContextManager[Fetch]:
+        """A function, for a block, that yields each GOP of one of these reads with its bytes (moof + mdat).
 
         CorruptDataError when they are not the bytes that prep wrote; MissingDataError, UnreadableDataError.
         """
         if self.fetcher is None:
-            yield self._read
-            return
-        with self.fetcher.batch(self._entries(reads)) as batch:
+            return contextlib.nullcontext(self._read)
+        return self._on_their_way(self.fetcher, reads)
+
+    @contextlib.contextmanager
+    def _on_their_way(self, fetcher: Fetcher, reads: Sequence[GopRead]) -> Iterator[Fetch]:
+        with fetcher.batch(self._entries(reads)) as batch:
             yield partial(self._taken, batch)
 
     def _read(self, read: GopRead) -> Iterator[tuple[GopPlan, Buffer]]:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 import zlib
 from collections import OrderedDict
 from pathlib import Path
@@ -405,10 +406,11 @@ def test_an_index_that_is_no_index_is_one_warning(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_is_one_warning_and_reading_goes_on(small_disk: Path) -> None:
     """The cache may take more than the disk has: 5 MB."""
     cache = RangeCache(small_disk, 1 << 30)
-    with pytest.warns(DatasetWarning, match="nothing more is kept in .*No space left on device|is full") as warned:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         for number in range(10):
             cache.put([item(number, 1_000_000)])
-    assert len(warned) == 1
+    assert ["nothing more is kept in" in str(each.message) for each in warned] == [True]
     there = [number for number in range(10) if cache.get(entry(number, 1_000_000)) is not None]
     assert there == list(range(len(there)))
-    assert 2 <= len(there) <= 4
+    assert 3 <= len(there) <= 5
