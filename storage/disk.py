@@ -30,6 +30,7 @@ from ..whole_files import (
 )
 from .disk_lock import LOCK_FILE, disk_lock
 from .interface import OpenedFile, Stored, Taken, Upload
+from .network import RequestCounts
 from .open_files import OpenFiles, read_exactly
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
@@ -125,6 +126,9 @@ class DiskStorage:
     def opens(self) -> tuple[int, int]:
         return self._open_files.hits_and_misses
 
+    def counts(self) -> RequestCounts:
+        return RequestCounts()
+
     def scratch(self, name: str) -> Path:
         return temporary_path(self.folder, name)
 
@@ -154,7 +158,7 @@ class DiskStorage:
         if version is None:
             return self.put_new(key, data)
         final = self.folder / key
-        with writing(final), final.open("r+b") as file, contextlib.suppress(FileNotFoundError):
+        with writing(final), contextlib.suppress(FileNotFoundError), final.open("r+b") as file:
             # Whoever replaces a file has its lock, where there are locks. Else another writer may come between the
             # comparison and the rename.
             with contextlib.suppress(OSError):
