@@ -63,7 +63,8 @@ def old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
         is_later = int(snapshot) > current
         # A snapshot later than the current one is left over, or about to become current.
         since, keep = (changed, max(keep_seconds, _ABANDONED_SECONDS)) if is_later else (replaced_at, keep_seconds)
-        if int(snapshot) != current and time.time() - since >= keep:
+        # Without a time to keep them, clocks do not matter: that of the files may be ahead of this one.
+        if int(snapshot) != current and (keep <= 0 or time.time() - since >= keep):
             old.append(snapshot)
         elif not is_later:
             replaced_at = changed
