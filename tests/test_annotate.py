@@ -1,4 +1,7 @@
-"""Labels that are corrected: by a list that is given again, or by themselves. Nothing is encoded for that."""
+"""Labels that are corrected: by a list that is given again, or by themselves. Nothing is encoded for that.
+
+In a folder, and in S3.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ import pytest
 from typer.testing import CliRunner
 
 import shortgop
-from dataset_paths import shard_path
+from dataset_places import Places, copied, place_of
 from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.errors import NotADatasetError, UsageError
 from shortgop.manifests.layout import open_current, snapshots
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -45,98 +49,17 @@ def root(_original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-def columns(dataset: Path) -> dict[str, dict[str, Any]]:
-    return {video.id: video.attributes for video in shortgop.open(dataset)}
+def columns(dataset: Path | Storage) -> dict[str, dict[str, Any]]:
+    return {video.id: video.attributes for video in shortgop.open(place_of(dataset).url)}
 
 
-def shards(dataset: Path) -> dict[str, tuple[int, int]]:
-    """Each shard's inode and time of its last change."""
-    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in (dataset / "shards").iterdir()}
+def shards(dataset: Storage) -> dict[str, str]:
+    """The versions of all shards."""
+    return {stored.key: stored.version for stored in dataset.files("shards")}
 
 
 def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def test_a_list_that_is_given_again_updates_columns_and_encodes_nothing(root: Path) -> None:
-    dataset = root / "dataset"
-    before, old = shards(dataset), shortgop.open(dataset)
-    Path("new.csv").write_text("path,label\na.mp4,3\nb.mp4,4\n")
-    result = run("prep", "new.csv", "--out", "dataset", "--runner", "inline")
-    assert result.exit_code == 0, result.output
-    assert "new.csv: label integer" in result.stderr
-    assert "2 videos already in the dataset got new columns" in result.stdout
-    # The text "3" and the integer 3 are different values. What the list does not name stays.
-    assert columns(dataset) == {
-        "a.mp4": {"label": 3, "split": "train"},
-        "b.mp4": {"label": 4, "split": "train"},
-        "c.mp4": {"label": "3", "split": "train"},
-    }
-    assert set(snapshots(DiskStorage(dataset))) == {"000001", "000002"}
-    assert shards(dataset) == before
-    # A reader that was open has the labels of its snapshot.
-    assert old["a.mp4"].attributes == {"label": "3", "split": "train"}
-
-
-def test_a_list_that_says_nothing_new_makes_no_snapshot(root: Path) -> None:
-    report = make_dataset([root / "old.jsonl"], root / "dataset")
-    assert (report.relabelled, report.already_there, report.snapshot) == (0, 3, "000001")
-    assert set(snapshots(DiskStorage(root / "dataset"))) == {"000001"}
-
-
-def test_the_report_counts_relabelled_videos_beside_new_ones(root: Path) -> None:
-    make_video(root / "d.mp4", pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=300)
-    Path("new.csv").write_text("path,label\na.mp4,x\nd.mp4,y\n")
-    result = run("prep", "new.csv", "--out", "dataset", "--runner", "inline", "--json")
-    report = json.loads(result.stdout)
-    assert (report["relabelled"], report["videos_added"], report["already_there"]) == (1, 1, 1)
-    assert columns(root / "dataset")["d.mp4"] == {"label": "y"}
-
-
-@pytest.mark.parametrize("again", ["folder", "list", "verify"])
-def test_a_video_that_is_made_again_keeps_its_labels(root: Path, again: str) -> None:
-    """Its first ones, from the list that it came with, and its later ones."""
-    dataset = root / "dataset"
-    shortgop.annotate(dataset, {"b.mp4": {"label": 7, "note": "é"}})
-    manifest = open_current(DiskStorage(dataset))[1]
-    for name in manifest.shards.name.texts():
-        shard_path(dataset, name).unlink()
-    if again == "list":
-        Path("again.csv").write_text("path,split\na.mp4,test\nb.mp4,test\nc.mp4,test\n")
-    command = {
-        "folder": ["prep", "a.mp4", "b.mp4", "c.mp4", "--out", "dataset"],
-        "list": ["prep", "again.csv", "--out", "dataset"],
-        "verify": ["verify", "dataset", "--repair", "a.mp4", "b.mp4", "c.mp4"],
-    }[again]
-    assert "made again" in run(*command, "--runner", "inline").output
-    split = "test" if again == "list" else "train"
-    assert columns(dataset) == {
-        "a.mp4": {"label": "3", "split": split},
-        "b.mp4": {"label": 7, "split": split, "note": "é"},
-        "c.mp4": {"label": "3", "split": split},
-    }
-    assert open_current(DiskStorage(dataset))[1].videos.revision.tolist() == [1, 1, 1]
-    assert read_number(shortgop.open(dataset)["b.mp4"][19]) == 119
-    # And it can still be corrected.
-    shortgop.annotate(dataset, {"b.mp4": {"label": 8}})
-    assert columns(dataset)["b.mp4"]["label"] == 8
-
-
-def test_annotate_sets_columns_by_id_and_says_what_it_did(root: Path) -> None:
-    before = shards(root / "dataset")
-    Path("labels.csv").write_text("id,label,weight\na.mp4,3,0.5\nb.mp4,4,\ngone.mp4,5,1\n")
-    result = run("annotate", "dataset", "labels.csv")
-    assert result.exit_code == 3
-    assert "labels.csv: label integer, weight float" in result.stderr
-    assert "1 id not in the dataset: gone.mp4" in result.stderr
-    assert "2 videos changed; snapshot 000002" in result.stdout
-    assert columns(root / "dataset")["b.mp4"] == {"label": 4, "split": "train", "weight": None}
-    assert shards(root / "dataset") == before
-    Path("labels.csv").write_text("id,label,weight\na.mp4,3,0.5\nb.mp4,4,\n")
-    result = run("annotate", "dataset", "labels.csv", "--json")
-    assert result.exit_code == 0
-    said = {"changed": [], "unknown": [], "unchanged": 2, "snapshot": "000002", "absent": []}
-    assert json.loads(result.stdout) == said
 
 
 def test_annotate_finds_the_id_of_a_path_as_prep_does(root: Path) -> None:
@@ -165,14 +88,6 @@ def test_a_column_that_no_video_has_is_named(root: Path) -> None:
     assert "no video has a column 'lable'" in result.stderr
 
 
-def test_annotate_removes_a_column(root: Path) -> None:
-    result = run("annotate", "dataset", "--remove", "label")
-    assert "3 videos changed" in result.stdout
-    assert columns(root / "dataset")["a.mp4"] == {"split": "train"}
-    result = run("annotate", "dataset", "--remove", "label")
-    assert "0 videos changed; snapshot 000002" in result.stdout
-
-
 def test_the_pages_snippet_runs(root: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "labels.md").read_text()
     shutil.move(root / "dataset", root / "DATASET")
@@ -190,14 +105,6 @@ def test_the_commands_of_the_page_exist() -> None:
     for name, rest in commands:
         shown = run(name, "--help").stdout
         assert all(option in shown for option in re.findall(r"--[\w-]+", rest)), name
-
-
-def test_annotate_in_python(root: Path) -> None:
-    done = shortgop.annotate("dataset", {"a.mp4": {"boxes": [[1, 2.5]], "ok": True}, "x": {}}, remove=["split"])
-    assert (done.changed, done.unknown) == (("a.mp4", "b.mp4", "c.mp4"), ("x",))
-    assert columns(root / "dataset")["a.mp4"] == {"boxes": [[1, 2.5]], "label": "3", "ok": True}
-    with pytest.raises(UsageError, match="labels of 'a.mp4' have a value of type object"):
-        shortgop.annotate("dataset", {"a.mp4": {"label": object()}})
 
 
 @pytest.mark.parametrize(
@@ -221,14 +128,117 @@ def test_a_folder_that_is_no_dataset_stays_as_it_is(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_new_reader_finds_the_same_frames_after_any_number_of_edits(root: Path) -> None:
-    def place(manifest: Manifest) -> list[Any]:
-        return [manifest.gops.offset.tolist(), manifest.gops.crc32.tolist(), manifest.shards.name.texts()]
+class Annotating:
+    """What holds wherever the dataset lies."""
 
-    before = place(open_current(DiskStorage(root / "dataset"))[1])
-    for number in range(3):
-        shortgop.annotate("dataset", {"a.mp4": {"label": number}})
-    manifest = open_current(DiskStorage(root / "dataset"))[1]
-    assert place(manifest) == before
-    assert len(manifest.edits) == 1
-    assert columns(root / "dataset")["a.mp4"]["label"] == 2
+    where: str
+
+    @pytest.fixture
+    def dataset(self, _original: Path, places: Places) -> Storage:
+        return copied(_original / "dataset", places.new())
+
+    def test_a_list_that_is_given_again_updates_columns_and_encodes_nothing(self, root: Path, dataset: Storage) -> None:
+        before, old = shards(dataset), shortgop.open(dataset.url)
+        Path("new.csv").write_text("path,label\na.mp4,3\nb.mp4,4\n")
+        result = run("prep", "new.csv", "--out", dataset.url, "--runner", "inline")
+        assert result.exit_code == 0, result.output
+        assert "new.csv: label integer" in result.stderr
+        assert "2 videos already in the dataset got new columns" in result.stdout
+        # The text "3" and the integer 3 are different values. What the list does not name stays.
+        assert columns(dataset) == {
+            "a.mp4": {"label": 3, "split": "train"},
+            "b.mp4": {"label": 4, "split": "train"},
+            "c.mp4": {"label": "3", "split": "train"},
+        }
+        assert set(snapshots(dataset)) == {"000001", "000002"}
+        assert shards(dataset) == before
+        # A reader that was open has the labels of its snapshot.
+        assert old["a.mp4"].attributes == {"label": "3", "split": "train"}
+
+    def test_a_list_that_says_nothing_new_makes_no_snapshot(self, root: Path, dataset: Storage) -> None:
+        report = make_dataset([root / "old.jsonl"], dataset)
+        assert (report.relabelled, report.already_there, report.snapshot) == (0, 3, "000001")
+        assert set(snapshots(dataset)) == {"000001"}
+
+    def test_the_report_counts_relabelled_videos_beside_new_ones(self, root: Path, dataset: Storage) -> None:
+        make_video(root / "d.mp4", pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=300)
+        Path("new.csv").write_text("path,label\na.mp4,x\nd.mp4,y\n")
+        result = run("prep", "new.csv", "--out", dataset.url, "--runner", "inline", "--json")
+        report = json.loads(result.stdout)
+        assert (report["relabelled"], report["videos_added"], report["already_there"]) == (1, 1, 1)
+        assert columns(dataset)["d.mp4"] == {"label": "y"}
+
+    @pytest.mark.parametrize("again", ["folder", "list", "verify"])
+    def test_a_video_that_is_made_again_keeps_its_labels(self, root: Path, dataset: Storage, again: str) -> None:
+        """Its first ones, from the list that it came with, and its later ones."""
+        shortgop.annotate(dataset.url, {"b.mp4": {"label": 7, "note": "é"}})
+        dataset.remove("shards")
+        if again == "list":
+            Path("again.csv").write_text("path,split\na.mp4,test\nb.mp4,test\nc.mp4,test\n")
+        command = {
+            "folder": ["prep", "a.mp4", "b.mp4", "c.mp4", "--out", dataset.url],
+            "list": ["prep", "again.csv", "--out", dataset.url],
+            "verify": ["verify", dataset.url, "--repair", "a.mp4", "b.mp4", "c.mp4"],
+        }[again]
+        assert "made again" in run(*command, "--runner", "inline").output
+        split = "test" if again == "list" else "train"
+        assert columns(dataset) == {
+            "a.mp4": {"label": "3", "split": split},
+            "b.mp4": {"label": 7, "split": split, "note": "é"},
+            "c.mp4": {"label": "3", "split": split},
+        }
+        assert open_current(dataset)[1].videos.revision.tolist() == [1, 1, 1]
+        assert read_number(shortgop.open(dataset.url)["b.mp4"][19]) == 119
+        # And it can still be corrected.
+        shortgop.annotate(dataset.url, {"b.mp4": {"label": 8}})
+        assert columns(dataset)["b.mp4"]["label"] == 8
+
+    def test_annotate_sets_columns_by_id_and_says_what_it_did(self, root: Path, dataset: Storage) -> None:
+        before = shards(dataset)
+        Path("labels.csv").write_text("id,label,weight\na.mp4,3,0.5\nb.mp4,4,\ngone.mp4,5,1\n")
+        result = run("annotate", dataset.url, "labels.csv")
+        assert result.exit_code == 3
+        assert "labels.csv: label integer, weight float" in result.stderr
+        assert "1 id not in the dataset: gone.mp4" in result.stderr
+        assert "2 videos changed; snapshot 000002" in result.stdout
+        assert columns(dataset)["b.mp4"] == {"label": 4, "split": "train", "weight": None}
+        assert shards(dataset) == before
+        Path("labels.csv").write_text("id,label,weight\na.mp4,3,0.5\nb.mp4,4,\n")
+        result = run("annotate", dataset.url, "labels.csv", "--json")
+        assert result.exit_code == 0
+        said = {"changed": [], "unknown": [], "unchanged": 2, "snapshot": "000002", "absent": []}
+        assert json.loads(result.stdout) == said
+
+    def test_annotate_removes_a_column(self, root: Path, dataset: Storage) -> None:
+        result = run("annotate", dataset.url, "--remove", "label")
+        assert "3 videos changed" in result.stdout
+        assert columns(dataset)["a.mp4"] == {"split": "train"}
+        result = run("annotate", dataset.url, "--remove", "label")
+        assert "0 videos changed; snapshot 000002" in result.stdout
+
+    def test_annotate_in_python(self, root: Path, dataset: Storage) -> None:
+        done = shortgop.annotate(dataset.url, {"a.mp4": {"boxes": [[1, 2.5]], "ok": True}, "x": {}}, remove=["split"])
+        assert (done.changed, done.unknown) == (("a.mp4", "b.mp4", "c.mp4"), ("x",))
+        assert columns(dataset)["a.mp4"] == {"boxes": [[1, 2.5]], "label": "3", "ok": True}
+        with pytest.raises(UsageError, match="labels of 'a.mp4' have a value of type object"):
+            shortgop.annotate(dataset.url, {"a.mp4": {"label": object()}})
+
+    def test_a_new_reader_finds_the_same_frames_after_any_number_of_edits(self, root: Path, dataset: Storage) -> None:
+        def place(manifest: Manifest) -> list[Any]:
+            return [manifest.gops.offset.tolist(), manifest.gops.crc32.tolist(), manifest.shards.name.texts()]
+
+        before = place(open_current(dataset)[1])
+        for number in range(3):
+            shortgop.annotate(dataset.url, {"a.mp4": {"label": number}})
+        manifest = open_current(dataset)[1]
+        assert place(manifest) == before
+        assert len(manifest.edits) == 1
+        assert columns(dataset)["a.mp4"]["label"] == 2
+
+
+class TestAnnotatingOnADisk(Annotating):
+    where = "disk"
+
+
+class TestAnnotatingInS3(Annotating):
+    where = "s3"

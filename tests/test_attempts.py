@@ -17,13 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_paths import shard_path
+from dataset_places import Places, names, place_of
 from datasets import current_manifest, rows_of
 from example_manifests import failure, rows, video
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.layout import create, open_current, open_manifest, snapshots
+from shortgop.manifests.layout import create, open_current, open_manifest, shard_key, snapshots
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import publish
@@ -33,6 +34,7 @@ from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.prep.shards import ShardWriter
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 from shortgop.whole_files import commit, commit_bytes, temporary_path
 from synthetic import SyntheticVideo
 
@@ -76,8 +78,8 @@ def test_without_hard_links_nothing_is_replaced_either(empty_dataset: Path, monk
     assert current_manifest(empty_dataset).ids == ["a", "b"]
 
 
-def write(dataset: Path, data: bytes) -> ShardWriter:
-    shards = ShardWriter(DiskStorage(dataset), UNIT, shard_bytes=1 << 20)
+def write(dataset: Path | Storage, data: bytes) -> ShardWriter:
+    shards = ShardWriter(place_of(dataset), UNIT, shard_bytes=1 << 20)
     shards.start_segment()
     shards.append(data)
     return shards
@@ -109,7 +111,7 @@ def test_a_shard_that_was_damaged_under_the_same_name_is_not_taken_for_it(empty_
 class Attempt:
     """One worker's attempt at the unit, step by step."""
 
-    def __init__(self, dataset: Path, data: bytes, frames: int) -> None:
+    def __init__(self, dataset: Storage, data: bytes, frames: int) -> None:
         self._dataset = dataset
         self._shards = write(dataset, data)
         self._frames = frames
@@ -124,7 +126,7 @@ class Attempt:
     def report(self) -> None:
         found = video("a", frames=self._frames)
         tables: dict[str, Any] = {name: getattr(found, name) for name in Manifest.__dataclass_fields__}
-        write_part(DiskStorage(self._dataset), UNIT, Manifest(**{**tables, "shards": shards_table(self.names)}))
+        write_part(self._dataset, UNIT, Manifest(**{**tables, "shards": shards_table(self.names)}))
 
 
 ORDERS = [
@@ -132,43 +134,6 @@ ORDERS = [
     for order in permutations([("commit", 0), ("report", 0), ("commit", 1), ("report", 1)])
     if all(order.index(("commit", number)) < order.index(("report", number)) for number in (0, 1))
 ]
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(f"{step}{number}" for step, number in order))
-def test_whatever_the_order_of_two_attempts_the_rows_are_the_same(tmp_path: Path, order: list[tuple[str, int]]) -> None:
-    dataset = tmp_path / "dataset"
-    create(DiskStorage(dataset), {})
-    with (
-        closing(Attempt(dataset, b"the bytes of one", 10)) as one,
-        closing(Attempt(dataset, b"the other's", 12)) as two,
-    ):
-        for step, number in order:
-            getattr((one, two)[number], step)()
-        publish(DiskStorage(dataset))
-        assert named(open_current(DiskStorage(dataset))[1]) == min(one.names, two.names)
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(f"{step}{number}" for step, number in order))
-def test_whatever_the_order_of_two_attempts_what_a_snapshot_names_stays(
-    tmp_path: Path, order: list[tuple[str, int]]
-) -> None:
-    """Also where strays are removed at every moment, which a job does before its units and after them."""
-    dataset = tmp_path / "dataset"
-    create(DiskStorage(dataset), {})
-    with (
-        closing(Attempt(dataset, b"the bytes of one", 10)) as one,
-        closing(Attempt(dataset, b"the other's", 12)) as two,
-    ):
-        for step, number in order:
-            getattr((one, two)[number], step)()
-            publish(DiskStorage(dataset))
-            remove_stray_shards(DiskStorage(dataset))
-            for snapshot in snapshots(DiskStorage(dataset)):
-                for name, length in named(open_manifest(DiskStorage(dataset), snapshot)):
-                    content = shard_path(dataset, name).read_bytes()
-                    assert content in (b"the bytes of one", b"the other's")
-                    assert len(content) == length
-        assert open_current(DiskStorage(dataset))[1].ids == ["a"]
 
 
 def named(manifest: Manifest) -> list[tuple[str, int]]:
@@ -180,30 +145,6 @@ def unit(constant_video: SyntheticVideo) -> Unit:
     (source,) = find_sources([str(constant_video.path)])
     (planned,) = plan_units([Item(source, *identity_of(source.path))], profile_key="", done={}, shard_bytes=10**9)
     return planned
-
-
-def test_a_stale_worker_that_ends_after_its_retry_changes_nothing(unit: Unit, tmp_path: Path) -> None:
-    """Both encode at the same time, to other bytes as hardware does. Which has its way is no matter of time."""
-    outcomes = []
-    for name, order in (("one", (20, 30)), ("other", (30, 20))):
-        dataset = tmp_path / name
-        create(DiskStorage(dataset), {})
-        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-            attempts = [
-                pool.submit(run_unit, DiskStorage(dataset), unit, Options(Profile(crf=crf)), str)  # type: ignore[arg-type]
-                for crf in order
-            ]
-            assert [attempt.result().videos for attempt in attempts] == [1, 1]
-        publish(DiskStorage(dataset))
-        before = rows_of(dataset)
-        tidy(DiskStorage(dataset))
-        assert rows_of(dataset) == before
-        shards = {file.name for file in (dataset / "shards").iterdir()}
-        assert shards == set(open_current(DiskStorage(dataset))[1].shards.name.texts())
-        outcomes.append((len(finished_parts(DiskStorage(dataset))), before))
-    # Where one was so late that it saw the other's part, it left it at that.
-    if outcomes[0][0] == outcomes[1][0] == 2:
-        assert outcomes[0][1] == outcomes[1][1]
 
 
 # Merging
@@ -311,15 +252,98 @@ def test_shards_of_an_earlier_snapshot_stay_as_long_as_it_does(published: Path) 
     assert open_current(DiskStorage(published))[1].shards.name.texts() == ["u1-0.shard", "u3-0.shard"]
 
 
-def test_a_part_that_comes_after_its_shards_went_is_not_published_and_its_unit_is_done_again(
-    unit: Unit, tmp_path: Path
-) -> None:
-    dataset = tmp_path / "dataset"
-    create(DiskStorage(dataset), {})
-    run_unit(DiskStorage(dataset), unit, Options(Profile()), lambda _: None)
-    for shard in (dataset / "shards").iterdir():
-        shard.unlink()
-    assert publish(DiskStorage(dataset)) is None
-    run_unit(DiskStorage(dataset), unit, Options(Profile()), lambda _: None)
-    publish(DiskStorage(dataset))
-    assert len(open_current(DiskStorage(dataset))[1].videos) == 1
+# In a folder, and in S3
+
+
+class Attempts:
+    where: str
+
+    @pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(f"{step}{number}" for step, number in order))
+    def test_whatever_the_order_of_two_attempts_the_rows_are_the_same(
+        self, places: Places, order: list[tuple[str, int]]
+    ) -> None:
+        dataset = places.new()
+        create(dataset, {})
+        with (
+            closing(Attempt(dataset, b"the bytes of one", 10)) as one,
+            closing(Attempt(dataset, b"the other's", 12)) as two,
+        ):
+            for step, number in order:
+                getattr((one, two)[number], step)()
+            publish(dataset)
+            assert named(open_current(dataset)[1]) == min(one.names, two.names)
+
+    @pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(f"{step}{number}" for step, number in order))
+    def test_whatever_the_order_of_two_attempts_what_a_snapshot_names_stays(
+        self, places: Places, order: list[tuple[str, int]]
+    ) -> None:
+        """Also where strays are removed at every moment, which a job does before its units and after them."""
+        dataset = places.new()
+        create(dataset, {})
+        with (
+            closing(Attempt(dataset, b"the bytes of one", 10)) as one,
+            closing(Attempt(dataset, b"the other's", 12)) as two,
+        ):
+            for step, number in order:
+                getattr((one, two)[number], step)()
+                publish(dataset)
+                remove_stray_shards(dataset)
+                for snapshot in snapshots(dataset):
+                    for name, length in named(open_manifest(dataset, snapshot)):
+                        content = dataset.read(shard_key(name))
+                        assert content in (b"the bytes of one", b"the other's")
+                        assert len(content) == length
+            assert open_current(dataset)[1].ids == ["a"]
+
+    def test_a_stale_worker_that_ends_after_its_retry_changes_nothing(self, unit: Unit, places: Places) -> None:
+        """Both encode at the same time, to other bytes as hardware does. Which has its way is no matter of time."""
+        outcomes = []
+        for order in ((20, 30), (30, 20)):
+            dataset = places.new()
+            create(dataset, {})
+            with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+                attempts = [
+                    pool.submit(run_unit, dataset, unit, Options(Profile(crf=crf)), str)  # type: ignore[arg-type]
+                    for crf in order
+                ]
+                assert [attempt.result().videos for attempt in attempts] == [1, 1]
+            publish(dataset)
+            before = rows_of(dataset)
+            tidy(dataset)
+            assert rows_of(dataset) == before
+            assert names(dataset, "shards") == set(open_current(dataset)[1].shards.name.texts())
+            outcomes.append((len(finished_parts(dataset)), before))
+        # Where one was so late that it saw the other's part, it left it at that.
+        if outcomes[0][0] == outcomes[1][0] == 2:
+            assert outcomes[0][1] == outcomes[1][1]
+
+    def test_a_part_that_comes_after_its_shards_went_is_not_published_and_its_unit_is_done_again(
+        self, unit: Unit, places: Places
+    ) -> None:
+        dataset = places.new()
+        create(dataset, {})
+        run_unit(dataset, unit, Options(Profile()), lambda _: None)
+        for shard in names(dataset, "shards"):
+            dataset.remove(shard_key(shard))
+        # Without any shard it would be a copy of tables alone.
+        dataset.put_new(shard_key("another-0-0000.shard"), b"of another unit")
+        assert publish(dataset) is None
+        run_unit(dataset, unit, Options(Profile()), lambda _: None)
+        publish(dataset)
+        assert len(open_current(dataset)[1].videos) == 1
+
+    def test_a_shard_that_lost_goes_and_one_of_a_unit_at_work_stays(self, published_place: Storage) -> None:
+        lost, at_work = (shard_key(f"{unit}-0-0000.shard") for unit in ("u1", "u7"))
+        for key in (lost, at_work, *(shard_key(f"{unit}-0.shard") for unit in ("u1", "u2"))):
+            published_place.put_new(key, b"of nobody")
+        assert remove_stray_shards(published_place) == ["u1-0-0000.shard"]
+        assert published_place.find(lost) is None
+        assert published_place.find(at_work) is not None
+
+
+class TestAttemptsOnADisk(Attempts):
+    where = "disk"
+
+
+class TestAttemptsInS3(Attempts):
+    where = "s3"

@@ -1,9 +1,13 @@
-"""`shortgop gc`: what nothing needs is removed, what is needed keeps its bytes. And what `shortgop snapshots` shows."""
+"""`shortgop gc`: what nothing needs is removed, what is needed keeps its bytes. And what `shortgop snapshots` shows.
+
+In a folder, and in S3.
+"""
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import time
 import zlib
 from dataclasses import replace
 from fractions import Fraction
@@ -16,7 +20,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import shortgop
-from dataset_paths import shard_path
+from dataset_places import Places, copied, overwrite, versions
 from datasets import current_manifest, make_dataset
 from example_manifests import video
 from shortgop.cli import app
@@ -25,7 +29,7 @@ from shortgop.jobs.prepare import Where, existing_profile, prepare
 from shortgop.manifests.collect import collect
 from shortgop.manifests.drop import drop
 from shortgop.manifests.history import Difference, history
-from shortgop.manifests.layout import create, open_current, open_manifest, snapshots
+from shortgop.manifests.layout import create, open_current, open_manifest, shard_key, snapshots
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, read_part, write_part
 from shortgop.manifests.publish import publish
@@ -35,6 +39,7 @@ from shortgop.manifests.stored_bytes import gops_of_segments, live_bytes, segmen
 from shortgop.manifests.tables import Manifest, shards_table
 from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -42,7 +47,7 @@ IDS = ("private/a.mp4", "private/b.mp4", "c.mp4", "d.mp4")
 
 
 @pytest.fixture(scope="module")
-def _original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("collect")
     (root / "private").mkdir()
     for number, name in enumerate(IDS):
@@ -57,14 +62,13 @@ def _original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def dataset(_original: Path, tmp_path: Path) -> Path:
-    shutil.copytree(_original, tmp_path, dirs_exist_ok=True)
-    return tmp_path / "dataset"
+def dataset(sources: Path, places: Places) -> Storage:
+    return copied(sources / "dataset", places.new())
 
 
-def gop_bytes(dataset: Path) -> dict[str, list[bytes]]:
+def gop_bytes(dataset: Storage) -> dict[str, list[bytes]]:
     """The bytes of each video's GOPs, read as the manifest says."""
-    manifest = open_current(DiskStorage(dataset))[1]
+    manifest = open_current(dataset)[1]
     found = {}
     for row, video_id in enumerate(manifest.ids):
         gops = []
@@ -72,86 +76,46 @@ def gop_bytes(dataset: Path) -> dict[str, list[bytes]]:
             segment = int(np.searchsorted(gops_of_segments(manifest), gop, side="right")) - 1
             name = manifest.shards.name.text(int(manifest.segments.shard[segment]))
             start, length = int(manifest.gops.offset[gop]), int(manifest.gops.length[gop])
-            gops.append(shard_path(dataset, name).read_bytes()[start : start + length])
+            gops.append(dataset.read(shard_key(name), start, start + length))
             assert zlib.crc32(gops[-1]) == int(manifest.gops.crc32[gop])
         found[video_id] = gops
     return found
 
 
-def all_bytes(dataset: Path) -> bytes:
-    return b"".join(file.read_bytes() for file in sorted(dataset.rglob("*")) if file.is_file())
+def all_bytes(dataset: Storage) -> bytes:
+    return b"".join(dataset.read(each.key) for each in dataset.files(""))
 
 
-def assert_whole(dataset: Path) -> None:
-    root, manifest = open_current(DiskStorage(dataset))
-    assert list(verify(DiskStorage(dataset), manifest, snapshot=root.snapshot)) == []
+def assert_whole(dataset: Storage) -> None:
+    root, manifest = open_current(dataset)
+    assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
     assert live_bytes(manifest).tolist() == manifest.shards.length.tolist()
-    opened = shortgop.open(dataset)
+    opened = shortgop.open(dataset.url)
     for video_id in opened.ids:
         first = 100 * IDS.index(video_id)
         assert [read_number(frame) for frame in opened[video_id][::59]] == [first, first + 59]
 
 
-def test_a_takedown_leaves_nothing_of_a_video_but_its_id(dataset: Path) -> None:
-    before = gop_bytes(dataset)
-    untouched = [file for file in (dataset / "shards").iterdir() if file.stat().st_size == _length(dataset, "d.mp4")]
-    status = untouched[0].stat()
-    drop(DiskStorage(dataset), ["private/a.mp4"])
-    done = collect(DiskStorage(dataset))
-    assert (len(done.rewritten), len(done.shards), len(done.parts), done.skipped) == (1, 1, 1, ())
-    assert done.bytes_kept == 0
-    after = gop_bytes(dataset)
-    assert after == {video_id: gops for video_id, gops in before.items() if video_id != "private/a.mp4"}
-    # The text of snapshots and parts is compressed, so its tables are read.
-    everything = all_bytes(dataset)
-    assert not any(gop in everything for gop in before["private/a.mp4"])
-    assert "owner-0" not in metadata(dataset)
-    assert "owner-1" in metadata(dataset)
-    assert untouched[0].stat() == status
-    assert_whole(dataset)
-    # Nothing is left to do, and a later job finds nothing to do either.
-    again = collect(DiskStorage(dataset))
-    assert (again.snapshots, again.shards, again.rewritten, again.parts, again.bytes_freed) == ((), (), (), (), 0)
-    report = make_dataset([dataset.parent / "list.csv", dataset.parent / "d.mp4"], dataset, segment_seconds=Fraction(1))
-    assert (report.already_there, report.dropped, report.videos_added) == (3, ("private/a.mp4",), 0)
-
-
-def metadata(dataset: Path) -> str:
+def metadata(dataset: Storage) -> str:
     """All text of videos and failures in all parts and snapshots."""
-    manifests = [read_part(DiskStorage(dataset), part) for part in finished_parts(DiskStorage(dataset))]
-    manifests += [open_manifest(DiskStorage(dataset), name) for name in snapshots(DiskStorage(dataset))]
+    manifests = [read_part(dataset, part) for part in finished_parts(dataset)]
+    manifests += [open_manifest(dataset, name) for name in snapshots(dataset)]
     columns = [column for m in manifests for column in (m.videos.attributes, m.videos.path, m.edits.attributes)]
     return " ".join(text for column in columns for text in column.texts())
 
 
-def _length(dataset: Path, video_id: str) -> int:
-    manifest = open_current(DiskStorage(dataset))[1]
+def _length(dataset: Storage, video_id: str) -> int:
+    manifest = open_current(dataset)[1]
     first, stop = manifest.first_segments[manifest.row_of(video_id) : manifest.row_of(video_id) + 2].tolist()
     return int(segment_bytes(manifest)[first:stop].sum())
 
 
-def test_all_videos_of_a_shard_may_be_dropped(dataset: Path) -> None:
-    drop(DiskStorage(dataset), IDS[:3])
-    done = collect(DiskStorage(dataset))
-    assert (len(done.rewritten), len(done.shards)) == (0, 1)
-    assert list(shortgop.open(dataset).ids) == ["d.mp4"]
-    assert "owner" not in metadata(dataset)
-    assert_whole(dataset)
-    # They can come back.
-    profile = existing_profile(DiskStorage(dataset))
-    assert profile is not None
-    listed = [str(dataset.parent / "list.csv")]
-    report = prepare(listed, DiskStorage(dataset), profile, where=Where(runner="inline"), include_dropped=True)
-    assert report.videos_added == 3
-    assert_whole(dataset)
-
-
-def in_two_shards(dataset: Path, out: Path) -> None:
+def in_two_shards(dataset: Storage, out: Storage) -> None:
     """Make a dataset of the same videos, with the first segments of all videos in one shard and the others in another.
 
     A real one has a video in several shards if the video is longer than a shard.
     """
-    root, manifest = open_current(DiskStorage(dataset))
+    root, manifest = open_current(dataset)
     starts = gops_of_segments(manifest)
     is_first = np.isin(np.arange(len(manifest.segments)), manifest.first_segments[:-1])
     offset, files = np.zeros(len(is_first), dtype="<i8"), [b"", b""]
@@ -159,12 +123,11 @@ def in_two_shards(dataset: Path, out: Path) -> None:
         name = manifest.shards.name.text(int(manifest.segments.shard[segment]))
         start, which = int(manifest.segments.offset[segment]), 1 - int(is_first[segment])
         offset[segment] = len(files[which])
-        files[which] += shard_path(dataset, name).read_bytes()[start : start + length]
-    create(DiskStorage(out), root.profile)
-    (out / "shards").mkdir()
+        files[which] += dataset.read(shard_key(name), start, start + length)
+    create(out, root.profile)
     names = ["u-0-1.shard", "u-1-2.shard"]
     for name, data in zip(names, files, strict=True):
-        shard_path(out, name).write_bytes(data)
+        out.put_new(shard_key(name), data)
     shift = np.repeat(offset - manifest.segments.offset, np.diff(starts))
     rows = replace(
         current_manifest(dataset),
@@ -172,116 +135,175 @@ def in_two_shards(dataset: Path, out: Path) -> None:
         gops=replace(manifest.gops, offset=manifest.gops.offset + shift),
         shards=shards_table([(name, len(data)) for name, data in zip(names, files, strict=True)]),
     )
-    write_part(DiskStorage(out), "u", rows, root.profile)
-    publish(DiskStorage(out))
+    write_part(out, "u", rows, root.profile)
+    publish(out)
 
 
-def test_a_video_in_several_shards_moves_as_a_whole(dataset: Path, tmp_path: Path) -> None:
-    in_two_shards(dataset, tmp_path / "split")
-    before = gop_bytes(tmp_path / "split")
-    assert before == gop_bytes(dataset)
-    assert len(open_current(DiskStorage(tmp_path / "split"))[1].shards) == 2
-    drop(DiskStorage(tmp_path / "split"), ["c.mp4"])
-    done = collect(DiskStorage(tmp_path / "split"))
-    assert (len(done.rewritten), len(done.shards)) == (2, 2)
-    before.pop("c.mp4")
-    assert gop_bytes(tmp_path / "split") == before
-    assert_whole(tmp_path / "split")
+class Collecting:
+    """What holds wherever the dataset lies."""
+
+    where: str
+
+    def test_a_takedown_leaves_nothing_of_a_video_but_its_id(self, sources: Path, dataset: Storage) -> None:
+        before = gop_bytes(dataset)
+        (untouched,) = (each for each in dataset.files("shards") if each.num_bytes == _length(dataset, "d.mp4"))
+        drop(dataset, ["private/a.mp4"])
+        done = collect(dataset)
+        assert (len(done.rewritten), len(done.shards), len(done.parts), done.skipped) == (1, 1, 1, ())
+        assert done.bytes_kept == 0
+        after = gop_bytes(dataset)
+        assert after == {video_id: gops for video_id, gops in before.items() if video_id != "private/a.mp4"}
+        # The text of snapshots and parts is compressed, so its tables are read.
+        everything = all_bytes(dataset)
+        assert not any(gop in everything for gop in before["private/a.mp4"])
+        assert "owner-0" not in metadata(dataset)
+        assert "owner-1" in metadata(dataset)
+        assert dataset.find(untouched.key) == untouched
+        assert_whole(dataset)
+        # Nothing is left to do, and a later job finds nothing to do either.
+        again = collect(dataset)
+        assert (again.snapshots, again.shards, again.rewritten, again.parts, again.bytes_freed) == ((), (), (), (), 0)
+        report = make_dataset([sources / "list.csv", sources / "d.mp4"], dataset, segment_seconds=Fraction(1))
+        assert (report.already_there, report.dropped, report.videos_added) == (3, ("private/a.mp4",), 0)
+
+    def test_all_videos_of_a_shard_may_be_dropped(self, sources: Path, dataset: Storage) -> None:
+        drop(dataset, IDS[:3])
+        done = collect(dataset)
+        assert (len(done.rewritten), len(done.shards)) == (0, 1)
+        assert list(shortgop.open(dataset.url).ids) == ["d.mp4"]
+        assert "owner" not in metadata(dataset)
+        assert_whole(dataset)
+        # They can come back.
+        profile = existing_profile(dataset)
+        assert profile is not None
+        listed = [str(sources / "list.csv")]
+        report = prepare(listed, dataset, profile, where=Where(runner="inline"), include_dropped=True)
+        assert report.videos_added == 3
+        assert_whole(dataset)
+
+    def test_a_video_in_several_shards_moves_as_a_whole(self, dataset: Storage, places: Places) -> None:
+        split = places.new()
+        in_two_shards(dataset, split)
+        before = gop_bytes(split)
+        assert before == gop_bytes(dataset)
+        assert len(open_current(split)[1].shards) == 2
+        drop(split, ["c.mp4"])
+        done = collect(split)
+        assert (len(done.rewritten), len(done.shards)) == (2, 2)
+        before.pop("c.mp4")
+        assert gop_bytes(split) == before
+        assert_whole(split)
+
+    def test_the_readers_of_an_earlier_snapshot_go_on_for_as_long_as_it_is_kept(self, dataset: Storage) -> None:
+        reader = shortgop.open(dataset.url)
+        drop(dataset, ["private/a.mp4"])
+        done = collect(dataset, keep_snapshots_seconds=3600)
+        assert (done.snapshots, done.shards, len(done.rewritten)) == ((), (), 1)
+        assert done.bytes_kept > -done.bytes_freed > 0
+        assert [read_number(reader[video_id][59]) for video_id in IDS] == [59, 159, 259, 359]
+        assert_whole(dataset)
+        done = collect(dataset)
+        assert (len(done.snapshots), len(done.shards), done.rewritten, done.bytes_kept) == (3, 1, (), 0)
+        with pytest.raises(MissingDataError, match="was removed together with the snapshot.*; open the dataset again"):
+            reader["private/a.mp4"].get_all_frames()
+        assert_whole(dataset)
+
+    @pytest.mark.parametrize("keep", [0.0, 3600.0])
+    def test_a_dry_run_foretells_what_is_done(self, dataset: Storage, keep: float) -> None:
+        drop(dataset, ["private/a.mp4", "d.mp4"])
+        files = versions(dataset)
+        foreseen = collect(dataset, dry_run=True, keep_snapshots_seconds=keep)
+        assert versions(dataset) == files
+
+        done = collect(dataset, keep_snapshots_seconds=keep)
+        assert done.rewritten
+        assert done.snapshot > foreseen.snapshot
+        assert replace(done, snapshot=foreseen.snapshot) == foreseen
+
+    def test_a_shard_that_is_damaged_stays_and_is_named(self, sources: Path, dataset: Storage) -> None:
+        manifest = open_current(dataset)[1]
+        gop = int(manifest.first_gops[manifest.row_of("c.mp4")])
+        segment = int(manifest.first_segments[manifest.row_of("c.mp4")])
+        shard = manifest.shards.name.text(int(manifest.segments.shard[segment]))
+        data = bytearray(dataset.read(shard_key(shard)))
+        data[int(manifest.gops.offset[gop]) + 9] ^= 1
+        overwrite(dataset, shard_key(shard), bytes(data))
+        drop(dataset, ["private/a.mp4"])
+        result = CliRunner().invoke(app, ["gc", dataset.url])
+        assert result.exit_code == 3
+        assert "CRC-32 differs" in result.stderr
+        assert shard in result.stderr
+        assert dataset.find(shard_key(shard)) is not None
+        # `verify` finds the one GOP that is damaged, and takes the rest for what it is.
+        root, manifest = open_current(dataset)
+        assert len(list(verify(dataset, manifest, snapshot=root.snapshot))) == 1
+        # Repaired, it can be collected.
+        source = str(sources / "list.csv")
+        assert CliRunner().invoke(app, ["verify", dataset.url, "--repair", source, "--runner", "inline"]).exit_code == 0
+        assert CliRunner().invoke(app, ["gc", dataset.url]).exit_code == 0
+        assert dataset.find(shard_key(shard)) is None
+        assert_whole(dataset)
+
+    def test_bytes_of_a_video_that_was_made_again_go_too(self, sources: Path, dataset: Storage) -> None:
+        manifest = open_current(dataset)[1]
+        segment = int(manifest.first_segments[manifest.row_of("c.mp4")])
+        shard = manifest.shards.name.text(int(manifest.segments.shard[segment]))
+        data = bytearray(dataset.read(shard_key(shard)))
+        data[int(manifest.segments.offset[segment]) + int(manifest.segments.init_length[segment]) + 9] ^= 1
+        overwrite(dataset, shard_key(shard), bytes(data))
+        arguments = ["verify", dataset.url, "--repair", str(sources / "list.csv"), "--runner", "inline"]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+        before = gop_bytes(dataset)
+        done = collect(dataset)
+        assert (done.rewritten, done.shards) == ((shard,), (shard,))
+        assert gop_bytes(dataset) == before
+        assert_whole(dataset)
+
+    def test_gc_and_snapshots_on_the_command_line(self, dataset: Storage) -> None:
+        shortgop.annotate(dataset.url, {"d.mp4": {"label": 1}, "c.mp4": {"label": 2}})
+        drop(dataset, ["private/a.mp4"])
+        found = json.loads(CliRunner().invoke(app, ["snapshots", dataset.url, "--json"]).stdout)
+        assert [each["num_videos"] for each in found] == [3, 4, 4, 3]
+        assert [each["current"] for each in found] == [False, False, False, True]
+        nothing = dict.fromkeys(("added", "relabelled", "replaced", "stored_again", "dropped"), 0)
+        assert [each["difference"] for each in found] == [
+            None,
+            {**nothing, "added": 1},
+            {**nothing, "relabelled": 2},
+            {**nothing, "dropped": 1},
+        ]
+        result = CliRunner().invoke(app, ["gc", dataset.url])
+        assert "4 snapshots and 1 shard removed, 1 shard written again" in result.stdout
+        table = CliRunner().invoke(app, ["snapshots", dataset.url]).stdout
+        assert "000005 (current)" in table
+        assert (
+            json.loads(CliRunner().invoke(app, ["gc", dataset.url, "--dry-run", "--json"]).stdout)["bytes_freed"] == 0
+        )
+
+    def test_a_snapshot_says_what_was_stored_again(self, dataset: Storage) -> None:
+        drop(dataset, ["private/a.mp4"])
+        collect(dataset, keep_snapshots_seconds=3600)
+        assert history(dataset)[-1].difference == Difference(stored_again=2)
+
+    def test_pts_move_with_the_videos(self, dataset: Storage) -> None:
+        before = current_manifest(dataset)
+        drop(dataset, ["private/a.mp4"])
+        collect(dataset)
+        after = current_manifest(dataset)
+        assert before.timeline is not None
+        assert after.timeline is not None
+        for row, video_id in enumerate(after.ids):
+            old = before.row_of(video_id)
+            pts = before.timeline.pts[slice(*before.first_frames[old : old + 2])]
+            assert after.timeline.pts[slice(*after.first_frames[row : row + 2])].tolist() == pts.tolist()
 
 
-def test_the_readers_of_an_earlier_snapshot_go_on_for_as_long_as_it_is_kept(dataset: Path) -> None:
-    reader = shortgop.open(dataset)
-    drop(DiskStorage(dataset), ["private/a.mp4"])
-    done = collect(DiskStorage(dataset), keep_snapshots_seconds=3600)
-    assert (done.snapshots, done.shards, len(done.rewritten)) == ((), (), 1)
-    assert done.bytes_kept > -done.bytes_freed > 0
-    assert [read_number(reader[video_id][59]) for video_id in IDS] == [59, 159, 259, 359]
-    assert_whole(dataset)
-    done = collect(DiskStorage(dataset))
-    assert (len(done.snapshots), len(done.shards), done.rewritten, done.bytes_kept) == (3, 1, (), 0)
-    with pytest.raises(MissingDataError, match="was removed together with the snapshot.*; open the dataset again"):
-        reader["private/a.mp4"].get_all_frames()
-    assert_whole(dataset)
+class TestCollectingOnADisk(Collecting):
+    where = "disk"
 
 
-@pytest.mark.parametrize("keep", [0.0, 3600.0])
-def test_a_dry_run_foretells_what_is_done(dataset: Path, keep: float) -> None:
-    drop(DiskStorage(dataset), ["private/a.mp4", "d.mp4"])
-    files = {file: file.stat().st_mtime_ns for file in dataset.rglob("*")}
-    foreseen = collect(DiskStorage(dataset), dry_run=True, keep_snapshots_seconds=keep)
-    assert {file: file.stat().st_mtime_ns for file in dataset.rglob("*")} == files
-
-    done = collect(DiskStorage(dataset), keep_snapshots_seconds=keep)
-    assert done.rewritten
-    assert done.snapshot > foreseen.snapshot
-    assert replace(done, snapshot=foreseen.snapshot) == foreseen
-
-
-def test_a_shard_that_is_damaged_stays_and_is_named(dataset: Path) -> None:
-    manifest = open_current(DiskStorage(dataset))[1]
-    gop = int(manifest.first_gops[manifest.row_of("c.mp4")])
-    segment = int(manifest.first_segments[manifest.row_of("c.mp4")])
-    shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
-    data = bytearray(shard.read_bytes())
-    data[int(manifest.gops.offset[gop]) + 9] ^= 1
-    shard.write_bytes(data)
-    drop(DiskStorage(dataset), ["private/a.mp4"])
-    result = CliRunner().invoke(app, ["gc", str(dataset)])
-    assert result.exit_code == 3
-    assert "CRC-32 differs" in result.stderr
-    assert shard.name in result.stderr
-    assert shard.exists()
-    # `verify` finds the one GOP that is damaged, and takes the rest for what it is.
-    root, manifest = open_current(DiskStorage(dataset))
-    assert len(list(verify(DiskStorage(dataset), manifest, snapshot=root.snapshot))) == 1
-    # Repaired, it can be collected.
-    source = str(dataset.parent / "list.csv")
-    assert CliRunner().invoke(app, ["verify", str(dataset), "--repair", source, "--runner", "inline"]).exit_code == 0
-    assert CliRunner().invoke(app, ["gc", str(dataset)]).exit_code == 0
-    assert not shard.exists()
-    assert_whole(dataset)
-
-
-def test_bytes_of_a_video_that_was_made_again_go_too(dataset: Path) -> None:
-    manifest = open_current(DiskStorage(dataset))[1]
-    segment = int(manifest.first_segments[manifest.row_of("c.mp4")])
-    shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
-    data = bytearray(shard.read_bytes())
-    data[int(manifest.segments.offset[segment]) + int(manifest.segments.init_length[segment]) + 9] ^= 1
-    shard.write_bytes(data)
-    arguments = ["verify", str(dataset), "--repair", str(dataset.parent / "list.csv"), "--runner", "inline"]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
-    before = gop_bytes(dataset)
-    done = collect(DiskStorage(dataset))
-    assert (done.rewritten, done.shards) == ((shard.name,), (shard.name,))
-    assert gop_bytes(dataset) == before
-    assert_whole(dataset)
-
-
-def test_gc_and_snapshots_on_the_command_line(dataset: Path) -> None:
-    shortgop.annotate(dataset, {"d.mp4": {"label": 1}, "c.mp4": {"label": 2}})
-    drop(DiskStorage(dataset), ["private/a.mp4"])
-    found = json.loads(CliRunner().invoke(app, ["snapshots", str(dataset), "--json"]).stdout)
-    assert [each["num_videos"] for each in found] == [3, 4, 4, 3]
-    assert [each["current"] for each in found] == [False, False, False, True]
-    nothing = dict.fromkeys(("added", "relabelled", "replaced", "stored_again", "dropped"), 0)
-    assert [each["difference"] for each in found] == [
-        None,
-        {**nothing, "added": 1},
-        {**nothing, "relabelled": 2},
-        {**nothing, "dropped": 1},
-    ]
-    result = CliRunner().invoke(app, ["gc", str(dataset)])
-    assert "4 snapshots and 1 shard removed, 1 shard written again" in result.stdout
-    table = CliRunner().invoke(app, ["snapshots", str(dataset)]).stdout
-    assert "000005 (current)" in table
-    assert json.loads(CliRunner().invoke(app, ["gc", str(dataset), "--dry-run", "--json"]).stdout)["bytes_freed"] == 0
-
-
-def test_a_snapshot_says_what_was_stored_again(dataset: Path) -> None:
-    drop(DiskStorage(dataset), ["private/a.mp4"])
-    collect(DiskStorage(dataset), keep_snapshots_seconds=3600)
-    assert history(DiskStorage(dataset))[-1].difference == Difference(stored_again=2)
+class TestCollectingInS3(Collecting):
+    where = "s3"
 
 
 # The plan
@@ -326,14 +348,13 @@ def test_segments_are_inits_and_gops() -> None:
     assert segment_bytes(manifest).tolist() == [2100, 1100, 1100]
 
 
-def test_pts_move_with_the_videos(dataset: Path) -> None:
-    before = current_manifest(dataset)
-    drop(DiskStorage(dataset), ["private/a.mp4"])
-    collect(DiskStorage(dataset))
-    after = current_manifest(dataset)
-    assert before.timeline is not None
-    assert after.timeline is not None
-    for row, video_id in enumerate(after.ids):
-        old = before.row_of(video_id)
-        pts = before.timeline.pts[slice(*before.first_frames[old : old + 2])]
-        assert after.timeline.pts[slice(*after.first_frames[row : row + 2])].tolist() == pts.tolist()
+# Clocks
+
+
+def test_a_clock_that_is_behind_that_of_the_files_keeps_no_snapshot(published: Path) -> None:
+    """As on a store, or a file server, that runs a minute ahead of this host."""
+    write_part(DiskStorage(published), "u3", video("x"))
+    publish(DiskStorage(published))
+    for file in (published / "manifest").iterdir():
+        os.utime(file, (time.time() + 60,) * 2)
+    assert collect(DiskStorage(published)).snapshots == ("000001",)

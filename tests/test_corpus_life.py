@@ -1,7 +1,8 @@
 """A corpus's life: made, relabelled, grown, a source replaced, a video dropped, a shard lost and made again, collected.
 
 A reader opens the dataset all the while, and has had it open from the start: it sees nothing but whole snapshots. Then
-each step again, killed early, in the middle and late. With the dataset in a folder, and in S3.
+each step again, killed early, in the middle and late. With the dataset in a folder, in S3, and in S3 over a network
+where requests fail.
 """
 
 from __future__ import annotations
@@ -261,10 +262,6 @@ def life(tmp_path_factory: pytest.TempPathFactory, places: Places) -> Life:
 @pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning")
 class CorpusLife:
     where: str
-    # Fewer would mean that changes are not counted.
-    fewest_changes: int
-    # When each step is killed: shares of its changes.
-    killed_at: tuple[tuple[float, ...], ...]
 
     def test_a_corpus_that_lives(self, places: Places, tmp_path: Path) -> None:
         root, dataset = tmp_path / "corpus", places.new()
@@ -295,6 +292,15 @@ class CorpusLife:
         assert_whole(dataset)
         assert len(snapshots(dataset)) == 1
 
+
+@pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning")
+class KilledSteps:
+    where: str
+    # Fewer would mean that changes are not counted.
+    fewest_changes: int
+    # When each step is killed: shares of its changes.
+    killed_at: tuple[tuple[float, ...], ...]
+
     @pytest.mark.parametrize("number", range(len(STEPS)), ids=[step.name for step in STEPS])
     def test_each_step_killed(self, number: int, life: Life, places: Places) -> None:
         """Readers see the state before or the one after, and the same command again ends as the undisturbed one did.
@@ -322,11 +328,23 @@ EARLY_IN_THE_MIDDLE_AND_LATE = (1 / 4, 1 / 2, 1.0)
 
 class TestCorpusLifeOnADisk(CorpusLife):
     where = "disk"
+
+
+class TestCorpusLifeInS3(CorpusLife):
+    where = "s3"
+
+
+class TestCorpusLifeOverAFlakyNetwork(CorpusLife):
+    where = "flaky"
+
+
+class TestKilledStepsOnADisk(KilledSteps):
+    where = "disk"
     fewest_changes = 10
     killed_at = (EARLY_IN_THE_MIDDLE_AND_LATE,)
 
 
-class TestCorpusLifeInS3(CorpusLife):
+class TestKilledStepsInS3(KilledSteps):
     where = "s3"
     fewest_changes = 8
     # One for each step; with SHORTGOP_SWEEP=1 all of them.

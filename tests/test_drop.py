@@ -1,4 +1,7 @@
-"""Videos that are taken out: gone from the next snapshot, left out of later jobs, and taken in again on request."""
+"""Videos that are taken out: gone from the next snapshot, left out of later jobs, and taken in again on request.
+
+In a folder, and in S3.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import shortgop
+from dataset_places import Places, copied, versions
 from datasets import make_dataset
 from example_manifests import failure, video
 from shortgop.cli import app
@@ -19,7 +23,7 @@ from shortgop.manifests.drop import drop
 from shortgop.manifests.layout import open_current, snapshots
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import publish
-from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -48,93 +52,108 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
 
 
-def prep(*options: str) -> Any:
-    return run("prep", "videos", "--out", "dataset", "--runner", "inline", *options)
+def prep(dataset: Storage, *options: str) -> Any:
+    return run("prep", "videos", "--out", dataset.url, "--runner", "inline", *options)
 
 
-def test_a_dropped_video_is_gone_from_the_next_snapshot_and_from_no_earlier_one(root: Path) -> None:
-    before = shortgop.open("dataset")
-    result = run("drop", "dataset", "b.mp4")
-    assert result.exit_code == 0
-    assert "1 video dropped: 20 frames" in result.stdout
-    assert "`shortgop gc dataset` removes their bytes" in result.stdout
-    assert list(shortgop.open("dataset").ids) == ["a.mp4", "c.mp4"]
-    assert read_number(before["b.mp4"][19]) == 119
-    assert run("verify", "dataset").exit_code == 0
+class Dropping:
+    """What holds wherever the dataset lies."""
+
+    where: str
+
+    @pytest.fixture
+    def dataset(self, _original: Path, places: Places) -> Storage:
+        return copied(_original / "dataset", places.new())
+
+    def test_a_dropped_video_is_gone_from_the_next_snapshot_and_from_no_earlier_one(
+        self, root: Path, dataset: Storage
+    ) -> None:
+        before = shortgop.open(dataset.url)
+        result = run("drop", dataset.url, "b.mp4")
+        assert result.exit_code == 0
+        assert "1 video dropped: 20 frames" in result.stdout
+        assert f"`shortgop gc {dataset}` removes their bytes" in result.stdout
+        assert list(shortgop.open(dataset.url).ids) == ["a.mp4", "c.mp4"]
+        assert read_number(before["b.mp4"][19]) == 119
+        assert run("verify", dataset.url).exit_code == 0
+
+    def test_a_later_job_leaves_it_out_and_says_so(self, root: Path, dataset: Storage) -> None:
+        run("drop", dataset.url, "b.mp4")
+        result = prep(dataset)
+        assert result.exit_code == 0
+        assert (
+            "1 source left out because they were dropped: b.mp4; --include-dropped takes them in again" in result.stdout
+        )
+        assert "2 of 3 sources already in the dataset" in result.stdout
+        assert json.loads(prep(dataset, "--json").stdout)["dropped"] == ["b.mp4"]
+        assert list(shortgop.open(dataset.url).ids) == ["a.mp4", "c.mp4"]
+
+    def test_it_is_taken_in_again_on_request_without_its_old_labels(self, root: Path, dataset: Storage) -> None:
+        shortgop.annotate(dataset.url, {"b.mp4": {"label": 1}})
+        run("drop", dataset.url, "b.mp4")
+        assert "1 video, 20 frames" in prep(dataset, "--include-dropped").stdout
+        opened = shortgop.open(dataset.url)
+        assert read_number(opened["b.mp4"][19]) == 119
+        assert opened["b.mp4"].attributes == {}
+        # From now on it is a video like any other.
+        assert "left out" not in prep(dataset).stdout
+        assert "1 video dropped" in run("drop", dataset.url, "b.mp4").stdout
+        assert list(shortgop.open(dataset.url).ids) == ["a.mp4", "c.mp4"]
+        assert "1 video, 20 frames" in prep(dataset, "--include-dropped").stdout
+
+    def test_one_that_cannot_be_taken_in_again_stays_dropped_and_nothing_piles_up(
+        self, root: Path, dataset: Storage
+    ) -> None:
+        run("drop", dataset.url, "b.mp4")
+        (root / "videos" / "b.mp4").write_text("not a video any more")
+        assert prep(dataset, "--include-dropped").exit_code == 3
+        parts = finished_parts(dataset)
+        result = prep(dataset, "--include-dropped")
+        assert (result.exit_code, "not in the dataset: b.mp4" in result.stderr) == (3, True)
+        assert finished_parts(dataset) == parts
+        assert "1 source left out" in prep(dataset).stdout
+
+    def test_a_dry_run_changes_nothing(self, root: Path, dataset: Storage) -> None:
+        files = versions(dataset)
+        result = run("drop", dataset.url, "a.mp4", "b.mp4", "--dry-run", "--json")
+        found = json.loads(result.stdout)
+        assert (found["ids"], found["num_frames"], found["snapshot"]) == (["a.mp4", "b.mp4"], 40, "000001")
+        assert versions(dataset) == files
+
+    def test_all_that_was_dropped_comes_to_the_bytes_of_the_shard(self, root: Path, dataset: Storage) -> None:
+        (shard,) = dataset.files("shards")
+        done = drop(dataset, ["a.mp4", "b.mp4", "c.mp4"])
+        assert (done.num_bytes, done.num_frames) == (shard.num_bytes, 60)
+
+    def test_ids_come_from_a_file_and_unknown_ones_are_named(self, root: Path, dataset: Storage) -> None:
+        Path("ids.txt").write_text("a.mp4\n\nnever there\n")
+        result = run("drop", dataset.url, "c.mp4", "--from", "ids.txt")
+        assert result.exit_code == 3
+        assert "1 id not in the dataset: never there" in result.stderr
+        assert "2 videos dropped" in result.stdout
+        result = run("drop", dataset.url, "c.mp4")
+        assert (result.exit_code, "1 id dropped before" in result.stdout) == (0, True)
+        assert len(snapshots(dataset)) == 2
+
+    def test_a_source_that_could_not_be_prepared_can_be_dropped(self, published_place: Storage) -> None:
+        assert drop(published_place, ["d"]).ids == ("d",)
+        write_part(published_place, "u9", failure("d", "cut short", attempted_ns=9))
+        publish(published_place)
+        assert open_current(published_place)[1].failures.id.texts() == []
+
+    def test_a_part_that_comes_late_does_not_bring_it_back(self, published_place: Storage) -> None:
+        drop(published_place, ["a"])
+        write_part(published_place, "u9", video("a", shard="late.shard", revision=1))
+        publish(published_place)
+        assert open_current(published_place)[1].ids == ["b", "c"]
 
 
-def test_a_later_job_leaves_it_out_and_says_so(root: Path) -> None:
-    run("drop", "dataset", "b.mp4")
-    result = prep()
-    assert result.exit_code == 0
-    assert "1 source left out because they were dropped: b.mp4; --include-dropped takes them in again" in result.stdout
-    assert "2 of 3 sources already in the dataset" in result.stdout
-    assert json.loads(prep("--json").stdout)["dropped"] == ["b.mp4"]
-    assert list(shortgop.open("dataset").ids) == ["a.mp4", "c.mp4"]
+class TestDroppingOnADisk(Dropping):
+    where = "disk"
 
 
-def test_it_is_taken_in_again_on_request_without_its_old_labels(root: Path) -> None:
-    shortgop.annotate("dataset", {"b.mp4": {"label": 1}})
-    run("drop", "dataset", "b.mp4")
-    assert "1 video, 20 frames" in prep("--include-dropped").stdout
-    dataset = shortgop.open("dataset")
-    assert read_number(dataset["b.mp4"][19]) == 119
-    assert dataset["b.mp4"].attributes == {}
-    # From now on it is a video like any other.
-    assert "left out" not in prep().stdout
-    assert "1 video dropped" in run("drop", "dataset", "b.mp4").stdout
-    assert list(shortgop.open("dataset").ids) == ["a.mp4", "c.mp4"]
-    assert "1 video, 20 frames" in prep("--include-dropped").stdout
-
-
-def test_one_that_cannot_be_taken_in_again_stays_dropped_and_nothing_piles_up(root: Path) -> None:
-    run("drop", "dataset", "b.mp4")
-    (root / "videos" / "b.mp4").write_text("not a video any more")
-    assert prep("--include-dropped").exit_code == 3
-    parts = finished_parts(DiskStorage(root / "dataset"))
-    result = prep("--include-dropped")
-    assert (result.exit_code, "not in the dataset: b.mp4" in result.stderr) == (3, True)
-    assert finished_parts(DiskStorage(root / "dataset")) == parts
-    assert "1 source left out" in prep().stdout
-
-
-def test_a_dry_run_changes_nothing(root: Path) -> None:
-    files = sorted((root / "dataset").rglob("*"))
-    result = run("drop", "dataset", "a.mp4", "b.mp4", "--dry-run", "--json")
-    found = json.loads(result.stdout)
-    assert (found["ids"], found["num_frames"], found["snapshot"]) == (["a.mp4", "b.mp4"], 40, "000001")
-    assert sorted((root / "dataset").rglob("*")) == files
-
-
-def test_all_that_was_dropped_comes_to_the_bytes_of_the_shard(root: Path) -> None:
-    (shard,) = (root / "dataset" / "shards").iterdir()
-    done = drop(DiskStorage(Path("dataset")), ["a.mp4", "b.mp4", "c.mp4"])
-    assert (done.num_bytes, done.num_frames) == (shard.stat().st_size, 60)
-
-
-def test_ids_come_from_a_file_and_unknown_ones_are_named(root: Path) -> None:
-    Path("ids.txt").write_text("a.mp4\n\nnever there\n")
-    result = run("drop", "dataset", "c.mp4", "--from", "ids.txt")
-    assert result.exit_code == 3
-    assert "1 id not in the dataset: never there" in result.stderr
-    assert "2 videos dropped" in result.stdout
-    result = run("drop", "dataset", "c.mp4")
-    assert (result.exit_code, "1 id dropped before" in result.stdout) == (0, True)
-    assert len(snapshots(DiskStorage(root / "dataset"))) == 2
-
-
-def test_a_source_that_could_not_be_prepared_can_be_dropped(published: Path) -> None:
-    assert drop(DiskStorage(published), ["d"]).ids == ("d",)
-    write_part(DiskStorage(published), "u9", failure("d", "cut short", attempted_ns=9))
-    publish(DiskStorage(published))
-    assert open_current(DiskStorage(published))[1].failures.id.texts() == []
-
-
-def test_a_part_that_comes_late_does_not_bring_it_back(published: Path) -> None:
-    drop(DiskStorage(published), ["a"])
-    write_part(DiskStorage(published), "u9", video("a", shard="late.shard", revision=1))
-    publish(DiskStorage(published))
-    assert open_current(DiskStorage(published))[1].ids == ["b", "c"]
+class TestDroppingInS3(Dropping):
+    where = "s3"
 
 
 @pytest.mark.parametrize(

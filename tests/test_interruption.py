@@ -1,9 +1,9 @@
-"""A job that is killed at any moment and run again ends with the dataset of an undisturbed run."""
+"""A job that is killed at any moment and run again ends with the dataset of an undisturbed run: in a folder,
+and in S3."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 import shortgop
+from dataset_places import Places, copied, left_over, names, place_of, shard_names
 from datasets import make_dataset, rows_of
 from processes import descendants
-from shortgop.manifests.layout import open_current
-from shortgop.manifests.parts import finished_units
+from shortgop.manifests.layout import open_current, shard_key
+from shortgop.manifests.parts import finished_parts, finished_units
 from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 from synthetic import constant_rate_pts, make_video
 
 # Seven units of work that take some tenths of a second each, and one source that always fails.
@@ -55,11 +57,11 @@ def undisturbed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return dataset
 
 
-def start(sources: Path, dataset: Path, runner: str) -> subprocess.Popen[bytes]:
+def start(sources: Path, dataset: Path | Storage, runner: str, log_file: Path | None = None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "shortgop", "prep", str(sources), "--out", str(dataset), "--runner", runner]
     # Where the tests run in the background, a shell may have told them to ignore Ctrl-C.
     with_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with dataset.with_suffix(".log").open("w") as log:
+    with (log_file or Path(str(dataset)).with_suffix(".log")).open("w") as log:
         return subprocess.Popen(
             command,
             stdout=log,
@@ -96,11 +98,12 @@ def kill_one(pid: int, what: str) -> bool:
     return False
 
 
-def assert_undisturbed(dataset: Path, undisturbed: Path) -> None:
-    assert rows_of(dataset) == rows_of(undisturbed)
-    assert not (dataset / ".tmp").exists()
-    files = {file.name for folder in ("shards", "parts") for file in (dataset / folder).iterdir()}
-    assert files == {file.name for folder in ("shards", "parts") for file in (undisturbed / folder).iterdir()}
+def assert_undisturbed(dataset: Path | Storage, undisturbed: Path | Storage) -> None:
+    one, other = place_of(dataset), place_of(undisturbed)
+    assert rows_of(one) == rows_of(other)
+    assert left_over(one) == []
+    assert shard_names(one) == shard_names(other)
+    assert finished_parts(one) == finished_parts(other)
 
 
 @pytest.mark.parametrize("runner", ["inline", "ray"])
@@ -136,50 +139,6 @@ def test_told_to_end_while_ray_starts(sources: Path, tmp_path: Path) -> None:
     wait_until_gone(below)
 
 
-@pytest.mark.parametrize("finished_before_the_kill", [0, 1, 3, 6])
-def test_driver_killed(sources: Path, undisturbed: Path, tmp_path: Path, finished_before_the_kill: int) -> None:
-    dataset = tmp_path / "dataset"
-    job = start(sources, dataset, "inline")
-    wait_until(job, lambda: len(finished_units(DiskStorage(dataset))) >= finished_before_the_kill, "units of work")
-    wait_until(job, (dataset / ".tmp").exists, "work under way")
-    # Somewhere within the next unit, elsewhere for each number.
-    time.sleep(0.05 * finished_before_the_kill)
-    job.kill()
-    job.wait()
-    assert len(finished_units(DiskStorage(dataset))) < len(finished_units(DiskStorage(undisturbed)))
-
-    make_dataset([sources], dataset)
-
-    assert_undisturbed(dataset, undisturbed)
-
-
-def test_driver_killed_while_it_makes_lost_videos_again(sources: Path, undisturbed: Path, tmp_path: Path) -> None:
-    dataset = tmp_path / "dataset"
-    shutil.copytree(undisturbed, dataset)
-    before = finished_units(DiskStorage(dataset))
-    lost = sorted((dataset / "shards").iterdir())[:4]
-    for shard in lost:
-        shard.unlink()
-    job = start(sources, dataset, "inline")
-    wait_until(job, lambda: len(finished_units(DiskStorage(dataset))) > len(before), "a video that was made again")
-    wait_until(job, (dataset / ".tmp").exists, "work under way")
-    job.kill()
-    job.wait()
-
-    report = make_dataset([sources], dataset)
-
-    assert 0 < len(report.repaired) < 4
-    assert report.lost == ()
-    assert not (dataset / ".tmp").exists()
-    root, manifest = open_current(DiskStorage(dataset))
-    assert list(verify(DiskStorage(dataset), manifest, snapshot=root.snapshot)) == []
-    assert sorted(manifest.videos.revision.tolist()) == [0] * (_VIDEOS - 4) + [1] * 4
-    # Those that were made again are the same frames; x264 even writes the same bytes.
-    kept = ("videos.", "gops.length", "gops.crc32", "timeline.", "failures.")
-    one, other = rows_of(dataset), rows_of(undisturbed)
-    assert all(one[name] == other[name] for name in one if name.startswith(kept) and name != "videos.revision")
-
-
 def test_ffmpeg_killed_again_and_again(sources: Path, undisturbed: Path, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, "inline")
@@ -194,30 +153,124 @@ def test_ffmpeg_killed_again_and_again(sources: Path, undisturbed: Path, tmp_pat
     assert_undisturbed(dataset, undisturbed)
 
 
-def test_worker_and_driver_killed_on_ray_while_a_reader_reads(sources: Path, undisturbed: Path, tmp_path: Path) -> None:
-    dataset = tmp_path / "dataset"
-    job = start(sources, dataset, "ray")
-    wait_until(job, (dataset / ".tmp").exists, "work under way")
-    wait_until(job, lambda: kill_one(job.pid, "ray::_run_unit"), "a worker")
-    wait_until(job, lambda: kill_one(job.pid, "ray::_Board"), "the actor that collects progress")
-    wait_until(job, lambda: _can_be_opened(dataset), "a first snapshot")
-    reader = shortgop.open(dataset)
-    video = reader[0]
-    before = video[0]
-    wait_until(job, lambda: len(finished_units(DiskStorage(dataset))) >= 4, "units of work")
-    job.kill()
-    job.wait()
-
-    make_dataset([sources], dataset)
-
-    assert_undisturbed(dataset, undisturbed)
-    assert bool((video[0] == before).all())
-    assert len(reader) < _VIDEOS
-    assert len(shortgop.open(dataset)) == _VIDEOS
+def is_at_work(job: subprocess.Popen[bytes], dataset: Storage) -> bool:
+    """Whether the job writes something just now. On a store that is when it encodes."""
+    if dataset.folder:
+        return (dataset.folder / ".tmp").exists()
+    encodes = any("stats_enc_pre pipe" in command for _, command in descendants(job.pid))
+    # Before it has its lock, it tries its encoder.
+    return encodes and dataset.find(".lock") is not None
 
 
-def _can_be_opened(dataset: Path) -> bool:
+class Interruptions:
+    """What holds wherever the dataset lies."""
+
+    where: str
+
+    @pytest.fixture
+    def expected(self, undisturbed: Path, places: Places) -> Storage:
+        """Copy the dataset of an undisturbed run."""
+        return copied(undisturbed, places.new())
+
+    def killed(self, finished: int, sources: Path, dataset: Storage, log_file: Path) -> None:
+        """Kill a job within a unit after the first `finished` ones."""
+        job = start(sources, dataset, "inline", log_file)
+        wait_until(job, lambda: len(finished_units(dataset)) >= finished, "units of work")
+        wait_until(job, lambda: is_at_work(job, dataset), "work under way")
+        # Elsewhere for each number.
+        time.sleep(0.05 * finished)
+        job.kill()
+        job.wait()
+
+    @pytest.mark.parametrize("finished", [1, 6])
+    def test_driver_killed(
+        self, sources: Path, expected: Storage, places: Places, tmp_path: Path, finished: int
+    ) -> None:
+        dataset = places.new()
+        self.killed(finished, sources, dataset, tmp_path / "log")
+        assert len(finished_units(dataset)) < len(finished_units(expected))
+
+        make_dataset([sources], dataset)
+
+        assert_undisturbed(dataset, expected)
+
+    def test_driver_killed_while_it_makes_lost_videos_again(
+        self, sources: Path, expected: Storage, places: Places, tmp_path: Path
+    ) -> None:
+        dataset = copied(expected, places.new())
+        before = finished_units(dataset)
+        for shard in sorted(names(dataset, "shards"))[:4]:
+            dataset.remove(shard_key(shard))
+        job = start(sources, dataset, "inline", tmp_path / "log")
+        wait_until(job, lambda: len(finished_units(dataset)) > len(before), "a video that was made again")
+        wait_until(job, lambda: is_at_work(job, dataset), "work under way")
+        job.kill()
+        job.wait()
+
+        report = make_dataset([sources], dataset)
+
+        assert 0 < len(report.repaired) < 4
+        assert report.lost == ()
+        assert left_over(dataset) == []
+        root, manifest = open_current(dataset)
+        assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
+        assert sorted(manifest.videos.revision.tolist()) == [0] * (_VIDEOS - 4) + [1] * 4
+        # Those that were made again are the same frames; x264 even writes the same bytes.
+        kept = ("videos.", "gops.length", "gops.crc32", "timeline.", "failures.")
+        one, other = rows_of(dataset), rows_of(expected)
+        assert all(one[name] == other[name] for name in one if name.startswith(kept) and name != "videos.revision")
+
+    def test_worker_and_driver_killed_on_ray_while_a_reader_reads(
+        self, sources: Path, expected: Storage, places: Places, tmp_path: Path
+    ) -> None:
+        dataset = places.new()
+        job = start(sources, dataset, "ray", tmp_path / "log")
+        wait_until(job, lambda: is_at_work(job, dataset), "work under way")
+        wait_until(job, lambda: kill_one(job.pid, "ray::_run_unit"), "a worker")
+        wait_until(job, lambda: kill_one(job.pid, "ray::_Board"), "the actor that collects progress")
+        wait_until(job, lambda: _can_be_opened(dataset), "a first snapshot")
+        reader = shortgop.open(dataset.url)
+        video = reader[0]
+        before = video[0]
+        wait_until(job, lambda: len(finished_units(dataset)) >= 4, "units of work")
+        job.kill()
+        job.wait()
+
+        make_dataset([sources], dataset)
+
+        assert_undisturbed(dataset, expected)
+        assert bool((video[0] == before).all())
+        assert len(reader) < _VIDEOS
+        assert len(shortgop.open(dataset.url)) == _VIDEOS
+
+
+def _can_be_opened(dataset: Storage) -> bool:
     try:
-        return len(shortgop.open(dataset)) > 0
+        return len(shortgop.open(dataset.url)) > 0
     except shortgop.NotADatasetError:
         return False
+
+
+class TestInterruptionsOnADisk(Interruptions):
+    where = "disk"
+
+    @pytest.mark.parametrize("finished", [0, 3])
+    def test_driver_killed_elsewhere(
+        self, sources: Path, expected: Storage, places: Places, tmp_path: Path, finished: int
+    ) -> None:
+        self.test_driver_killed(sources, expected, places, tmp_path, finished)
+
+
+class TestInterruptionsInS3(Interruptions):
+    where = "s3"
+
+    def test_told_to_end(self, sources: Path, places: Places, tmp_path: Path) -> None:
+        """A tidy end: what was finished is in the dataset, and the lock is released."""
+        dataset = places.new()
+        job = start(sources, dataset, "inline", tmp_path / "log")
+        wait_until(job, lambda: len(finished_units(dataset)) >= 2, "units of work")
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(_PATIENCE_SECONDS) == 130
+        assert "interrupted; finished work is kept" in (tmp_path / "log").read_text()
+        assert left_over(dataset) == []
+        assert len(shortgop.open(dataset.url)) >= 2

@@ -5,6 +5,7 @@ import itertools
 import shutil
 import zipfile
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_paths import snapshot_path
+from dataset_places import Places, versions
 from datasets import as_folder, current_manifest
 from example_manifests import failure, rows, video
 from shortgop import whole_files as commits
@@ -22,64 +24,92 @@ from shortgop.manifests import publish as publish_module
 from shortgop.manifests import zarr_sizes, zarr_small
 from shortgop.manifests import zarr_write as writer
 from shortgop.manifests import zarr_zip as zips
-from shortgop.manifests.layout import create, open_current, open_manifest, open_timeline, snapshot_attributes
+from shortgop.manifests.layout import (
+    create,
+    open_current,
+    open_manifest,
+    open_timeline,
+    snapshot_attributes,
+    snapshot_key,
+)
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, read_part, write_part
 from shortgop.manifests.publish import publish
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 
 
-def test_publishing_makes_a_snapshot_of_what_is_finished(published: Path) -> None:
-    root, manifest = open_current(DiskStorage(published))
-    assert root.snapshot == "000001"
-    assert manifest.ids == ["a", "b", "c"]
-    assert snapshot_attributes(DiskStorage(published), "000001")["parts"] == ["u1", "u2"]
-    assert manifest.failures.reason.texts() == ["cut short"]
-    assert manifest.timeline is None
-    assert open_timeline(DiskStorage(published), "000001", 9, 12).tolist() == [9009, 9000, 10001]
+class Publishing:
+    """What holds wherever the dataset lies. `test_killed_edits.py` kills at every change."""
+
+    where: str
+
+    def test_publishing_makes_a_snapshot_of_what_is_finished(self, published_place: Storage) -> None:
+        root, manifest = open_current(published_place)
+        assert root.snapshot == "000001"
+        assert manifest.ids == ["a", "b", "c"]
+        assert snapshot_attributes(published_place, "000001")["parts"] == ["u1", "u2"]
+        assert manifest.failures.reason.texts() == ["cut short"]
+        assert manifest.timeline is None
+        assert open_timeline(published_place, "000001", 9, 12).tolist() == [9009, 9000, 10001]
+
+    def test_publishing_nothing_new_writes_nothing(self, published_place: Storage) -> None:
+        files = versions(published_place)
+        assert publish(published_place) == "000001"
+        assert versions(published_place) == files
+
+    def test_a_snapshot_stays_as_it_is_when_the_dataset_grows(self, published_place: Storage) -> None:
+        before = rows(open_manifest(published_place, "000001", timeline=True))
+        write_part(published_place, "u3", video("aa", shard="u3-0.shard"))
+        assert publish(published_place) == "000002"
+        assert current_manifest(published_place).ids == ["a", "aa", "b", "c"]
+        assert rows(open_manifest(published_place, "000001", timeline=True)) == before
+
+    def test_many_publications_end_with_the_rows_of_one(self, empty_place: Storage, places: Places) -> None:
+        found = [video(f"{number * 7 % 5}", shard=f"{number}.shard", frames=9 + number) for number in range(3)]
+        at_once = places.new()
+        create(at_once, {})
+        for number, manifest in enumerate([*found, failure("x", "cut short")]):
+            write_part(empty_place, f"u{number}", manifest)
+            publish(empty_place)
+            write_part(at_once, f"u{number}", manifest)
+        publish(at_once)
+        assert rows(current_manifest(empty_place)) == rows(current_manifest(at_once))
+
+    def test_a_timeline_of_many_files_is_put_together(
+        self, empty_place: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in (("CHUNK_ROWS", 8), ("SHARD_CHUNKS", 2), ("BLOCK_ROWS", 16)):
+            monkeypatch.setattr(zarr_sizes, name, value)
+        found = [video(f"{number * 7 % 5}", shard=f"{number}.shard", frames=20 + number) for number in range(5)]
+        for number, manifest in enumerate(found):
+            write_part(empty_place, f"u{number}", manifest)
+            publish(empty_place)
+        whole = merge(found)
+        assert whole.timeline is not None
+        assert rows(current_manifest(empty_place)) == rows(whole)
+        with zipfile.ZipFile(BytesIO(empty_place.read(snapshot_key("000005")))) as archive:
+            assert len([name for name in archive.namelist() if name.startswith("timeline/pts/c/")]) == 7
+        for start, stop in ((0, 3), (7, 9), (15, 40), (100, 110)):
+            expected = whole.timeline.pts[start:stop].tolist()
+            assert open_timeline(empty_place, "000005", start, stop).tolist() == expected
+
+    def test_a_lost_snapshot_is_named(self, published_place: Storage) -> None:
+        published_place.remove(snapshot_key("000001"))
+        with pytest.raises(MissingDataError, match=r"the manifest .*manifest/000001\.zip is missing"):
+            open_current(published_place)
 
 
-def test_publishing_nothing_new_writes_nothing(published: Path) -> None:
-    files = sorted(published.rglob("*"))
-    assert publish(DiskStorage(published)) == "000001"
-    assert sorted(published.rglob("*")) == files
+class TestPublishingOnADisk(Publishing):
+    where = "disk"
 
 
-def test_a_snapshot_stays_as_it_is_when_the_dataset_grows(published: Path) -> None:
-    before = rows(open_manifest(DiskStorage(published), "000001", timeline=True))
-    write_part(DiskStorage(published), "u3", video("aa", shard="u3-0.shard"))
-    assert publish(DiskStorage(published)) == "000002"
-    assert current_manifest(published).ids == ["a", "aa", "b", "c"]
-    assert rows(open_manifest(DiskStorage(published), "000001", timeline=True)) == before
+class TestPublishingInS3(Publishing):
+    where = "s3"
 
 
-def test_many_publications_end_with_the_rows_of_one(empty_dataset: Path, tmp_path: Path) -> None:
-    found = [video(f"{number * 7 % 5}", shard=f"{number}.shard", frames=9 + number) for number in range(3)]
-    at_once = tmp_path / "at once"
-    create(DiskStorage(at_once), {})
-    for number, manifest in enumerate([*found, failure("x", "cut short")]):
-        write_part(DiskStorage(empty_dataset), f"u{number}", manifest)
-        publish(DiskStorage(empty_dataset))
-        write_part(DiskStorage(at_once), f"u{number}", manifest)
-    publish(DiskStorage(at_once))
-    assert rows(current_manifest(empty_dataset)) == rows(current_manifest(at_once))
-
-
-def test_a_timeline_of_many_files_is_put_together(empty_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("CHUNK_ROWS", 8), ("SHARD_CHUNKS", 2), ("BLOCK_ROWS", 16)):
-        monkeypatch.setattr(zarr_sizes, name, value)
-    found = [video(f"{number * 7 % 5}", shard=f"{number}.shard", frames=20 + number) for number in range(5)]
-    for number, manifest in enumerate(found):
-        write_part(DiskStorage(empty_dataset), f"u{number}", manifest)
-        publish(DiskStorage(empty_dataset))
-    whole = merge(found)
-    assert whole.timeline is not None
-    assert rows(current_manifest(empty_dataset)) == rows(whole)
-    with zipfile.ZipFile(snapshot_path(empty_dataset, "000005")) as archive:
-        assert len([name for name in archive.namelist() if name.startswith("timeline/pts/c/")]) == 7
-    for start, stop in ((0, 3), (7, 9), (15, 40), (100, 110)):
-        expected = whole.timeline.pts[start:stop].tolist()
-        assert open_timeline(DiskStorage(empty_dataset), "000005", start, stop).tolist() == expected
+class TestPublishingOverAFlakyNetwork(Publishing):
+    where = "flaky"
 
 
 def test_a_small_snapshot_has_the_rows_of_one_that_zarr_writes(
@@ -181,12 +211,6 @@ def test_every_cut_chunk_of_a_version_1_snapshot_is_named(published: Path) -> No
                 open_manifest(DiskStorage(published), "000001", timeline=True)
             assert caught.value.file == str(file)
         file.write_bytes(data)
-
-
-def test_a_lost_snapshot_is_named(published: Path) -> None:
-    snapshot_path(published, "000001").unlink()
-    with pytest.raises(MissingDataError, match=r"the manifest .*manifest/000001\.zip is missing"):
-        open_current(DiskStorage(published))
 
 
 # Interruptions

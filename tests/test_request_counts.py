@@ -90,8 +90,8 @@ def test_publishing_nothing_takes_four_requests(dataset: Storage, s3_proxy: Flak
 def test_an_edit_takes_some_thirty_requests(dataset: Storage, s3_proxy: FlakyProxy) -> None:
     shortgop.annotate(dataset.url, {"a.mp4": {"label": 1}})
     found = files(s3_proxy)
-    # Ten of them take the lock and release it.
-    assert len(found) <= 32
+    # Nine of them take the lock and release it.
+    assert len(found) <= 33
     assert [each for each in found if each.startswith("PUT") and not each.endswith((".tmp", ".lock"))] == [
         "PUT parts",
         "PUT manifest",
