@@ -1,17 +1,24 @@
-"""A source that fails after a store has received bytes of it: they stay at the end of its shard until gc runs."""
+"""Bytes that a store has received and nobody needs: of a source that failed, and of a job that was killed.
+
+The former stay at the end of their shard until gc runs, the latter are gone with the next job.
+"""
 
 from __future__ import annotations
 
 import subprocess
+import sys
+import time
 from fractions import Fraction
 from pathlib import Path
 
+import boto3
 import imageio_ffmpeg
 import numpy as np
 import pytest
 
 import shortgop
-from dataset_places import Places, names
+from dataset_places import Places, left_over, names
+from s3_server import BUCKET
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, Unit, plan_units
@@ -35,22 +42,26 @@ NOISE_FRAMES = 60
 PROFILE = Profile(crf=2, preset="ultrafast", segment_seconds=Fraction(1))
 
 
+def make_noise(path: Path, frames: int) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, frames * SIZE[0] * SIZE[1], dtype="u1")
+    subprocess.run(
+        [
+            *(imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error"),
+            *("-f", "rawvideo", "-pix_fmt", "gray", "-s", f"{SIZE[0]}x{SIZE[1]}", "-r", str(RATE), "-i", "pipe:0"),
+            *("-c:v", "libx264", "-preset", "ultrafast", "-qp", "4", "-pix_fmt", "yuv420p", str(path)),
+        ],
+        input=noise.tobytes(),
+        check=True,
+    )
+
+
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make two good sources, and between them one whose last packets are damaged."""
     folder = tmp_path_factory.mktemp("sources")
     for number, name in enumerate(("a.mp4", "c.mp4")):
         make_video(folder / name, pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=100 * number)
-    noise = np.random.default_rng(0).integers(0, 256, NOISE_FRAMES * SIZE[0] * SIZE[1], dtype="u1")
-    subprocess.run(
-        [
-            *(imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error"),
-            *("-f", "rawvideo", "-pix_fmt", "gray", "-s", f"{SIZE[0]}x{SIZE[1]}", "-r", str(RATE), "-i", "pipe:0"),
-            *("-c:v", "libx264", "-preset", "ultrafast", "-qp", "4", "-pix_fmt", "yuv420p", str(folder / "b.mp4")),
-        ],
-        input=noise.tobytes(),
-        check=True,
-    )
+    make_noise(folder / "b.mp4", NOISE_FRAMES)
     whole = bytearray((folder / "b.mp4").read_bytes())
     # The index is behind the packets.
     end = whole.rindex(b"moov") - 4
@@ -105,6 +116,34 @@ class TestBytesThatNobodyUsesInS3:
         assert live_bytes(manifest).tolist() == manifest.shards.length.tolist()
         assert names(dataset, "shards") == set(manifest.shards.name.texts())
         assert_whole(dataset)
+
+    def test_what_a_killed_job_was_sending_is_gone_with_the_next_job(self, places: Places, tmp_path: Path) -> None:
+        make_noise(tmp_path / "long.mp4", 4 * NOISE_FRAMES)
+        dataset = places.new()
+        command = [sys.executable, "-m", "shortgop", "prep", str(tmp_path / "long.mp4"), "--out", dataset.url]
+        options = ["--runner", "inline", "--crf", "2", "--preset", "ultrafast"]
+        with subprocess.Popen([*command, *options], stderr=subprocess.DEVNULL) as job:
+            while not unfinished_uploads(dataset):
+                assert job.poll() is None, "the job ended before it was killed"
+                time.sleep(0.01)
+            job.kill()
+        assert names(dataset, "shards") == set()
+
+        assert subprocess.run([*command, *options], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+        assert unfinished_uploads(dataset) == []
+        assert left_over(dataset) == []
+        root, manifest = open_current(dataset)
+        assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
+        assert names(dataset, "shards") == set(manifest.shards.name.texts())
+        assert int(manifest.shards.length[0]) > 2 * PIECE_BYTES
+
+
+def unfinished_uploads(dataset: Storage) -> list[str]:
+    """The keys of the files of a dataset that are being uploaded in parts."""
+    prefix = dataset.url.removeprefix(f"s3://{BUCKET}/")
+    listed = boto3.client("s3", region_name="us-east-1").list_multipart_uploads(Bucket=BUCKET, Prefix=f"{prefix}/")
+    return [upload["Key"] for upload in listed.get("Uploads", [])]
 
 
 class TestBytesThatNobodyUsesOnADisk:
