@@ -19,11 +19,11 @@ from ..manifests.schema import SCHEMA
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
 from ..prep.encode_cuts import Cut, prepare_cuts
-from ..prep.ffmpeg import find_ffmpeg
 from ..prep.manifest_rows import Identity
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
 from ..prep.stretch import Stretch
+from ..prep.tool_choice import choose_ffmpeg
 from .known_failures import Said, said
 from .source_files import options_of, source_file
 from .units import Item, Unit, same_file
@@ -74,7 +74,7 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
     committed = _committed(dataset, unit)
     if committed is not None:
         return committed
-    ffmpeg = find_ffmpeg()
+    ffmpeg = choose_ffmpeg(options.profile, use_gpu=options.use_gpu)
     progress = _Progress(unit.id, on_progress)
     manifests: list[Manifest] = []
     failures: list[Failure] = []

@@ -20,7 +20,8 @@ from .attempts import tried_again
 from .command import Encode
 from .damage import Damage, Kept, kept_numbers
 from .encode import DamageFoundError, decode_pts, look_closer, plan_video
-from .encode_run import Count, Plan, attempt, of_piece
+from .encode_run import Count, Plan, of_piece
+from .gpu_attempts import attempt
 from .grid import FrameGrid
 from .joins import recordings
 from .manifest_rows import EncodedVideo, Identity, video_manifest
@@ -28,6 +29,7 @@ from .mounts import read_in_time
 from .options import Options
 from .picture_filters import deinterlaces
 from .pieces import Piece, Run, joined_grid, runs_of
+from .pipelines import decoded_on_cpu
 from .probe import NO_ENTRIES, SourceVideo, probe, with_pts
 from .salvage import check_salvage, salvaged_runs
 from .shards import ShardWriter
@@ -209,7 +211,7 @@ class _Work:
             plan = plan_video(source, self.options, self.ffmpeg_path, decoded_pts, grid)
             encode = replace(plan.encode, pieces=run.pieces, seek=run.seek, kept=kept)
             if due is not None:
-                encode = replace(encode, nvdec=False)
+                encode = replace(encode, pipeline=decoded_on_cpu(encode.pipeline, "damaged"))
             videos = self._attempt(replace(plan, encode=encode), look)
             if videos is None and run.seek is not None:
                 videos = self._attempt(replace(plan, encode=replace(encode, seek=None)), look)
