@@ -5,7 +5,8 @@ Only a run tells: an encoder that ffmpeg lists may lack its driver, its driver's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 
 from . import processes
@@ -27,7 +28,8 @@ from .pipelines import software_preset
 from .profile import Profile
 
 _TIMEOUT_SECONDS = 60
-_SIDE = 256
+# Twice what NVENC and NVDEC take of every codec, since the trial of scaling halves it.
+_SIDE = 512
 # B-frames need some frames before NVENC puts the first packet out.
 _FRAMES = 8
 _PICTURES = ("-v", "error", "-nostdin", "-f", "lavfi", "-i", f"testsrc2=size={_SIDE}x{_SIDE}:rate=10")
@@ -45,31 +47,44 @@ _SAMPLES = {
     "av1": ("-c:v", "libsvtav1", "-preset", "12", "-pix_fmt", "yuv420p", "-f", "ivf"),
     "mpeg2video": ("-c:v", "mpeg2video", "-pix_fmt", "yuv420p", "-f", "mpeg2video"),
 }
+SOURCE_KINDS = tuple(_SAMPLES)
 # An option of scale_cuda since FFmpeg 9. Before, it took four pixels at any ratio, so that small pictures alias.
 _FILTERS_OPTION = "use_filters"
 
 
-def capabilities_of(path: str, profile: Profile, *, use_gpu: bool = True) -> Capabilities:
-    """What the ffmpeg at `path` does for this profile. The GPU is left alone where `use_gpu` is False, and where the
-    profile names an encoder on the CPU."""
+def capabilities_of(path: str, profile: Profile, *, use_gpu: bool = True, kinds: Collection[str] = ()) -> Capabilities:
+    """What the ffmpeg at `path` does for this profile, and which of these `kinds` of sources it decodes on the GPU.
+
+    The GPU is left alone where `use_gpu` is False, and where the profile names an encoder on the CPU.
+    """
     named = profile.encoder.startswith("lib")
-    on_gpu = use_gpu and not named
     preset = profile.preset if use_gpu or named else software_preset(profile.preset)
-    return _tried(path, profile.codec, preset, profile.b_frames, on_gpu)
+    if not use_gpu or named:
+        return _tried_on_cpu(path, profile.codec, preset, profile.b_frames)
+    found = _tried(path, profile.codec, preset, profile.b_frames)
+    if not found.runs(nvdec("h264")):
+        return found
+    more = tuple(try_nvdec(path, kind) for kind in kinds if kind in _SAMPLES and kind != "h264")
+    return replace(found, trials=(*found.trials, *more))
 
 
 @cache
-def _tried(path: str, codec: str, preset: str | None, b_frames: int, on_gpu: bool) -> Capabilities:  # a key
-    trials = list(_gpu_trials(path, NVENC_ENCODERS[codec], preset, b_frames)) if on_gpu else []
-    trials.append(try_encoder(path, SOFTWARE_ENCODERS[codec], preset))
-    return Capabilities(path, version_of(path) or "", codec, preset, b_frames, tuple(trials))
+def _tried_on_cpu(path: str, codec: str, preset: str | None, b_frames: int) -> Capabilities:
+    trial = try_encoder(path, SOFTWARE_ENCODERS[codec], preset)
+    return Capabilities(path, version_of(path) or "", codec, preset, b_frames, (trial,))
+
+
+@cache
+def _tried(path: str, codec: str, preset: str | None, b_frames: int) -> Capabilities:
+    on_cpu = _tried_on_cpu(path, codec, preset, b_frames)
+    trials = _gpu_trials(path, NVENC_ENCODERS[codec], preset, b_frames)
+    return replace(on_cpu, trials=(*trials, *on_cpu.trials))
 
 
 def _gpu_trials(path: str, nvenc: str, preset: str | None, b_frames: int) -> Iterator[Trial]:
     first = try_nvdec(path)
     yield first
     if first.works:
-        yield from (try_nvdec(path, kind) for kind in _SAMPLES if kind != "h264")
         scaling = _try_scaling(path, SCALING, (), downloads=True)
         yield scaling
     encoder = try_encoder(path, nvenc, preset, b_frames)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import ToolError
 from .capabilities import NVENC_ENCODERS, SCALING, Capabilities, Trial, encodes, from_gpu, is_nvenc, nvdec
-from .capability_trials import capabilities_of
+from .capability_trials import SOURCE_KINDS, capabilities_of
 from .ffmpeg import candidates, unfit, version_of
 from .gpu_errors import NO_GPU, wanted_driver
 from .pipelines import choose_encoder
@@ -59,7 +59,7 @@ def diagnose() -> Diagnosis:
         chosen = choose_ffmpeg(Profile()).path
         for codec in CODECS:
             profile = Profile(codec=codec)
-            found.append(capabilities_of(choose_ffmpeg(profile).path, profile))
+            found.append(capabilities_of(choose_ffmpeg(profile).path, profile, kinds=SOURCE_KINDS))
         choices = {each.codec: choice_of(each) for each in found}
     except ToolError as error:
         choices = dict.fromkeys(CODECS, f"none: {error}")

@@ -6,7 +6,7 @@ from .capabilities import NVENC_ENCODERS, encodes, gpu_rank
 from .capability_trials import capabilities_of
 from .ffmpeg import Ffmpeg, find_ffmpeg, usable_ffmpegs
 from .gpu_errors import NO_GPU
-from .pipelines import Pipeline, choose_encoder, choose_pipeline
+from .pipelines import Pipeline, choose_encoder, choose_pipeline, source_kind
 from .probe import SourceVideo
 from .profile import Profile
 
@@ -31,4 +31,6 @@ def check_tools(profile: Profile, *, use_gpu: bool = True) -> None:
 
 def pipeline_for(ffmpeg_path: str, source: SourceVideo, profile: Profile, *, use_gpu: bool) -> Pipeline:
     """The pipeline for a source on this machine. ToolError when no encoder runs."""
-    return choose_pipeline(capabilities_of(ffmpeg_path, profile, use_gpu=use_gpu), source, profile)
+    kind = source_kind(source)
+    kinds = () if kind is None else (kind,)
+    return choose_pipeline(capabilities_of(ffmpeg_path, profile, use_gpu=use_gpu, kinds=kinds), source, profile)

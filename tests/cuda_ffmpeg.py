@@ -14,10 +14,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace as Gpu
+from typing import Any, NamedTuple
 
 NO_DRIVER = "Cannot load libcuda.so.1"
 NO_ENGINE = "OpenEncodeSessionEx failed: unsupported device (2): (no details)\nNo capable devices found"
@@ -38,28 +37,16 @@ _OF_NVENC = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Gpu:
-    """What the machine has. Texts are what ffmpeg says where something is missing.
-
-    `refuse` says what the first `refusals` encodes on the GPU fail with. A session lasts `session_seconds` at least.
-    `skips`: the decoder on the GPU leaves out a frame, and says nothing.
-    """
-
-    real: str
-    log: str
-    nvdec: str = ""
-    scale_cuda: bool = True
-    nvenc: str = ""
-    most_b_frames: int = 4
-    refuse: str = ""
-    refusals: int = 0
-    session_seconds: float = 0.0
-    skips: bool = False
+# What the machine has. Texts are what ffmpeg says where something is missing. `refuse` says what the first `refusals`
+# encodes on the GPU fail with. A session lasts `session_seconds` at least. `skips`: the decoder on the GPU leaves out a
+# frame, and says nothing.
+L4 = {
+    "nvdec": "", "scale_cuda": True, "nvenc": "", "most_b_frames": 4,
+    "refuse": "", "refusals": 0, "session_seconds": 0.0, "skips": False,
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Installed:
+class Installed(NamedTuple):
     """The program, and where it writes its log."""
 
     path: str
@@ -72,15 +59,15 @@ class Installed:
 
 
 def install(folder: Path, **has: Any) -> Installed:
-    """Write the program into a folder. `has` are fields of `Gpu`."""
+    """Write the program into a folder, for the GPU `L4` with other values for what `has` names."""
     import imageio_ffmpeg
 
     folder.mkdir(parents=True, exist_ok=True)
     log, program = folder / "log", folder / "ffmpeg"
-    gpu = Gpu(real=imageio_ffmpeg.get_ffmpeg_exe(), log=str(log), **has)
-    (folder / "gpu.json").write_text(json.dumps(asdict(gpu)))
+    gpu = {**L4, **has, "real": imageio_ffmpeg.get_ffmpeg_exe(), "log": str(log)}
+    (folder / "gpu.json").write_text(json.dumps(gpu))
     log.touch()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {__file__} {folder}/gpu.json "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -SE {__file__} {folder}/gpu.json "$@"\n')
     program.chmod(0o755)
     return Installed(str(program), log)
 
@@ -156,10 +143,10 @@ def complaint(gpu: Gpu, argv: list[str]) -> str:
     encoder = _value(argv, "-c:v", last=True)
     on_gpu = "-hwaccel" in argv
     if on_gpu and gpu.nvdec:
-        return gpu.nvdec
+        return str(gpu.nvdec)
     if encoder in _SOFTWARE:
         if gpu.nvenc:
-            return gpu.nvenc
+            return str(gpu.nvenc)
         if int(_value(argv, "-bf") or 0) > gpu.most_b_frames:
             return NO_B_FRAMES
     return ""
@@ -173,14 +160,13 @@ def _refused(gpu: Gpu, argv: list[str]) -> str:
             os.close(os.open(f"{gpu.log}.{number}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             continue
-        return gpu.refuse
+        return str(gpu.refuse)
     return ""
 
 
 def main() -> None:
     """Take a command line as ffmpeg does."""
-    values: Mapping[str, Any] = json.loads(Path(sys.argv[1]).read_text())
-    gpu, argv = Gpu(**values), sys.argv[2:]
+    gpu, argv = Gpu(**json.loads(Path(sys.argv[1]).read_text())), sys.argv[2:]
     started = time.time()
     said = complaint(gpu, argv) or _refused(gpu, argv)
     on_gpu = "-hwaccel" in argv or _value(argv, "-c:v", last=True) in _SOFTWARE
