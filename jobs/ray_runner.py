@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -27,6 +26,7 @@ from ray.exceptions import (
 
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
+from ..storage.interface import Storage
 from .gpu_slots import Place, Slots, next_place, slots_for, slots_of
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
@@ -99,7 +99,7 @@ def _restored_sigterm() -> Iterator[None]:
 
 
 def run_units(
-    dataset: Path, units: Sequence[Unit], options: Options, slots: Slots, on_progress: OnProgress, *, shared: bool
+    dataset: Storage, units: Sequence[Unit], options: Options, slots: Slots, on_progress: OnProgress, *, shared: bool
 ) -> Iterator[UnitResult]:
     """Run all units, a bounded number at a time, and yield each result as it comes.
 
@@ -122,7 +122,7 @@ def run_units(
             unit = waiting.popleft()
             own = replace(options, use_gpu=place == "gpu")
             share = slots.gpu_share if place == "gpu" else 0
-            reference = task.options(num_gpus=share).remote(str(dataset), unit, own, board, mark)
+            reference = task.options(num_gpus=share).remote(dataset, unit, own, board, mark)
             running[reference], places[reference] = unit, place
         done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
         # Progress is optional: there is none while Ray restarts the board on another node.
@@ -162,13 +162,13 @@ def _gone_source(error: RayTaskError) -> str:
     raise (cause if isinstance(cause, ShortGopError) else error) from None
 
 
-def _run_unit(dataset: str, unit: Unit, options: Options, board: Any, mark: str | None) -> UnitResult:
+def _run_unit(dataset: Storage, unit: Unit, options: Options, board: Any, mark: str | None) -> UnitResult:
     if mark is None:
-        return run_unit(Path(dataset), unit, options, board.put.remote)
+        return run_unit(dataset, unit, options, board.put.remote)
     try:
-        check_mark(Path(dataset), mark)
+        check_mark(dataset, mark)
         check_sources(unit)
-        return run_unit(Path(dataset), unit, options, board.put.remote)
+        return run_unit(dataset, unit, options, board.put.remote)
     except (OutputError, ToolError, SourceNotFoundError) as error:
         machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
         raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error
