@@ -149,6 +149,8 @@ def _sample(path: str, kind: str) -> bytes | Trial:
 def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:
     try:
         done = processes.run(argv, stdin=stdin, timeout_seconds=_TIMEOUT_SECONDS)
+    except TimeoutError:
+        return Trial(name, works=False, detail=f"it did not end within {_TIMEOUT_SECONDS} s")
     except OSError as error:
         return Trial(name, works=False, detail=str(error))
     works = done.returncode == 0

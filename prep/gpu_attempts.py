@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..errors import EncodeError
+from ..errors import CorruptDataError, EncodeError
 from . import encode_run
 from .attempts import FfmpegFailedError
 from .encode_run import Count, Plan
@@ -41,7 +41,7 @@ def attempt(
         try:
             videos = run(plan)
         except EncodeError as error:
-            why = cause_of(error.stderr) if isinstance(error, FfmpegFailedError) else "its output was not as planned"
+            why = _why(error)
         else:
             if videos is not None:
                 return videos
@@ -50,3 +50,11 @@ def attempt(
             break
     pipeline = on_cpu(plan.encode.profile, f"the GPU failed: {why}")
     return run(replace(plan, encode=replace(plan.encode, pipeline=pipeline)))
+
+
+def _why(error: EncodeError) -> str:
+    if isinstance(error, FfmpegFailedError):
+        return cause_of(error.stderr)
+    if isinstance(error.__cause__, CorruptDataError):
+        return "its GOPs were not as planned"
+    return "ffmpeg stalled or was killed"

@@ -39,10 +39,10 @@ _OF_NVENC = {
 
 # What the machine has. Texts are what ffmpeg says where something is missing. `refuse` says what the first `refusals`
 # encodes on the GPU fail with. A session lasts `session_seconds` at least. `skips`: the decoder on the GPU leaves out a
-# frame, and says nothing.
+# frame, and says nothing. `forced_keyframes`: the encoder on the GPU starts GOPs where it is told to.
 L4 = {
     "nvdec": "", "scale_cuda": True, "nvenc": "", "most_b_frames": 4,
-    "refuse": "", "refusals": 0, "session_seconds": 0.0, "skips": False,
+    "refuse": "", "refusals": 0, "session_seconds": 0.0, "skips": False, "forced_keyframes": True,
 }  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def main() -> None:
     started = time.time()
     said = complaint(gpu, argv) or _refused(gpu, argv)
     on_gpu = "-hwaccel" in argv or _value(argv, "-c:v", last=True) in _SOFTWARE
-    if on_gpu and gpu.session_seconds and not said:
+    if on_gpu and "-copyts" in argv and gpu.session_seconds and not said:
         time.sleep(gpu.session_seconds)
     with Path(gpu.log).open("a") as log:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -181,6 +181,9 @@ def main() -> None:
     if argv[-1] == "filter=scale_cuda" and not gpu.scale_cuda:
         print("Unknown filter 'scale_cuda'.")
         return
+    if on_gpu and not gpu.forced_keyframes:
+        argv = ["7" if before == "-g" else word for before, word in zip(["", *argv], argv, strict=False)]
+        argv = ["expr:eq(mod(n,7),0)" if word.startswith("expr:") else word for word in argv]
     os.execv(gpu.real, [gpu.real, *(in_software(argv, skips=gpu.skips) if on_gpu else argv)])
 
 

@@ -247,6 +247,28 @@ def test_a_decoder_that_leaves_out_a_frame_is_noticed(machine: Machine, source: 
     assert pipelines(tmp_path / "dataset")[0]["why"] == "the GPU failed: it showed other frames than planned"
 
 
+def test_gops_that_are_not_as_planned_are_noticed(machine: Machine, source: SyntheticVideo, tmp_path: Path) -> None:
+    """The same checks as for x264 decide whether the output of NVENC is taken."""
+    machine(forced_keyframes=False)
+    (video,) = prepared(source.path, tmp_path / "dataset")
+    assert numbers(video) == list(range(100))
+    (recorded,) = pipelines(tmp_path / "dataset")
+    assert recorded["encoder"] == "libx264"
+    # Where prep stops reading, ffmpeg may repeat its last frame, which its report tells as well.
+    assert recorded["why"] in {
+        "the GPU failed: its GOPs were not as planned", "the GPU failed: it showed other frames than planned",
+    }  # fmt: skip
+
+
+def test_a_gpu_that_hangs_leaves_the_source_to_the_cpu(
+    machine: Machine, source: SyntheticVideo, tmp_path: Path
+) -> None:
+    machine(session_seconds=60.0)
+    (video,) = prepared(source.path, tmp_path / "dataset", max_stall=0.5)
+    assert numbers(video) == list(range(100))
+    assert pipelines(tmp_path / "dataset")[0]["why"] == "the GPU failed: ffmpeg stalled or was killed"
+
+
 def test_a_chip_without_b_frames_makes_a_dataset_without(
     machine: Machine, source: SyntheticVideo, tmp_path: Path
 ) -> None:
