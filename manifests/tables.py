@@ -109,6 +109,7 @@ class Configs(Table):
     transfer: Array
     matrix: Array
     full_range: Array
+    pipeline: Ragged
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,6 +294,10 @@ class Manifest:
             matrix=int(configs.matrix[index]),
             full_range=bool(configs.full_range[index]),
         )
+
+    def pipeline(self, index: int) -> dict[str, str]:
+        """What decoded, scaled and encoded the videos with this row of `configs`; {} if that is not known."""
+        return dict(json.loads(self.configs.pipeline.text(index) or "{}"))
 
     def pattern(self, index: int) -> Pattern:
         """A row of `patterns` as Python values."""

@@ -206,11 +206,20 @@ def _read_columns(open_file: OpenFile, table: str, columns: dict[str, Column], v
     there = {
         name: _read_column(open_file, f"{table}/{name}", spec)
         for name, spec in columns.items()
-        if spec.since <= version
+        if spec.since <= version and not (spec.optional and not _is_there(open_file, f"{table}/{name}"))
     }
     rows = len(next(iter(there.values()))) if there else 0
     missing = {name: _column_before(spec, rows) for name, spec in columns.items() if name not in there}
     return {**there, **missing}
+
+
+def _is_there(open_file: OpenFile, path: str) -> bool:
+    """Whether the store has the array at `path`."""
+    try:
+        with opening(open_file, f"{path}/zarr.json"):
+            return True
+    except MissingDataError:
+        return False
 
 
 def _column_before(column: Column, rows: int) -> Array | Ragged:
