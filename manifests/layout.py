@@ -14,6 +14,7 @@ of the dataset depends on its content.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -33,15 +34,26 @@ from ..errors import (
 )
 from ..whole_files import commit_bytes, replace_bytes, writing
 from . import zarr_zip as zips
+from .host_copies import HostCopies
 from .label_columns import Kind, LabelColumn
 from .ragged import Array
 from .tables import Failures, Manifest
 from .zarr_columns import read_column, read_column_kinds
-from .zarr_read import READABLE_VERSIONS, OpenFile, read_attributes, read_failures, read_manifest, read_timeline
+from .zarr_read import (
+    READABLE_VERSIONS,
+    NewArray,
+    OpenFile,
+    read_attributes,
+    read_failures,
+    read_manifest,
+    read_timeline,
+)
 
 FORMAT_VERSION = 3
 LOCK_FILE = ".lock"
 _ROOT_FILE = "zarr.json"
+# Differs from that of earlier versions whose copies had other arrays.
+_COPY_LAYOUT = 1
 _COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
 
 
@@ -180,14 +192,43 @@ def read_root(dataset: Path) -> Root:
     return Root(profile=profile, snapshot=snapshot, format_version=version, id_roots=tuple(id_roots))
 
 
-def open_manifest(dataset: Path, snapshot: str, *, timeline: bool = False) -> Manifest:
-    """The tables of one snapshot. MissingDataError or CorruptDataError names the file that is wrong."""
+def open_manifest(
+    dataset: Path, snapshot: str, *, timeline: bool = False, copies: HostCopies | None = None
+) -> Manifest:
+    """The tables of one snapshot. MissingDataError or CorruptDataError names the file that is wrong.
+
+    With `copies` the tables of a large snapshot, but for the timeline, come from the copy that processes of the host
+    share.
+    """
     with _reading(dataset, snapshot) as open_file:
+        if copies is not None and not timeline:
+            key = _copy_key(snapshot_path(dataset, snapshot), copies.min_bytes)
+            shared = None if key is None else copies.tables(key, partial(_read_into, open_file))
+            if shared is not None:
+                return shared
         return read_manifest(open_file, timeline=timeline)
 
 
-def open_current(dataset: Path) -> tuple[Root, Manifest]:
-    """The root, and the tables of its snapshot without the timeline. NotADatasetError if there is no snapshot yet."""
+def _read_into(open_file: OpenFile, new_array: NewArray) -> Manifest:
+    return read_manifest(open_file, timeline=False, new_array=new_array)
+
+
+def _copy_key(path: Path, min_bytes: int) -> str | None:
+    """What a copy of a snapshot's tables is named after: a hash of all that is in them. None for shorter ones, and for
+    a folder, as version 1 wrote it."""
+    if path.is_dir():
+        return None
+    members = {
+        name: content for name, content in zips.contents(path).items() if not name.startswith(("timeline/", "columns/"))
+    }
+    if sum(num_bytes for num_bytes, _ in members.values()) < min_bytes:
+        return None
+    return hashlib.sha256(json.dumps([_COPY_LAYOUT, sorted(members.items())]).encode()).hexdigest()[:32]
+
+
+def open_current(dataset: Path, *, copies: HostCopies | None = None) -> tuple[Root, Manifest]:
+    """The root, and the tables of its snapshot without the timeline; `copies` as in `open_manifest`. NotADatasetError
+    if there is no snapshot yet."""
     root = read_root(dataset)
     while True:
         if root.snapshot is None:
@@ -197,7 +238,7 @@ def open_current(dataset: Path) -> tuple[Root, Manifest]:
                 file=str(dataset),
             )
         try:
-            return root, open_manifest(dataset, root.snapshot)
+            return root, open_manifest(dataset, root.snapshot, copies=copies)
         except MissingDataError:
             # A job may have just published a newer snapshot and removed this one.
             before, root = root, read_root(dataset)

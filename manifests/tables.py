@@ -18,6 +18,7 @@ start is a running sum and needs no column. `docs/format.md` gives the meaning o
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -27,6 +28,10 @@ from ..errors import CorruptDataError, VideoNotFoundError
 from .ragged import Array, Ragged, from_rows, from_texts, lazy, offsets_of
 from .records import CodecConfig, Pattern, SourceChanges, VideoRow
 from .schema import SCHEMA
+
+# A table with more videos is that of a snapshot, so their ids ascend. A dict of its ids would take seconds to make, and
+# memory of each process.
+_MAX_DICT_ROWS = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,12 +246,17 @@ class Manifest:
 
     def row_of(self, video_id: str) -> int:
         """The row of the video with this id; VideoNotFoundError when there is none."""
-        row = self.row_of_id.get(video_id)
+        row = self.row_of_id.get(video_id) if len(self.videos) <= _MAX_DICT_ROWS else self._searched(video_id)
         if row is None:
             raise VideoNotFoundError(
                 f"the dataset has no video {video_id!r}; `shortgop info` lists the ids", video=video_id
             )
         return row
+
+    def _searched(self, video_id: str) -> int | None:
+        ids, wanted = self.videos.id, video_id.encode(errors="surrogatepass")
+        row = bisect_left(range(len(ids)), wanted, key=ids.bytes)
+        return row if row < len(ids) and ids.bytes(row) == wanted else None
 
     def video(self, row: int) -> VideoRow:
         """A row of `videos` as Python values."""

@@ -63,11 +63,23 @@ def reading(file: Path) -> Iterator[OpenFile]:
 
     The file stays open during the block, so it can be read to the end even after its name was removed.
     """
+    with _opened(file) as (descriptor, directory):
+        yield partial(_open_member, descriptor, directory)
+
+
+def contents(file: Path) -> dict[str, tuple[int, int]]:
+    """The length and the CRC-32 of each member, by name."""
+    with _opened(file) as (_, directory):
+        return {name: (member.size, member.crc32) for name, member in directory.items()}
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[tuple[int, dict[str, _Member]]]:
     descriptor = os.open(file, os.O_RDONLY)
     try:
         status = os.fstat(descriptor)
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        yield partial(_open_member, descriptor, _directory(file, identity))
+        yield descriptor, _directory(file, identity)
     finally:
         os.close(descriptor)
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
+from ..manifests.host_copies import copies_in
 from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshot_path
 from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.ragged import Array, lazy
@@ -51,6 +52,7 @@ def open(  # noqa: A001
     threads: int | None = None,
     pool_bytes: int = 1 << 30,
     strict: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`: its current or an earlier `snapshot`.
 
@@ -59,7 +61,8 @@ def open(  # noqa: A001
     here; with `fallback` they are decoded on the CPU and converted on the GPU. `threads` is the number of threads that
     decode the parts of a request, by default 1, and on a GPU 2 for each NVDEC engine. Memory of batches is used again
     once no tensor and no array shares it; all such memory, in use or not, is at most `pool_bytes`, and 0 turns this
-    off. The other options say what each frame is converted to:
+    off. The tables of a large dataset are decoded once for all processes of the host, into a file below `cache_dir`, by
+    default $XDG_CACHE_HOME/shortgop. The other options say what each frame is converted to:
 
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
@@ -78,11 +81,13 @@ def open(  # noqa: A001
     """
     frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order)
     chosen_device = device_of(device)
-    options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
+    cache = None if cache_dir is None else _path(cache_dir, "cache_dir", "a folder for files that may be lost")
+    options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes, cache_dir=cache)
+    copies = copies_in(cache)
     # A copy by pickle may be opened in a process that has another current folder.
-    folder = _folder(path)
+    folder = _path(path, "path", "the folder that `shortgop prep` wrote")
     if snapshot is None:
-        root, manifest = open_current(folder)
+        root, manifest = open_current(folder, copies=copies)
         snapshot = str(root.snapshot)
     else:
         root = read_root(folder)
@@ -97,7 +102,7 @@ def open(  # noqa: A001
                 "ones after some time",
                 file=str(folder),
             )
-        manifest = open_manifest(folder, snapshot)
+        manifest = open_manifest(folder, snapshot, copies=copies)
     if chosen_device.type != "cpu":
         choice = _choice(folder, manifest, chosen_device, fallback=fallback)
         options = replace(options, threads=choice.threads(threads), device=choice)
@@ -129,11 +134,11 @@ def _choice(folder: Path, manifest: Manifest, device: torch.device, *, fallback:
     return choice
 
 
-def _folder(path: Any) -> Path:
+def _path(path: Any, name: str, what: str) -> Path:
     try:
         return Path(path).absolute()
     except TypeError:
-        raise WrongTypeError(f"path is {path!r}; it has to be the folder that `shortgop prep` wrote") from None
+        raise WrongTypeError(f"{name} is {path!r}; it has to be {what}") from None
 
 
 class Dataset:

@@ -47,7 +47,8 @@ class GopStore:
     def __init__(self, dataset: Path, manifest: Manifest) -> None:
         self._dataset = dataset
         self._manifest = manifest
-        self._paths = [shard_path(dataset, name) for name in manifest.shards.name.texts()]
+        # Of the shards that were read: a large dataset has many.
+        self._paths: dict[int, Path] = {}
         self._source = source = ShardBytes(
             max_open_files=_max_open_files(), lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset)
         )
@@ -60,7 +61,7 @@ class GopStore:
         limits = {"max_gap_bytes": _MAX_GAP_BYTES, "max_read_bytes": _MAX_READ_BYTES, "max_parts": max_parts}
         return [
             GopRead(
-                self._paths[read.range.file],
+                self._path(read.range.file),
                 read.range.start,
                 read.range.stop,
                 tuple((gops[part], pieces[part]) for part in read.parts),
@@ -101,7 +102,7 @@ class GopStore:
         piece = gop_piece(self._manifest, gop.gop)
         pattern = int(self._manifest.gops.pattern[gop.gop])
         last = gop.first_frame + len(self._manifest.patterns.frames.row(pattern)) - 1
-        video, file = self._manifest.videos.id.text(gop.video), self._paths[self._shard(gop)]
+        video, file = self._manifest.videos.id.text(gop.video), self._path(self._shard(gop))
         message = error.message
         if isinstance(error, MissingDataError) and was_removed(self._dataset, file.name):
             message = (
@@ -116,6 +117,12 @@ class GopStore:
             file=str(file),
             byte_range=(piece.start, piece.stop),
         )
+
+    def _path(self, shard: int) -> Path:
+        path = self._paths.get(shard)
+        if path is None:
+            path = self._paths[shard] = shard_path(self._dataset, self._manifest.shards.name.text(shard))
+        return path
 
     def _shard(self, gop: GopPlan) -> int:
         return int(self._manifest.segments.shard[gop.segment])

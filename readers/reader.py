@@ -13,6 +13,7 @@ import torch
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DecodeError, UsageError, WrongTypeError
+from ..manifests.host_copies import copies_in
 from ..manifests.layout import open_manifest, open_timeline
 from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
@@ -43,6 +44,7 @@ class ReadOptions:
     threads: int
     pool_bytes: int
     device: DeviceChoice = ON_CPU
+    cache_dir: Path | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threads", integer(self.threads, "threads"))
@@ -329,5 +331,6 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: tor
 
 
 def _reopen(dataset: Path, snapshot: str, options: ReadOptions, manifest: Manifest | None = None) -> SnapshotReader:
-    manifest = open_manifest(dataset, snapshot) if manifest is None else manifest
+    if manifest is None:
+        manifest = open_manifest(dataset, snapshot, copies=copies_in(options.cache_dir))
     return SnapshotReader(dataset, snapshot, options, manifest)
