@@ -32,6 +32,7 @@ from shortgop.manifests.tables import Manifest, Timeline
 from shortgop.readers.dataset import reader_of
 from shortgop.readers.gops import GopStore
 from shortgop.readers.plan import VideoGops, plan_frames
+from shortgop.storage.disk import DiskStorage
 
 CLIP_FRAMES = 16
 WORKERS = 2
@@ -118,8 +119,8 @@ def added(count: int) -> dict[str, Any]:
     numbers = np.arange(count, count + count // 100)
     for start in range(0, len(numbers), PART_VIDEOS):
         rows = scale_data.made_up(numbers[start : start + PART_VIDEOS], name=f"v{start:07x}")
-        write_part(copy, f"{start:016x}", merge([_with_timeline(rows)]), {})
-    _, seconds = timed(lambda: publish(copy))
+        write_part(DiskStorage(copy), f"{start:016x}", merge([_with_timeline(rows)]), {})
+    _, seconds = timed(lambda: publish(DiskStorage(copy)))
     written = sum(file.stat().st_size for file in (copy / "manifest").iterdir() if file.stem != "000001")
     shutil.rmtree(copy)
     return {**seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "bytes": written}
@@ -176,8 +177,8 @@ def main() -> None:
     for count in options.add:
         done = in_process("--child-add", str(count))
         print(
-            f"publishing {count // 100:,} videos more than {count:,}: {seconds_text(done)}, {done['peak']} MiB at most, "
-            f"{done['bytes'] / 1e6:.1f} MB written"
+            f"publishing {count // 100:,} videos more than {count:,}: {seconds_text(done)}, "
+            f"{done['peak']} MiB at most, {done['bytes'] / 1e6:.1f} MB written"
         )
 
 

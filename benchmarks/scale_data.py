@@ -6,6 +6,7 @@ A video has 100 frames on average, in GOPs of 16: ten million videos are a billi
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from zarr.storage import LocalStore
 
 from shortgop.manifests.edits import drops_table, edits_table
 from shortgop.manifests.label_columns import LabelColumn
-from shortgop.manifests.layout import create, read_root, shard_path, snapshot_path, write_root
+from shortgop.manifests.layout import change_root, create, shard_key, snapshot_key
 from shortgop.manifests.merge import patterns_table
 from shortgop.manifests.ragged import Array, Ragged, from_rows, from_texts, offsets_of
 from shortgop.manifests.tables import Configs, Gops, Manifest, Segments, Shards, Videos, failures_table
 from shortgop.manifests.zarr_sizes import BLOCK_ROWS
 from shortgop.manifests.zarr_write import write_manifest
 from shortgop.manifests.zarr_zip import pack_folder
+from shortgop.storage.disk import DiskStorage
 
 GOP_FRAMES, SEGMENT_GOPS = 16, 19
 GOP_BYTES = (15_000, 45_000)
@@ -125,10 +127,10 @@ def make(out: Path, count: int, *, timeline: bool = False) -> Path:
         return out
     shutil.rmtree(out, ignore_errors=True)
     manifest = made_up(np.arange(count))
-    root = create(out, {})
+    create(DiskStorage(out), {})
     (out / "shards").mkdir()
     for name, length in zip(manifest.shards.name.texts(), manifest.shards.length.tolist(), strict=True):
-        with shard_path(out, name).open("wb") as file:
+        with (out / shard_key(name)).open("wb") as file:
             file.truncate(length)
     snapshot = "000001"
     folder = out / ".tmp" / snapshot
@@ -138,8 +140,8 @@ def make(out: Path, count: int, *, timeline: bool = False) -> Path:
     attributes: dict[str, Any] = {"format_version": 3, "parts": [], "profile": {}}
     write_manifest(LocalStore(folder), manifest, attributes, blocks, {"label": labels})
     (out / "manifest").mkdir()
-    pack_folder(folder, snapshot_path(out, snapshot))
+    pack_folder(folder, out / snapshot_key(snapshot))
     shutil.rmtree(out / ".tmp")
-    write_root(out, type(root)(**{**vars(read_root(out)), "snapshot": snapshot}))
+    change_root(DiskStorage(out), lambda root: replace(root, snapshot=snapshot))
     (out / "complete").touch()
     return out

@@ -10,7 +10,6 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -26,6 +25,7 @@ from ray.exceptions import (
 
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
+from ..storage.interface import Storage
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
 from .units import Unit, split_unit
@@ -98,7 +98,7 @@ def _restored_sigterm() -> Iterator[None]:
 
 
 def run_units(
-    dataset: Path, units: Sequence[Unit], options: Options, workers: int, on_progress: OnProgress, *, shared: bool
+    dataset: Storage, units: Sequence[Unit], options: Options, workers: int, on_progress: OnProgress, *, shared: bool
 ) -> Iterator[UnitResult]:
     """Run all units, a bounded number at a time, and yield each result as it comes.
 
@@ -117,7 +117,7 @@ def run_units(
     while waiting or running:
         while waiting and len(running) < workers * _IN_FLIGHT_PER_WORKER:
             unit = waiting.popleft()
-            running[task.remote(str(dataset), unit, options, board, mark)] = unit
+            running[task.remote(dataset, unit, options, board, mark)] = unit
         done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
         # Progress is optional: there is none while Ray restarts the board on another node.
         with contextlib.suppress(RayError):
@@ -155,13 +155,13 @@ def _gone_source(error: RayTaskError) -> str:
     raise (cause if isinstance(cause, ShortGopError) else error) from None
 
 
-def _run_unit(dataset: str, unit: Unit, options: Options, board: Any, mark: str | None) -> UnitResult:
+def _run_unit(dataset: Storage, unit: Unit, options: Options, board: Any, mark: str | None) -> UnitResult:
     if mark is None:
-        return run_unit(Path(dataset), unit, options, board.put.remote)
+        return run_unit(dataset, unit, options, board.put.remote)
     try:
-        check_mark(Path(dataset), mark)
+        check_mark(dataset, mark)
         check_sources(unit)
-        return run_unit(Path(dataset), unit, options, board.put.remote)
+        return run_unit(dataset, unit, options, board.put.remote)
     except (OutputError, ToolError, SourceNotFoundError) as error:
         machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
         raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error

@@ -6,13 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from ..errors import OutputError, ShortGopError, SourceError, ToolError
 from ..manifests.merge import merge
-from ..manifests.parts import finished_units, parts_of_unit, write_part
+from ..manifests.parts import parts_of_unit, write_part
 from ..manifests.publish import has_its_shards
 from ..manifests.ragged import Array
 from ..manifests.schema import SCHEMA
@@ -24,6 +23,7 @@ from ..prep.manifest_rows import Identity
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
 from ..prep.stretch import Stretch
+from ..storage.interface import Storage
 from .known_failures import Said, said
 from .source_files import options_of, source_file
 from .units import Item, Unit, same_file
@@ -65,7 +65,7 @@ class UnitProgress:
 OnProgress = Callable[[UnitProgress], None]
 
 
-def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgress) -> UnitResult:
+def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress) -> UnitResult:
     """Prepare a unit's sources and commit them.
 
     A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
@@ -106,13 +106,19 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
     # A retry that fails for the same reasons writes no part.
     if manifests or any((failure.id, failure.reason) not in known.failures for failure in recorded):
         again = any(failure.id in known.withdrawn for failure in recorded)
-        write_part(dataset, unit.id, rows, options.profile.to_json(), again=again)
+        unused = {file.name: file.unused for file in files.values() if file.unused is not None}
+        write_part(dataset, unit.id, rows, options.profile.to_json(), unused=unused, again=again)
     progress.report()
     return replace(_result(unit, rows), failures=tuple(failures))
 
 
 def _prepared(  # noqa: PLR0917  # six unrelated inputs
-    dataset: Path, items: Sequence[Item], options: Options, ffmpeg_path: str, shards: ShardWriter, progress: _Progress
+    dataset: Storage,
+    items: Sequence[Item],
+    options: Options,
+    ffmpeg_path: str,
+    shards: ShardWriter,
+    progress: _Progress,
 ) -> Sequence[Manifest | Exception]:
     """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError and
     ToolError are raised."""
@@ -156,15 +162,14 @@ def _identity(item: Item) -> Identity:
     return Identity(source.id, source.given, source.path, source.attributes, item.identity)
 
 
-def _committed(dataset: Path, unit: Unit) -> UnitResult | None:
+def _committed(dataset: Storage, unit: Unit) -> UnitResult | None:
     """The result of the unit if it was committed before, else None. Its worker may have died after committing, or
     another attempt was faster.
 
     Its shards must not be written again then: not every encoder writes the same bytes twice.
     """
-    if unit.id not in finished_units(dataset):
-        return None
-    done = [rows for rows in parts_of_unit(dataset, unit.id) if len(rows.videos) and has_its_shards(dataset, rows)]
+    attempts = (rows for rows, _ in parts_of_unit(dataset, unit.id))
+    done = [rows for rows in attempts if len(rows.videos) and has_its_shards(dataset, rows)]
     return _result(unit, done[0]) if done else None
 
 
@@ -182,7 +187,7 @@ def _result(unit: Unit, rows: Manifest) -> UnitResult:
     )
 
 
-def give_up(dataset: Path, unit: Unit, reason: str) -> UnitResult:
+def give_up(dataset: Storage, unit: Unit, reason: str) -> UnitResult:
     """Commit a unit of which no source could be prepared. `reason` is the reason of each failure."""
     failures = tuple(Failure(item.source.id, item.source.given, reason, item.source.path) for item in unit.items)
     to_record = _to_record(unit, failures)

@@ -85,7 +85,8 @@ def _damaged(key: str, error: Exception) -> CorruptDataError:
     return CorruptDataError(f"{key} cannot be decoded: {type(error).__name__}: {error}", file=key)
 
 
-def _in_memory(_path: str, rows: int, dtype: str) -> Array:
+def in_memory(_path: str, rows: int, dtype: str) -> Array:
+    """A new array in this process's own memory."""
     return np.empty(rows, dtype=dtype)
 
 
@@ -96,7 +97,7 @@ def read_rows(
     start: int = 0,
     stop: int | None = None,
     *,
-    new_array: NewArray = _in_memory,
+    new_array: NewArray = in_memory,
 ) -> Array:
     """Rows [start, stop) of the array at `path`, whose type must be `dtype`, in the array that `new_array` makes."""
     with opening(open_file, f"{path}/zarr.json") as file:
@@ -217,7 +218,7 @@ def read_attributes(open_file: OpenFile) -> dict[str, Any]:
         return dict(attributes)
 
 
-def read_manifest(open_file: OpenFile, *, timeline: bool, new_array: NewArray = _in_memory) -> Manifest:
+def read_manifest(open_file: OpenFile, *, timeline: bool, new_array: NewArray = in_memory) -> Manifest:
     """Read all tables, into arrays that `new_array` makes; the timeline only on request. MissingDataError or
     CorruptDataError names what is wrong.
 
@@ -247,7 +248,7 @@ def read_failures(open_file: OpenFile) -> Failures:
 
 
 def _read_columns(
-    open_file: OpenFile, table: str, columns: dict[str, Column], version: int, new_array: NewArray = _in_memory
+    open_file: OpenFile, table: str, columns: dict[str, Column], version: int, new_array: NewArray = in_memory
 ) -> dict[str, Any]:
     there = {
         name: _read_column(open_file, f"{table}/{name}", spec, new_array)
@@ -271,7 +272,7 @@ def _read_column(open_file: OpenFile, path: str, column: Column, new_array: NewA
     return read_rows(open_file, path, column.dtype, new_array=new_array)
 
 
-def read_ragged(open_file: OpenFile, path: str, dtype: str, *, new_array: NewArray = _in_memory) -> Ragged:
+def read_ragged(open_file: OpenFile, path: str, dtype: str, *, new_array: NewArray = in_memory) -> Ragged:
     """The ragged column at `path`, whose values must be of type `dtype`."""
     values = read_rows(open_file, path, dtype, new_array=new_array)
     offsets = read_rows(open_file, f"{path}_offsets", OFFSETS.dtype, new_array=new_array)

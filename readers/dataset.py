@@ -15,12 +15,14 @@ import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
 from ..manifests.host_copies import copies_in
-from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshot_path
+from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshots
 from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.ragged import Array, lazy
 from ..manifests.summary import FailureSummary, failure_summaries, size_of
 from ..manifests.tables import Manifest
 from ..manifests.video_columns import LabelColumns
+from ..storage.interface import Storage
+from ..storage.locate import storage_at
 from ..wording import counted
 from .chosen import ChosenRows
 from .columns import Columns
@@ -81,40 +83,38 @@ def open(  # noqa: A001
     """
     frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order)
     chosen_device = device_of(device)
-    cache = None if cache_dir is None else _path(cache_dir, "cache_dir", "a folder for files that may be lost")
+    cache = None if cache_dir is None else _folder(cache_dir)
     options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes, cache_dir=cache)
     copies = copies_in(cache)
-    # A copy by pickle may be opened in a process that has another current folder.
-    folder = _path(path, "path", "the folder that `shortgop prep` wrote")
+    place = _place(path)
     if snapshot is None:
-        root, manifest = open_current(folder, copies=copies)
+        root, manifest = open_current(place, copies=copies)
         snapshot = str(root.snapshot)
     else:
-        root = read_root(folder)
+        root = read_root(place)
         if not isinstance(snapshot, str):
             raise WrongTypeError(
-                f"snapshot is {snapshot!r}; it has to be a string such as {root.snapshot!r}", file=str(folder)
+                f"snapshot is {snapshot!r}; it has to be a string such as {root.snapshot!r}", file=str(place)
             )
-        # A snapshot is a number: "../other" would lead out of the dataset.
-        if not snapshot.isdecimal() or not snapshot_path(folder, snapshot).exists():
+        if snapshot not in snapshots(place):
             raise UsageError(
-                f"{folder} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}, and jobs remove earlier "
+                f"{place} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}, and jobs remove earlier "
                 "ones after some time",
-                file=str(folder),
+                file=str(place),
             )
-        manifest = open_manifest(folder, snapshot, copies=copies)
+        manifest = open_manifest(place, snapshot, copies=copies)
     if chosen_device.type != "cpu":
-        choice = _choice(folder, manifest, chosen_device, fallback=fallback)
+        choice = _choice(place, manifest, chosen_device, fallback=fallback)
         options = replace(options, threads=choice.threads(threads), device=choice)
-    lost = lost_shards(folder, manifest)
+    lost = lost_shards(place, manifest)
     if lost and strict:
         raise next(iter(lost.values()))
     if lost:
-        warnings.warn(lost_text(folder, manifest, lost), DatasetWarning, stacklevel=2)
-    return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile, tuple(lost), root.format_version)
+        warnings.warn(lost_text(place, manifest, lost), DatasetWarning, stacklevel=2)
+    return Dataset(SnapshotReader(place, snapshot, options, manifest), root.profile, tuple(lost), root.format_version)
 
 
-def _choice(folder: Path, manifest: Manifest, device: torch.device, *, fallback: bool) -> DeviceChoice:
+def _choice(place: Storage, manifest: Manifest, device: torch.device, *, fallback: bool) -> DeviceChoice:
     """Where the videos of a dataset are decoded. UsageError names those that the device cannot decode."""
     configs = [manifest.config(number) for number in range(len(manifest.configs))]
     choice, reasons = chosen(device, caps_of(device), configs, fallback=fallback)
@@ -126,19 +126,26 @@ def _choice(folder: Path, manifest: Manifest, device: torch.device, *, fallback:
         number, rows = next(iter(refused.items()))
         video = manifest.videos.id.text(int(rows[0]))
         raise UsageError(
-            f"{device} cannot decode {count} of {counted(len(used), 'video')} of {folder}, such as {video!r}: "
+            f"{device} cannot decode {count} of {counted(len(used), 'video')} of {place}, such as {video!r}: "
             f"{reasons[number]}. Open it with fallback=True to decode these on the CPU, or without device",
             video=video,
-            file=str(folder),
+            file=str(place),
         )
     return choice
 
 
-def _path(path: Any, name: str, what: str) -> Path:
+def _place(path: Any) -> Storage:
     try:
-        return Path(path).absolute()
+        return storage_at(path)
     except TypeError:
-        raise WrongTypeError(f"{name} is {path!r}; it has to be {what}") from None
+        raise WrongTypeError(f"path is {path!r}; it has to be the folder that `shortgop prep` wrote") from None
+
+
+def _folder(cache_dir: Any) -> Path:
+    try:
+        return Path(cache_dir).absolute()
+    except TypeError:
+        raise WrongTypeError(f"cache_dir is {cache_dir!r}; it has to be a folder of this host") from None
 
 
 class Dataset:

@@ -21,13 +21,14 @@ import shortgop
 from example_manifests import drop, edit, failure, video
 from shortgop.errors import CorruptDataError
 from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.layout import create, open_manifest, snapshot_path
+from shortgop.manifests.layout import create, open_manifest, snapshot_key
 from shortgop.manifests.mapped_tables import arrays_of, file_of
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.shared_tables import TablesToShare
 from shortgop.manifests.tables import Manifest
+from shortgop.storage.disk import DiskStorage
 
 SNAPSHOT = "000001"
 # Makes or opens the copy of a dataset, for other processes.
@@ -36,7 +37,8 @@ import sys
 from pathlib import Path
 from shortgop.manifests.host_copies import HostCopies
 from shortgop.manifests.layout import open_manifest
-manifest = open_manifest(Path(sys.argv[1]), "000001", copies=HostCopies(Path(sys.argv[2]), min_bytes=0))
+from shortgop.storage.disk import DiskStorage
+manifest = open_manifest(DiskStorage(Path(sys.argv[1])), "000001", copies=HostCopies(Path(sys.argv[2]), min_bytes=0))
 print(len(manifest.videos))
 """
 # Is killed while the copy is half made.
@@ -54,10 +56,15 @@ HostCopies(Path(sys.argv[1])).tables(sys.argv[2], read)
 
 
 def dataset_of(path: Path, *manifests: Manifest) -> Path:
-    create(path, {})
-    write_part(path, "0" * 16, merge(manifests), {})
-    publish(path)
+    storage = DiskStorage(path)
+    create(storage, {})
+    write_part(storage, "0" * 16, merge(manifests), {})
+    publish(storage)
     return path
+
+
+def opened_at(path: Path, copies: HostCopies | None = None) -> Manifest:
+    return open_manifest(DiskStorage(path), SNAPSHOT, copies=copies)
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +107,9 @@ def test_a_copy_has_what_the_snapshot_has(tmp_path_factory: pytest.TempPathFacto
     path = tmp_path_factory.mktemp("example")
     dataset = dataset_of(path / "dataset", *parts)
     copies = HostCopies(path / "copies", min_bytes=0)
-    expected = content(open_manifest(dataset, SNAPSHOT))
+    expected = content(opened_at(dataset))
     for _ in range(2):
-        opened = open_manifest(dataset, SNAPSHOT, copies=copies)
+        opened = opened_at(dataset, copies)
         assert file_of(opened) is not None
         assert content(opened) == expected
         assert not any(array.flags.writeable for array in arrays_of(opened).values() if len(array))
@@ -110,9 +117,9 @@ def test_a_copy_has_what_the_snapshot_has(tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_copy_is_made_once(dataset: Path, copies: HostCopies) -> None:
-    open_manifest(dataset, SNAPSHOT, copies=copies)
+    opened_at(dataset, copies)
     first = when_made(copies)
-    open_manifest(dataset, SNAPSHOT, copies=copies)
+    opened_at(dataset, copies)
     assert when_made(copies) == first
     assert len(first) == 1
 
@@ -121,12 +128,12 @@ def test_another_place_of_the_same_snapshot_has_the_same_copy(
     dataset: Path, copies: HostCopies, tmp_path: Path
 ) -> None:
     """The name of a copy is a hash of what is in it."""
-    open_manifest(dataset, SNAPSHOT, copies=copies)
+    opened_at(dataset, copies)
     shutil.copytree(dataset, tmp_path / "elsewhere")
-    open_manifest(tmp_path / "elsewhere", SNAPSHOT, copies=copies)
+    opened_at(tmp_path / "elsewhere", copies)
     assert len(made(copies)) == 1
     other = dataset_of(tmp_path / "other", video("0.mp4"))
-    assert open_manifest(other, SNAPSHOT, copies=copies).ids == ["0.mp4"]
+    assert opened_at(other, copies).ids == ["0.mp4"]
     assert len(made(copies)) == 2
 
 
@@ -157,30 +164,30 @@ def empty_the_stamp(copies: HostCopies) -> None:
 
 @pytest.mark.parametrize("damage", [cut, flip_a_bit, spoil_the_stamp, empty_the_stamp])
 def test_a_damaged_copy_is_made_again(dataset: Path, copies: HostCopies, damage: Any) -> None:
-    expected = content(open_manifest(dataset, SNAPSHOT, copies=copies))
+    expected = content(opened_at(dataset, copies))
     before = when_made(copies)
     damage(copies)
-    again = open_manifest(dataset, SNAPSHOT, copies=copies)
+    again = opened_at(dataset, copies)
     assert content(again) == expected
     assert when_made(copies) != before
-    assert content(open_manifest(dataset, SNAPSHOT, copies=copies)) == expected
+    assert content(opened_at(dataset, copies)) == expected
 
 
 def test_a_copy_from_before_the_system_started_is_compared_and_used(dataset: Path, copies: HostCopies) -> None:
     """So is one whose times a backup changed: what counts is its content."""
-    expected = content(open_manifest(dataset, SNAPSHOT, copies=copies))
+    expected = content(opened_at(dataset, copies))
     (file,) = made(copies)
     inode = file.stat().st_ino
     os.utime(file, (1, 1))
     stamp = file.with_name("stamp").read_bytes()
-    assert content(open_manifest(dataset, SNAPSHOT, copies=copies)) == expected
+    assert content(opened_at(dataset, copies)) == expected
     assert file.stat().st_ino == inode
     assert file.with_name("stamp").read_bytes() != stamp
 
 
 def test_a_process_that_is_killed_leaves_nothing_that_counts(dataset: Path, copies: HostCopies, tmp_path: Path) -> None:
     """The next one that makes a copy removes what it left."""
-    open_manifest(dataset, SNAPSHOT, copies=copies)
+    opened_at(dataset, copies)
     (file,) = made(copies)
     key = file.parent.name
     shutil.rmtree(file.parent)
@@ -193,7 +200,7 @@ def test_a_process_that_is_killed_leaves_nothing_that_counts(dataset: Path, copi
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    assert content(open_manifest(dataset, SNAPSHOT, copies=copies)) == content(open_manifest(dataset, SNAPSHOT))
+    assert content(opened_at(dataset, copies)) == content(opened_at(dataset))
     assert [copy.parent.name for copy in made(copies)] == [key]
 
 
@@ -209,7 +216,7 @@ def test_processes_that_open_at_once_make_one_copy(dataset: Path, copies: HostCo
 def test_copies_take_no_more_than_their_limit(dataset: Path, tmp_path: Path) -> None:
     """Those that were opened longest ago go first, and processes that have opened them keep them."""
     one = HostCopies(tmp_path / "copies", min_bytes=0)
-    first = open_manifest(dataset, SNAPSHOT, copies=one)
+    first = opened_at(dataset, one)
     (file,) = made(one)
     num_bytes = file.stat().st_size
     two = HostCopies(one.folder, max_bytes=5 * num_bytes // 2, min_bytes=0)
@@ -218,17 +225,17 @@ def test_copies_take_no_more_than_their_limit(dataset: Path, tmp_path: Path) -> 
         other = dataset_of(
             tmp_path / str(number), *(video(f"{number}{each}.mp4", frames=3 + each) for each in range(5))
         )
-        open_manifest(other, SNAPSHOT, copies=two)
+        opened_at(other, two)
         assert sum(each.stat().st_size for each in made(two)) <= 5 * num_bytes // 2
     assert len(made(two)) == 2
     assert not file.exists()
-    assert content(first) == content(open_manifest(dataset, SNAPSHOT))
+    assert content(first) == content(opened_at(dataset))
 
 
 def test_a_snapshot_beyond_the_limit_has_no_copy(dataset: Path, tmp_path: Path) -> None:
     copies = HostCopies(tmp_path / "copies", max_bytes=10_000, min_bytes=0)
-    opened = open_manifest(dataset, SNAPSHOT, copies=copies)
-    assert content(opened) == content(open_manifest(dataset, SNAPSHOT))
+    opened = opened_at(dataset, copies)
+    assert content(opened) == content(opened_at(dataset))
     assert list(copies.folder.iterdir()) == [copies.folder / ".lock"]
 
 
@@ -242,17 +249,17 @@ def test_a_small_snapshot_has_no_copy(dataset: Path, tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_done_without(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/self/copies")):
-        opened = open_manifest(dataset, SNAPSHOT, copies=HostCopies(folder, min_bytes=0))
-        assert content(opened) == content(open_manifest(dataset, SNAPSHOT))
+        opened = opened_at(dataset, HostCopies(folder, min_bytes=0))
+        assert content(opened) == content(opened_at(dataset))
 
 
 def test_a_copy_in_a_read_only_folder_is_used(dataset: Path, copies: HostCopies) -> None:
-    open_manifest(dataset, SNAPSHOT, copies=copies)
+    opened_at(dataset, copies)
     (file,) = made(copies)
     for path in (file.parent, copies.folder):
         path.chmod(0o500)
     try:
-        assert file_of(open_manifest(dataset, SNAPSHOT, copies=copies)) is not None
+        assert file_of(opened_at(dataset, copies)) is not None
     finally:
         for path in (copies.folder, file.parent):
             path.chmod(0o700)
@@ -260,12 +267,12 @@ def test_a_copy_in_a_read_only_folder_is_used(dataset: Path, copies: HostCopies)
 
 def test_a_damaged_snapshot_is_an_error_with_copies_too(dataset: Path, copies: HostCopies, tmp_path: Path) -> None:
     shutil.copytree(dataset, tmp_path / "damaged")
-    file = snapshot_path(tmp_path / "damaged", SNAPSHOT)
+    file = tmp_path / "damaged" / snapshot_key(SNAPSHOT)
     data = bytearray(file.read_bytes())
     data[data.index(b"videos/num_frames/c/0") + 40] ^= 1
     file.write_bytes(data)
     with pytest.raises(CorruptDataError, match="num_frames"):
-        open_manifest(tmp_path / "damaged", SNAPSHOT, copies=copies)
+        opened_at(tmp_path / "damaged", copies)
     assert made(copies) == []
 
 
@@ -275,7 +282,7 @@ def send_content(queue: Any, tables: Any) -> None:
 
 def test_a_process_that_is_started_maps_the_same_copy(dataset: Path, copies: HostCopies) -> None:
     """Even if it is removed meanwhile."""
-    manifest = open_manifest(dataset, SNAPSHOT, copies=copies)
+    manifest = opened_at(dataset, copies)
     shutil.rmtree(copies.folder)
     context = multiprocessing.get_context("spawn")
     queue: Any = context.SimpleQueue()
