@@ -8,6 +8,7 @@ decoded. Wall-clock and processor seconds are both given: on a busy machine only
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import resource
@@ -25,7 +26,8 @@ import scale_data
 
 import shortgop
 import shortgop.readers.dataset  # so that opening does not include the import of torch
-from shortgop.manifests.merge import merge
+from shortgop.manifests.folding import Folding
+from shortgop.manifests.merge import merge, merge_tables
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.tables import Manifest, Timeline
@@ -126,6 +128,21 @@ def added(count: int) -> dict[str, Any]:
     return {**seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "bytes": written}
 
 
+def folded(parts: int) -> dict[str, Any]:
+    """In a new process: merge so many parts of 20 videos, as `publish` does before it adds the current snapshot."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with contextlib.closing(Folding(lambda: footage.WORK / "scale-timelines")) as fold:
+
+        def merged() -> Manifest:
+            for start in range(0, 20 * parts, 20):
+                fold.add(_with_timeline(scale_data.made_up(np.arange(start, start + 20), name=f"v{start:08x}")))
+            return merge_tables(*fold.result())[0]
+
+        tables, seconds = timed(merged)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {**seconds, "peak": peak // 1024, "videos": len(tables.videos)}
+
+
 def _with_timeline(rows: Manifest) -> Manifest:
     timeline = Timeline(pts=512 * np.arange(int(rows.first_frames[-1]), dtype="<i8"))
     return Manifest(**{**{name: getattr(rows, name) for name in rows.__dataclass_fields__}, "timeline": timeline})
@@ -142,10 +159,12 @@ def seconds_text(seconds: dict[str, float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--videos", type=int, default=10_000_000)
+    parser.add_argument("--videos", type=int, default=10_000_000, help="0: nothing about reading")
     parser.add_argument("--add", type=int, nargs="*", default=[], help="publish 1 %% more videos to so many")
+    parser.add_argument("--parts", type=int, nargs="*", default=[], help="merge so many parts of 20 videos")
     parser.add_argument("--child", nargs=2, metavar=("DATASET", "CACHE"))
     parser.add_argument("--child-add", type=int)
+    parser.add_argument("--child-parts", type=int)
     options = parser.parse_args()
     if options.child:
         sys.stdout.write(json.dumps(child(*map(Path, options.child))))
@@ -153,12 +172,27 @@ def main() -> None:
     if options.child_add:
         sys.stdout.write(json.dumps(added(options.child_add)))
         return
-    dataset, cache = footage.WORK / f"scale-{options.videos}", footage.WORK / "scale-host"
-    _, seconds = timed(lambda: scale_data.make(dataset, options.videos))
+    if options.child_parts:
+        sys.stdout.write(json.dumps(folded(options.child_parts)))
+        return
+    if options.videos:
+        reading(options.videos)
+    for count in options.add:
+        done = in_process("--child-add", str(count))
+        print(
+            f"publishing {count // 100:,} videos more than {count:,}: {seconds_text(done)}, "
+            f"{done['peak']} MiB at most, {done['bytes'] / 1e6:.1f} MB written"
+        )
+    for count in options.parts:
+        done = in_process("--child-parts", str(count))
+        print(f"merging {count:,} parts of {done['videos']:,} videos: {seconds_text(done)}, {done['peak']} MiB at most")
+
+
+def reading(videos: int) -> None:
+    dataset, cache = footage.WORK / f"scale-{videos}", footage.WORK / "scale-host"
+    _, seconds = timed(lambda: scale_data.make(dataset, videos))
     (snapshot,) = (dataset / "manifest").iterdir()
-    print(
-        f"{options.videos:,} videos; the snapshot has {snapshot.stat().st_size / 1e6:.0f} MB ({seconds_text(seconds)})"
-    )
+    print(f"{videos:,} videos; the snapshot has {snapshot.stat().st_size / 1e6:.0f} MB ({seconds_text(seconds)})")
     shutil.rmtree(cache, ignore_errors=True)
     for what in ("the first on the host", "the next", "the next"):
         found = in_process("--child", str(dataset), str(cache))
@@ -174,12 +208,6 @@ def main() -> None:
     for name, each in found["lookup"].items():
         print(f"  {name}: {each['median']:.2f} / {each['mean']:.2f}")
     print(f"a video by its id: {found['id']:.0f} us")
-    for count in options.add:
-        done = in_process("--child-add", str(count))
-        print(
-            f"publishing {count // 100:,} videos more than {count:,}: {seconds_text(done)}, "
-            f"{done['peak']} MiB at most, {done['bytes'] / 1e6:.1f} MB written"
-        )
 
 
 if __name__ == "__main__":

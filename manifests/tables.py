@@ -18,7 +18,6 @@ start is a running sum and needs no column. `docs/format.md` gives the meaning o
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -246,17 +245,12 @@ class Manifest:
 
     def row_of(self, video_id: str) -> int:
         """The row of the video with this id; VideoNotFoundError when there is none."""
-        row = self.row_of_id.get(video_id) if len(self.videos) <= _MAX_DICT_ROWS else self._searched(video_id)
+        row = self.row_of_id.get(video_id) if len(self.videos) <= _MAX_DICT_ROWS else self.videos.id.find(video_id)
         if row is None:
             raise VideoNotFoundError(
                 f"the dataset has no video {video_id!r}; `shortgop info` lists the ids", video=video_id
             )
         return row
-
-    def _searched(self, video_id: str) -> int | None:
-        ids, wanted = self.videos.id, video_id.encode(errors="surrogatepass")
-        row = bisect_left(range(len(ids)), wanted, key=ids.bytes)
-        return row if row < len(ids) and ids.bytes(row) == wanted else None
 
     def video(self, row: int) -> VideoRow:
         """A row of `videos` as Python values."""
