@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace as replaced
+from fractions import Fraction
 from functools import cache
 from typing import TypeVar
 
@@ -13,13 +15,18 @@ from ..prep.mounts import read_in_time
 from ..prep.options import Options, SourcePolicy
 from ..prep.probe import estimate_frames
 from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
+from .addresses import is_url, parse, shown
 from .identity import identity_of
 from .source_parts import identity_of_part
 from .sources import Source
+from .store_files import StoreFile, asked, copied, identity_of_file
 from .units import Item
 
 # Looking at files mostly waits for disks and networks, so there are more threads than cores.
 _LOOK_THREADS = 16
+# Reading the index of a file in a store takes some requests. Of more files than this only the sizes are known, from the
+# listing, and progress is without the number of frames until each is planned.
+_MAX_ESTIMATED = 1000
 
 _T = TypeVar("_T")
 
@@ -28,7 +35,7 @@ def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolic
     """What `find`, which looks for the sources of a job, returns. SourceError if a folder does not answer."""
     with stall_limit(float(policy.max_stall_seconds)):
         try:
-            return in_time(find, f"looking for sources in {', '.join(arguments)}")
+            return in_time(find, f"looking for sources in {', '.join(map(shown, arguments))}")
         except StalledError as error:
             raise SourceError(f"{error.message}: {REMEDY}") from error
 
@@ -44,6 +51,8 @@ def look_at(
 
     # Stretches of a file share its fingerprint.
     of_file = cache(identity_of)
+    stored = cache(asked)
+    estimated = sum(source.in_store is not None for source in sources) <= _MAX_ESTIMATED
 
     def look(source: Source) -> tuple[Item, int]:
         try:
@@ -53,15 +62,35 @@ def look_at(
             return Item(source, known.get(source.id, 0), 0), 0
 
     def look_closely(source: Source) -> tuple[Item, int]:
-        identity, size_bytes = identity_of_part(source.path, source.part, of_file)
+        file = source.in_store
+        if file is None:
+            identity, size_bytes = identity_of_part(source.path, source.part, of_file)
+        else:
+            # From here on the source is the file that lies there now.
+            file = StoreFile(file.address, stored(file))
+            source = replaced(source, in_store=file)
+            identity, size_bytes = identity_of_part(source.path, source.part, lambda _path: identity_of_file(file))
         there = known.get(source.id) == identity if replace else source.id in known
         stays = there and source.id not in again
-        frames = 0 if stays or source.part else estimate_frames(source.path, options.profile.fps)
+        if stays or source.part:
+            return Item(source, identity, size_bytes), 0
+        if file is None:
+            return Item(source, identity, size_bytes), estimate_frames(source.path, options.profile.fps)
+        frames = _estimate_in_store(file, options.profile.fps) if estimated else 0
         return Item(source, identity, size_bytes), frames
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
         looked = list(pool.map(look, sources))
     return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
+
+
+def _estimate_in_store(file: StoreFile, fps: Fraction | None) -> int:
+    """About how many frames a file in a store will have, from its header and its index: the rest is not read."""
+    try:
+        with copied(file) as copy:
+            return estimate_frames(copy.reader(), fps)
+    except SourceError:
+        return 0
 
 
 def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:
@@ -76,6 +105,9 @@ def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:
             return False
 
         def look() -> bool:
+            if is_url(path):
+                found = identity_of_file(StoreFile(parse(path)))[0]
+                return identity is None or found == identity
             if os.path.realpath(path) == os.path.realpath(source):
                 return False
             return os.path.lexists(path) if identity is None else identity_of(path)[0] == identity

@@ -92,7 +92,7 @@ def same_file(items: Iterable[Item]) -> list[list[Item]]:
     for item in items:
         source = item.source
         both = before is not None and isinstance(source.part, Stretch) and isinstance(before.part, Stretch)
-        if both and before is not None and before.path == source.path:
+        if both and before is not None and before.file == source.file:
             runs[-1].append(item)
         else:
             runs.append([item])
@@ -102,16 +102,16 @@ def same_file(items: Iterable[Item]) -> list[list[Item]]:
 
 def _blocks(items: Sequence[Item]) -> list[list[Item]]:
     """What no cut divides, sorted by id: single items, and the stretches of one file, up to 256 of them."""
-    leaders: dict[str, str] = {}
+    leaders: dict[tuple[str, str], str] = {}
     for item in items:
         source = item.source
         if isinstance(source.part, Stretch):
-            leaders[source.path] = min(source.id, leaders.get(source.path, source.id))
+            leaders[source.file] = min(source.id, leaders.get(source.file, source.id))
 
     def place(item: Item) -> tuple[str, Fraction, str]:
         source = item.source
         if isinstance(source.part, Stretch):
-            return leaders[source.path], source.part.start, source.id
+            return leaders[source.file], source.part.start, source.id
         return source.id, Fraction(0), source.id
 
     return [

@@ -7,14 +7,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.host_copies import copies_in
 from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshots
 from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.ragged import Array, lazy
@@ -23,6 +21,7 @@ from ..manifests.tables import Manifest
 from ..manifests.video_columns import LabelColumns
 from ..storage.interface import Storage
 from ..storage.locate import storage_at
+from ..storage.network import NetworkOptions
 from ..wording import counted
 from .chosen import ChosenRows
 from .columns import Columns
@@ -34,6 +33,7 @@ from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
 from .reader import ReadOptions, SnapshotReader
 from .stats import Stats
+from .store_options import cache_at, copies_of, limits_of, network_of
 from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
@@ -53,8 +53,11 @@ def open(  # noqa: A001
     fallback: bool = False,
     threads: int | None = None,
     pool_bytes: int = 1 << 30,
-    strict: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
+    cache_bytes: int = 1 << 35,
+    max_gap_bytes: int | None = None,
+    hedge_after: float | None = None,
+    strict: bool = False,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`: its current or an earlier `snapshot`.
 
@@ -64,7 +67,14 @@ def open(  # noqa: A001
     decode the parts of a request, by default 1, and on a GPU 2 for each NVDEC engine. Memory of batches is used again
     once no tensor and no array shares it; all such memory, in use or not, is at most `pool_bytes`, and 0 turns this
     off. The tables of a large dataset are decoded once for all processes of the host, into a file below `cache_dir`, by
-    default $XDG_CACHE_HOME/shortgop. The other options say what each frame is converted to:
+    default $XDG_CACHE_HOME/shortgop.
+
+    Where `path` is the URL of a store, the ranges of a request are fetched several at once. With `cache_dir`, a folder
+    on a local disk, GOPs that were fetched are kept there for all processes of the host: `cache_bytes` at most, those
+    that were not used for longest go first. Ranges that are at most `max_gap_bytes` apart are fetched together, by
+    default as many as a connection carries in the time that a request of `open` took. With `hedge_after`, a read that
+    takes more than so many seconds is asked for again, and the first answer counts. The other options say what each
+    frame is converted to:
 
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
@@ -83,10 +93,10 @@ def open(  # noqa: A001
     """
     frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order)
     chosen_device = device_of(device)
-    cache = None if cache_dir is None else _folder(cache_dir)
-    options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes, cache_dir=cache)
-    copies = copies_in(cache)
-    place = _place(path)
+    options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
+    options = replace(options, cache=cache_at(cache_dir, cache_bytes))
+    place = _place(path, network_of(hedge_after))
+    copies = copies_of(options.cache)
     if snapshot is None:
         root, manifest = open_current(place, copies=copies)
         snapshot = str(root.snapshot)
@@ -103,6 +113,7 @@ def open(  # noqa: A001
                 file=str(place),
             )
         manifest = open_manifest(place, snapshot, copies=copies)
+    options = replace(options, limits=limits_of(place, max_gap_bytes))
     if chosen_device.type != "cpu":
         choice = _choice(place, manifest, chosen_device, fallback=fallback)
         options = replace(options, threads=choice.threads(threads), device=choice)
@@ -134,18 +145,11 @@ def _choice(place: Storage, manifest: Manifest, device: torch.device, *, fallbac
     return choice
 
 
-def _place(path: Any) -> Storage:
+def _place(path: Any, network: NetworkOptions) -> Storage:
     try:
-        return storage_at(path)
+        return storage_at(path, network=network)
     except TypeError:
         raise WrongTypeError(f"path is {path!r}; it has to be the folder that `shortgop prep` wrote") from None
-
-
-def _folder(cache_dir: Any) -> Path:
-    try:
-        return Path(cache_dir).absolute()
-    except TypeError:
-        raise WrongTypeError(f"cache_dir is {cache_dir!r}; it has to be a folder of this host") from None
 
 
 class Dataset:

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -211,5 +212,6 @@ def test_counts_add_up() -> None:
 
 @pytest.mark.parametrize("name", ["timeout_seconds", "hedge_after_seconds", "max_concurrent_requests", "retries"])
 def test_limits_that_make_no_sense(name: str) -> None:
+    limits: dict[str, Any] = {name: -1}
     with pytest.raises(UsageError, match=f"{name} is -1"):
-        NetworkOptions(**{name: -1})
+        NetworkOptions(**limits)
