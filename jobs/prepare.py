@@ -316,7 +316,7 @@ def existing_profile(out: Storage) -> Profile | None:
     root = latest_root(out)
     bound = root.snapshot is not None and len(layout.open_manifest(out, root.snapshot).videos) > 0
     # A job that died may have left videos that no snapshot has yet.
-    bound = bound or any(len(found.videos) for found in unpublished(out, root).values())
+    bound = bound or any(len(found.videos) for _, found in unpublished(out, root))
     return profile_from_json(root.profile) if bound else None
 
 
