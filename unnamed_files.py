@@ -17,7 +17,7 @@ def unnamed_file(num_bytes: int) -> int:
             file = os.dup(temporary.fileno())
     try:
         os.ftruncate(file, num_bytes)
-        if hasattr(os, "posix_fallocate"):
+        if num_bytes and hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file, 0, num_bytes)
     except BaseException:
         os.close(file)

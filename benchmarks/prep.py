@@ -38,8 +38,8 @@ SIZE = "256"
 # Parts of the job by the functions that do them, as FILE:NAME, with all that these call.
 PARTS = {
     "finding ffmpeg": ("ffmpeg.py:find_ffmpeg",),
-    "trying the encoder": ("ffmpeg.py:try_encoder",),
-    "trying NVDEC": ("ffmpeg.py:try_nvdec",),
+    "trying the encoder": ("capability_trials.py:try_encoder",),
+    "trying NVDEC": ("capability_trials.py:try_nvdec",),
     "reading the sources' packets": ("mounts.py:read_in_time",),
     "looking at all sources": ("prepare.py:_look_at",),
     "reading the command line": ("core.py:make_context",),

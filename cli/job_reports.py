@@ -125,11 +125,14 @@ def print_diagnosis(
     for library, loads in diagnosis.nvidia_libraries.items():
         table.add_row(library, _yes(loads), "loads" if loads else "not on this machine")
     out.print(table)
-    out.print("GPU: " + (", ".join(diagnosis.gpus) or "the NVIDIA driver lists none"))
+    driver = f", driver {diagnosis.driver}" if diagnosis.driver else ""
+    out.print("GPU: " + (", ".join(diagnosis.gpus) or "the NVIDIA driver lists none") + driver)
     for ffmpeg in diagnosis.ffmpegs:
         out.print(f"ffmpeg of {ffmpeg.origin}: {ffmpeg.path}", markup=False, soft_wrap=True)
     for codec, choice in diagnosis.choices.items():
         out.print(f"{codec} is encoded with {choice}", markup=False, soft_wrap=True)
+    for line in diagnosis.advice:
+        out.print(line, markup=False, soft_wrap=True)
     out.print(", ".join(f"{name} {version}" for name, version in versions.items()), markup=False, soft_wrap=True)
 
 

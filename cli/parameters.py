@@ -30,6 +30,9 @@ ImageFpsOption = Annotated[
 RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
 AddressOption = Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Units encoded at a time.  [all CPUs]")]
+StreamsPerGpuOption = Annotated[
+    int, typer.Option(min=0, help="Units that use each GPU at a time, all others the CPU; 0: no GPU.")
+]
 KeepSnapshotsOption = Annotated[
     str, typer.Option(help="How long a snapshot is kept after the next one replaces it: 0, 30m, 7d.")
 ]

@@ -21,6 +21,7 @@ from .parameters import (
     MaxStallOption,
     RunnerOption,
     SalvageOption,
+    StreamsPerGpuOption,
     TypesOption,
     WorkersOption,
 )
@@ -72,6 +73,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     address: AddressOption = None,
     workers: WorkersOption = None,
     runner: RunnerOption = "ray",
+    streams_per_gpu: StreamsPerGpuOption = 4,
     check: Annotated[
         bool, typer.Option("--check", help="First read every GOP of the dataset, and make damaged videos again.")
     ] = False,
@@ -101,9 +103,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
                 deinterlace=deinterlace, gop=gop, b_frames=b_frames, codec=codec, encoder=encoder, crf=crf,
                 preset=preset, fastdecode=fastdecode, segment_seconds=segment_seconds, shard_mb=shard_mb,
                 salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall, changed=changed, id_root=id_root,
-                check=check, address=address, workers=workers, runner=runner, keep_snapshots=keep_snapshots,
-                include_dropped=include_dropped, types=parse_types(types or []), on_types=show_types,
-                cuts=cuts, image_fps=image_fps, on_progress=on_progress,
+                check=check, address=address, workers=workers, runner=runner, streams_per_gpu=streams_per_gpu,
+                keep_snapshots=keep_snapshots, include_dropped=include_dropped, types=parse_types(types or []),
+                on_types=show_types, cuts=cuts, image_fps=image_fps, on_progress=on_progress,
                 on_recognised=lambda text: err.print(text, markup=False, soft_wrap=True),
             )  # fmt: skip
         if as_json:

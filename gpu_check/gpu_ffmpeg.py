@@ -16,7 +16,8 @@ from cuda_driver import preload_video_libraries, require_gpu
 from gpu_environment import names_in
 
 from shortgop.errors import ToolError
-from shortgop.prep.ffmpeg import find_ffmpeg, try_encoder, try_nvdec
+from shortgop.prep.capability_trials import try_encoder, try_nvdec
+from shortgop.prep.ffmpeg import find_ffmpeg
 
 ENCODERS = ("h264_nvenc", "hevc_nvenc", "av1_nvenc")
 FILTERS = ("scale_cuda", "pad_cuda", "transpose_cuda", "bwdif_cuda", "yadif_cuda", "hwdownload", "hwupload_cuda")
@@ -27,7 +28,7 @@ _NO_ENGINE = re.compile(r"unsupported device|no capable devices found|no encode 
 
 def ffmpeg_nvdec(record: Record) -> None:
     """Whether the ffmpeg that prep would run decodes on the GPU, and what CUDA parts it was built with."""
-    path = _ffmpeg(record)
+    path = ffmpeg_of(record)
     record.figure("hwaccels", names_in(_listed(path, "-hwaccels"), ("cuda", "vulkan", "vdpau")))
     record.figure("encoders", names_in(_listed(path, "-encoders"), ENCODERS))
     record.figure("filters", names_in(_listed(path, "-filters"), FILTERS))
@@ -39,7 +40,7 @@ def ffmpeg_nvdec(record: Record) -> None:
 
 def ffmpeg_nvenc(record: Record) -> None:
     """Which encoders of NVENC encode two frames in the ffmpeg that prep would run."""
-    path = _ffmpeg(record)
+    path = ffmpeg_of(record)
     said = {}
     for encoder in ENCODERS:
         trial = try_encoder(path, encoder)
@@ -92,7 +93,8 @@ def _encode(encoder: str) -> str:
     return WORKS if len(packets) == 2 else f"{len(packets)} packets for 2 frames"
 
 
-def _ffmpeg(record: Record) -> str:
+def ffmpeg_of(record: Record) -> str:
+    """The ffmpeg that prep would run; Skipped without a GPU or an ffmpeg."""
     require_gpu()
     try:
         found = find_ffmpeg()

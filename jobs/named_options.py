@@ -12,6 +12,7 @@ from ..errors import WrongTypeError
 from ..manifests.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
+from .gpu_slots import DEFAULT_STREAMS_PER_GPU
 from .importing import importing_of
 from .lists import OnTypes, ignore_types
 from .outcome import Report
@@ -57,6 +58,7 @@ def prepare(
     address: str | None = None,
     workers: int | None = None,
     runner: str = "ray",
+    streams_per_gpu: int = DEFAULT_STREAMS_PER_GPU,
     keep_snapshots: str | int = "1d",
     on_types: OnTypes = ignore_types,
     on_recognised: Callable[[str], None] | None = None,
@@ -72,6 +74,7 @@ def prepare(
     "json"), and `on_types` is called with each list and the types of its columns.
     `cuts` names the columns of a list with the times of stretches, "start,end", and `image_fps` is the rate of folders
     and lists of pictures; `on_recognised` is called with a text for each source that is a dataset of another tool.
+    `streams_per_gpu` sources at a time are prepared with each GPU, with 0 none.
     `on_progress` is called with a `Progress` often; what it raises ends the job.
 
     The report lists sources that could not be prepared; they raise nothing. Raises UsageError for options and sources
@@ -79,7 +82,7 @@ def prepare(
     "fail", OutputError if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing,
     DatasetBusyError if another job writes to the dataset. Finished work is kept, and the same call goes on from there.
     """
-    where = Where(runner, address, workers)
+    where = Where(runner, address, workers, streams_per_gpu)
     given: dict[str, Any] = {
         "fps": None if fps is None else parse_fps(_rate_text(fps)),
         "size": None if size is None else parse_size(_size_text(size)),

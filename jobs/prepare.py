@@ -15,10 +15,10 @@ from ..manifests.publish import latest_root, publish, unpublished
 from ..manifests.tables import Manifest, empty
 from ..manifests.tidy import KEEP_SECONDS, tidy
 from ..manifests.verify import damaged_videos, verify
-from ..prep.encoders import choose_encoder
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.profile import Profile, profile_from_json
+from ..prep.tool_choice import check_tools
 from ..storage.interface import Storage
 from ..wording import counted
 from .changed import Changed, changed_failure, check_choice, next_revisions, refuse_changed, refuse_two_files
@@ -316,16 +316,16 @@ def existing_profile(out: Storage) -> Profile | None:
     root = latest_root(out)
     bound = root.snapshot is not None and len(layout.open_manifest(out, root.snapshot).videos) > 0
     # A job that died may have left videos that no snapshot has yet.
-    bound = bound or any(len(found.videos) for found in unpublished(out, root).values())
+    bound = bound or any(len(found.videos) for _, found in unpublished(out, root))
     return profile_from_json(root.profile) if bound else None
 
 
 def _try_tools(profile: Profile, where: Where) -> None:
     """ToolError if ffmpeg is missing, or if the encoder or its preset does not run here. With a cluster the encoder is
     not tried: the cluster's workers may have encoders that this machine lacks."""
-    ffmpeg = find_ffmpeg()
+    find_ffmpeg()
     if where.cluster is None:
-        choose_encoder(ffmpeg.path, profile)
+        check_tools(profile, use_gpu=where.uses_gpus)
 
 
 def _bind(out: Storage, profile: Profile) -> None:

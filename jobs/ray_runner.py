@@ -10,6 +10,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -26,6 +27,7 @@ from ray.exceptions import (
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
 from ..storage.interface import Storage
+from .gpu_slots import Place, Slots, next_place, slots_for, slots_of
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
 from .units import Unit, split_unit
@@ -36,22 +38,21 @@ from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
 _MAX_RETRIES = 3
 _POLL_SECONDS = 0.5
 _BOARD_SECONDS = 5
-# With two units per worker every worker stays busy while the driver publishes.
-_IN_FLIGHT_PER_WORKER = 2
 
 
 @contextlib.contextmanager
-def connected(cluster: str | None, workers: int | None) -> Iterator[int]:
+def connected(cluster: str | None, workers: int | None, streams_per_gpu: int) -> Iterator[Slots]:
     """Ray for as long as the context lasts: the cluster at `cluster`, an address that `cluster_address` returned, or a
-    local Ray for None. Yields how many units can run at a time. ToolError if Ray cannot be started or joined."""
+    local Ray for None. Yields how many units can run at a time, and how many of them with a GPU. ToolError if Ray
+    cannot be started or joined."""
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
     with restored_login():
         try:
             with _restored_sigterm():
                 _init(cluster, workers)
-            available = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
-            yield max(1, min(workers, available) if workers else available)
+            resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+            yield slots_of(resources, workers, streams_per_gpu)
         finally:
             # Also if the process was told to end while Ray was starting.
             ray.shutdown()
@@ -98,7 +99,7 @@ def _restored_sigterm() -> Iterator[None]:
 
 
 def run_units(
-    dataset: Storage, units: Sequence[Unit], options: Options, workers: int, on_progress: OnProgress, *, shared: bool
+    dataset: Storage, units: Sequence[Unit], options: Options, slots: Slots, on_progress: OnProgress, *, shared: bool
 ) -> Iterator[UnitResult]:
     """Run all units, a bounded number at a time, and yield each result as it comes.
 
@@ -110,14 +111,19 @@ def run_units(
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
     board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
-    task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_unit)
+    slots = slots_for(options.profile.encoder, slots)
+    task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_unit)
     mark = leave_mark(dataset) if shared else None
     waiting = deque(units)
     running: dict[ray.ObjectRef[UnitResult], Unit] = {}
+    places: dict[ray.ObjectRef[UnitResult], Place] = {}
     while waiting or running:
-        while waiting and len(running) < workers * _IN_FLIGHT_PER_WORKER:
+        while waiting and (place := next_place(slots, list(places.values()))) is not None:
             unit = waiting.popleft()
-            running[task.remote(dataset, unit, options, board, mark)] = unit
+            own = replace(options, use_gpu=place == "gpu")
+            share = slots.gpu_share if place == "gpu" else 0
+            reference = task.options(num_gpus=share).remote(dataset, unit, own, board, mark)
+            running[reference], places[reference] = unit, place
         done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
         # Progress is optional: there is none while Ray restarts the board on another node.
         with contextlib.suppress(RayError):
@@ -125,6 +131,7 @@ def run_units(
                 on_progress(progress)
         for reference in done:
             unit = running.pop(reference)
+            del places[reference]
             try:
                 yield ray.get(reference)
             except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 
 from ..errors import DatasetBusyError, OutputError
 from ..manifests.publish import publish
@@ -60,13 +61,14 @@ def _results(
     if where.runner == "inline":
         tally.note("encoding")
         for unit in units:
-            yield run_unit(out, unit, options, tally.on_progress)
+            yield run_unit(out, unit, replace(options, use_gpu=where.uses_gpus), tally.on_progress)
         return
     cluster = where.cluster
     tally.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
     from . import ray_runner
 
-    with ray_runner.connected(cluster, where.workers) as at_a_time:
-        tally.note(f"encoding, {at_a_time} at a time")
+    with ray_runner.connected(cluster, where.workers, where.streams_per_gpu) as slots:
+        on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
+        tally.note(f"encoding, {slots.at_a_time} at a time{on_gpus}")
         shared = cluster is not None
-        yield from ray_runner.run_units(out, units, options, at_a_time, tally.on_progress, shared=shared)
+        yield from ray_runner.run_units(out, units, options, slots, tally.on_progress, shared=shared)

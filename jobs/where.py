@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from .cluster_address import cluster_address
+from .gpu_slots import DEFAULT_STREAMS_PER_GPU
 
 
 @dataclass(frozen=True)
@@ -15,12 +16,14 @@ class Where:
 
     `runner` is "ray", or "inline" for one unit after the other in this process. `address` is that of a Ray cluster,
     HOST:PORT or `auto`. Without it $RAY_ADDRESS counts. Without that, or with `local`, a local Ray is started.
-    `workers` bounds how many units run at a time.
+    `workers` bounds how many units run at a time. `streams_per_gpu` units at a time use each GPU; all others run on
+    the CPU. With 0 none uses a GPU.
     """
 
     runner: str = "ray"
     address: str | None = None
     workers: int | None = None
+    streams_per_gpu: int = DEFAULT_STREAMS_PER_GPU
 
     def __post_init__(self) -> None:
         if self.runner not in ("ray", "inline"):
@@ -29,6 +32,12 @@ class Where:
             isinstance(self.workers, bool) or not isinstance(self.workers, int) or self.workers < 1
         ):
             raise UsageError(f"--workers is {self.workers!r}; it takes a whole number of at least 1")
+        if (
+            isinstance(self.streams_per_gpu, bool)
+            or not isinstance(self.streams_per_gpu, int)
+            or self.streams_per_gpu < 0
+        ):
+            raise UsageError(f"--streams-per-gpu is {self.streams_per_gpu!r}; it takes a whole number of at least 0")
         if self.runner == "inline" and self.address is not None:
             raise UsageError(
                 f"--address {self.address} names a Ray cluster, but --runner inline does not use Ray; leave one out"
@@ -39,6 +48,10 @@ class Where:
             )
         if self.address is not None:
             cluster_address(self.address, {})
+
+    @property
+    def uses_gpus(self) -> bool:
+        return self.streams_per_gpu > 0
 
     @property
     def cluster(self) -> str | None:

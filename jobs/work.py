@@ -18,11 +18,11 @@ from ..manifests.schema import SCHEMA
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
 from ..prep.encode_cuts import Cut
-from ..prep.ffmpeg import find_ffmpeg
 from ..prep.manifest_rows import Identity
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
 from ..prep.stretch import Stretch
+from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
 from .fetched_sources import cut_out, file_of
 from .known_failures import Said, said
@@ -75,7 +75,7 @@ def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProg
     committed = _committed(dataset, unit)
     if committed is not None:
         return committed
-    ffmpeg = find_ffmpeg()
+    ffmpeg = choose_ffmpeg(options.profile, use_gpu=options.use_gpu)
     progress = _Progress(unit.id, on_progress)
     manifests: list[Manifest] = []
     failures: list[Failure] = []

@@ -11,8 +11,9 @@ Only zarr.json, and parts from which dropped rows are taken, are ever replaced.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
@@ -32,17 +33,29 @@ from ..errors import (
 from ..storage.interface import Storage, Stored
 from ..whole_files import writing
 from . import zarr_zip as zips
+from .host_copies import HostCopies
 from .label_columns import Kind, LabelColumn
 from .ragged import Array
 from .tables import Failures, Manifest
 from .zarr_columns import read_column, read_column_kinds
-from .zarr_read import READABLE_VERSIONS, OpenFile, read_attributes, read_failures, read_manifest, read_timeline
+from .zarr_read import (
+    READABLE_VERSIONS,
+    NewArray,
+    OpenFile,
+    in_memory,
+    read_attributes,
+    read_failures,
+    read_manifest,
+    read_timeline,
+)
 
 FORMAT_VERSION = 3
 ROOT_KEY = "zarr.json"
 # Each time another writer changed the root meanwhile.
 _MAX_CHANGES = 100
 _DATASET_REMEDY = "give the folder that `shortgop prep --out` wrote"
+# Differs from that of earlier versions whose copies had other arrays.
+_COPY_LAYOUT = 1
 _COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
 
 
@@ -202,15 +215,42 @@ def _parsed(dataset: Storage, text: bytes) -> Root:
     return Root(profile=profile, snapshot=snapshot, format_version=version, id_roots=tuple(id_roots))
 
 
-def open_manifest(dataset: Storage, snapshot: str, *, timeline: bool = False) -> Manifest:
-    """The tables of one snapshot. MissingDataError or CorruptDataError names the file that is wrong."""
+def open_manifest(
+    dataset: Storage, snapshot: str, *, timeline: bool = False, copies: HostCopies | None = None
+) -> Manifest:
+    """The tables of one snapshot. MissingDataError or CorruptDataError names the file that is wrong.
+
+    With `copies` the tables of a large snapshot, but for the timeline, come from the copy that processes of the host
+    share.
+    """
     large = ("columns/",) if timeline else ("columns/", "timeline/")
-    with _reading(dataset, snapshot, lambda name: not name.startswith(large)) as open_file:
-        return read_manifest(open_file, timeline=timeline)
+    with _reading(dataset, snapshot) as open_file:
+
+        def read(new_array: NewArray = in_memory) -> Manifest:
+            if isinstance(open_file, zips.Members):
+                open_file.will_need(lambda name: not name.startswith(large))
+            return read_manifest(open_file, timeline=timeline, new_array=new_array)
+
+        # Version 1 wrote folders.
+        if copies is not None and not timeline and isinstance(open_file, zips.Members):
+            key = _copy_key(open_file.contents(), copies.min_bytes)
+            shared = None if key is None else copies.tables(key, read)
+            if shared is not None:
+                return shared
+        return read()
 
 
-def open_current(dataset: Storage) -> tuple[Root, Manifest]:
-    """The root, and the tables of its snapshot without the timeline. NotADatasetError if there is no snapshot yet."""
+def _copy_key(members: Mapping[str, tuple[int, int]], min_bytes: int) -> str | None:
+    """What a copy of a snapshot's tables is named after: a hash of all that is in them. None for shorter ones."""
+    tables = {name: content for name, content in members.items() if not name.startswith(("timeline/", "columns/"))}
+    if sum(num_bytes for num_bytes, _ in tables.values()) < min_bytes:
+        return None
+    return hashlib.sha256(json.dumps([_COPY_LAYOUT, sorted(tables.items())]).encode()).hexdigest()[:32]
+
+
+def open_current(dataset: Storage, *, copies: HostCopies | None = None) -> tuple[Root, Manifest]:
+    """The root, and the tables of its snapshot without the timeline; `copies` as in `open_manifest`. NotADatasetError
+    if there is no snapshot yet."""
     root = read_root(dataset)
     while True:
         if root.snapshot is None:
@@ -220,7 +260,7 @@ def open_current(dataset: Storage) -> tuple[Root, Manifest]:
                 file=dataset.url,
             )
         try:
-            return root, open_manifest(dataset, root.snapshot)
+            return root, open_manifest(dataset, root.snapshot, copies=copies)
         except MissingDataError:
             # A job may have just published a newer snapshot and removed this one.
             before, root = root, read_root(dataset)
@@ -266,6 +306,7 @@ def _reading(dataset: Storage, snapshot: str, soon: Callable[[str], bool] = lamb
     folder: str | None = None
     try:
         with contextlib.ExitStack() as opened:
+            open_file: OpenFile
             try:
                 open_file = opened.enter_context(zips.reading(dataset, key, soon))
             except FileNotFoundError:

@@ -19,6 +19,8 @@ from .ragged import Array, Ragged, concatenate, from_rows, from_texts, offsets_o
 from .stacking import row_content, stacked, take, with_videos
 from .tables import Edits, Failures, Manifest, Patterns, Table, Timeline, empty
 
+# A search takes as long as the entries of so many rows in a dict.
+_SEARCHES_PER_ROW = 20
 # Reads rows [start, stop) of one timeline.
 ReadRows = Callable[[int, int], Array]
 
@@ -109,15 +111,17 @@ def merge_tables(manifests: Sequence[Manifest], timelines: Sequence[ReadRows] = 
         length=everything.videos.num_frames,
     )
     drops = drops_of(everything.drops)
-    kept = _by_id(everything, drops, origins, timelines)
-    order = np.array([rows[0] for rows in kept], dtype=np.int64)
+    order, equal = _by_id(everything, drops, origins, timelines)
     edit_origins = np.repeat(np.arange(len(manifests)), [len(m.edits) for m in manifests]).tolist()
     edits, owner = merged_edits(everything.edits, edit_origins, drops)
     merged = with_videos(everything, order)
+    attributes = _attributes(
+        everything, edits, merged.videos.id, owner, order=order, equal=equal, origins=origins.manifest
+    )
     return replace(
         merged,
-        videos=replace(merged.videos, attributes=_attributes(everything, edits, owner, kept, origins)),
-        failures=_latest(everything.failures, {*merged.ids, *drops}),
+        videos=replace(merged.videos, attributes=attributes),
+        failures=_latest(everything.failures, merged.videos.id, drops),
         edits=edits,
         drops=drops_table(drops),
     ), FrameRuns(origins.manifest[order], origins.start[order], origins.length[order])
@@ -125,21 +129,55 @@ def merge_tables(manifests: Sequence[Manifest], timelines: Sequence[ReadRows] = 
 
 def _by_id(
     manifest: Manifest, drops: Mapping[str, Drop], origins: FrameRuns, timelines: Sequence[ReadRows]
-) -> list[list[int]]:
-    """The row of the video to keep for each id, sorted by id, followed by the rows that differ from it in nothing but
-    their attributes."""
-    rows_of: dict[str, list[int]] = {}
-    after_edit = manifest.videos.after_edit
-    for row, video_id in enumerate(manifest.ids):
-        if video_id in drops and int(after_edit[row]) < drops[video_id].number:
-            continue
-        known = rows_of.get(video_id)
-        order = 0 if known is None else _compared(manifest, row, known[0], origins, timelines)
-        if known is None or order < 0:
-            rows_of[video_id] = [row]
-        elif order == 0:
-            known.append(row)
-    return [rows_of[video_id] for video_id in sorted(rows_of)]
+) -> tuple[Array, dict[int, list[int]]]:
+    """The row of the video to keep for each id, sorted by id; and where other rows differ from it in nothing but their
+    attributes, all of these, by its place among those that are kept.
+
+    Only ids that come more than once are looked at one by one.
+    """
+    keys = manifest.videos.id.sort_keys()
+    rows = np.argsort(keys, kind="stable")
+    rows = rows[_not_dropped(keys[rows], manifest.videos.after_edit[rows], drops)]
+    ordered = keys[rows]
+    is_first = np.ones(len(rows), dtype=bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    starts = np.append(np.flatnonzero(is_first), len(rows))
+    order, equal = rows[starts[:-1]], {}
+    for place in np.flatnonzero(np.diff(starts) > 1).tolist():
+        known: list[int] = []
+        for row in rows[starts[place] : starts[place + 1]].tolist():
+            before = _compared(manifest, row, known[0], origins, timelines) if known else -1
+            if before < 0:
+                known = [row]
+            elif before == 0:
+                known.append(row)
+        order[place] = known[0]
+        if len(known) > 1:
+            equal[place] = known
+    return order, equal
+
+
+def _not_dropped(keys: Array, after_edit: Array, drops: Mapping[str, Drop]) -> Array:
+    """Whether each video was stored after the drop of its id, if there is one. `keys` are sorted."""
+    stays = np.ones(len(keys), dtype=bool)
+    for video_id, drop in drops.items():
+        key: Any = video_id
+        if keys.dtype != object:
+            key = video_id.encode()
+            # Numpy would take zero bytes at the end for padding, and make all keys as wide as a longer one.
+            if len(key) > keys.dtype.itemsize or b"\0" in key:
+                continue
+        each = slice(int(np.searchsorted(keys, key)), int(np.searchsorted(keys, key, side="right")))
+        stays[each] = after_edit[each] >= drop.number
+    return stays
+
+
+def _places(ids: Ragged, wanted: Sequence[str]) -> list[int | None]:
+    """The row of each of these texts among ids, which ascend; None for one that is not there."""
+    if len(wanted) < len(ids) // _SEARCHES_PER_ROW:
+        return [ids.find(text) for text in wanted]
+    row_of = {text: row for row, text in enumerate(ids.texts())}
+    return [row_of.get(text) for text in wanted]
 
 
 def _compared(manifest: Manifest, row: int, other: int, origins: FrameRuns, timelines: Sequence[ReadRows]) -> int:
@@ -192,43 +230,49 @@ def _all_columns(manifest: Manifest, row: int) -> tuple[Any, ...]:
 
 
 def _attributes(
-    everything: Manifest, edits: Edits, owner: Mapping[str, int], kept: list[list[int]], origins: FrameRuns
+    everything: Manifest,
+    edits: Edits,
+    ids: Ragged,
+    owner: Mapping[str, int],
+    *,
+    order: Array,
+    equal: Mapping[int, list[int]],
+    origins: Array,
 ) -> Ragged:
-    """The attributes of the videos that are kept, with their edits.
+    """The attributes of the videos that are kept, with their edits. `ids` are theirs, `order` are their rows.
 
     A manifest's videos have its own edits already. So nothing is to do where no other manifest edits the id: `owner`
     gives the manifest that has all edits of an id.
     """
-    texts, ids = everything.videos.attributes, everything.ids
-    row = np.array([rows[0] for rows in kept], dtype=np.int64)
-    todo = [
-        position
-        for position, (rows, origin) in enumerate(zip(kept, origins.manifest[row].tolist(), strict=True))
-        if len(rows) > 1 or owner.get(ids[rows[0]], origin) != origin
-    ]
+    texts, origin = everything.videos.attributes, origins[order]
+    edited_at = zip(_places(ids, list(owner)), owner.values(), strict=True)
+    by_others = {place for place, number in edited_at if place is not None and int(origin[place]) != number}
+    todo = sorted(by_others.union(equal))
     if not todo:
-        return texts.take(row)
-    of = {ids[kept[position][0]] for position in todo}
+        return texts.take(order)
+    of = {ids.text(place) for place in todo}
     rows_of_todo = [number for number, video_id in enumerate(edits.id.texts()) if video_id in of]
     edits_of_id: dict[str, list[Edit]] = {}
     for edit in edits_of(take(edits, np.array(rows_of_todo, dtype=np.int64))):
         edits_of_id.setdefault(edit.id, []).append(edit)
     changed = []
-    for position in todo:
-        rows = kept[position]
+    for place in todo:
+        rows = equal.get(place, [int(order[place])])
         after = int(everything.videos.after_edit[rows[0]])
         own = joined([texts.text(each) for each in rows])
-        changed.append(edited(own, edits_of_id.get(ids[rows[0]], []), after=after))
-    row[todo] = len(texts) + np.arange(len(todo))
-    return concatenate([texts, from_texts(changed)]).take(row)
+        changed.append(edited(own, edits_of_id.get(ids.text(place), []), after=after))
+    rows_of_texts = order.copy()
+    rows_of_texts[todo] = len(texts) + np.arange(len(todo))
+    return concatenate([texts, from_texts(changed)]).take(rows_of_texts)
 
 
-def _latest(failures: Failures, left_out: set[str]) -> Failures:
-    """The latest failure of each source that is not among those to leave out, sorted by id."""
+def _latest(failures: Failures, ids: Ragged, drops: Mapping[str, Drop]) -> Failures:
+    """The latest failure of each source that is neither among the videos' ids, which ascend, nor dropped; by id."""
     latest: dict[str, tuple[Any, ...]] = {}
     texts = (failures.id.texts(), failures.reason.texts(), failures.source.texts(), failures.path.texts())
+    places = _places(ids, texts[0])
     for row, (source_id, *said) in enumerate(zip(*texts, strict=True)):
-        if source_id not in left_out:
+        if places[row] is None and source_id not in drops:
             attempt = (int(failures.attempted_ns[row]), *said, row)
             latest[source_id] = max(latest.get(source_id, attempt), attempt)
     return take(failures, np.array([latest[source_id][-1] for source_id in sorted(latest)], dtype=np.int64))

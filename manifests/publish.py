@@ -19,6 +19,7 @@ from ..storage.disk_lock import this_holder
 from ..storage.interface import Storage, Stored
 from ..whole_files import discard, discarding, writing
 from . import zarr_sizes
+from .folding import Folding
 from .label_columns import derived_columns
 from .layout import (
     FORMAT_VERSION,
@@ -32,10 +33,10 @@ from .layout import (
     snapshot_key,
     snapshots,
 )
-from .merge import ReadRows, merge_tables, timeline_blocks
+from .merge import merge_tables, timeline_blocks
 from .parts import finished_parts, open_part, pack
 from .ragged import Array
-from .tables import Manifest, Timeline
+from .tables import Manifest
 from .zarr_small import is_small
 from .zarr_zip import pack_folder
 
@@ -57,52 +58,46 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None) -> str |
             file=dataset.url,
         )
     published = _parts(dataset, root)
-    new = _unpublished(dataset, root, published)
-    if not new:
-        return root.snapshot
-    manifests = list(new.values())
-    # The timelines of parts are in memory already; that of the current snapshot is read in blocks.
-    timelines: list[ReadRows] = [
-        partial(_rows, manifest.timeline) for manifest in manifests if manifest.timeline is not None
-    ]
-    if root.snapshot is not None:
-        manifests.append(open_manifest(dataset, root.snapshot))
-        timelines.append(partial(open_timeline, dataset, root.snapshot))
-    merged, runs = merge_tables(manifests, timelines)
-    blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
-    attributes: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
-        "parts": sorted(published.union(new)),
-        "profile": root.profile,
-        "written_by": asdict(this_holder()),
-    }
-    snapshot = f"{max(int(root.snapshot or 0), *map(int, there), 0) + 1:06d}"
-    _write(dataset, snapshot, merged, attributes, blocks)
+    with contextlib.closing(Folding(lambda: dataset.scratch("timelines"))) as parts:
+        new = []
+        for part, found in unpublished(dataset, root, published):
+            new.append(part)
+            parts.add(found)
+        if not new:
+            return root.snapshot
+        manifests, timelines = parts.result()
+        if root.snapshot is not None:
+            manifests.append(open_manifest(dataset, root.snapshot))
+            timelines.append(partial(open_timeline, dataset, root.snapshot))
+        merged, runs = merge_tables(manifests, timelines)
+        blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
+        attributes: dict[str, Any] = {
+            "format_version": FORMAT_VERSION,
+            "parts": sorted(published.union(new)),
+            "profile": root.profile,
+            "written_by": asdict(this_holder()),
+        }
+        snapshot = f"{max(int(root.snapshot or 0), *map(int, there), 0) + 1:06d}"
+        _write(dataset, snapshot, merged, attributes, blocks)
     _switch(dataset, snapshot, root.profile)
     return snapshot
 
 
-def _rows(timeline: Timeline, start: int, stop: int) -> Array:
-    return timeline.pts[start:stop]
-
-
-def unpublished(dataset: Storage, root: Root) -> dict[str, Manifest]:
-    """Parts that are in no snapshot yet and can be published.
+def unpublished(
+    dataset: Storage, root: Root, published: Collection[str] | None = None
+) -> Iterator[tuple[str, Manifest]]:
+    """Parts that are in no snapshot yet and can be published: each one's name, and its tables with the timeline.
 
     A part with another profile is left out: its worker outlived the job. A part without its shards is left out: they
     were removed as stray shards before a delayed worker wrote the part. If the shards come back, so does the part.
+    `published` are the parts of the root's snapshot, if they have been read.
     """
-    return _unpublished(dataset, root, _parts(dataset, root))
-
-
-def _unpublished(dataset: Storage, root: Root, published: Collection[str]) -> dict[str, Manifest]:
-    new = {}
-    for part in sorted(finished_parts(dataset).difference(published)):
+    known = _parts(dataset, root) if published is None else published
+    for part in sorted(finished_parts(dataset).difference(known)):
         found, attributes = open_part(dataset, part)
         foreign = len(found.videos) and differing(attributes.get("profile", {}), root.profile)
         if not foreign and has_its_shards(dataset, found):
-            new[part] = found
-    return new
+            yield part, found
 
 
 def _parts(dataset: Storage, root: Root) -> set[str]:

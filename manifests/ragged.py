@@ -6,6 +6,7 @@ specification of Zarr does not settle Zarr's own string types.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+_MAX_KEY_BYTES = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,27 @@ class Ragged:
         blob = self.values.tobytes()
         bounds = self.offsets.tolist()
         return [blob[start:stop].decode() for start, stop in pairwise(bounds)]
+
+    def find(self, text: str) -> int | None:
+        """The row with this text, where the bytes of the rows ascend; None if there is none. No row is decoded, and few
+        are looked at."""
+        # A text that is no valid Unicode is in no row: see `from_texts`.
+        wanted = text.encode(errors="surrogatepass")
+        row = bisect_left(range(len(self)), wanted, key=self.bytes)
+        return row if row < len(self) and self.bytes(row) == wanted else None
+
+    def sort_keys(self) -> Array:
+        """An array in which the rows of text compare as their bytes do, and as Python's strings do: bytes of one width,
+        or objects where some are long, or end with zero bytes."""
+        lengths = np.diff(self.offsets)
+        width = max(1, int(lengths.max(initial=0)))
+        if width > _MAX_KEY_BYTES or not self.values.all():
+            keys = np.empty(len(self), dtype=object)
+            keys[:] = self.texts()
+            return keys
+        matrix = np.zeros((len(lengths), width), dtype="u1")
+        matrix[np.arange(width) < lengths[:, None]] = self.values
+        return matrix.view(f"S{width}").ravel()
 
     def take(self, rows: Array) -> Ragged:
         """The given rows, in the given order."""

@@ -14,7 +14,7 @@ class Column:
     columns whose neighbouring rows differ by little.
 
     `since` is the format version that introduced the column. In tables of an earlier version every row is `before`, or
-    empty if the column is ragged.
+    empty if the column is ragged. An `optional` column came within a version: tables without it are read alike.
     """
 
     dtype: str
@@ -22,6 +22,7 @@ class Column:
     delta: bool = False
     since: int = 1
     before: int = 0
+    optional: bool = False
 
 
 TEXT = Column("u1", ragged=True)
@@ -77,6 +78,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "transfer": Column("u1"),
         "matrix": Column("u1"),
         "full_range": Column("u1"),
+        "pipeline": Column("u1", ragged=True, since=3, optional=True),
     },
     "shards": {
         "name": TEXT,

@@ -18,7 +18,8 @@ from .tables import Failures, Manifest
 class VideoSummary:
     """One video. `fps` is an exact fraction as text, `path` the source's absolute path. `given_up`, `dropped`,
     `repeated` and `salvaged` (frames that show an earlier one in place of a lost one) say what differs from the source.
-    `lost` is true if a shard that holds some of the video is missing or damaged."""
+    `pipeline`: what decoded, scaled and encoded it, and why. `lost` is true if a shard that holds some of
+    the video is missing or damaged."""
 
     id: str
     source: str
@@ -29,6 +30,7 @@ class VideoSummary:
     width: int
     height: int
     codec: str
+    pipeline: dict[str, str]
     attributes: dict[str, Any]
     given_up: tuple[str, ...]
     dropped: int | None
@@ -116,6 +118,7 @@ def summarize(dataset: Storage) -> Summary:
                 width=config.width,
                 height=config.height,
                 codec=config.codec,
+                pipeline=manifest.pipeline(video.config),
                 attributes=video.attributes,
                 given_up=changes.given_up,
                 dropped=changes.dropped,

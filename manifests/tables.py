@@ -28,6 +28,10 @@ from .ragged import Array, Ragged, from_rows, from_texts, lazy, offsets_of
 from .records import CodecConfig, Pattern, SourceChanges, VideoRow
 from .schema import SCHEMA
 
+# A table with more videos is that of a snapshot, so their ids ascend. A dict of its ids would take seconds to make, and
+# memory of each process.
+_MAX_DICT_ROWS = 1 << 17
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -109,6 +113,7 @@ class Configs(Table):
     transfer: Array
     matrix: Array
     full_range: Array
+    pipeline: Ragged
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +246,7 @@ class Manifest:
 
     def row_of(self, video_id: str) -> int:
         """The row of the video with this id; VideoNotFoundError when there is none."""
-        row = self.row_of_id.get(video_id)
+        row = self.row_of_id.get(video_id) if len(self.videos) <= _MAX_DICT_ROWS else self.videos.id.find(video_id)
         if row is None:
             raise VideoNotFoundError(
                 f"the dataset has no video {video_id!r}; `shortgop info` lists the ids", video=video_id
@@ -293,6 +298,10 @@ class Manifest:
             matrix=int(configs.matrix[index]),
             full_range=bool(configs.full_range[index]),
         )
+
+    def pipeline(self, index: int) -> dict[str, str]:
+        """What decoded, scaled and encoded the videos with this row of `configs`; {} if that is not known."""
+        return dict(json.loads(self.configs.pipeline.text(index) or "{}"))
 
     def pattern(self, index: int) -> Pattern:
         """A row of `patterns` as Python values."""

@@ -13,6 +13,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -27,9 +28,15 @@ from .tables import TABLE_TYPES, Failures, Manifest
 
 # Opens the file of a Zarr store that has this key. FileNotFoundError or KeyError if there is none.
 OpenFile = Callable[[str], BinaryIO]
+# Makes the array that rows are read into: the path of a Zarr array, its number of rows and its dtype.
+NewArray = Callable[[str, int, str], Array]
 
 _CODECS = (["bytes", "zstd"], ["numcodecs.delta", "bytes", "zstd"])
 _CHECKSUM_BYTES = 4
+# Chunks that a thread decodes in a row: in sixteenths of a second.
+_PIECE_CHUNKS = 64
+# Each has a chunk in memory, encoded and decoded.
+_MAX_THREADS = 8
 # No table is larger than this. A document that claims more is damaged, and must not make numpy ask for that much
 # memory.
 _MAX_BYTES = 1 << 46
@@ -78,22 +85,59 @@ def _damaged(key: str, error: Exception) -> CorruptDataError:
     return CorruptDataError(f"{key} cannot be decoded: {type(error).__name__}: {error}", file=key)
 
 
-def read_rows(open_file: OpenFile, path: str, dtype: str, start: int = 0, stop: int | None = None) -> Array:
-    """Rows [start, stop) of the array at `path`, whose type must be `dtype`."""
+def in_memory(_path: str, rows: int, dtype: str) -> Array:
+    """A new array in this process's own memory."""
+    return np.empty(rows, dtype=dtype)
+
+
+def read_rows(
+    open_file: OpenFile,
+    path: str,
+    dtype: str,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    new_array: NewArray = in_memory,
+) -> Array:
+    """Rows [start, stop) of the array at `path`, whose type must be `dtype`, in the array that `new_array` makes."""
     with opening(open_file, f"{path}/zarr.json") as file:
         layout = _layout(json.loads(file.read()), dtype)
         stop = layout.rows if stop is None else min(stop, layout.rows)
-        out = np.empty(max(0, stop - start), dtype=dtype)
-    for number in range(start // layout.file_rows, -(-stop // layout.file_rows)):
+        out = new_array(path, max(0, stop - start), dtype)
+
+    def read_piece(piece: tuple[int, int, int]) -> None:
+        number, first, last = piece
         with opening(open_file, f"{path}/c/{number}") as file:
-            first = number * layout.file_rows
-            for row, encoded in _encoded_chunks(file, layout, start - first, stop - first):
+            origin = number * layout.file_rows
+            for row, encoded in _encoded_chunks(file, layout, first - origin, last - origin):
                 chunk = _decoded(encoded, layout, dtype)
-                at = first + row - start
+                at = origin + row - start
                 out[max(at, 0) : at + len(chunk)] = chunk[max(-at, 0) : len(out) - at]
+
+    pieces = list(_pieces(layout, start, stop))
+    if len(pieces) > 1:
+        # Decoding releases the GIL.
+        with ThreadPoolExecutor(min(len(pieces), os.cpu_count() or 1, _MAX_THREADS)) as threads:
+            list(threads.map(read_piece, pieces))
+    else:
+        for piece in pieces:
+            read_piece(piece)
     # All readers of an open dataset share its tables, so they are read-only.
     out.flags.writeable = False
     return out
+
+
+def _pieces(layout: _Layout, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """The rows [start, stop) in pieces: the number of a file, and the first row and the last row + 1 in the array. A
+    piece has whole chunks, but where the rows start and stop."""
+    piece_rows = min(layout.file_rows, _PIECE_CHUNKS * layout.chunk_rows)
+    for number in range(start // layout.file_rows, -(-stop // layout.file_rows)):
+        origin, end = number * layout.file_rows, min(stop, (number + 1) * layout.file_rows)
+        first = max(start, origin)
+        while first < end:
+            last = min(end, first - (first - origin) % layout.chunk_rows + piece_rows)
+            yield number, first, last
+            first = last
 
 
 def _layout(document: Any, dtype: str) -> _Layout:
@@ -174,8 +218,9 @@ def read_attributes(open_file: OpenFile) -> dict[str, Any]:
         return dict(attributes)
 
 
-def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
-    """Read all tables; the timeline only on request. MissingDataError or CorruptDataError names what is wrong.
+def read_manifest(open_file: OpenFile, *, timeline: bool, new_array: NewArray = in_memory) -> Manifest:
+    """Read all tables, into arrays that `new_array` makes; the timeline only on request. MissingDataError or
+    CorruptDataError names what is wrong.
 
     Tables that are newer than the manifest's format version are empty; newer columns are filled with their `before`.
     """
@@ -189,7 +234,7 @@ def read_manifest(open_file: OpenFile, *, timeline: bool) -> Manifest:
             if (document["zarr_format"], document["node_type"]) != (3, "group"):
                 raise ValueError("not a Zarr group of version 3")
     tables: dict[str, Any] = {
-        name: TABLE_TYPES[name](**_read_columns(open_file, name, columns, version))
+        name: TABLE_TYPES[name](**_read_columns(open_file, name, columns, version, new_array))
         for name, columns in SCHEMA.items()
         if timeline or name != "timeline"
     }
@@ -202,15 +247,26 @@ def read_failures(open_file: OpenFile) -> Failures:
     return Failures(**_read_columns(open_file, "failures", SCHEMA["failures"], version))
 
 
-def _read_columns(open_file: OpenFile, table: str, columns: dict[str, Column], version: int) -> dict[str, Any]:
+def _read_columns(
+    open_file: OpenFile, table: str, columns: dict[str, Column], version: int, new_array: NewArray = in_memory
+) -> dict[str, Any]:
     there = {
-        name: _read_column(open_file, f"{table}/{name}", spec)
+        name: _read_column(open_file, f"{table}/{name}", spec, new_array)
         for name, spec in columns.items()
-        if spec.since <= version
+        if spec.since <= version and not (spec.optional and not _is_there(open_file, f"{table}/{name}"))
     }
     rows = len(next(iter(there.values()))) if there else 0
     missing = {name: _column_before(spec, rows) for name, spec in columns.items() if name not in there}
     return {**there, **missing}
+
+
+def _is_there(open_file: OpenFile, path: str) -> bool:
+    """Whether the store has the array at `path`."""
+    try:
+        with opening(open_file, f"{path}/zarr.json"):
+            return True
+    except MissingDataError:
+        return False
 
 
 def _column_before(column: Column, rows: int) -> Array | Ragged:
@@ -219,14 +275,16 @@ def _column_before(column: Column, rows: int) -> Array | Ragged:
     return np.full(rows, column.before, dtype=column.dtype)
 
 
-def _read_column(open_file: OpenFile, path: str, column: Column) -> Array | Ragged:
-    return read_ragged(open_file, path, column.dtype) if column.ragged else read_rows(open_file, path, column.dtype)
+def _read_column(open_file: OpenFile, path: str, column: Column, new_array: NewArray) -> Array | Ragged:
+    if column.ragged:
+        return read_ragged(open_file, path, column.dtype, new_array=new_array)
+    return read_rows(open_file, path, column.dtype, new_array=new_array)
 
 
-def read_ragged(open_file: OpenFile, path: str, dtype: str) -> Ragged:
+def read_ragged(open_file: OpenFile, path: str, dtype: str, *, new_array: NewArray = in_memory) -> Ragged:
     """The ragged column at `path`, whose values must be of type `dtype`."""
-    values = read_rows(open_file, path, dtype)
-    offsets = read_rows(open_file, f"{path}_offsets", OFFSETS.dtype)
+    values = read_rows(open_file, path, dtype, new_array=new_array)
+    offsets = read_rows(open_file, f"{path}_offsets", OFFSETS.dtype, new_array=new_array)
     try:
         return Ragged(values, offsets)
     except ValueError as error:

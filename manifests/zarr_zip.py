@@ -16,13 +16,11 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from ..errors import CorruptDataError
 from ..storage.interface import OpenedFile, Storage
-from .zarr_read import OpenFile
 
 _FILE_MODE = 0o644 << 16
 _COPY_BYTES = 1 << 20
@@ -59,18 +57,6 @@ def _info(name: str) -> zipfile.ZipInfo:
     return info
 
 
-@contextlib.contextmanager
-def reading(storage: Storage, key: str, soon: Callable[[str], bool] = lambda _: False) -> Iterator[OpenFile]:
-    """Yields the function that opens a zip file's members. It raises KeyError for a name that the file does not have.
-
-    The file stays open during the block. `soon` says of each member whether the block is about to read it whole.
-    """
-    with storage.open(key) as file:
-        members = _directory(storage, file)
-        file.will_need([(each.header, each.end) for name, each in members.items() if soon(name)])
-        yield partial(_open_member, file, members)
-
-
 @dataclass(frozen=True)
 class _Member:
     header: int
@@ -79,6 +65,37 @@ class _Member:
     stored: bool
     # Where the next member begins, or the directory.
     end: int
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """The members of an open zip file: an OpenFile. KeyError for a name that the file does not have."""
+
+    file: OpenedFile
+    directory: Mapping[str, _Member]
+
+    def __call__(self, name: str) -> BinaryIO:
+        return _open_member(self.file, self.directory, name)
+
+    def contents(self) -> dict[str, tuple[int, int]]:
+        """The length and the CRC-32 of each member, by name. None of them is read."""
+        return {name: (member.size, member.crc32) for name, member in self.directory.items()}
+
+    def will_need(self, soon: Callable[[str], bool]) -> None:
+        """Say of which members all is read soon."""
+        self.file.will_need([(each.header, each.end) for name, each in self.directory.items() if soon(name)])
+
+
+@contextlib.contextmanager
+def reading(storage: Storage, key: str, soon: Callable[[str], bool] = lambda _: False) -> Iterator[Members]:
+    """Yields the members of a zip file.
+
+    The file stays open during the block. `soon` says of each member whether the block is about to read it whole.
+    """
+    with storage.open(key) as file:
+        members = Members(file, _directory(storage, file))
+        members.will_need(soon)
+        yield members
 
 
 # Zip files of a dataset are never replaced. The version is for a damaged file that was copied again.

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ..errors import EncodeError
-from .ffmpeg import Run, first_reason
+from .ffmpeg import Run
+from .gpu_errors import first_reason
 from .stalls import REMEDY, StalledError
 
 # A signal (a `kill`, or the kernel out of memory) or a stall does not mean that the source is bad.
@@ -18,6 +19,14 @@ _T = TypeVar("_T")
 
 class _KilledError(EncodeError):
     """ffmpeg was ended by a signal."""
+
+
+class FfmpegFailedError(EncodeError):
+    """ffmpeg failed; `stderr` is all that it said."""
+
+    def __init__(self, message: str, *, file: str, stderr: str) -> None:
+        super().__init__(message, file=file)
+        self.stderr = stderr
 
 
 def tried_again(path: str, work: Callable[[], _T]) -> _T:
@@ -40,8 +49,8 @@ def raise_if_killed(run: Run, path: str) -> None:
 
 
 def raise_if_failed(run: Run, path: str, *, hung_up: bool = False) -> None:
-    """Raise an EncodeError with ffmpeg's own reason when it failed. `hung_up`: prep stopped reading its output, so a
-    broken pipe is not a failure."""
+    """Raise an FfmpegFailedError with ffmpeg's own reason when it failed. `hung_up`: prep stopped reading its output,
+    so a broken pipe is not a failure."""
     if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):
         lines = [line for line in run.stderr.splitlines() if line.strip()]
-        raise EncodeError(f"{path}: ffmpeg failed: {first_reason(lines)}", file=path)
+        raise FfmpegFailedError(f"{path}: ffmpeg failed: {first_reason(lines)}", file=path, stderr=run.stderr)

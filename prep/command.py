@@ -7,14 +7,26 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from .damage import Kept
+from .encoder_options import encoder_options
 from .frame_report import STATS_FORMAT
+from .gpu_filters import decoding_options, downloaded, scaled_on_gpu
 from .grid import TickRule
 from .joins import Join
 from .opening import input_argv
-from .picture_filters import colour_tags, deinterlace_filters, picture_filters, steady_filters
-from .pieces import Piece, Seek, keyframe_expression, piece_filters
+from .picture_filters import (
+    closing_filters,
+    colour_tags,
+    deinterlace_filters,
+    pad_filters,
+    picture_filters,
+    steady_filters,
+    without_colours,
+)
+from .pieces import Piece, Seek, piece_filters
+from .pipelines import Pipeline
 from .probe import SourceVideo
 from .profile import Profile
+from .sizes import picture_layout
 
 # The ticks per second of the output are a multiple of the numerator of its rate, so that a frame lasts a whole number
 # of ticks. Players expect an MP4 to have at least this many.
@@ -33,8 +45,7 @@ class Encode:
     width: int
     height: int
     profile: Profile
-    encoder: str
-    nvdec: bool = False
+    pipeline: Pipeline
     crops_by_itself: bool = False
     kept: Kept | None = None
     joins: tuple[Join, ...] = ()
@@ -72,7 +83,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
     source = encode.source
     return [
         "-hide_banner", "-nostdin", "-nostats", "-v", "error",
-        *(["-hwaccel", "cuda"] if encode.nvdec else []),
+        *decoding_options(encode.pipeline),
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
         "-threads", "1", "-filter_threads", "1",
         *(["-max_error_rate", "1"] if encode.kept is not None else []),
@@ -82,7 +93,7 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         "-map", f"0:{source.stream_index}", "-map_metadata", "-1", "-map_chapters", "-1",
         "-vf", ",".join(_filters(encode)),
         "-fps_mode", "passthrough", "-frames:v", str(encode.num_frames),
-        *_encoder_options(encode),
+        *encoder_options(encode.pipeline, encode.profile, encode.piece_frames),
         *_colour_tags(source),
         "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT,
         "-video_track_timescale", str(encode.timescale), "-fflags", "+bitexact",
@@ -156,8 +167,14 @@ def _filters(encode: Encode) -> list[str]:
     times = (
         piece_filters(encode.pieces) if encode.pieces else time_filters(encode.rule, encode.num_frames, encode.joins)
     )
+    kept = [] if encode.kept is None else [_selection(encode.kept)]
+    if encode.pipeline.scaling == "scale_cuda":
+        layout = picture_layout(source, encode.profile)
+        scaled = scaled_on_gpu(source.coded_size, layout.scaled, downloads=encode.pipeline.downloads)
+        return [*kept, without_colours(), *times, *scaled, *pad_filters(layout), *closing_filters(source)]
     return [
-        *([] if encode.kept is None else [_selection(encode.kept)]),
+        *(downloaded(source) if encode.pipeline.decoding == "nvdec" else []),
+        *kept,
         *steady_filters(source),
         *deinterlace_filters(source, encode.profile),
         *times,
@@ -169,37 +186,6 @@ def _selection(kept: Kept) -> str:
     """Removes lost frames before the other filters."""
     runs = "+".join(f"between({kept.variable},{first},{last})" for first, last in kept.runs)
     return f"select='{runs}'"
-
-
-def _encoder_options(encode: Encode) -> list[str]:
-    profile, encoder = encode.profile, encode.encoder
-    gop, b_frames, quality = profile.gop_frames, profile.b_frames, str(profile.crf)
-    options = ["-c:v", encoder, *(["-preset", profile.preset] if profile.preset else [])]
-    keyframes = ["-g", str(gop), "-force_key_frames", keyframe_expression(encode.piece_frames, gop)]
-    if encoder == "libx264":
-        return [
-            *options, "-threads", "1", "-crf", quality,
-            *keyframes, "-keyint_min", str(gop), "-sc_threshold", "0", "-bf", str(b_frames),
-            # Less than x264's own tune=fastdecode, which gives up weighted prediction too: that makes files larger
-            # and decoding no faster (docs/benchmarks.md).
-            "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0" + ":no-deblock=1:no-cabac=1" * profile.fastdecode,
-        ]  # fmt: skip
-    if encoder == "libx265":
-        params = (
-            f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes={b_frames}:b-pyramid=0:b-adapt=0"
-            ":pools=none:frame-threads=1:log-level=error:info=0"
-        )
-        tune = ["-tune", "fastdecode"] if profile.fastdecode else []
-        # x265 starts a GOP every `keyint` frames by itself, but not where another piece begins.
-        forced = [*keyframes, "-forced-idr", "1"] if encode.pieces else []
-        return [*options, *tune, *forced, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
-    return [
-        *options, "-rc", "vbr", "-cq", quality, "-b:v", "0", *keyframes, "-forced-idr", "1", "-no-scenecut", "1",
-        "-strict_gop", "1", "-bf", str(b_frames), "-b_ref_mode", "disabled",
-        # Of the choices that make decoding faster, NVENC has only CAVLC, in H.264.
-        *(["-coder", "cavlc"] if profile.fastdecode and encoder == "h264_nvenc" else []),
-        *(["-tag:v", "hvc1"] if profile.codec == "hevc" else []),
-    ]  # fmt: skip
 
 
 def _colour_tags(source: SourceVideo) -> list[str]:

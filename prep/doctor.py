@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ToolError
-from .encoders import choose_encoder
-from .ffmpeg import Trial, candidates, find_ffmpeg, try_encoder, try_nvdec, unfit, version_of
-from .profile import CODECS, ENCODERS, Profile
+from .capabilities import NVENC_ENCODERS, SCALING, Capabilities, Trial, encodes, from_gpu, is_nvenc, nvdec
+from .capability_trials import SOURCE_KINDS, capabilities_of
+from .ffmpeg import candidates, unfit, version_of
+from .gpu_errors import NO_GPU, wanted_driver
+from .pipelines import choose_encoder
+from .profile import CODECS, Profile
+from .tool_choice import choose_ffmpeg
 
 # The driver's video libraries, which containers and cloud images often lack.
 _NVIDIA_LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1")
 _NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
+_NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 
 
 @dataclass(frozen=True)
@@ -28,49 +34,97 @@ class FfmpegFound:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `shortgop doctor` prints. `choices`: for each codec the encoder that "auto" takes, and why. `gpus`: the
-    models that the driver lists."""
+    """What `shortgop doctor` prints. `choices`: for each codec the pipeline that "auto" takes for an ordinary source,
+    and why. `capabilities`: what was tried for each codec, with the ffmpeg that is used for it. `gpus`: the models that
+    the driver lists. `advice`: what would let the GPU do more."""
 
     ffmpegs: tuple[FfmpegFound, ...]
     chosen: str | None
     trials: tuple[Trial, ...]
     choices: dict[str, str]
+    capabilities: tuple[Capabilities, ...]
     gpus: tuple[str, ...]
+    driver: str | None
     nvidia_libraries: dict[str, bool]
+    advice: tuple[str, ...]
 
 
 def diagnose() -> Diagnosis:
-    """Look for ffmpeg and GPUs, and try every encoder and NVDEC on a few frames."""
+    """Look for ffmpeg and GPUs, and try encoders, NVDEC and the GPU's filters on a few frames."""
     ffmpegs = tuple(
         FfmpegFound(path, version_of(path) or "unknown", origin, unfit(path)) for path, origin in candidates()
     )
-    trials: tuple[Trial, ...] = ()
-    chosen = None
+    chosen, found = None, []
     try:
-        chosen = find_ffmpeg().path
-        trials = (*(try_encoder(chosen, encoder) for encoder in ENCODERS), try_nvdec(chosen))
-        choices = {codec: _choice(chosen, codec) for codec in CODECS}
+        chosen = choose_ffmpeg(Profile()).path
+        for codec in CODECS:
+            profile = Profile(codec=codec)
+            found.append(capabilities_of(choose_ffmpeg(profile).path, profile, kinds=SOURCE_KINDS))
+        choices = {each.codec: choice_of(each) for each in found}
     except ToolError as error:
         choices = dict.fromkeys(CODECS, f"none: {error}")
+    driver = _driver()
     return Diagnosis(
         ffmpegs=ffmpegs,
         chosen=chosen,
-        trials=trials,
+        trials=tuple({trial.name: trial for each in found for trial in each.trials}.values()),
         choices=choices,
+        capabilities=tuple(found),
         gpus=_gpu_models(),
+        driver=driver,
         nvidia_libraries={name: _loads(name) for name in _NVIDIA_LIBRARIES},
+        advice=advice_of(found, driver),
     )
 
 
-def _choice(ffmpeg_path: str, codec: str) -> str:
+def choice_of(found: Capabilities) -> str:
+    """What "auto" takes for an ordinary source, such as H.264 of 8 bits that stands upright."""
+    nvenc = NVENC_ENCODERS[found.codec]
     try:
-        encoder = choose_encoder(ffmpeg_path, Profile(codec=codec))
+        encoder = choose_encoder(found, Profile(codec=found.codec))
     except ToolError as error:
         return f"none: {error}"
-    nvenc = next(name for name, written in ENCODERS.items() if written == codec and "nvenc" in name)
-    if encoder == nvenc:
-        return f"{encoder}: it runs on the GPU here"
-    return f"{encoder}: {nvenc} does not run here ({try_encoder(ffmpeg_path, nvenc).detail})"
+    decodes = found.runs(nvdec("h264"))
+    scales = decodes and found.runs(SCALING)
+    steps = [
+        f"decoding on the {'GPU' if decodes else 'CPU'}",
+        f"scaling on the {'GPU' if scales else 'CPU'}",
+    ]
+    reasons = [] if is_nvenc(encoder) else [f"{nvenc} does not run here ({found.detail(nvenc)})"]
+    if is_nvenc(encoder) and not found.runs(nvenc):
+        reasons.append(f"without B-frames ({found.detail(nvenc)})")
+    if is_nvenc(encoder) and scales and not found.runs(from_gpu(nvenc)):
+        reasons.append(f"frames pass through the CPU's memory ({found.detail(from_gpu(nvenc))})")
+    reasons += [
+        f"{name} does not run here ({found.detail(name)})"
+        for name in (nvdec("h264"), SCALING)
+        if not found.runs(name) and found.detail(name) != NO_GPU
+    ]
+    return f"{encoder}: {'; '.join([', '.join(steps), *reasons])}"
+
+
+def advice_of(found: list[Capabilities], driver: str | None) -> tuple[str, ...]:
+    """What would let the GPU do more, where that is known."""
+    wanted = {
+        version
+        for each in found
+        if not encodes(each, NVENC_ENCODERS[each.codec])
+        and (version := wanted_driver(each.detail(NVENC_ENCODERS[each.codec]))) is not None
+    }
+    return tuple(
+        f"NVENC needs NVIDIA driver {version} or newer with this ffmpeg"
+        + (f", and this machine has {driver}" if driver else "")
+        + "; update the driver, or put an earlier FFmpeg that runs here on the PATH or into SHORTGOP_FFMPEG"
+        for version in sorted(wanted)
+    )
+
+
+def _driver() -> str | None:
+    """The version of the NVIDIA driver that is loaded."""
+    if not _NVIDIA_DRIVER.exists():
+        return None
+    match = re.search(r"\b\d{3}\.\d+(?:\.\d+)?\b", _NVIDIA_DRIVER.read_text())
+    return match[0] if match else None
 
 
 def _gpu_models() -> tuple[str, ...]:

@@ -17,23 +17,25 @@ from ..manifests.tables import Manifest
 from .attempts import raise_if_failed, raise_if_killed, tried_again
 from .command import Encode, decode_argv
 from .damage import Damage, assess, first_complaint, kept_numbers
-from .encode_run import STATS, Count, Plan, attempt
-from .encoders import choose_encoder, choose_nvdec
+from .encode_run import STATS, Count, Plan
 from .ffmpeg import crops_by_itself, running
 from .frame_report import parse_stats
+from .gpu_attempts import attempt
 from .grid import FrameGrid
 from .joins import Join, Joined, continued_scan, continued_times, joins_of
 from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
 from .picture_check import check_picture
+from .pipelines import decoded_on_cpu
 from .probe import SourceVideo, probe, with_pts
 from .salvage import check_salvage, salvaged_runs
 from .scan import scan
 from .shards import ShardWriter
-from .sizes import check_taken, picture_layout, takes
+from .sizes import check_taken, picture_layout
 from .source_times import check_order, grid_of, longest_rise, may_have_lost, plan_times
 from .stalls import stall_limit
+from .tool_choice import pipeline_for
 
 # A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10
@@ -167,7 +169,8 @@ def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
         decoded_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
         decoded_pts = decoded_pts[: damage.sound_from_start]
         due = plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
-    plan = replace(plan, encode=replace(plan.encode, kept=plan.encode.kept or kept, nvdec=False))
+    pipeline = decoded_on_cpu(plan.encode.pipeline, "damaged")
+    plan = replace(plan, encode=replace(plan.encode, kept=plan.encode.kept or kept, pipeline=pipeline))
     watcher.on_plan(len(plan.grid))
     video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, None)
     if video is None:
@@ -217,11 +220,10 @@ def plan_video(
     grid = grid or plan_times(source, profile.fps, options.policy)
     check_picture(source, ffmpeg_path)
     layout = picture_layout(source, profile)
-    encoder = choose_encoder(ffmpeg_path, profile, lambda name: takes(name, layout))
-    check_taken(encoder, layout, source, profile)
-    nvdec = choose_nvdec(ffmpeg_path, profile) and not source.picture.alpha_layer
+    pipeline = pipeline_for(ffmpeg_path, source, profile, use_gpu=options.use_gpu)
+    check_taken(pipeline.encoder, layout, source, profile)
     encode = Encode(
-        source, grid.rule, len(grid), layout.width, layout.height, profile, encoder, nvdec,
+        source, grid.rule, len(grid), layout.width, layout.height, profile, pipeline,
         crops_by_itself=source.crop is not None and crops_by_itself(ffmpeg_path),
     )  # fmt: skip
     return Plan(encode, grid, decoded_pts)

@@ -21,7 +21,8 @@ from .attempts import tried_again
 from .command import Encode
 from .damage import Damage, Kept, kept_numbers
 from .encode import DamageFoundError, decode_pts, look_closer, plan_video
-from .encode_run import Count, Plan, attempt, of_piece
+from .encode_run import Count, Plan, of_piece
+from .gpu_attempts import attempt
 from .grid import FrameGrid
 from .joins import recordings
 from .manifest_rows import EncodedVideo, Identity, video_manifest
@@ -30,6 +31,7 @@ from .options import Options
 from .part_of_file import NeedsWholeFileError, PartlyFetched, fetched_runs, probe_by_index
 from .picture_filters import deinterlaces
 from .pieces import Piece, Run, joined_grid, runs_of
+from .pipelines import decoded_on_cpu
 from .probe import NO_ENTRIES, SourceVideo, probe, with_pts
 from .salvage import check_salvage, salvaged_runs
 from .shards import ShardWriter
@@ -226,7 +228,7 @@ class _Work:
             plan = plan_video(source, self.options, self.ffmpeg_path, decoded_pts, grid)
             encode = replace(plan.encode, pieces=run.pieces, seek=run.seek, kept=kept)
             if due is not None:
-                encode = replace(encode, nvdec=False)
+                encode = replace(encode, pipeline=decoded_on_cpu(encode.pipeline, "damaged"))
             videos = self._attempt(replace(plan, encode=encode), look)
             if videos is None and run.seek is not None and self.part is None:
                 videos = self._attempt(replace(plan, encode=replace(encode, seek=None)), look)

@@ -116,6 +116,9 @@ def _run_encode(
     # ffmpeg's own error comes first, because an output that breaks off follows from it. After an error in the output,
     # though, prep closed the pipe, and ffmpeg fails because of that.
     raise_if_killed(run, path)
+    if encode.pipeline.uses_gpu:
+        # What ffmpeg says of the GPU is not about damage.
+        raise_if_failed(run, path, hung_up=structure_error is not None)
     if on_complaint is not None:
         complaint = first_complaint(run.stderr.splitlines())
         if complaint:
@@ -128,7 +131,7 @@ def _run_encode(
         return None
     if structure_error is not None or init is None:
         raise EncodeError(
-            f"{path}: {encode.encoder} did not write what was planned: {structure_error or 'no frame at all'}",
+            f"{path}: {encode.pipeline.encoder} did not write what was planned: {structure_error or 'no frame at all'}",
             file=path,
         ) from structure_error
     texts = given_up(encode.source, encode.profile, run.changes)
@@ -141,6 +144,7 @@ def _run_encode(
             gops=tuple(each.gops),
             timeline=pts[start : start + len(grid)],
             changes=SourceChanges(given_up=texts, dropped=grid.dropped, repeated=grid.repeated),
+            pipeline=encode.pipeline.to_json(),
         )
         for each, grid, start in zip(written, grids, starts.tolist(), strict=False)
     )

@@ -1,4 +1,4 @@
-"""Finds a usable ffmpeg, tries its encoders and decoders, and runs it."""
+"""Finds a usable ffmpeg, and runs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
 _CHANGES_KEPT = 100
 _ALPHA_LAYERS_FROM_VERSION = 8
-_TRIAL_PICTURES = ("-v", "error", "-nostdin", "-f", "lavfi", "-i", "color=black:size=256x256:rate=10")
 
 
 @dataclass(frozen=True)
@@ -37,15 +36,6 @@ class Ffmpeg:
     path: str
     version: str
     origin: str
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Whether a trial ran, and if not, ffmpeg's reason."""
-
-    name: str
-    works: bool
-    detail: str
 
 
 @dataclass
@@ -90,12 +80,21 @@ def unfit(path: str) -> str | None:
 @cache
 def find_ffmpeg() -> Ffmpeg:
     """The first usable one of $SHORTGOP_FFMPEG, the ffmpeg on the PATH, and imageio-ffmpeg's. ToolError without any."""
-    refused = []
+    return next(usable_ffmpegs())
+
+
+def usable_ffmpegs() -> Iterator[Ffmpeg]:
+    """Every ffmpeg that can be used, best first. ToolError without any."""
+    found, refused = False, []
     for path, origin in candidates():
         reason = unfit(path)
         if reason is None:
-            return Ffmpeg(path=path, version=version_of(path) or "", origin=origin)
-        refused.append(f"{path} (from {origin}): {reason}")
+            found = True
+            yield Ffmpeg(path=path, version=version_of(path) or "", origin=origin)
+        else:
+            refused.append(f"{path} (from {origin}): {reason}")
+    if found:
+        return
     raise ToolError(
         "no usable ffmpeg was found"
         + (": " + "; ".join(refused) if refused else "")
@@ -120,32 +119,16 @@ def _capture(argv: Sequence[str]) -> str | None:
 
 
 @cache
-def try_encoder(path: str, encoder: str, preset: str | None = None) -> Trial:
-    """Encode two frames with `encoder`. Only this finds out that a driver lacks its video libraries."""
-    sample = [path, *_TRIAL_PICTURES, "-frames:v", "2", "-pix_fmt", "yuv420p", "-c:v", encoder]
-    return _trial(encoder, [*sample, *(["-preset", preset] if preset else []), "-f", "null", "-"])
-
-
-@cache
-def try_nvdec(path: str) -> Trial:
-    """Decode a frame on the GPU. hwdownload fails if ffmpeg falls back to software."""
-    sample = [path, *_TRIAL_PICTURES, "-frames:v", "1", "-pix_fmt", "yuv420p", "-c:v", "libx264"]
-    sample += ["-f", "h264", "pipe:1"]
-    try:
-        done = processes.run(sample, timeout_seconds=_TRIAL_TIMEOUT_SECONDS)
-    except OSError as error:
-        return Trial("nvdec", works=False, detail=f"no sample to decode: {error}")
-    if done.returncode:
-        return Trial("nvdec", works=False, detail=f"no sample to decode: {_complaint(done.stderr)}")
-    decode = [path, "-v", "error", "-hwaccel", "cuda", "-hwaccel_output_format", "cuda", "-f", "h264", "-i", "pipe:0"]
-    return _trial("nvdec", [*decode, "-vf", "hwdownload,format=nv12", "-f", "null", "-"], stdin=done.stdout)
-
-
-@cache
 def lists(path: str, kind: Literal["filters", "decoders"], name: str) -> bool:
     """Whether this ffmpeg was built with the filter or decoder."""
     listed = _capture([path, "-hide_banner", f"-{kind}"]) or ""
     return any(name in line.split()[1:2] for line in listed.splitlines())
+
+
+def filter_has(path: str, name: str, option: str) -> bool:
+    """Whether this ffmpeg's filter of this name has an option of that name."""
+    listed = _capture([path, "-hide_banner", "-h", f"filter={name}"]) or ""
+    return any(line.split()[:1] == [option] for line in listed.splitlines())
 
 
 def decodes_alpha_layers(path: str) -> bool:
@@ -160,24 +143,6 @@ def crops_by_itself(path: str) -> bool:
     """Whether this ffmpeg crops as the container states (7.1 and later do), unless -apply_cropping tells it not to."""
     # Decoders have an option of that name in every version, but it is listed with an indent.
     return "\n-apply_cropping" in (_capture([path, "-hide_banner", "-h", "full"]) or "")
-
-
-def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:
-    try:
-        done = processes.run(argv, stdin=stdin, timeout_seconds=_TRIAL_TIMEOUT_SECONDS)
-    except OSError as error:
-        return Trial(name, works=False, detail=str(error))
-    works = done.returncode == 0
-    return Trial(name, works=works, detail="runs" if works else _complaint(done.stderr))
-
-
-def _complaint(stderr: bytes) -> str:
-    return first_reason(stderr.decode(errors="replace").strip().splitlines())
-
-
-def first_reason(lines: Sequence[str]) -> str:
-    """The first of ffmpeg's error lines, without its prefix: later lines are consequences of the first."""
-    return re.sub(r"^(\[[^\]]*\] *)+", "", lines[0]) if lines else "it failed without a message"
 
 
 @contextlib.contextmanager

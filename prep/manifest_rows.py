@@ -51,13 +51,14 @@ class EncodedSegment:
 @dataclass(frozen=True, eq=False)
 class EncodedVideo:
     """The result of one encode. `timeline`: the source pts of each frame. `changes`: how the video differs from the
-    source."""
+    source. `pipeline`: what decoded, scaled and encoded it, as the manifest records it."""
 
     init: Init
     segments: tuple[EncodedSegment, ...]
     gops: tuple[EncodedGop, ...]
     timeline: Array
     changes: SourceChanges
+    pipeline: str
 
 
 def video_manifest(identity: Identity, encode: Encode, video: EncodedVideo) -> Manifest:
@@ -110,6 +111,7 @@ def video_manifest(identity: Identity, encode: Encode, video: EncodedVideo) -> M
             transfer=np.array([init.transfer], dtype="u1"),
             matrix=np.array([init.matrix], dtype="u1"),
             full_range=np.array([init.full_range], dtype="u1"),
+            pipeline=from_texts([video.pipeline]),
         ),
         shards=Shards(name=from_texts(shards), length=np.zeros(len(shards), dtype="<i8")),
         failures=failures_table([]),

@@ -57,7 +57,8 @@ def named_policy(*, salvage: bool, gaps: str, max_gap: Number, max_stall: Number
 
 @dataclass(frozen=True)
 class Options:
-    """The profile of the dataset's videos, and the policy for this job's sources."""
+    """The profile of the dataset's videos, the policy for this job's sources, and whether a GPU may be used."""
 
     profile: Profile
     policy: SourcePolicy = DEFAULT_POLICY
+    use_gpu: bool = True

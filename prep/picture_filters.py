@@ -10,7 +10,7 @@ from __future__ import annotations
 from .picture import Fields
 from .probe import SourceVideo
 from .profile import Profile
-from .sizes import picture_layout
+from .sizes import PictureLayout, picture_layout
 
 BT709, BT2020 = 1, 9
 UNSPECIFIED = 2
@@ -75,9 +75,14 @@ def steady_filters(source: SourceVideo) -> list[str]:
     """
     width, height = source.coded_size
     return [
-        "setparams=color_primaries=unknown:color_trc=unknown",
+        without_colours(),
         f"scale={width}:{height}:{_QUALITY}:interl=-1",
     ]
+
+
+def without_colours() -> str:
+    """The filter that removes primaries and transfer."""
+    return "setparams=color_primaries=unknown:color_trc=unknown"
 
 
 def deinterlace_filters(source: SourceVideo, profile: Profile) -> list[str]:
@@ -97,17 +102,27 @@ def picture_filters(source: SourceVideo, profile: Profile) -> list[str]:
     turns = [*_TURNS[source.rotation, source.picture.mirrored]]
     cut, at = layout.cut, layout.cut_at
     crop = [f"crop={cut[0]}:{cut[1]}:{at[0]}:{at[1]}:exact=1"] if cut != layout.upright else []
-    pad_at = layout.pad_at
-    pad = [f"pad={layout.width}:{layout.height}:{pad_at[0]}:{pad_at[1]}:black"] if layout.is_padded else []
-    primaries, transfer, matrix = colour_tags(source)
     return [
         *_container_crop_filters(source), *_alpha_filters(source), *turns, *crop,
-        *_scale_filters(source, layout.scaled), "format=yuv420p", *pad,
+        *_scale_filters(source, layout.scaled), "format=yuv420p", *pad_filters(layout), *closing_filters(source),
+    ]  # fmt: skip
+
+
+def pad_filters(layout: PictureLayout) -> list[str]:
+    """Filters that add black borders."""
+    left, top = layout.pad_at
+    return [f"pad={layout.width}:{layout.height}:{left}:{top}:black"] if layout.is_padded else []
+
+
+def closing_filters(source: SourceVideo) -> list[str]:
+    """Filters that describe the pictures as they are by now, and change none."""
+    primaries, transfer, matrix = colour_tags(source)
+    return [
         "setsar=1",
         f"setparams=range=tv:color_primaries={primaries}:color_trc={transfer}:colorspace={matrix}:field_mode=prog",
         # The side data are applied by now: players must not rotate the picture again, nor take it for HDR.
         f"sidedata=mode=delete{'' if needs_zscale(source) else ':type=DISPLAYMATRIX'}",
-    ]  # fmt: skip
+    ]
 
 
 def _container_crop_filters(source: SourceVideo) -> list[str]:

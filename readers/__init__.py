@@ -5,6 +5,8 @@ columns, where, chosen, table what is known of all videos, and datasets of some 
 indices, times, memory_limit  what a request asks for, and whether it can fit into memory
 plan                          what to decode and what to read: pure functions
 gops                          the bytes of GOPs, fetched and checked
+fetching, read_limits         from a store: several at once, ahead of the decoder, through the local cache
+store_options, cache_filling  what `open` is told of that, and how the cache is filled beforehand
 decoders, convert             bytes to frames, frames to slots of a batch
 gpu                           the same slots from the surfaces of a decoder on a GPU
 output, memory_pool, workers  what frames are converted to, and the memory and the threads for it

@@ -33,7 +33,7 @@ from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
 from .reader import ReadOptions, SnapshotReader
 from .stats import Stats
-from .store_options import cache_at, limits_of, network_of
+from .store_options import cache_at, copies_of, limits_of, network_of
 from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
@@ -66,7 +66,8 @@ def open(  # noqa: A001
     here; with `fallback` they are decoded on the CPU and converted on the GPU. `threads` is the number of threads that
     decode the parts of a request, by default 1, and on a GPU 2 for each NVDEC engine. Memory of batches is used again
     once no tensor and no array shares it; all such memory, in use or not, is at most `pool_bytes`, and 0 turns this
-    off.
+    off. The tables of a large dataset are decoded once for all processes of the host, into a file below `cache_dir`, by
+    default $XDG_CACHE_HOME/shortgop.
 
     Where `path` is the URL of a store, the ranges of a request are fetched several at once. With `cache_dir`, a folder
     on a local disk, GOPs that were fetched are kept there for all processes of the host: `cache_bytes` at most, those
@@ -95,8 +96,9 @@ def open(  # noqa: A001
     options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
     options = replace(options, cache=cache_at(cache_dir, cache_bytes))
     place = _place(path, network_of(hedge_after))
+    copies = copies_of(options.cache)
     if snapshot is None:
-        root, manifest = open_current(place)
+        root, manifest = open_current(place, copies=copies)
         snapshot = str(root.snapshot)
     else:
         root = read_root(place)
@@ -110,7 +112,7 @@ def open(  # noqa: A001
                 "ones after some time",
                 file=str(place),
             )
-        manifest = open_manifest(place, snapshot)
+        manifest = open_manifest(place, snapshot, copies=copies)
     options = replace(options, limits=limits_of(place, max_gap_bytes))
     if chosen_device.type != "cpu":
         choice = _choice(place, manifest, chosen_device, fallback=fallback)

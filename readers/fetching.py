@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -66,6 +66,7 @@ class Fetcher:
         self._process = os.getpid()
         # Threads start when there is something for them to do.
         self._pool = ThreadPoolExecutor(_MAX_REQUESTS, thread_name_prefix="shortgop fetch")
+        self._jobs: set[Future[None]] = set()
         self._lock = threading.Lock()
         self._ahead: dict[Entry, _Request] = {}
         self._bytes_ahead = 0
@@ -139,14 +140,14 @@ class Fetcher:
         ]
 
     def finish(self) -> None:
-        """Wait until what was fetched is in the cache as well. Nothing is ahead then."""
-        self._check_process()
-        self._pool.shutdown(wait=True)
-        self._start()
+        """Wait until what was requested so far is in the cache as well."""
+        wait(list(self._jobs))
 
     def submit(self, request: _Request) -> None:
         request.submitted = True
-        self._pool.submit(self._run, request)
+        job = self._pool.submit(self._run, request)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
 
     def _run(self, request: _Request) -> None:
         if not request.answer.set_running_or_notify_cancel():

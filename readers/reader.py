@@ -31,6 +31,7 @@ from .metadata import VideoMetadata, video_metadata
 from .plan import GopPlan, VideoGops, needed_samples, plan_frames
 from .read_limits import ON_DISK, ReadLimits
 from .stats import Stats
+from .store_options import copies_of
 from .workers import Workers
 
 # Parts of a request for each thread: enough that no thread waits long for the last ones to finish.
@@ -349,5 +350,6 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: tor
 
 
 def _reopen(dataset: Storage, snapshot: str, options: ReadOptions, manifest: Manifest | None = None) -> SnapshotReader:
-    manifest = open_manifest(dataset, snapshot) if manifest is None else manifest
+    if manifest is None:
+        manifest = open_manifest(dataset, snapshot, copies=copies_of(options.cache))
     return SnapshotReader(dataset, snapshot, options, manifest)

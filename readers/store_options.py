@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
+from ..manifests.host_copies import HostCopies, copies_in
 from ..storage.interface import Storage
 from ..storage.network import NetworkOptions
 from ..storage.range_cache import RangeCache
@@ -28,6 +29,11 @@ def cache_at(cache_dir: str | os.PathLike[str] | None, cache_bytes: int) -> Rang
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"cache_dir is {folder}, which is a file; it has to be a folder of this host")
     return RangeCache(folder, limit)
+
+
+def copies_of(cache: RangeCache | None) -> HostCopies | None:
+    """Where this host has copies of large snapshots' tables: beside the cache, or in the user's own cache folder."""
+    return copies_in(None if cache is None else cache.folder.parent)
 
 
 def network_of(hedge_after: float | None) -> NetworkOptions:

@@ -90,6 +90,7 @@ def video(
             transfer=column(1, "u1"),
             matrix=column(1, "u1"),
             full_range=column(0, "u1"),
+            pipeline=from_texts([f'{{"encoder": "of {codec}"}}']),
         ),
         shards=Shards(name=from_texts([shard]), length=column(1 << 20, "<i8")),
         failures=failures_table([]),

@@ -10,6 +10,7 @@ import pytest
 
 from shortgop.prep.command import Encode, encode_argv
 from shortgop.prep.grid import TickRule
+from shortgop.prep.pipelines import Pipeline
 from shortgop.prep.probe import SourceVideo
 from shortgop.prep.profile import ENCODERS, Profile
 
@@ -19,7 +20,7 @@ SOURCE = SourceVideo(
     rate_hints=(Fraction(30),),
 )  # fmt: skip
 RULE = TickRule(Fraction(1, 90000), Fraction(30000, 1001), 0, Fraction(1, 60))
-ENCODE = Encode(SOURCE, RULE, 90, 1280, 720, Profile(), "libx264")
+ENCODE = Encode(SOURCE, RULE, 90, 1280, 720, Profile(), Pipeline())
 
 
 def value_of(option: str, encode: Encode = ENCODE) -> str:
@@ -49,12 +50,16 @@ def test_segments_are_whole_gops_of_about_the_length_asked_for() -> None:
 @pytest.mark.parametrize("encoder", sorted(ENCODERS))
 def test_every_encoder_is_told_to_close_its_gops_and_refer_to_no_b_frame(encoder: str) -> None:
     profile = Profile(encoder=encoder, codec=ENCODERS[encoder], gop_frames=12, b_frames=2)
-    text = " ".join(encode_argv(replace(ENCODE, profile=profile, encoder=encoder), "pipe:9"))
+    text = " ".join(
+        encode_argv(
+            replace(ENCODE, profile=profile, pipeline=Pipeline(encoder=encoder, b_frames=profile.b_frames)), "pipe:9"
+        )
+    )
     unreferenced = {
         "libx264": "open-gop=0:b-pyramid=none:b-adapt=0",
         "libx265": "open-gop=0:bframes=2:b-pyramid=0:b-adapt=0",
-        "h264_nvenc": "-forced-idr 1 -no-scenecut 1 -strict_gop 1 -bf 2 -b_ref_mode disabled",
-        "hevc_nvenc": "-forced-idr 1 -no-scenecut 1 -strict_gop 1 -bf 2 -b_ref_mode disabled",
+        "h264_nvenc": "-no-scenecut 1 -b_adapt 0 -forced-idr 1 -strict_gop 1 -bf 2 -b_ref_mode disabled",
+        "hevc_nvenc": "-no-scenecut 1 -b_adapt 0 -forced-idr 1 -strict_gop 1 -bf 2 -b_ref_mode disabled",
     }
     assert unreferenced[encoder] in text
     assert "keyint=12:min-keyint=12" in text or "-g 12 -force_key_frames expr:eq(mod(n,12),0)" in text
@@ -63,8 +68,17 @@ def test_every_encoder_is_told_to_close_its_gops_and_refer_to_no_b_frame(encoder
 @pytest.mark.parametrize("encoder", sorted(ENCODERS))
 def test_fastdecode_is_what_the_encoder_has_for_it(encoder: str) -> None:
     profile = Profile(encoder=encoder, codec=ENCODERS[encoder], fastdecode=True)
-    plain = encode_argv(replace(ENCODE, profile=replace(profile, fastdecode=False), encoder=encoder), "pipe:9")
-    fast = encode_argv(replace(ENCODE, profile=profile, encoder=encoder), "pipe:9")
+    plain = encode_argv(
+        replace(
+            ENCODE,
+            profile=replace(profile, fastdecode=False),
+            pipeline=Pipeline(encoder=encoder, b_frames=profile.b_frames),
+        ),
+        "pipe:9",
+    )
+    fast = encode_argv(
+        replace(ENCODE, profile=profile, pipeline=Pipeline(encoder=encoder, b_frames=profile.b_frames)), "pipe:9"
+    )
     added = {
         "h264_nvenc": ["-coder", "cavlc"],
         "hevc_nvenc": [],
@@ -85,8 +99,3 @@ def test_the_stream_the_count_and_the_colours_are_those_of_the_plan() -> None:
 def test_a_file_whose_name_looks_like_an_option_or_a_protocol_is_still_a_file() -> None:
     encode = replace(ENCODE, source=replace(SOURCE, path="-vcodec:x.mp4"))
     assert value_of("-i", encode) == "file:-vcodec:x.mp4"
-
-
-def test_the_gpu_decodes_only_when_told_to() -> None:
-    assert "-hwaccel" not in encode_argv(ENCODE, "pipe:9")
-    assert value_of("-hwaccel", replace(ENCODE, nvdec=True)) == "cuda"

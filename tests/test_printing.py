@@ -64,8 +64,8 @@ def test_file_names_cannot_command_the_terminal(constant_video: SyntheticVideo, 
 
 def summary(name: str, *given_up: str, dropped: int | None = 0, salvaged: int = 0) -> VideoSummary:
     return VideoSummary(
-        name, name, f"/videos/{name}", 300, "30000/1001", 10.01, 1920, 1080, "h264", {}, given_up, dropped, 0, salvaged,
-        lost=False,
+        name, name, f"/videos/{name}", 300, "30000/1001", 10.01, 1920, 1080, "h264", {}, {}, given_up, dropped, 0,
+        salvaged, lost=False,
     )  # fmt: skip
 
 

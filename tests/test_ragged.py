@@ -59,3 +59,21 @@ def test_offsets_are_running_sums() -> None:
 def test_offsets_that_do_not_fit_are_refused(offsets: list[int]) -> None:
     with pytest.raises(ValueError, match="offsets do not fit 3 values"):
         Ragged(np.zeros(3, dtype="u1"), np.array(offsets, dtype=np.int64))
+
+
+@given(st.lists(st.text(st.sampled_from("ab\0é\U0001f3ac"), max_size=4)) | st.lists(st.text(max_size=200), max_size=8))
+def test_keys_sort_as_the_texts_do(texts: list[str]) -> None:
+    encoded = [text.encode(errors="backslashreplace").decode() for text in texts]
+    keys = from_texts(texts).sort_keys()
+    order = np.argsort(keys, kind="stable").tolist()
+    assert [encoded[row] for row in order] == sorted(encoded)
+    equal = [one == other for one in keys for other in keys]
+    assert equal == [one == other for one in encoded for other in encoded]
+
+
+@given(st.lists(st.text(max_size=4)), st.text(max_size=4))
+def test_a_text_is_found_among_sorted_ones(texts: list[str], wanted: str) -> None:
+    ordered = sorted({text.encode(errors="backslashreplace").decode() for text in texts})
+    ragged = from_texts(ordered)
+    assert [ragged.find(text) for text in ordered] == list(range(len(ordered)))
+    assert ragged.find(wanted) == (ordered.index(wanted) if wanted in ordered else None)

@@ -177,6 +177,22 @@ class TestReadingAhead:
             first = int(item["start"])
             assert [read_number(frame) for frame in item["frames"]] == list(range(first, first + 8))
 
+    @pytest.mark.parametrize("workers", [0, 1])
+    def test_a_loader_delivers_the_clips_of_a_store(
+        self, clips_folder: Path, s3_url: str, tmp_path: Path, workers: int
+    ) -> None:
+        put_up(clips_folder, s3_url)
+        clips = shortgop.ClipDataset(shortgop.open(s3_url, cache_dir=tmp_path), shortgop.AllClips(4, stride=2))
+        sampler = shortgop.ElasticSampler(clips, 8)
+        seen = 0
+        with shortgop.ClipLoader(clips, sampler, workers=workers, threads=1) as loader:
+            for batch in loader:
+                for video, start, frames in zip(batch["video"], batch["start"], batch["frames"], strict=True):
+                    first = 1000 * int(video) + int(start)
+                    assert [read_number(frame) for frame in frames] == list(range(first, first + 8, 2))
+                    seen += 1
+        assert seen == len(sampler)
+
     def test_the_reads_of_a_batch_run_side_by_side(self, proxied: str, s3_proxy: FlakyProxy) -> None:
         dataset = shortgop.open(proxied, max_gap_bytes=0)
         s3_proxy.faults(Faults(latency_seconds=0.5))

@@ -1,0 +1,76 @@
+"""What the steps of prep take of a core, for a frame: decoding, scaling to 256p, encoding. For docs/cluster.md.
+
+    python benchmarks/prep_steps.py
+
+Seconds are those that ffmpeg used of a core (user and system), which another process on the machine changes less than
+the time on the clock. Each row is of ffmpeg on one thread, with the filters and the encoder options of prep. What NVDEC
+and scale_cuda take over is decoding and scaling; what is left to the core then is the encode.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import footage
+
+from shortgop.prep.ffmpeg import find_ffmpeg
+
+HEIGHTS = (480, 720, 1080)
+FRAMES = 120
+SIZE = "256"
+_SCALE = "scale={size}:flags=bicubic+accurate_rnd+full_chroma_int,format=yuv420p"
+# The encoder's options are those of the profile "fast".
+_ENCODER = (
+    "-c:v", "libx264", "-threads", "1", "-crf", "23", "-g", "16", "-keyint_min", "16", "-sc_threshold", "0",
+    "-bf", "3", "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0:no-deblock=1:no-cabac=1",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Print a table, a row for each height of the source."""
+    print("| source | decode | scale | encode at 256p | all | all but decode and scale |")
+    print("|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for height in HEIGHTS:
+            source = made(Path(folder), height)
+            small = _SCALE.format(size=f"{footage.size_of(int(SIZE))[0]}:{SIZE}")
+            decode = core_seconds(source, "-f", "null", "-")
+            scale = core_seconds(source, "-vf", small, "-f", "null", "-")
+            whole = core_seconds(source, "-vf", small, *_ENCODER, "-f", "null", "-")
+            steps = (decode, scale - decode, whole - scale, whole)
+            cells = [f"{1000 * step / FRAMES:.2f} ms" for step in steps]
+            print(f"| {height}p | {' | '.join(cells)} | {(whole - scale) / whole:.0%} |", flush=True)
+
+
+def made(folder: Path, height: int) -> Path:
+    """A source of this height: sample footage where there is some, else pictures that ffmpeg draws."""
+    real, path = footage.real_footage(), folder / f"{height}.mp4"
+    width, _ = footage.size_of(height)
+    scale = f"scale={width}:{height}:flags=bicubic,setsar=1"
+    given = ["-i", str(real[0])] if real else ["-f", "lavfi", "-i", f"mandelbrot=size={width}x{height}"]
+    options = ["-frames:v", str(FRAMES), "-pix_fmt", "yuv420p", "-c:v", "libx264", "-crf", "23", "-g", "250"]
+    footage.ffmpeg("-v", "error", *given, "-vf", scale, *options, str(path))
+    return path
+
+
+def core_seconds(source: Path, *arguments: str) -> float:
+    """The least that ffmpeg used of a core in two runs, in seconds."""
+    return min(_used(source, arguments) for _ in range(2))
+
+
+def _used(source: Path, arguments: Sequence[str]) -> float:
+    argv = [find_ffmpeg().path, "-v", "error", "-nostdin", "-threads", "1", "-filter_threads", "1", "-i", str(source)]
+    before = os.times()
+    if subprocess.run([*argv, *arguments], check=False).returncode:
+        sys.exit(f"bench: {source}: ffmpeg failed")
+    after = os.times()
+    return after.children_user - before.children_user + after.children_system - before.children_system
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""What a dataset of a billion frames costs: python benchmarks/scale.py [--videos 10000000]
+
+Opening (the first time on a host, and then), the memory of a process and of a loader's workers, the lookup of a frame's
+bytes, and with --add what publishing 1 % more videos takes. The tables are made up (`scale_data`), so nothing is
+decoded. Wall-clock and processor seconds are both given: on a busy machine only the second say something. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import footage
+import numpy as np
+import scale_data
+
+import shortgop
+import shortgop.readers.dataset  # so that opening does not include the import of torch
+from shortgop.manifests.folding import Folding
+from shortgop.manifests.merge import merge, merge_tables
+from shortgop.manifests.parts import write_part
+from shortgop.manifests.publish import publish
+from shortgop.manifests.tables import Manifest, Timeline
+from shortgop.readers.dataset import reader_of
+from shortgop.readers.gops import GopStore
+from shortgop.readers.plan import VideoGops, plan_frames
+from shortgop.storage.disk import DiskStorage
+
+CLIP_FRAMES = 16
+WORKERS = 2
+PART_VIDEOS = 1_000
+
+
+def memory() -> dict[str, int]:
+    """MiB of this process: written by it alone, and mapped from files that no other process maps now."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines[1:]}
+    return {"own": sizes["Private_Dirty"] // 1024, "files": sizes["Private_Clean"] // 1024}
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    result = work()
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
+    return result, {"wall": wall, "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
+
+
+def lookup(opened: shortgop.Dataset, *, batch: int, stride: int, batches: int, seed: int) -> dict[str, float]:
+    """Microseconds of processor time a frame, from (video, frames) to the byte ranges to read."""
+    reader, rng = reader_of(opened), np.random.default_rng(seed)
+    layout, store = VideoGops.of(reader.manifest), GopStore(reader.dataset, reader.manifest)
+    took = []
+    for _ in range(batches):
+        videos = rng.integers(len(opened), size=batch).tolist()
+        last = int(6 * scale_data.GOP_FRAMES - stride * CLIP_FRAMES)
+        starts = rng.integers(last + 1, size=batch).tolist()
+        clips = [range(start, start + CLIP_FRAMES * stride, stride) for start in starts]
+        started = time.thread_time()
+        plan = plan_frames(layout, zip(videos, clips, strict=True))
+        store.reads(plan.gops, max_parts=len(plan.gops))
+        took.append(1e6 * (time.thread_time() - started) / (batch * CLIP_FRAMES))
+    return {"median": float(np.median(took)), "mean": float(np.mean(took))}
+
+
+def child(dataset: Path, cache: Path) -> dict[str, Any]:
+    """In a new process: open, look up, and start workers."""
+    found: dict[str, Any] = {"imported": memory()}
+    opened, found["open"] = timed(lambda: shortgop.open(dataset, cache_dir=cache))
+    found["opened"] = memory()
+    found["lookup"] = {
+        f"{batch} clips, stride {stride}": lookup(
+            opened, batch=batch, stride=stride, batches=2000 // batch, seed=stride
+        )
+        for stride in (1, 4)
+        for batch in (1, 8, 64)
+    }
+    ids = [f"{number:09}.mp4" for number in np.random.default_rng(2).integers(len(opened), size=1000).tolist()]
+    started = time.thread_time()
+    for video_id in ids:
+        _ = opened[video_id]
+    found["id"] = 1e6 * (time.thread_time() - started) / len(ids)
+    found["read"] = memory()
+    found["workers"] = {method: workers(opened, method) for method in ("fork", "forkserver", "spawn")}
+    return found
+
+
+def workers(opened: shortgop.Dataset, method: str) -> dict[str, int]:
+    """The memory of a worker after 100 batches, on average."""
+    context: Any = multiprocessing.get_context(method)
+    queue = context.SimpleQueue()
+    started = [context.Process(target=work, args=(opened, queue, seed)) for seed in range(WORKERS)]
+    for process in started:
+        process.start()
+    found = [queue.get() for _ in started]
+    for process in started:
+        process.join()
+    return {name: sum(each[name] for each in found) // WORKERS for name in found[0]}
+
+
+def work(opened: shortgop.Dataset, queue: Any, seed: int) -> None:
+    lookup(opened, batch=8, stride=4, batches=100, seed=seed)
+    queue.put(memory())
+
+
+def added(count: int) -> dict[str, Any]:
+    """In a new process: publish 1 % more videos, in parts of 1,000, in a copy of a dataset of `count`."""
+    dataset = scale_data.make(footage.WORK / f"scale-{count}-whole", count, timeline=True)
+    copy = dataset.with_name(f"{dataset.name}-added")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(dataset, copy, ignore=shutil.ignore_patterns("shards"))
+    numbers = np.arange(count, count + count // 100)
+    for start in range(0, len(numbers), PART_VIDEOS):
+        rows = scale_data.made_up(numbers[start : start + PART_VIDEOS], name=f"v{start:07x}")
+        write_part(DiskStorage(copy), f"{start:016x}", merge([_with_timeline(rows)]), {})
+    _, seconds = timed(lambda: publish(DiskStorage(copy)))
+    written = sum(file.stat().st_size for file in (copy / "manifest").iterdir() if file.stem != "000001")
+    shutil.rmtree(copy)
+    return {**seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "bytes": written}
+
+
+def folded(parts: int) -> dict[str, Any]:
+    """In a new process: merge so many parts of 20 videos, as `publish` does before it adds the current snapshot."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with contextlib.closing(Folding(lambda: footage.WORK / "scale-timelines")) as fold:
+
+        def merged() -> Manifest:
+            for start in range(0, 20 * parts, 20):
+                fold.add(_with_timeline(scale_data.made_up(np.arange(start, start + 20), name=f"v{start:08x}")))
+            return merge_tables(*fold.result())[0]
+
+        tables, seconds = timed(merged)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {**seconds, "peak": peak // 1024, "videos": len(tables.videos)}
+
+
+def _with_timeline(rows: Manifest) -> Manifest:
+    timeline = Timeline(pts=512 * np.arange(int(rows.first_frames[-1]), dtype="<i8"))
+    return Manifest(**{**{name: getattr(rows, name) for name in rows.__dataclass_fields__}, "timeline": timeline})
+
+
+def in_process(*arguments: str) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, __file__, *arguments], check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(done.stdout))
+
+
+def seconds_text(seconds: dict[str, float]) -> str:
+    return f"{seconds['wall']:.2f} s, {seconds['cpu']:.2f} s of processor time"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--videos", type=int, default=10_000_000, help="0: nothing about reading")
+    parser.add_argument("--add", type=int, nargs="*", default=[], help="publish 1 %% more videos to so many")
+    parser.add_argument("--parts", type=int, nargs="*", default=[], help="merge so many parts of 20 videos")
+    parser.add_argument("--child", nargs=2, metavar=("DATASET", "CACHE"))
+    parser.add_argument("--child-add", type=int)
+    parser.add_argument("--child-parts", type=int)
+    options = parser.parse_args()
+    if options.child:
+        sys.stdout.write(json.dumps(child(*map(Path, options.child))))
+        return
+    if options.child_add:
+        sys.stdout.write(json.dumps(added(options.child_add)))
+        return
+    if options.child_parts:
+        sys.stdout.write(json.dumps(folded(options.child_parts)))
+        return
+    if options.videos:
+        reading(options.videos)
+    for count in options.add:
+        done = in_process("--child-add", str(count))
+        print(
+            f"publishing {count // 100:,} videos more than {count:,}: {seconds_text(done)}, "
+            f"{done['peak']} MiB at most, {done['bytes'] / 1e6:.1f} MB written"
+        )
+    for count in options.parts:
+        done = in_process("--child-parts", str(count))
+        print(f"merging {count:,} parts of {done['videos']:,} videos: {seconds_text(done)}, {done['peak']} MiB at most")
+
+
+def reading(videos: int) -> None:
+    dataset, cache = footage.WORK / f"scale-{videos}", footage.WORK / "scale-host"
+    _, seconds = timed(lambda: scale_data.make(dataset, videos))
+    (snapshot,) = (dataset / "manifest").iterdir()
+    print(f"{videos:,} videos; the snapshot has {snapshot.stat().st_size / 1e6:.0f} MB ({seconds_text(seconds)})")
+    shutil.rmtree(cache, ignore_errors=True)
+    for what in ("the first on the host", "the next", "the next"):
+        found = in_process("--child", str(dataset), str(cache))
+        print(f"open, {what}: {seconds_text(found['open'])}")
+    copy = sum(file.stat().st_size for file in cache.glob("tables/*/tables"))
+    print(f"the copy of the host has {copy / 1e6:.0f} MB")
+    print("MiB of memory that no other process has, written / of mapped files:")
+    for name in ("imported", "opened", "read"):
+        print(f"  main process, {name}: {found[name]['own']} / {found[name]['files']}")
+    for method, each in found["workers"].items():
+        print(f"  a worker ({method}) after 100 batches: {each['own']} / {each['files']}")
+    print("from a frame to its byte range, microseconds of processor time a frame, median / mean:")
+    for name, each in found["lookup"].items():
+        print(f"  {name}: {each['median']:.2f} / {each['mean']:.2f}")
+    print(f"a video by its id: {found['id']:.0f} us")
+
+
+if __name__ == "__main__":
+    main()

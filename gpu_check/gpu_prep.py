@@ -1,0 +1,295 @@
+"""Prep by every pipeline that a GPU allows: right frames, quality beside x264's at equal bytes, frames/s, engines' use.
+
+The pipelines are forced one by one, and run without the CPU in reserve: what fails is reported. Needs the ffmpeg
+program, and PyAV for making sources.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from check_record import Record, Skipped
+from cuda_driver import require_gpu
+from gpu_ffmpeg import ffmpeg_of
+
+import shortgop
+import synthetic
+from shortgop.manifests.export import export
+from shortgop.manifests.layout import create, open_current
+from shortgop.manifests.parts import write_part
+from shortgop.manifests.publish import publish
+from shortgop.manifests.tables import shards_table
+from shortgop.prep.capabilities import (
+    NVENC_ENCODERS,
+    SCALING,
+    SOFTWARE_ENCODERS,
+    Capabilities,
+    encodes,
+    from_gpu,
+    nvdec,
+)
+from shortgop.prep.capability_trials import SOURCE_KINDS, capabilities_of
+from shortgop.prep.encode import plan_video
+from shortgop.prep.encode_run import attempt
+from shortgop.prep.manifest_rows import Identity, video_manifest
+from shortgop.prep.options import Options
+from shortgop.prep.pipelines import Pipeline
+from shortgop.prep.probe import probe
+from shortgop.prep.profile import CODECS, Profile, Size
+from shortgop.prep.shards import ShardWriter
+from shortgop.storage.disk import DiskStorage
+
+RATE = Fraction(30)
+FRAMES = 100
+SIZE = Size(short_side=256)
+# Three points of each encoder, between which quality at equal bytes is interpolated.
+CRFS = (19, 25, 31)
+JOBS_AT_ONCE = 8
+# Footage that needs some decoding, and that a scaler which aliases shows: fine structure that moves.
+FOOTAGE = "mandelbrot=size=1280x720:rate=30:end_pts=400"
+FOOTAGE_FRAMES = 240
+UNIT = "0123456789abcdef"
+_ENGINES = ("utilization.gpu", "utilization.encoder", "utilization.decoder", "memory.used")
+_LOOK_SECONDS = 0.25
+
+
+def pipelines(record: Record) -> None:
+    """Each pipeline makes a dataset of sources whose frames show their numbers, for each codec."""
+    ffmpeg = _ffmpeg(record)
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        sources = numbered_sources(Path(folder))
+        for codec in CODECS:
+            profile = Profile(codec=codec, size=SIZE)
+            capabilities = capabilities_of(ffmpeg, profile, kinds=SOURCE_KINDS)
+            record.figure(f"capabilities {codec}", capabilities.to_json())
+            for name, pipeline in pipelines_of(capabilities, profile).items():
+                said = [check_numbers(source, pipeline, profile, ffmpeg) for source in sources]
+                record.figure(f"{codec}: {name}", "; ".join(said))
+                wrong += [f"{codec}, {name}: {each}" for each in said if each != "right"]
+    if wrong:
+        raise RuntimeError("; ".join(wrong))
+
+
+def quality(record: Record) -> None:
+    """Bytes, PSNR and VMAF of each encoder at three qualities, and how they differ from x264's at equal bytes."""
+    ffmpeg = _ffmpeg(record)
+    with tempfile.TemporaryDirectory() as folder:
+        source = footage(Path(folder), ffmpeg)
+        for codec in CODECS:
+            capabilities = capabilities_of(ffmpeg, Profile(codec=codec), kinds=SOURCE_KINDS)
+            points: dict[str, list[dict[str, float]]] = {}
+            for name, pipeline in pipelines_of(capabilities, Profile(codec=codec)).items():
+                points[name] = [
+                    measured(source, pipeline, Profile(codec=codec, size=SIZE, crf=crf), ffmpeg) for crf in CRFS
+                ]
+                record.figure(f"{codec}: {name}", points[name])
+            record.figure(f"{codec}: beside the CPU at equal bytes", beside(points, "cpu"))
+
+
+def speed(record: Record) -> None:
+    """Frames/s of each pipeline, one encode at a time and eight, and of the CPU with an encode for each core."""
+    ffmpeg = _ffmpeg(record)
+    profile = Profile(size=SIZE)
+    capabilities = capabilities_of(ffmpeg, profile, kinds=SOURCE_KINDS)
+    with tempfile.TemporaryDirectory() as folder:
+        source = footage(Path(folder), ffmpeg)
+        cores = os.cpu_count() or 1
+        record.figure("cores", cores)
+        for name, pipeline in pipelines_of(capabilities, profile).items():
+            for at_once in (1, JOBS_AT_ONCE, *([cores] if name == "cpu" else [])):
+                with engines() as use:
+                    rate = frames_per_second(source, pipeline, profile, ffmpeg, at_once)
+                record.figure(f"{name}, {at_once} at once: frames/s", round(rate))
+                record.figure(f"{name}, {at_once} at once: most use", most_of(use))
+
+
+def pipelines_of(capabilities: Capabilities, profile: Profile) -> dict[str, Pipeline]:
+    """By name, every pipeline whose steps run here; "cpu" is the one without a GPU."""
+    nvenc, software = NVENC_ENCODERS[capabilities.codec], SOFTWARE_ENCODERS[capabilities.codec]
+    found = {"cpu": Pipeline(encoder=software, b_frames=profile.b_frames)}
+    decodes = capabilities.runs(nvdec("h264"))
+    steps: list[tuple[Any, Any]] = [("software", "software")]
+    steps += [("nvdec", "software")] if decodes else []
+    steps += [("nvdec", "scale_cuda")] if decodes and capabilities.runs(SCALING) else []
+    b_frames = profile.b_frames if capabilities.runs(nvenc) else 0
+    for decoding, scaling in steps:
+        on_gpu = scaling == "scale_cuda"
+        plain = Pipeline(decoding, scaling, software, downloads=on_gpu, b_frames=profile.b_frames)
+        if plain.uses_gpu:
+            found[f"{decoding}, {scaling}, {software}"] = plain
+        if encodes(capabilities, nvenc):
+            found[f"{decoding}, {scaling}, {nvenc}"] = replace(plain, encoder=nvenc, b_frames=b_frames)
+        if on_gpu and capabilities.runs(from_gpu(nvenc)):
+            stays = replace(plain, encoder=nvenc, b_frames=b_frames, downloads=False)
+            found[f"{decoding}, {scaling}, {nvenc}, without a download"] = stays
+    return found
+
+
+def numbered_sources(folder: Path) -> list[Path]:
+    """Sources at a constant and at a variable rate, whose frames show their numbers."""
+    constant, variable = folder / "constant.mp4", folder / "variable.mp4"
+    synthetic.make_video(constant, pts=synthetic.constant_rate_pts(RATE, FRAMES), timebase=1 / RATE, size=(640, 360))
+    timebase = Fraction(1, 90000)
+    pts = synthetic.variable_rate_pts(1, FRAMES, timebase)
+    synthetic.make_video(variable, pts=pts, timebase=timebase, size=(480, 320))
+    return [constant, variable]
+
+
+def prepared(source: Path, folder: Path, pipeline: Pipeline, profile: Profile, ffmpeg: str) -> list[int]:
+    """Make a dataset of one source by this pipeline: the pts of the source that each of its frames shows."""
+    plan = plan_video(probe(str(source)), Options(profile), ffmpeg)
+    encode = replace(plan.encode, pipeline=pipeline)
+    dataset = DiskStorage(folder)
+    create(dataset, profile.to_json())
+    with closing(ShardWriter(dataset, UNIT, profile.shard_bytes)) as shards:
+        videos = attempt(replace(plan, encode=encode), ffmpeg, shards, lambda _frames: None, on_complaint=None)
+        if videos is None:
+            raise RuntimeError("ffmpeg showed other frames than planned")
+        rows = video_manifest(Identity("source", source.name, str(source), "{}", 0), encode, videos[0])
+        files = shards.commit()
+    placed = [files[name] for name in rows.shards.name.texts()]
+    rows = replace(rows, shards=shards_table([(file.name, file.length) for file in placed]))
+    write_part(dataset, UNIT, rows, profile.to_json())
+    publish(dataset)
+    return [int(pts) for pts in videos[0].timeline]
+
+
+def check_numbers(source: Path, pipeline: Pipeline, profile: Profile, ffmpeg: str) -> str:
+    """ "right", or what is wrong with the dataset that this pipeline makes of a source whose frames show numbers."""
+    shown_pts = probe(str(source)).pts
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            timeline = prepared(source, Path(folder, "dataset"), pipeline, profile, ffmpeg)
+            (video,) = shortgop.open(Path(folder, "dataset"))
+            found = [synthetic.read_number(frame) for frame in video[:]]
+        except (shortgop.ShortGopError, RuntimeError, AssertionError) as error:
+            return f"{source.name}: {error}"
+    expected = np.searchsorted(shown_pts if shown_pts is not None else [], timeline).tolist()
+    wrong = [frame for frame, (one, other) in enumerate(zip(found, expected, strict=True)) if one != other]
+    return f"{source.name}: {len(wrong)} frames show another number, the first is {wrong[0]}" if wrong else "right"
+
+
+def footage(folder: Path, ffmpeg: str) -> Path:
+    """Footage of 720p, encoded nearly without loss."""
+    made = folder / "footage.mp4"
+    argv = [ffmpeg, "-v", "error", "-nostdin", "-f", "lavfi", "-i", FOOTAGE, "-frames:v", str(FOOTAGE_FRAMES)]
+    argv += ["-pix_fmt", "yuv420p", "-c:v", "libx264", "-preset", "veryfast", "-crf", "12", "-g", "250", str(made)]
+    subprocess.run(argv, check=True, timeout=100)
+    return made
+
+
+def measured(source: Path, pipeline: Pipeline, profile: Profile, ffmpeg: str) -> dict[str, float]:
+    """Bytes, PSNR (Y, in dB) and VMAF of the dataset that this pipeline makes, beside the source scaled on the CPU."""
+    with tempfile.TemporaryDirectory() as folder:
+        dataset, exported, log_file = Path(folder, "dataset"), Path(folder, "video.mp4"), Path(folder, "vmaf.json")
+        prepared(source, dataset, pipeline, profile, ffmpeg)
+        manifest = open_current(DiskStorage(dataset))[1]
+        export(DiskStorage(dataset), manifest, 0, exported)
+        size = f"{int(manifest.configs.width[0])}:{int(manifest.configs.height[0])}"
+        scale = f"[1:v]scale={size}:flags=bicubic+accurate_rnd+full_chroma_int,format=yuv420p[whole]"
+        compare = f"[0:v][whole]libvmaf=feature=name=psnr:log_fmt=json:log_path={log_file}"
+        argv = [ffmpeg, "-v", "error", "-nostdin", "-i", str(exported), "-i", str(source)]
+        subprocess.run([*argv, "-lavfi", f"{scale};{compare}", "-f", "null", "-"], check=True, timeout=100)
+        pooled = json.loads(log_file.read_text())["pooled_metrics"]
+        num_bytes = sum(file.stat().st_size for file in (dataset / "shards").iterdir())
+    return {"bytes": num_bytes, "psnr": pooled["psnr_y"]["mean"], "vmaf": pooled["vmaf"]["mean"]}
+
+
+def beside(points: Mapping[str, Sequence[Mapping[str, float]]], yardstick: str) -> dict[str, dict[str, float | None]]:
+    """How far PSNR and VMAF of the middle point of each lie above the yardstick's at equal bytes; None where the
+    yardstick has no points on both sides."""
+    known = points[yardstick]
+    differences: dict[str, dict[str, float | None]] = {}
+    for name, own in points.items():
+        middle = own[len(own) // 2]
+        differences[name] = {}
+        for metric in ("psnr", "vmaf"):
+            there = at_bytes([(point["bytes"], point[metric]) for point in known], middle["bytes"])
+            differences[name][metric] = None if there is None else round(middle[metric] - there, 3)
+    return differences
+
+
+def at_bytes(points: Sequence[tuple[float, float]], num_bytes: float) -> float | None:
+    """The value at this many bytes, interpolated between (bytes, value) along the logarithm of bytes; None outside."""
+    ordered = sorted(points)
+    if not ordered[0][0] <= num_bytes <= ordered[-1][0]:
+        return None
+    return float(np.interp(log(num_bytes), [log(size) for size, _ in ordered], [value for _, value in ordered]))
+
+
+def frames_per_second(source: Path, pipeline: Pipeline, profile: Profile, ffmpeg: str, at_once: int) -> float:
+    """Frames of datasets per second, with `at_once` encodes side by side, each of the whole source."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(at_once) as pool:
+        start = time.monotonic()
+        made = [
+            pool.submit(prepared, source, Path(folder, str(number)), pipeline, profile, ffmpeg)
+            for number in range(at_once)
+        ]
+        frames = sum(len(each.result()) for each in made)
+        return frames / (time.monotonic() - start)
+
+
+@contextmanager
+def engines() -> Iterator[list[dict[str, float]]]:
+    """What nvidia-smi says of the GPU's use, again and again while the context lasts."""
+    found: list[dict[str, float]] = []
+    over = threading.Event()
+
+    def look() -> None:
+        argv = ["nvidia-smi", f"--query-gpu={','.join(_ENGINES)}", "--format=csv,noheader,nounits"]
+        while not over.wait(_LOOK_SECONDS):
+            try:
+                output = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False).stdout
+            except (OSError, subprocess.SubprocessError):
+                return
+            found.extend(use_of(output))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join(15)
+
+
+def use_of(output: str) -> list[dict[str, float]]:
+    """The rows that nvidia-smi printed; what a GPU does not report is left out."""
+    rows = []
+    for line in output.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == len(_ENGINES):
+            numbers = {
+                name: cell for name, cell in zip(_ENGINES, cells, strict=True) if cell.replace(".", "").isdigit()
+            }
+            rows.append({name: float(cell) for name, cell in numbers.items()})
+    return rows
+
+
+def most_of(use: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The greatest value of each: percent of the GPU's time, and MiB."""
+    return {name: max(row[name] for row in use if name in row) for name in _ENGINES if any(name in row for row in use)}
+
+
+def _ffmpeg(record: Record) -> str:
+    require_gpu()
+    try:
+        import av  # noqa: F401  # sources are made with it
+    except ImportError as error:
+        raise Skipped(f"PyAV cannot be imported, which makes the sources: {error}") from error
+    return ffmpeg_of(record)

@@ -1,0 +1,133 @@
+"""Tables as arrays in a file that processes map: where each array lies, and the manifest that it becomes.
+
+Two kinds of file hold them: memory without a name (`shared_tables`), and the copy of a snapshot that all processes of a
+host share (`host_copies`).
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from .ragged import Array, Ragged
+from .tables import TABLE_TYPES, Manifest
+
+# Where an array lies: its dtype, the position of its first byte, its number of entries.
+Place = tuple[str, int, int]
+
+# Arrays start where a mapping can start.
+_ALIGNMENT_BYTES = mmap.ALLOCATIONGRANULARITY
+# What a manifest works out of its tables when it is opened.
+_DERIVED = ("gop_counts", "segment_counts", "first_gops", "first_segments", "first_frames")
+_OFFSETS = "_offsets"
+
+
+@dataclass(frozen=True)
+class MappedFile:
+    """An open file with tables: its descriptor, which is closed with this object, and where each array lies."""
+
+    descriptor: int
+    places: Mapping[str, Place]
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, os.close, self.descriptor)
+
+
+# The files that manifests were mapped from: whoever passes a manifest on passes on the file.
+_FILES: weakref.WeakKeyDictionary[Manifest, MappedFile] = weakref.WeakKeyDictionary()
+
+
+def file_of(manifest: Manifest) -> MappedFile | None:
+    """The file whose arrays are the manifest's tables; None if they are in this process's own memory."""
+    return _FILES.get(manifest)
+
+
+def arrays_of(manifest: Manifest) -> dict[str, Array]:
+    """All arrays by names of their own: "videos/num_frames", and "videos/id" and "videos/id_offsets"; also those that a
+    manifest works out."""
+    arrays = {name: getattr(manifest, name) for name in _DERIVED}
+    for table_name in TABLE_TYPES:
+        table = getattr(manifest, table_name)
+        for field in () if table is None else fields(table):
+            column, name = getattr(table, field.name), f"{table_name}/{field.name}"
+            if isinstance(column, Ragged):
+                arrays |= {name: column.values, f"{name}{_OFFSETS}": column.offsets}
+            else:
+                arrays[name] = column
+    return arrays
+
+
+class NewTables:
+    """A file that is being filled with arrays. Each lies in the file from the start, so that none takes memory of the
+    process."""
+
+    def __init__(self, descriptor: int, *, max_bytes: int | None = None) -> None:
+        self._descriptor = descriptor
+        self._max_bytes = max_bytes
+        self.places: dict[str, Place] = {}
+        self.num_bytes = 0
+
+    def new(self, name: str, rows: int, dtype: str) -> Array:
+        """A new array to write to. OSError if the disk has no room for it, since later that would be a signal, or if
+        the file would have more than its `max_bytes`."""
+        start = -(-self.num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+        num_bytes = rows * np.dtype(dtype).itemsize
+        self.places[name] = (np.dtype(dtype).str, start, rows)
+        if not num_bytes:
+            return np.zeros(0, dtype)
+        if self._max_bytes is not None and start + num_bytes > self._max_bytes:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, start, num_bytes)
+        else:
+            os.ftruncate(self._descriptor, start + num_bytes)
+        self.num_bytes = start + num_bytes
+        return np.frombuffer(mmap.mmap(self._descriptor, num_bytes, offset=start), dtype, rows)
+
+    def add(self, arrays: Mapping[str, Array]) -> None:
+        """Copy those of these arrays that are not in the file yet."""
+        for name, array in arrays.items():
+            if name not in self.places:
+                self.new(name, len(array), array.dtype.str)[:] = array
+
+
+def mapped(file: MappedFile) -> Manifest:
+    """The manifest whose arrays lie in this file. They are not checked: whoever wrote the file did that."""
+    size = os.fstat(file.descriptor).st_size
+    memory = mmap.mmap(file.descriptor, size, access=mmap.ACCESS_READ) if size else b""
+    arrays = {
+        name: np.frombuffer(memory, dtype, rows, start) if rows else np.zeros(0, dtype)
+        for name, (dtype, start, rows) in file.places.items()
+    }
+    manifest = Manifest.__new__(Manifest)
+    vars(manifest).update({name: arrays[name] for name in _DERIVED})
+    for table, kind in TABLE_TYPES.items():
+        columns = {field.name: f"{table}/{field.name}" for field in fields(kind)}
+        is_there = next(iter(columns.values())) in arrays
+        vars(manifest)[table] = (
+            _unchecked(kind, {name: _column(arrays, path) for name, path in columns.items()}) if is_there else None
+        )
+    _FILES[manifest] = file
+    return manifest
+
+
+def _column(arrays: Mapping[str, Array], path: str) -> Array | Ragged:
+    offsets = arrays.get(f"{path}{_OFFSETS}")
+    if offsets is None:
+        return arrays[path]
+    column: Ragged = _unchecked(Ragged, {"values": arrays[path], "offsets": offsets})
+    return column
+
+
+def _unchecked(kind: type, values: dict[str, Any]) -> Any:
+    """A frozen object with these values. Its own constructor would read all of a column."""
+    made: Any = object.__new__(kind)
+    vars(made).update(values)
+    return made

@@ -1,0 +1,61 @@
+"""What ffmpeg's error lines say about a GPU, in one short text that is the same for the same cause. Pure.
+
+The messages are those of FFmpeg's libavcodec/nvenc.c, libavcodec/nvdec.c, libavutil/hwcontext_cuda.c and of
+nv-codec-headers' dynlink_loader.h.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+NO_GPU = "no GPU was at hand"
+_TOO_OLD = "NVENC of this ffmpeg needs driver {} or newer"
+_REFUSED = "NVENC refused a session, as too many were open"
+_OUT_OF_MEMORY = "the GPU was out of memory"
+
+# The first that fits counts: ffmpeg tries all GPUs and ends with "No capable devices found", whatever the cause was.
+_CAUSES = (
+    (r"Cannot load libcuda|CUDA_ERROR_NO_DEVICE|no CUDA-capable device", NO_GPU),
+    (
+        r"Cannot load (libnvcuvid|libnvidia-encode)",
+        "the driver's {} is missing; containers need NVIDIA_DRIVER_CAPABILITIES=video",
+    ),
+    (r"minimum required Nvidia driver for nvenc is ([\d.]+)", _TOO_OLD),
+    (r"OpenEncodeSessionEx failed: (?:out of memory|incompatible client key)", _REFUSED),
+    (r"CUDA_ERROR_OUT_OF_MEMORY|out of memory", _OUT_OF_MEMORY),
+    (r"Max B-frames \d+ exceed (\d+)", "this GPU's encoder takes {} B-frames at most"),
+    (
+        r"unsupported device|Codec not supported|No capable devices found|no encode device",
+        "this GPU has no such encoder",
+    ),
+    (r"No such filter: '?(\w+)", "this ffmpeg has no filter {}"),
+    (r"Unknown encoder '?(\w+)", "this ffmpeg has no encoder {}"),
+    (r"Unrecognized hwaccel|no device available for decoder", "this ffmpeg was built without CUDA"),
+)
+_PASSING = (_REFUSED, _OUT_OF_MEMORY)
+
+
+def first_reason(lines: Sequence[str]) -> str:
+    """The first of ffmpeg's error lines, without its prefix: later lines are consequences of the first."""
+    return re.sub(r"^(\[[^\]]*\] *)+", "", lines[0]) if lines else "it failed without a message"
+
+
+def cause_of(stderr: str) -> str:
+    """Why ffmpeg failed at a GPU, or else its first error line."""
+    for pattern, text in _CAUSES:
+        match = re.search(pattern, stderr, re.IGNORECASE)
+        if match:
+            return text.format(*match.groups())
+    return first_reason([line for line in stderr.splitlines() if line.strip()])
+
+
+def passes(cause: str) -> bool:
+    """Whether the cause is one that passes: another process used the GPU's sessions or its memory."""
+    return cause in _PASSING
+
+
+def wanted_driver(cause: str) -> str | None:
+    """The oldest driver with which NVENC of this ffmpeg would run, where that is the cause."""
+    match = re.fullmatch(_TOO_OLD.format(r"([\d.]+)"), cause)
+    return match[1] if match else None

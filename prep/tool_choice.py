@@ -1,0 +1,36 @@
+"""Chooses the ffmpeg and the pipeline that prep uses on this machine, by trials."""
+
+from __future__ import annotations
+
+from .capabilities import NVENC_ENCODERS, encodes, gpu_rank
+from .capability_trials import capabilities_of
+from .ffmpeg import Ffmpeg, find_ffmpeg, usable_ffmpegs
+from .gpu_errors import NO_GPU
+from .pipelines import Pipeline, choose_encoder, choose_pipeline, source_kind
+from .probe import SourceVideo
+from .profile import Profile
+
+
+def choose_ffmpeg(profile: Profile, *, use_gpu: bool = True) -> Ffmpeg:
+    """The first usable ffmpeg or, where its NVENC does not run at a GPU, the one that leaves most of the work to the
+    GPU. ToolError without any."""
+    first = find_ffmpeg()
+    if not use_gpu or profile.encoder.startswith("lib"):
+        return first
+    found, nvenc = capabilities_of(first.path, profile), NVENC_ENCODERS[profile.codec]
+    if encodes(found, nvenc) or found.detail(nvenc) == NO_GPU:
+        return first
+    return max(usable_ffmpegs(), key=lambda each: gpu_rank(capabilities_of(each.path, profile)))
+
+
+def check_tools(profile: Profile, *, use_gpu: bool = True) -> None:
+    """ToolError if ffmpeg is missing, or if the encoder or its preset does not run here."""
+    ffmpeg = choose_ffmpeg(profile, use_gpu=use_gpu)
+    choose_encoder(capabilities_of(ffmpeg.path, profile, use_gpu=use_gpu), profile)
+
+
+def pipeline_for(ffmpeg_path: str, source: SourceVideo, profile: Profile, *, use_gpu: bool) -> Pipeline:
+    """The pipeline for a source on this machine. ToolError when no encoder runs."""
+    kind = source_kind(source)
+    kinds = () if kind is None else (kind,)
+    return choose_pipeline(capabilities_of(ffmpeg_path, profile, use_gpu=use_gpu, kinds=kinds), source, profile)

@@ -1,0 +1,82 @@
+"""Units on a Ray cluster whose node says that it has a GPU: how many use it at a time, and what happens at one that
+refuses.
+
+The GPU is `cuda_ffmpeg.py`: a program that does on the CPU what ffmpeg is asked to do on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shortgop
+from cuda_ffmpeg import NO_ENGINE, NO_SESSION, install
+from datasets import current_manifest
+from ray_heads import ray_head
+from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from synthetic import constant_rate_pts, make_video, read_number
+
+_VIDEOS, _FRAMES = 10, 12
+# A unit has 250 kB of sources at least, so each of these is a unit of its own.
+_PADDING_BYTES = 300_000
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sources")
+    for number in range(_VIDEOS):
+        path = folder / f"{number}.mp4"
+        make_video(
+            path, pts=constant_rate_pts(Fraction(30), _FRAMES), timebase=Fraction(1, 30), size=(480, 320),
+            first_number=100 * number,
+        )  # fmt: skip
+        with path.open("ab") as file:
+            file.write((_PADDING_BYTES + 8).to_bytes(4) + b"free" + bytes(_PADDING_BYTES))
+    return folder
+
+
+def most_at_a_time(runs: Sequence[dict[str, Any]]) -> int:
+    events = sorted([(run["from"], 1) for run in runs] + [(run["to"], -1) for run in runs])
+    at_a_time = most = 0
+    for _, change in events:
+        at_a_time += change
+        most = max(most, at_a_time)
+    return most
+
+
+@pytest.mark.parametrize(
+    ("has", "streams"),
+    [({"nvenc": NO_ENGINE}, 2), ({"refuse": NO_SESSION, "refusals": 4}, 1)],
+    ids=["H100", "refused-sessions"],
+)
+def test_a_gpu_has_as_many_streams_as_it_was_given_and_all_else_runs_on_the_cpu(
+    has: dict[str, Any], streams: int, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = install(tmp_path / "bin", session_seconds=1.0, **has)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, gpu.path)
+    find_ffmpeg.cache_clear()
+    try:
+        # Ray takes the last of two equal options: five units at a time, of which the GPU gets `streams`.
+        with ray_head("--num-gpus=1", "--num-cpus=5", token=False) as head:
+            for name in ("RAY_TMPDIR", "HOME"):
+                monkeypatch.setenv(name, head.environment[name])
+            report = shortgop.prepare(
+                str(sources), tmp_path / "dataset", address=head.address, streams_per_gpu=streams, size=160
+            )
+    finally:
+        find_ffmpeg.cache_clear()
+    assert report.failures == ()
+    for number, video in enumerate(shortgop.open(tmp_path / "dataset")):
+        assert [read_number(video[0]), read_number(video[-1])] == [100 * number, 100 * number + _FRAMES - 1]
+    runs = gpu.runs()
+    with_gpu = [run for run in runs if run["on_gpu"]]
+    assert 0 < most_at_a_time(with_gpu) <= streams
+    assert {run["visible"] for run in with_gpu} == {"0"}
+    # Most of the units found the GPU taken and did not wait for it.
+    manifest = current_manifest(tmp_path / "dataset")
+    decoding = [manifest.pipeline(int(config))["decoding"] for config in manifest.videos.config]
+    assert set(decoding) == {"nvdec", "software"}

@@ -1,0 +1,66 @@
+"""How many units a job runs at a time, and how many of these with a share of a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortgop.errors import ToolError, UsageError
+from shortgop.jobs.gpu_slots import Place, Slots, next_place, slots_for, slots_of
+from shortgop.jobs.prepare import Where
+
+
+@pytest.mark.parametrize(
+    ("resources", "workers", "streams", "at_a_time", "on_gpus"),
+    [
+        ({"CPU": 64, "GPU": 1}, None, 4, 64, 4),
+        ({"CPU": 64, "GPU": 1}, None, 1, 64, 1),
+        ({"CPU": 64, "GPU": 1}, None, 0, 64, 0),
+        ({"CPU": 8, "GPU": 4}, None, 4, 8, 8),
+        ({"CPU": 16, "GPU": 1}, 2, 4, 2, 2),
+        ({"CPU": 2}, None, 4, 2, 0),
+        ({}, None, 4, 1, 0),
+    ],
+)
+def test_sessions_are_counted_by_gpus_and_not_by_cores(
+    resources: dict[str, float], workers: int | None, streams: int, at_a_time: int, on_gpus: int
+) -> None:
+    slots = slots_of(resources, workers, streams)
+    assert (slots.at_a_time, slots.on_gpus) == (at_a_time, on_gpus)
+    if on_gpus:
+        assert slots.gpu_share * streams == pytest.approx(1)
+
+
+@given(st.integers(1, 128), st.integers(0, 8), st.none() | st.integers(1, 200), st.integers(0, 8), st.data())
+def test_units_that_run_or_wait_are_few_and_every_place_is_used(
+    cpus: int, gpus: int, workers: int | None, streams: int, data: st.DataObject
+) -> None:
+    """Units end in any order; each that ends is followed by the next one."""
+    slots = slots_of({"CPU": cpus, "GPU": gpus}, workers, streams)
+    in_flight: list[Place] = []
+    for _ in range(3):
+        while (place := next_place(slots, in_flight)) is not None:
+            in_flight.append(place)
+        counts = Counter(in_flight)
+        # Two for each place: one runs, and one waits for it.
+        assert counts["gpu"] == 2 * slots.on_gpus <= 2 * gpus * streams
+        assert counts["cpu"] == 2 * slots.on_cpus
+        del in_flight[data.draw(st.integers(0, len(in_flight) - 1))]
+
+
+def test_a_profile_for_nvenc_has_places_on_gpus_only_and_one_for_x264_has_none_there() -> None:
+    slots = Slots(64, 4, 0.25)
+    assert slots_for("h264_nvenc", slots) == Slots(4, 4, 0.25)
+    assert slots_for("libx264", slots) == Slots(64)
+    assert slots_for("auto", slots) == slots
+    with pytest.raises(ToolError, match="--encoder h264_nvenc needs a GPU, and Ray has none"):
+        slots_for("h264_nvenc", Slots(64))
+
+
+@pytest.mark.parametrize("streams", [-1, 1.5, True, "4"])
+def test_a_number_of_streams_that_makes_no_sense_is_refused(streams: object) -> None:
+    with pytest.raises(UsageError, match="--streams-per-gpu is"):
+        Where(streams_per_gpu=streams)  # type: ignore[arg-type]

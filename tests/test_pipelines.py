@@ -1,0 +1,290 @@
+"""Which pipeline a source gets: a function of what runs on a machine, of the source, and of the options.
+
+No report here was recorded on hardware. They are what `capabilities_of` reports of these GPUs by NVIDIA's application
+notes, in the form in which `shortgop doctor --json` prints it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortgop.errors import ToolError
+from shortgop.prep.capabilities import Capabilities, Trial, capabilities_from_json, gpu_rank
+from shortgop.prep.container_crop import ContainerCrop
+from shortgop.prep.doctor import advice_of, choice_of
+from shortgop.prep.gpu_errors import NO_GPU, cause_of, passes, wanted_driver
+from shortgop.prep.picture import Fields, SourcePicture
+from shortgop.prep.pipelines import Pipeline, choose_pipeline, decoded_on_cpu, on_cpu
+from shortgop.prep.probe import SourceVideo
+from shortgop.prep.profile import Profile, Size
+
+SOURCE = SourceVideo(
+    path="clip.mp4", stream_index=0, codec="h264", width=1280, height=720, sample_aspect_ratio=Fraction(1),
+    rotation=0, primaries=1, transfer=1, matrix=1, timebase=Fraction(1, 90000), pts=np.arange(3), end_pts=3,
+    rate_hints=(Fraction(30),),
+)  # fmt: skip
+SMALL = Profile(size=Size(short_side=256))
+NO_ENGINE = "this GPU has no such encoder"
+TOO_OLD = "NVENC of this ffmpeg needs driver 610.00 or newer"
+REFUSED = "NVENC refused a session, as too many were open"
+NO_LIBRARY = "the driver's libnvidia-encode is missing; containers need NVIDIA_DRIVER_CAPABILITIES=video"
+ALL_KINDS = ("h264", "hevc", "hevc 10 bits", "vp9", "av1", "mpeg2video")
+
+
+def report(codec: str = "h264", *, kinds: tuple[str, ...] = ALL_KINDS, **said: str) -> Capabilities:
+    """What a GPU that decodes these kinds reports; `said` is what ffmpeg says of trials that fail."""
+    nvenc = f"{codec}_nvenc"
+    names = [*(f"nvdec {kind}" for kind in ALL_KINDS), "scale_cuda", nvenc, f"scale_cuda to {nvenc}"]
+    reasons = {f"nvdec {kind}": "not supported" for kind in ALL_KINDS if kind not in kinds} | said
+    trials = [Trial(name, name not in reasons, reasons.get(name, "runs")) for name in names]
+    software = {"h264": "libx264", "hevc": "libx265"}[codec]
+    return Capabilities("/ffmpeg", "9.0", codec, None, 3, (*trials, Trial(software, works=True, detail="runs")))
+
+
+L4 = report()
+H100 = report(kinds=("h264", "hevc", "hevc 10 bits", "vp9", "mpeg2video"), h264_nvenc=NO_ENGINE)
+OLD_DRIVER = report(h264_nvenc=TOO_OLD)
+NO_B_FRAMES = "this GPU's encoder takes 0 B-frames at most"
+# A GeForce GTX 1650 encodes HEVC without B-frames.
+TU117 = replace(
+    report("hevc", hevc_nvenc=NO_B_FRAMES),
+    trials=(
+        *report("hevc", hevc_nvenc=NO_B_FRAMES).trials,
+        Trial("hevc_nvenc without B-frames", works=True, detail="runs"),
+    ),
+)
+CPU = Capabilities(
+    "/ffmpeg", "9.0", "h264", None, 3,
+    (Trial("nvdec h264", False, NO_GPU), Trial("h264_nvenc", False, NO_GPU), Trial("libx264", True, "runs")),
+)  # fmt: skip
+
+
+def steps(pipeline: Pipeline) -> tuple[str, str, str, bool]:
+    return pipeline.decoding, pipeline.scaling, pipeline.encoder, pipeline.downloads
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected", "why"),
+    [
+        (L4, ("nvdec", "scale_cuda", "h264_nvenc", False), "all of it runs here"),
+        (H100, ("nvdec", "scale_cuda", "libx264", True), "h264_nvenc: this GPU has no such encoder"),
+        (OLD_DRIVER, ("nvdec", "scale_cuda", "libx264", True), f"h264_nvenc: {TOO_OLD}"),
+        (CPU, ("software", "software", "libx264", False), NO_GPU),
+    ],
+    ids=["L4", "H100", "old-driver", "cpu"],
+)  # fmt: skip
+def test_each_machine_does_on_its_gpu_what_runs_there(
+    machine: Capabilities, expected: tuple[str, str, str, bool], why: str
+) -> None:
+    pipeline = choose_pipeline(machine, SOURCE, SMALL)
+    assert (steps(pipeline), pipeline.why) == (expected, why)
+
+
+def test_a_chip_without_b_frames_encodes_without() -> None:
+    pipeline = choose_pipeline(TU117, SOURCE, Profile(codec="hevc"))
+    assert (pipeline.encoder, pipeline.b_frames) == ("hevc_nvenc", 0)
+    assert choose_pipeline(L4, SOURCE, Profile(b_frames=2)).b_frames == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "picture", "why"),
+    [
+        ({"rotation": 90}, {}, "rotated"),
+        ({}, {"mirrored": True}, "rotated"),
+        ({}, {"full_range": True}, "full range"),
+        ({"width": 1281}, {}, "cropped"),
+        ({"matrix": 0}, {}, "RGB"),
+        ({"codec": "hevc", "transfer": 16}, {"bits": 10}, "tone mapping"),
+        ({"codec": "hevc"}, {"bits": 10}, "10 bits"),
+    ],
+)
+def test_what_the_gpus_filters_lack_is_scaled_on_the_cpu_and_still_decoded_on_the_gpu(
+    change: dict[str, Any], picture: dict[str, Any], why: str
+) -> None:
+    profile = Profile(size=Size() if "width" in change else Size(short_side=256))
+    pipeline = choose_pipeline(L4, replace(SOURCE, picture=SourcePicture(**picture), **change), profile)
+    assert steps(pipeline) == ("nvdec", "software", "h264_nvenc", False)
+    assert pipeline.why == f"scaling: {why}"
+
+
+@pytest.mark.parametrize(
+    ("change", "picture", "why"),
+    [
+        ({}, {"fields": Fields.FLAGGED}, "interlaced"),
+        ({}, {"alpha_layer": True}, "alpha"),
+        ({"codec": "vp9"}, {"decoder": "libvpx-vp9"}, "alpha"),
+        ({"crop": ContainerCrop(1280, 736, 0, 8, 1280, 720)}, {}, "cropped by its container"),
+        ({}, {"chroma": "4:2:2"}, "8 bits of 4:2:2 in h264"),
+        ({}, {"bits": 10}, "10 bits of 4:2:0 in h264"),
+        ({"codec": "prores"}, {}, "8 bits of 4:2:0 in prores"),
+        ({"codec": "av1"}, {}, "av1: not supported"),
+        ({"width": 32, "height": 32}, {}, "h264 of 32x32 is below 48x16"),
+    ],
+)
+def test_what_nvdec_lacks_is_decoded_on_the_cpu(change: dict[str, Any], picture: dict[str, Any], why: str) -> None:
+    pipeline = choose_pipeline(H100, replace(SOURCE, picture=SourcePicture(**picture), **change), SMALL)
+    assert steps(pipeline) == ("software", "software", "libx264", False)
+    assert pipeline.why == f"h264_nvenc: {NO_ENGINE}; decoding: {why}"
+
+
+def test_borders_are_added_after_the_frames_have_left_the_gpu() -> None:
+    """FFmpeg 9 has pad_cuda; it is not used."""
+    padded = Profile(size=Size(exact=(256, 256)), fit="pad")
+    assert steps(choose_pipeline(L4, SOURCE, padded)) == ("nvdec", "scale_cuda", "h264_nvenc", True)
+
+
+def test_frames_leave_the_gpu_where_the_way_through_it_does_not_run() -> None:
+    trials = [Trial("scale_cuda to h264_nvenc", False, "no filter") if each.name.endswith("to h264_nvenc") else each
+              for each in L4.trials]  # fmt: skip
+    machine = replace(L4, trials=tuple(trials))
+    assert steps(choose_pipeline(machine, SOURCE, SMALL)) == ("nvdec", "scale_cuda", "h264_nvenc", True)
+
+
+def test_a_scale_cuda_that_aliases_is_not_used() -> None:
+    machine = report(scale_cuda="scale_cuda of this ffmpeg aliases; FFmpeg 9 has one that does not")
+    pipeline = choose_pipeline(machine, SOURCE, SMALL)
+    assert steps(pipeline) == ("nvdec", "software", "h264_nvenc", False)
+    assert "FFmpeg 9" in pipeline.why
+
+
+def test_a_size_that_nvenc_does_not_take_is_encoded_on_the_cpu() -> None:
+    pipeline = choose_pipeline(L4, SOURCE, Profile(size=Size(short_side=32)))
+    assert steps(pipeline) == ("nvdec", "scale_cuda", "libx264", True)
+    assert pipeline.why == "h264_nvenc: it does not take this size"
+
+
+def test_an_encoder_that_was_named_is_used_or_is_an_error() -> None:
+    named = choose_pipeline(L4, SOURCE, Profile(encoder="libx264"))
+    assert (steps(named), named.why) == (("software", "software", "libx264", False), "--encoder libx264 was given")
+    with pytest.raises(ToolError, match="h264_nvenc does not run here: this GPU has no such encoder; .*doctor"):
+        choose_pipeline(H100, SOURCE, Profile(encoder="h264_nvenc"))
+
+
+def test_where_the_gpu_is_left_alone_a_profile_for_it_is_encoded_on_the_cpu() -> None:
+    """The job gave this unit no share of a GPU. NVENC's names of presets mean nothing to x264."""
+    untried = replace(CPU, trials=CPU.trials[2:])
+    pipeline = choose_pipeline(untried, SOURCE, Profile(encoder="h264_nvenc", preset="p4"))
+    assert (steps(pipeline), pipeline.preset, pipeline.why) == (
+        ("software", "software", "libx264", False),
+        None,
+        NO_GPU,
+    )
+
+
+def test_a_pipeline_that_failed_has_one_on_the_cpu_in_its_place() -> None:
+    profile = Profile(codec="hevc", preset="slow", b_frames=2)
+    pipeline = on_cpu(profile, "the GPU failed")
+    assert steps(pipeline) == ("software", "software", "libx265", False)
+    assert (pipeline.preset, pipeline.b_frames, pipeline.uses_gpu) == ("slow", 2, False)
+
+
+def test_damaged_sources_are_decoded_on_the_cpu_and_may_be_encoded_on_the_gpu() -> None:
+    pipeline = decoded_on_cpu(choose_pipeline(L4, SOURCE, SMALL), "damaged")
+    assert (steps(pipeline), pipeline.why) == (("software", "software", "h264_nvenc", False), "decoding: damaged")
+
+
+# Whatever the source and the machine
+
+
+sources = st.builds(
+    lambda codec, rotation, width, height, transfer, picture: replace(
+        SOURCE, codec=codec, rotation=rotation, width=width, height=height, transfer=transfer, picture=picture
+    ),
+    st.sampled_from(["h264", "hevc", "vp9", "av1", "mpeg2video", "prores"]),
+    st.sampled_from([0, 90, 180, 270]),
+    st.integers(16, 5000),
+    st.integers(16, 5000),
+    st.sampled_from([1, 2, 16, 18]),
+    st.builds(
+        SourcePicture,
+        bits=st.sampled_from([8, 10, 12]),
+        chroma=st.sampled_from(["4:2:0", "4:2:2", "RGB", "gray"]),
+        alpha=st.booleans(),
+        full_range=st.booleans(),
+        mirrored=st.booleans(),
+        fields=st.sampled_from(Fields),
+    ),
+)
+profiles = st.builds(
+    Profile,
+    size=st.sampled_from([Size(), Size(short_side=64), Size(exact=(320, 320))]),
+    fit=st.sampled_from(["within", "pad", "crop", "stretch"]),
+    encoder=st.sampled_from(["auto", "libx264"]),
+)
+
+
+@given(sources, profiles, st.sampled_from([L4, H100, OLD_DRIVER, CPU]))
+def test_every_source_has_a_pipeline_whose_steps_fit_together(
+    source: SourceVideo, profile: Profile, machine: Capabilities
+) -> None:
+    pipeline = choose_pipeline(machine, source, profile)
+    picture = source.picture
+    assert machine.runs(pipeline.encoder)
+    assert pipeline.why
+    if pipeline.scaling == "scale_cuda":
+        assert pipeline.decoding == "nvdec"
+        assert (source.rotation, picture.bits, picture.fields, picture.chroma) == (0, 8, Fields.NO, "4:2:0")
+        assert not picture.alpha
+    if not pipeline.downloads and pipeline.scaling == "scale_cuda":
+        assert pipeline.encoder == "h264_nvenc"
+    assert json.loads(pipeline.to_json()).keys() == {"decoding", "scaling", "encoder", "why"}
+
+
+# Reports, and what is said of them
+
+
+@pytest.mark.parametrize("machine", [L4, H100, TU117, CPU])
+def test_a_report_comes_back_from_its_json(machine: Capabilities) -> None:
+    assert capabilities_from_json(json.loads(json.dumps(machine.to_json()))) == machine
+
+
+def test_an_ffmpeg_that_encodes_on_the_gpu_ranks_above_one_that_only_scales() -> None:
+    assert sorted([CPU, L4, H100], key=gpu_rank) == [CPU, H100, L4]
+
+
+@pytest.mark.parametrize(
+    ("machine", "text"),
+    [
+        (L4, "h264_nvenc: decoding on the GPU, scaling on the GPU"),
+        (H100, f"libx264: decoding on the GPU, scaling on the GPU; h264_nvenc does not run here ({NO_ENGINE})"),
+        (CPU, "libx264: decoding on the CPU, scaling on the CPU; h264_nvenc does not run here (no GPU was at hand)"),
+        (TU117, f"hevc_nvenc: decoding on the GPU, scaling on the GPU; without B-frames ({NO_B_FRAMES})"),
+    ],
+    ids=["L4", "H100", "cpu", "TU117"],
+)  # fmt: skip
+def test_doctor_says_what_is_taken_and_why(machine: Capabilities, text: str) -> None:
+    assert choice_of(machine) == text
+
+
+def test_doctor_says_which_driver_would_do() -> None:
+    (advice,) = advice_of([OLD_DRIVER], "580.65.06")
+    assert "driver 610.00 or newer" in advice
+    assert "this machine has 580.65.06" in advice
+    assert advice_of([L4, H100, CPU], None) == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "cause", "comes_back"),
+    [
+        ("[h264_nvenc @ 0x1] Cannot load libcuda.so.1\nError", NO_GPU, False),
+        ("Cannot load libnvidia-encode.so.1", NO_LIBRARY, False),
+        ("OpenEncodeSessionEx failed: unsupported device (2)\nNo capable devices found", NO_ENGINE, False),
+        ("OpenEncodeSessionEx failed: out of memory (10): (no details)\nNo capable devices found", REFUSED, True),
+        ("OpenEncodeSessionEx failed: incompatible client key (21)", REFUSED, True),
+        ("cuMemAlloc() failed -> CUDA_ERROR_OUT_OF_MEMORY", "the GPU was out of memory", True),
+        ("The minimum required Nvidia driver for nvenc is 610.00 or newer", TOO_OLD, False),
+        ("[AVHWDeviceContext @ 0x1] [x] moov atom not found\nmore", "moov atom not found", False),
+        ("", "it failed without a message", False),
+    ],
+)  # fmt: skip
+def test_ffmpegs_messages_have_causes(said: str, cause: str, comes_back: bool) -> None:
+    assert (cause_of(said), passes(cause_of(said))) == (cause, comes_back)
+    assert wanted_driver(cause_of(said)) == ("610.00" if "minimum" in said else None)
