@@ -1,9 +1,9 @@
 """Run an operation on copies of a dataset, each killed by SIGKILL before another of its changes.
 
-    python killed_steps.py DATASET COPIES OPERATION [EVERY]
+    python killed_steps.py DATASET COPIES OPERATION [FIRST]
 
 makes COPIES/1, COPIES/2, ..., a path or a URL, and ends after the first copy on which the operation comes to its end.
-With EVERY these are just the multiples of that number. It prints the numbers of those that were killed. OPERATION is
+With FIRST they begin with that number. It prints the numbers of those that were killed. OPERATION is
 the name of a function of this module. It runs as a process of its own: it forks, and the processes that are killed must
 have no threads.
 
@@ -112,10 +112,10 @@ def _before_requests(change: Callable[[], None]) -> None:
         setattr(obstore, name, with_change(getattr(obstore, name)))
 
 
-def main(original: str, copies: str, operation: Callable[[Storage], None], every: int) -> None:
-    for step in range(every, _MOST_STEPS, every):
+def main(original: str, copies: str, operation: Callable[[Storage], None], first: int) -> None:
+    for step in range(first, _MOST_STEPS):
         if not killed_before(step, original, f"{copies}/{step}", operation):
-            print(*range(every, step, every))
+            print(*range(first, step))
             return
     raise AssertionError(f"the operation makes more than {_MOST_STEPS} changes")
 
