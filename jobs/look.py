@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
 from ..errors import SourceError
 from ..prep.mounts import read_in_time
 from ..prep.options import Options, SourcePolicy
-from ..prep.probe import estimate_frames
+from ..prep.probe import estimate
+from ..prep.profile import Profile
+from ..prep.section_plan import expected_pixels, expected_seconds
 from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
 from .identity import identity_of
 from .source_parts import identity_of_part
@@ -22,6 +25,15 @@ from .units import Item
 _LOOK_THREADS = 16
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """About how many frames a source will have, and how many seconds one core will take for them; 0 if it is in the
+    dataset, or its header does not say."""
+
+    frames: int = 0
+    seconds: float = 0.0
 
 
 def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolicy) -> _T:
@@ -35,8 +47,8 @@ def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolic
 
 def look_at(
     sources: Sequence[Source], options: Options, known: Mapping[str, int], again: Collection[str], *, replace: bool
-) -> tuple[list[Item], dict[str, int]]:
-    """Each source with its fingerprint and size, and by id about how many frames it will have.
+) -> tuple[list[Item], dict[str, Expected]]:
+    """Each source with its fingerprint and size, and by id what is expected of it.
 
     `known` has the identities of the dataset's videos by id, `again` the ids of those that are to be made again. With
     `replace` those whose source has changed are, too. The length of a video that stays is not looked up.
@@ -45,23 +57,30 @@ def look_at(
     # Stretches of a file share its fingerprint.
     of_file = cache(identity_of)
 
-    def look(source: Source) -> tuple[Item, int]:
+    def look(source: Source) -> tuple[Item, Expected]:
         try:
             return _in_time(source.path, options.policy, lambda: look_closely(source))
         except SourceError:
             # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
-            return Item(source, known.get(source.id, 0), 0), 0
+            return Item(source, known.get(source.id, 0), 0), Expected()
 
-    def look_closely(source: Source) -> tuple[Item, int]:
+    def look_closely(source: Source) -> tuple[Item, Expected]:
         identity, size_bytes = identity_of_part(source.path, source.part, of_file)
         there = known.get(source.id) == identity if replace else source.id in known
         stays = there and source.id not in again
-        frames = 0 if stays or source.part else estimate_frames(source.path, options.profile.fps)
-        return Item(source, identity, size_bytes), frames
+        expected = Expected() if stays or source.part else _expected(source.path, options.profile)
+        return Item(source, identity, size_bytes), expected
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
         looked = list(pool.map(look, sources))
-    return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
+    return [item for item, _ in looked], {item.source.id: expected for item, expected in looked}
+
+
+def _expected(path: str, profile: Profile) -> Expected:
+    header = estimate(path, profile.fps)
+    pixels = expected_pixels(header.width, header.height, profile.size)
+    source_pixels = header.width * header.height
+    return Expected(header.frames, expected_seconds(header.source_frames, source_pixels, header.frames, pixels))
 
 
 def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:

@@ -20,6 +20,7 @@ from ..prep.encoders import choose_encoder
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.profile import Profile, profile_from_json
+from ..prep.section_plan import SECTION_SECONDS
 from ..wording import counted
 from .changed import Changed, changed_failure, check_choice, next_revisions, refuse_changed, refuse_two_files
 from .gpu_readable import not_for_gpus
@@ -29,13 +30,13 @@ from .known_failures import withdraw_gone
 from .known_paths import with_known_ids
 from .labels import update_listed, with_known_columns
 from .lists import OnTypes, ignore_types
-from .look import look_at, other_files, search
+from .look import Expected, look_at, other_files, search
 from .outcome import Report, with_context
 from .places import absolute
 from .running import run_all
 from .sources import Source, find_sources, folders_of
 from .tally import OnProgress, Tally, ignore
-from .units import Item, Unit, after_edits, changed_sources, plan_units
+from .units import Item, Unit, after_edits, changed_sources, long_apart, plan_units
 from .where import Where
 
 __all__ = ["Report", "Where", "existing_profile", "prepare", "repair"]
@@ -55,6 +56,7 @@ def prepare(
     id_root: str | None = None,
     include_dropped: bool = False,
     types: Mapping[str, str] | None = None,
+    section_seconds: float = SECTION_SECONDS,
     on_types: OnTypes = ignore_types,
     on_update: OnProgress = ignore,
 ) -> Report:
@@ -67,7 +69,9 @@ def prepare(
     there get the columns that a list names, and keep their others. What was dropped is left out, unless
     `include_dropped`. `types` gives the types of columns of CSV and TSV lists that are not to be inferred, and
     `on_types` is told all of them. `policy` is about sources that are damaged or have gaps, `importing` about what
-    sources are besides files. `where` says where the units run, by default on a local Ray. Ids are paths below
+    sources are besides files. A source that is expected to keep one core busy for twice `section_seconds` or longer is
+    encoded in sections of about that length, by several workers. `where` says where the units run, by default on a
+    local Ray. Ids are paths below
     `id_root`, by default below the folders that the dataset remembers, see `ids`. Snapshots that have not been
     current for more than `keep_snapshots_seconds` are removed.
 
@@ -79,8 +83,9 @@ def prepare(
     check_choice(changed)
     find_lost = _lost_by_bytes if check else _lost_by_length
     how = _How(
-        Options(profile, policy), where or Where(), keep_snapshots_seconds, changed, Tally(on_update), include_dropped
-    )
+        Options(profile, policy, section_seconds),
+        where or Where(), keep_snapshots_seconds, changed, Tally(on_update), include_dropped,
+    )  # fmt: skip
 
     def find(roots: Sequence[str]) -> list[Source]:
         return find_sources(sources, roots, importing=importing, types=types, on_types=on_types)
@@ -203,7 +208,7 @@ def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
         items = with_known_ids(items, before)
         relabelled = update_listed(out, before, [item.source for item in items])
         before = _current(out) if relabelled else before
-        todo = _plan(items, before, known, lost, how)
+        todo = _plan(items, before, known, lost, estimates, how)
         _remember(out, found)
         tally.plan(todo.units, estimates)
         results = []
@@ -269,8 +274,8 @@ def _remember(out: Path, found: _Found) -> None:
 
 def _look(
     sources: Sequence[Source], manifest: Manifest, known: Mapping[str, int], lost: Mapping[str, str], how: _How
-) -> tuple[list[Item], dict[str, int]]:
-    """The sources as they are now, and by id about how many frames they have. `known` has the identities of the
+) -> tuple[list[Item], dict[str, Expected]]:
+    """The sources as they are now, and by id what is expected of them. `known` has the identities of the
     dataset's videos. UsageError or SourceError if the job should not go on; nothing has been changed then."""
     items, estimates = look_at(sources, how.options, known, lost, replace=how.changed == "replace")
     changed = changed_sources(items, known)
@@ -280,8 +285,13 @@ def _look(
     return items, estimates
 
 
-def _plan(
-    items: Sequence[Item], manifest: Manifest, known: Mapping[str, int], lost: Mapping[str, str], how: _How
+def _plan(  # noqa: PLR0917  # what is known of sources and dataset
+    items: Sequence[Item],
+    manifest: Manifest,
+    known: Mapping[str, int],
+    lost: Mapping[str, str],
+    expected: Mapping[str, Expected],
+    how: _How,
 ) -> _Todo:
     """What to do about sources that were looked at just now."""
     changed = changed_sources(items, known)
@@ -290,12 +300,15 @@ def _plan(
     repaired = frozenset(lost) - ids
     done = {video_id: identity for video_id, identity in known.items() if video_id not in repaired | replaced}
     again = next_revisions(with_known_columns(manifest, items), manifest, repaired | replaced)
+    profile_key = how.options.profile.key()
     units = plan_units(
         after_edits(again, last_number(manifest), dropped(manifest)),
-        profile_key=how.options.profile.key(),
+        profile_key=profile_key,
         done=done,
         shard_bytes=how.options.profile.shard_bytes,
     )
+    seconds = {video_id: each.seconds for video_id, each in expected.items()}
+    units = long_apart(units, profile_key, seconds, long_seconds=2 * how.options.section_seconds)
     return _Todo(units, repaired, replaced, [] if replaced else changed)
 
 

@@ -8,8 +8,8 @@ import re
 import signal
 import socket
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,12 @@ from ray.exceptions import (
 
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
+from .order import Order
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
+from .steps import Outcome, Step, Whole, run_step
 from .units import Unit, split_unit
-from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
+from .work import OnProgress, UnitProgress, UnitResult, give_up
 
 # The units of a worker or a node that dies are simply done again. This bound is for a unit that kills its worker each
 # time.
@@ -110,33 +112,36 @@ def run_units(
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
     board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
-    task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_unit)
+    task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
-    waiting = deque(units)
-    running: dict[ray.ObjectRef[UnitResult], Unit] = {}
-    while waiting or running:
-        while waiting and len(running) < workers * _IN_FLIGHT_PER_WORKER:
-            unit = waiting.popleft()
-            running[task.remote(str(dataset), unit, options, board, mark)] = unit
+    order = Order(units)
+    running: dict[ray.ObjectRef[Outcome], Step] = {}
+    while order or running:
+        while order and len(running) < workers * _IN_FLIGHT_PER_WORKER:
+            step = order.next()
+            running[task.remote(str(dataset), step, options, board, mark)] = step
         done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
         # Progress is optional: there is none while Ray restarts the board on another node.
         with contextlib.suppress(RayError):
             for progress in ray.get(board.take.remote(), timeout=_BOARD_SECONDS):
                 on_progress(progress)
         for reference in done:
-            unit = running.pop(reference)
+            step = running.pop(reference)
+            unit = step.unit
             try:
-                yield ray.get(reference)
+                result = order.done(step, ray.get(reference))
+                if result is not None:
+                    yield result
             except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
                 if len(unit.items) > 1:
-                    waiting.extendleft(reversed(split_unit(unit, options.profile.key())))
-                    continue
-                reason = f"{unit.items[0].source.given}: its worker died {_MAX_RETRIES + 1} times: {_brief(error)}"
-                yield give_up(dataset, unit, reason)
+                    order.again(Whole(each) for each in split_unit(unit, options.profile.key()))
+                elif order.give_up(step):
+                    reason = f"{unit.items[0].source.given}: its worker died {_MAX_RETRIES + 1} times: {_brief(error)}"
+                    yield give_up(dataset, unit, reason)
             except TaskUnschedulableError as error:
                 raise ToolError(f"Ray cannot place a unit of work: {_brief(error)}") from error
             except RayTaskError as error:
-                waiting.appendleft(without_check(unit, _gone_source(error)))
+                order.again([replace(step, unit=without_check(unit, _gone_source(error)))])
 
 
 def _gone_source(error: RayTaskError) -> str:
@@ -155,13 +160,13 @@ def _gone_source(error: RayTaskError) -> str:
     raise (cause if isinstance(cause, ShortGopError) else error) from None
 
 
-def _run_unit(dataset: str, unit: Unit, options: Options, board: Any, mark: str | None) -> UnitResult:
+def _run_step(dataset: str, step: Step, options: Options, board: Any, mark: str | None) -> Outcome:
     if mark is None:
-        return run_unit(Path(dataset), unit, options, board.put.remote)
+        return run_step(Path(dataset), step, options, board.put.remote)
     try:
         check_mark(Path(dataset), mark)
-        check_sources(unit)
-        return run_unit(Path(dataset), unit, options, board.put.remote)
+        check_sources(step.unit)
+        return run_step(Path(dataset), step, options, board.put.remote)
     except (OutputError, ToolError, SourceNotFoundError) as error:
         machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
         raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error
@@ -171,10 +176,10 @@ class _Board:
     """An actor that holds the latest progress of each unit until the driver takes it."""
 
     def __init__(self) -> None:
-        self._latest: dict[str, UnitProgress] = {}
+        self._latest: dict[tuple[str, int | None], UnitProgress] = {}
 
     def put(self, progress: UnitProgress) -> None:
-        self._latest[progress.unit] = progress
+        self._latest[progress.unit, progress.section] = progress
 
     def take(self) -> list[UnitProgress]:
         latest = list(self._latest.values())

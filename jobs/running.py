@@ -11,10 +11,12 @@ from ..errors import DatasetBusyError, OutputError
 from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
+from .order import Order
+from .steps import run_step
 from .tally import Tally
 from .units import Unit
 from .where import Where
-from .work import UnitResult, run_unit
+from .work import UnitResult
 
 # A snapshot is written whole, so its cost grows with the dataset. These keep that cost to a few percent of the job.
 _PUBLISH_EVERY_SECONDS = 20.0
@@ -59,8 +61,12 @@ def _results(
 ) -> Generator[UnitResult, None, None]:
     if where.runner == "inline":
         tally.note("encoding")
-        for unit in units:
-            yield run_unit(out, unit, options, tally.on_progress)
+        order = Order(units)
+        while order:
+            step = order.next()
+            result = order.done(step, run_step(out, step, options, tally.on_progress))
+            if result is not None:
+                yield result
         return
     cluster = where.cluster
     tally.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from .look import Expected
 from .units import Unit
 from .work import UnitProgress, UnitResult
 
@@ -47,6 +48,7 @@ class Tally:
         self._sources_done = self._sources_total = self._sources_failed = self._bytes = 0
         self._estimates: dict[str, int] = {}
         self._frames: dict[str, int] = {}
+        self._sections: dict[str, dict[int | None, int]] = {}
 
     @property
     def seconds(self) -> float:
@@ -57,18 +59,24 @@ class Tally:
         self._note = text
         self._update()
 
-    def plan(self, units: Sequence[Unit], estimates: dict[str, int]) -> None:
-        """The units that the job runs; `estimates` has about how many frames each source has, by its id."""
-        self._estimates = {unit.id: sum(estimates[item.source.id] for item in unit.items) for unit in units}
+    def plan(self, units: Sequence[Unit], estimates: Mapping[str, Expected]) -> None:
+        """The units that the job runs; `estimates` has what is expected of each source, by its id."""
+        self._estimates = {unit.id: sum(estimates[item.source.id].frames for item in unit.items) for unit in units}
         self._sources_total = sum(len(unit.items) for unit in units)
 
     def on_progress(self, unit: UnitProgress) -> None:
-        self._frames[unit.unit] = unit.frames
+        sections = self._sections.setdefault(unit.unit, {})
+        if unit.section is None:
+            # A source that was cut and is now encoded whole starts again.
+            sections.clear()
+        sections[unit.section] = unit.frames
+        self._frames[unit.unit] = sum(sections.values())
         self._estimates[unit.unit] = max(self._estimates.get(unit.unit, 0), unit.planned)
         self._update()
 
     def on_result(self, result: UnitResult) -> None:
         self._frames[result.unit] = self._estimates[result.unit] = result.frames
+        self._sections.pop(result.unit, None)
         self._sources_done += result.videos + len(result.failures)
         self._sources_failed += len(result.failures)
         self._bytes += result.bytes

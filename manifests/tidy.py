@@ -17,6 +17,7 @@ from ..whole_files import commit, discard, temporary_path, writing
 from .layout import open_manifest, read_root, shard_path, snapshot_attributes, snapshot_path
 from .parts import finished_parts, had_videos, read_part
 from .publish import snapshots
+from .sections import remove_old_sections, shards_of_sections
 
 KEEP_SECONDS = 24 * 3600.0
 # An unfinished unit may still run on a host that the driver no longer reaches.
@@ -35,8 +36,9 @@ def parse_duration(text: str) -> float:
 
 
 def tidy(dataset: Path, keep_seconds: float = KEEP_SECONDS) -> None:
-    """Remove old snapshots, and then the shards that no snapshot and no part names."""
+    """Remove old snapshots and sections, and then the shards that no snapshot, no part and no section names."""
     remove_old_snapshots(dataset, keep_seconds)
+    remove_old_sections(dataset)
     remove_stray_shards(dataset)
 
 
@@ -102,13 +104,14 @@ def stray_shards(dataset: Path, *, gone_snapshots: Collection[str] = (), gone: C
 
 
 def _names(dataset: Path, gone_snapshots: Collection[str] = ()) -> Iterator[set[str]]:
-    """Sets of the shards that each snapshot names, then of those that unpublished parts name."""
+    """Sets of the shards that each snapshot names, then of those that unpublished parts and sections name."""
     current = read_root(dataset).snapshot
     # The current snapshot comes first: as a rule it names all shards, and the others need not be read.
     for snapshot in sorted(snapshots(dataset) - set(gone_snapshots), key=lambda name: (name != current, name)):
         yield set(open_manifest(dataset, snapshot).shards.name.texts())
     known = set() if current is None else set(snapshot_attributes(dataset, current)["parts"])
     yield _named_by(dataset, finished_parts(dataset) - known)
+    yield shards_of_sections(dataset)
 
 
 def _named_by(dataset: Path, parts: Iterable[str]) -> set[str]:
@@ -120,7 +123,8 @@ def _is_given_up(dataset: Path, name: str) -> bool:
         if time.time() - shard_path(dataset, name).stat().st_mtime >= _ABANDONED_SECONDS:
             return True
     with contextlib.suppress(DatasetError):
-        return had_videos(dataset, name.partition("-")[0])
+        # The shards of a section are named after its unit and its number in it.
+        return had_videos(dataset, name.partition("-")[0].partition("_")[0])
     return False
 
 

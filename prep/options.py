@@ -9,6 +9,7 @@ from typing import Literal, cast, get_args
 from ..arguments import exact_seconds
 from ..errors import UsageError
 from .profile import Profile
+from .section_plan import SECTION_SECONDS
 from .stalls import DEFAULT_LIMIT_SECONDS
 
 _MAX_STALL_SECONDS = 86_400
@@ -57,7 +58,9 @@ def named_policy(*, salvage: bool, gaps: str, max_gap: Number, max_stall: Number
 
 @dataclass(frozen=True)
 class Options:
-    """The profile of the dataset's videos, and the policy for this job's sources."""
+    """The profile of the dataset's videos, and the policy for this job's sources. A source that is expected to keep a
+    core busy for twice `section_seconds` or longer is encoded in sections of about that many seconds of work."""
 
     profile: Profile
     policy: SourcePolicy = DEFAULT_POLICY
+    section_seconds: float = SECTION_SECONDS
