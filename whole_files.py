@@ -32,7 +32,7 @@ def temporary_path(dataset: Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path | str) -> Iterator[None]:
     """Turns an OSError into an OutputError that names the file and the remedy."""
     try:
         yield

@@ -21,12 +21,13 @@ from zarr.storage import LocalStore
 
 from shortgop.comparison.timing import alternate
 from shortgop.manifests.label_columns import derived_columns
-from shortgop.manifests.layout import create, open_manifest, read_root, shard_path, snapshot_path
+from shortgop.manifests.layout import create, open_manifest, read_root, shard_key, snapshot_key
 from shortgop.manifests.ragged import Array, Ragged, from_texts
 from shortgop.manifests.tables import Manifest, Table
 from shortgop.manifests.zarr_sizes import BLOCK_ROWS
 from shortgop.manifests.zarr_write import write_manifest
 from shortgop.manifests.zarr_zip import pack_folder
+from shortgop.storage.disk import DiskStorage
 
 SECONDS = 3
 BATCH, FRAMES = 8, 16
@@ -75,13 +76,13 @@ def make_repeated(count: int, labelled: Callable[[int], Ragged] | None = None) -
     if (out / "complete").exists():
         return out
     shutil.rmtree(out, ignore_errors=True)
-    root = read_root(small)
+    root = read_root(DiskStorage(small))
     snapshot = str(root.snapshot)
-    manifest = open_manifest(small, snapshot, timeline=True)
-    create(out, root.profile)
+    manifest = open_manifest(DiskStorage(small), snapshot, timeline=True)
+    create(DiskStorage(out), root.profile)
     (out / "shards").mkdir()
     for name in manifest.shards.name.texts():
-        shutil.copy(shard_path(small, name), shard_path(out, name))
+        shutil.copy(small / shard_key(name), out / shard_key(name))
     timeline = manifest.timeline
     if timeline is None:
         raise AssertionError("it was asked for")
@@ -92,7 +93,7 @@ def make_repeated(count: int, labelled: Callable[[int], Ragged] | None = None) -
     attributes = {"format_version": 3, "parts": []}
     write_manifest(LocalStore(folder), many, attributes, blocks, derived_columns(many.videos.attributes))
     (out / "manifest").mkdir()
-    pack_folder(folder, snapshot_path(out, snapshot))
+    pack_folder(folder, out / snapshot_key(snapshot))
     shutil.copy(small / "zarr.json", out / "zarr.json")
     (out / "complete").touch()
     return out

@@ -23,9 +23,10 @@ from cold_open import make_repeated
 
 import shortgop
 from shortgop.manifests.label_columns import derived_columns
-from shortgop.manifests.layout import open_column_kinds, read_root, snapshot_path
+from shortgop.manifests.layout import open_column_kinds, read_root, snapshot_key
 from shortgop.manifests.ragged import Ragged, from_texts
 from shortgop.readers.dataset import reader_of
+from shortgop.storage.disk import DiskStorage
 
 RUNS = 5
 
@@ -104,11 +105,11 @@ def main(count: int) -> None:
     for name in runs[0]:
         clock, processor = (min(run[name][place] for run in runs if name in run) for place in (0, 1))
         print(f"{clock:9.1f} {processor:9.1f}  {name}")
-    snapshot = str(read_root(path).snapshot)
-    with zipfile.ZipFile(snapshot_path(path, snapshot)) as archive:
+    snapshot = str(read_root(DiskStorage(path)).snapshot)
+    with zipfile.ZipFile(Path(path) / snapshot_key(snapshot)) as archive:
         columns = sum(info.file_size for info in archive.infolist() if info.filename.startswith("columns/"))
         whole = sum(info.file_size for info in archive.infolist())
-    kinds = open_column_kinds(path, snapshot)
+    kinds = open_column_kinds(DiskStorage(path), snapshot)
     print(f"{len(kinds or ())} label columns take {columns / 1e6:.1f} of the snapshot's {whole / 1e6:.1f} MB")
 
 

@@ -32,6 +32,7 @@ from shortgop.readers.dataset import Dataset
 from shortgop.readers.decoders.pyav import open_context
 from shortgop.readers.gops import GopStore
 from shortgop.readers.plan import VideoGops, needed_samples, plan_frames, reorder_depth
+from shortgop.storage.disk import DiskStorage
 
 FLOOR = "libavcodec alone"
 FLOOR_KEPT = "libavcodec alone, frames kept"
@@ -53,7 +54,7 @@ class GopPackets:
 
 def packets_of(dataset: Path, manifest: Manifest, request: Request) -> Iterator[GopPackets]:
     """The packets that a request needs, GOP by GOP."""
-    store, layout = GopStore(dataset, manifest), VideoGops.of(manifest)
+    store, layout = GopStore(DiskStorage(dataset), manifest), VideoGops.of(manifest)
     for read in store.reads(plan_frames(layout, request).gops, max_parts=1):
         for gop, data in store.fetch(read):
             pattern = manifest.pattern(int(manifest.gops.pattern[gop.gop]))
@@ -69,7 +70,7 @@ def packets_of(dataset: Path, manifest: Manifest, request: Request) -> Iterator[
 
 def floor_task(dataset: Path, requests: Sequence[Request], *, keeps: bool = False) -> Task:
     """Decodes and converts what each request wants; `keeps` the converted frames of a request to its end."""
-    _, manifest = open_current(dataset)
+    _, manifest = open_current(DiskStorage(dataset))
     plans = [tuple(packets_of(dataset, manifest, request)) for request in requests]
     codecs: list[Any] = [open_context(manifest.config(number)) for number in range(len(manifest.configs))]
     reformatter = VideoReformatter()

@@ -24,6 +24,7 @@ from shortgop.errors import ShortGopError
 from shortgop.manifests.export import export
 from shortgop.manifests.layout import open_current
 from shortgop.prep.ffmpeg import find_ffmpeg
+from shortgop.storage.disk import DiskStorage
 
 WORK = Path(__file__).resolve().parent / "cache"
 RATE = 30
@@ -199,11 +200,11 @@ def make_exported(dataset: Path) -> list[Path]:
     """The dataset's videos as MP4s, in the order of their numbers."""
     folder = dataset.with_name(f"{dataset.name}-exported")
     folder.mkdir(exist_ok=True)
-    _, manifest = open_current(dataset)
+    _, manifest = open_current(DiskStorage(dataset))
     paths = []
     for row, video in enumerate(shortgop.open(dataset).ids):
         path = folder / f"{Path(video).stem}.mp4"
         if not path.exists():
-            export(dataset, manifest, row, path)
+            export(DiskStorage(dataset), manifest, row, path)
         paths.append(path)
     return paths

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UsageError
+from ..storage.locate import storage_at
 from ..wording import counted
 from .app import EXIT_SOMETHING_MISSING, app, err, errors, megabytes, out, print_json
 from .job_reports import show_types, some_of
@@ -93,7 +94,7 @@ def drop(
         listed = [*(ids or []), *(_ids_in(from_file) if from_file is not None else [])]
         if not listed:
             raise UsageError("no ids given; name ids of videos, or a file with --from")
-        done = take_out(dataset, listed, dry_run=dry_run)
+        done = take_out(storage_at(dataset), listed, dry_run=dry_run)
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
@@ -145,7 +146,10 @@ def gc(
 
         with loop_bar(err, "shards", None) as advance:
             done = collect(
-                dataset, keep_snapshots_seconds=parse_duration(keep_snapshots), dry_run=dry_run, on_shard=advance
+                storage_at(dataset),
+                keep_snapshots_seconds=parse_duration(keep_snapshots),
+                dry_run=dry_run,
+                on_shard=advance,
             )
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
@@ -180,7 +184,7 @@ def snapshots(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
     with errors():
         from ..manifests.history import history
 
-        found = history(dataset)
+        found = history(storage_at(dataset))
         if as_json:
             print_json([dataclasses.asdict(snapshot) for snapshot in found])
         else:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UsageError
+from ..storage.locate import storage_at
 from ..wording import counted
 from .app import EXIT_FAILED, app, err, errors, megabytes, out, print_json
 from .job_reports import print_diagnosis, print_report
@@ -38,7 +39,7 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
     with errors():
         from ..manifests.summary import summarize
 
-        summary = summarize(dataset)
+        summary = summarize(storage_at(dataset))
         if as_json:
             print_json(dataclasses.asdict(summary))
             return
@@ -105,17 +106,18 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             from ..jobs.prepare import Where
 
             where = Where(runner, address, workers)
-        root, manifest = open_current(dataset)
+        storage = storage_at(dataset)
+        root, manifest = open_current(storage)
         with loop_bar(err, "GOPs", len(manifest.gops)) as advance:
-            problems = list(check(dataset, manifest, snapshot=root.snapshot, on_gop=advance))
+            problems = list(check(storage, manifest, snapshot=root.snapshot, on_gop=advance))
         lines, damaged = [str(problem) for problem in problems], damaged_videos(manifest, problems)
-        strays = stray_files(dataset, manifest)
+        strays = stray_files(storage, manifest)
         if decode:
             from ..readers.decode_check import undecodable
 
             # Videos whose bytes are damaged need no decoding.
             with loop_bar(err, "videos", len(manifest.videos) - len(damaged)) as advance:
-                for video_id, line in undecodable(dataset, root.snapshot, skip=frozenset(damaged), on_video=advance):
+                for video_id, line in undecodable(storage, root.snapshot, skip=frozenset(damaged), on_video=advance):
                     lines.append(line)
                     damaged.setdefault(video_id, line)
         report = None
@@ -126,7 +128,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             with job_progress(err) as on_update:
                 report = make_again(
-                    sources or [], dataset, manifest, damaged, policy=policy, where=where,
+                    sources or [], storage, manifest, damaged, policy=policy, where=where,
                     importing=importing_of(cuts, image_fps), keep_snapshots_seconds=keep_seconds, on_update=on_update,
                 )  # fmt: skip
         if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -22,7 +21,7 @@ _IDS_SHOWN = 10
 _PAIRS_SHOWN = 3
 
 
-def print_report(report: job.Report, dataset: Path, out: Console, err: Console) -> None:
+def print_report(report: job.Report, dataset: str, out: Console, err: Console) -> None:
     """Print what was done on standard output, and what failed on standard error."""
     for line in _problems(report):
         err.print(line, style="yellow", markup=False, soft_wrap=True)
@@ -60,7 +59,7 @@ def _problems(report: job.Report) -> list[str]:
     return lines
 
 
-def _results(report: job.Report, dataset: Path) -> list[str]:
+def _results(report: job.Report, dataset: str) -> list[str]:
     lines = []
     if report.repaired:
         lines.append(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-DatasetArgument = Annotated[Path, typer.Argument(metavar="DATASET", help="The folder that prep wrote.")]
+DatasetArgument = Annotated[str, typer.Argument(metavar="DATASET", help="The folder or URL that prep wrote to.")]
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace the file if it exists; never a source or a file of a dataset.")
 ]

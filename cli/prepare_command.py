@@ -31,7 +31,7 @@ from .progress import job_progress
 @app.command()
 def prep(  # noqa: PLR0917  # typer makes options of them
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Video files, folders, globs, lists.")],
-    out_path: Annotated[Path, typer.Option("--out", metavar="DATASET", help="The dataset, new or existing.")],
+    out_path: Annotated[str, typer.Option("--out", metavar="DATASET", help="The dataset, new or existing.")],
     profile_name: Annotated[
         str | None, typer.Option("--profile", metavar="NAME", help="fast (to read), balanced or small.  [fast]")
     ] = None,

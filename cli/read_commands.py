@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..errors import DatasetWarning
+from ..storage.locate import storage_at
 from ..wording import counted
 from .app import app, err, errors, out, print_json
 from .parameters import (
@@ -44,11 +45,11 @@ def read(  # noqa: PLR0917  # typer makes options of them
         chosen = opened[int(video)] if video not in opened and video.isdecimal() else opened[video]
         indices = parse_indices(frames, len(chosen))
         size = (chosen.metadata.height, chosen.metadata.width)
-        check_sheet(len(indices), *size, out_path, overwrite=overwrite, sources=sources_in(dataset))
+        check_sheet(len(indices), *size, out_path, overwrite=overwrite, sources=sources_in(storage_at(dataset)))
         start = time.perf_counter()
         batch = chosen.get_frames_at(indices)
         seconds = time.perf_counter() - start
-        write_sheet(batch.data, out_path, overwrite=overwrite, sources=sources_in(dataset))
+        write_sheet(batch.data, out_path, overwrite=overwrite, sources=sources_in(storage_at(dataset)))
         pts = chosen.source_pts(indices).tolist()
         if as_json:
             print_json({
@@ -77,12 +78,15 @@ def export(  # noqa: PLR0917  # typer makes options of them
         from ..manifests.export import frame_range
         from ..manifests.layout import open_current
 
-        _, manifest = open_current(dataset)
+        storage = storage_at(dataset)
+        _, manifest = open_current(storage)
         by_number = video.isdecimal() and video not in manifest.ids and int(video) < len(manifest.ids)
         row = int(video) if by_number else manifest.row_of(video)
         seconds = (exact_seconds(start, "--start"), None if end is None else exact_seconds(end, "--end"))
         first, stop = frame_range(manifest.video(row), *seconds)
-        first, stop = write(dataset, manifest, row, out_path, start_frame=first, stop_frame=stop, overwrite=overwrite)
+        first, stop = write(
+            storage_at(dataset), manifest, row, out_path, start_frame=first, stop_frame=stop, overwrite=overwrite
+        )
         if as_json:
             print_json({"video": video, "out": str(out_path), "first_frame": first, "stop_frame": stop})
         else:
@@ -120,10 +124,10 @@ def bench(  # noqa: PLR0917  # typer makes options of them
         names = {} if peers is None else {"peers": tuple(name for name in peers.split(",") if name)}
         options = Options(tuple(accesses), threads, seconds=seconds, exported=exported, **names)
         if chart is not None:
-            check_chart(chart, overwrite=overwrite, sources=sources_in(dataset))
+            check_chart(chart, overwrite=overwrite, sources=sources_in(storage_at(dataset)))
         report = measure(dataset, options, lambda text: err.print(text, markup=False))
         if chart is not None:
-            write_report_chart(report, chart, overwrite=overwrite, sources=sources_in(dataset))
+            write_report_chart(report, chart, overwrite=overwrite, sources=sources_in(storage_at(dataset)))
         if as_json:
             print_json(report_json(report))
         else:

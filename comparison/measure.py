@@ -19,6 +19,7 @@ from ..manifests.layout import open_manifest
 from ..manifests.ragged import Array
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
+from ..storage.locate import storage_at
 from .accesses import Access, draw
 from .files import VideoFile, scan
 from .machine import Machine, this_machine
@@ -89,7 +90,7 @@ class Report:
     machine: Machine
 
 
-def measure(path: Path, options: Options, on_note: OnNote = lambda _: None) -> Report:
+def measure(path: str, options: Options, on_note: OnNote = lambda _: None) -> Report:
     """Measure; only temporary files are written. UsageError for what cannot be measured at all."""
     torch.set_num_threads(1)
     dataset = open_dataset(path, threads=options.threads, strict=True)
@@ -161,14 +162,15 @@ def _sources(dataset: Dataset, numbers: list[int]) -> tuple[list[int], FileSet |
 
 
 @contextmanager
-def _exported(path: Path, dataset: Dataset, numbers: Sequence[int], options: Options) -> Iterator[FileSet | None]:
+def _exported(path: str, dataset: Dataset, numbers: Sequence[int], options: Options) -> Iterator[FileSet | None]:
     """The dataset's videos as MP4s, in a temporary folder."""
     if not options.exported:
         yield None
         return
-    manifest = open_manifest(path, dataset.metadata.snapshot)
+    storage = storage_at(path)
+    manifest = open_manifest(storage, dataset.metadata.snapshot)
     with TemporaryDirectory(prefix="shortgop-bench-") as folder:
         paths = [Path(folder) / f"{number}.mp4" for number in numbers]
         for number, out in zip(numbers, paths, strict=True):
-            export(path, manifest, number, out)
+            export(storage, manifest, number, out)
         yield FileSet.of_exported("exported", paths)

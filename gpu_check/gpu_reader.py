@@ -24,11 +24,12 @@ from sample_gops import samples
 
 import shortgop
 from shortgop.errors import CorruptDataError, UsageError
-from shortgop.manifests.layout import open_current, shard_path
+from shortgop.manifests.layout import open_current, shard_key
 from shortgop.readers.dataset import Dataset, reader_of
 from shortgop.readers.decoders.choose import DeviceChoice
 from shortgop.readers.frame_format import FrameFormat
 from shortgop.readers.reader import ReadOptions, SnapshotReader
+from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 
 CUDA = "cuda"
@@ -132,11 +133,11 @@ def damaged(record: Record) -> None:
 def read_damaged(dataset: Path, copy: Path, device: str) -> str:
     """The error of a request with a damaged GOP. RuntimeError where there is none, or later frames are others."""
     shutil.copytree(dataset, copy)
-    manifest = open_current(copy)[1]
+    manifest = open_current(DiskStorage(copy))[1]
     row = int(manifest.videos.num_frames.argmax())
     gop = int(manifest.first_gops[row]) + 1
     shard = int(manifest.segments.shard[manifest.first_segments[row]])
-    with shard_path(copy, manifest.shards.name.text(shard)).open("r+b") as file:
+    with (copy / shard_key(manifest.shards.name.text(shard))).open("r+b") as file:
         file.seek(int(manifest.gops.offset[gop]) + int(manifest.gops.length[gop]) // 2)
         file.write(bytes(100))
     opened = shortgop.open(copy, device=device)
@@ -163,10 +164,10 @@ def fallback(record: Record) -> None:
 
 def read_by_fallback(folder: Path, device: torch.device) -> int:
     """How many frames are right if the CPU decodes all of a dataset. RuntimeError where they are others."""
-    root, manifest = open_current(folder)
+    root, manifest = open_current(DiskStorage(folder))
     choice = DeviceChoice(device, 0, frozenset(range(len(manifest.configs))))
     reader = SnapshotReader(
-        folder, str(root.snapshot), ReadOptions(FrameFormat(), 4, pool_bytes=0, device=choice), manifest
+        DiskStorage(folder), str(root.snapshot), ReadOptions(FrameFormat(), 4, pool_bytes=0, device=choice), manifest
     )
     count = 0
     for video, expected in zip(Dataset(reader, root.profile), shortgop.open(folder), strict=True):

@@ -15,6 +15,7 @@ from pathlib import Path
 import synthetic
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 
 RATE = Fraction(30)
 GOP_FRAMES = 16
@@ -50,7 +51,7 @@ def make_samples(
             )
         for codec, encoder in encoders.items():
             profile = Profile(codec=codec, encoder=encoder, gop_frames=GOP_FRAMES, segment_seconds=Fraction(2))
-            report = prepare([sources], folder / codec, profile, where=Where(runner="inline"))
+            report = prepare([sources], DiskStorage(folder / codec), profile, where=Where(runner="inline"))
             if report.failures:
                 raise RuntimeError(f"the samples were not made: {report.failures}")
     (folder / MADE).touch()

@@ -18,6 +18,7 @@ from sample_gops import samples
 import shortgop
 from shortgop.manifests.export import export
 from shortgop.manifests.layout import open_current
+from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 
 _CLIPS = 20
@@ -34,11 +35,11 @@ def pictures(record: Record) -> None:
     record.figure("torchcodec", version("torchcodec"))
     for codec in ("h264", "hevc"):
         dataset = samples(record, codec)
-        manifest, opened = open_current(dataset)[1], shortgop.open(dataset)
+        manifest, opened = open_current(DiskStorage(dataset))[1], shortgop.open(dataset)
         for row, video in enumerate(opened):
             with tempfile.TemporaryDirectory() as folder:
                 file = Path(folder, "video.mp4")
-                export(dataset, manifest, row, file)
+                export(DiskStorage(dataset), manifest, row, file)
                 data = file.read_bytes()
             decoder: Any = decoders.VideoDecoder(data, device="cuda")
             frames = decoder.get_frames_in_range(0, len(video)).data

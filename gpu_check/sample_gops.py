@@ -23,6 +23,7 @@ from shortgop.readers.decoders.pyav import open_context
 from shortgop.readers.decoders.pyav_cuda import surface_of
 from shortgop.readers.gops import GopStore
 from shortgop.readers.plan import VideoGops, needed_samples, plan_frames, reorder_depth
+from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 
 
@@ -63,7 +64,7 @@ def gops_of(dataset: Path) -> list[Gop]:
     opened = shortgop.open(dataset)
     manifest = reader_of(opened).manifest
     plan = plan_frames(VideoGops.of(manifest), [(row, range(len(video))) for row, video in enumerate(opened)])
-    store = GopStore(dataset, manifest)
+    store = GopStore(DiskStorage(dataset), manifest)
     gops = []
     for read in store.reads(plan.gops, max_parts=len(plan.gops)):
         for gop, data in store.fetch(read):

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from ..manifests.layout import open_failures, read_root, snapshot_path
+from ..manifests.layout import open_failures, read_root, snapshot_key
 from ..manifests.parts import write_part
 from ..manifests.tables import Failures, empty, failures_table
 from ..prep.stretch import Stretch
+from ..storage.interface import Storage
 from .sources import Source
 
 WITHDRAWN = ""
@@ -31,17 +32,17 @@ class Said:
     withdrawn: frozenset[str] = frozenset()
 
 
-def said(dataset: Path) -> Said:
+def said(dataset: Storage) -> Said:
     """The failures in the current snapshot. A process reads each snapshot once."""
     snapshot = read_root(dataset).snapshot
     if snapshot is None:
         return Said()
-    status = snapshot_path(dataset, snapshot).stat()
-    return _said(dataset, snapshot, (status.st_ino, status.st_mtime_ns))
+    stored = dataset.find(snapshot_key(snapshot))
+    return _said(dataset, snapshot, stored and stored.version)
 
 
 @lru_cache(maxsize=1)
-def _said(dataset: Path, snapshot: str, _which: tuple[int, int]) -> Said:
+def _said(dataset: Storage, snapshot: str, _which: str | None) -> Said:
     # `_which` differs if a dataset was removed and made again at the same path.
     table = open_failures(dataset, snapshot)
     rows = list(zip(table.id.texts(), table.reason.texts(), strict=True))
@@ -51,7 +52,7 @@ def _said(dataset: Path, snapshot: str, _which: tuple[int, int]) -> Said:
     )
 
 
-def withdraw_gone(dataset: Path, arguments: Sequence[str], sources: Iterable[Source]) -> bool:
+def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: Iterable[Source]) -> bool:
     """Withdraw the failures of files that no longer exist in the folders of this job, and of stretches that its lists
     now name with other times. Returns whether there were any.
 

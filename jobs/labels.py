@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
@@ -16,10 +15,11 @@ from ..manifests.annotate import annotate as set_columns
 from ..manifests.publish import publish
 from ..manifests.tables import Manifest
 from ..manifests.tidy import KEEP_SECONDS
+from ..storage.interface import Storage
 from .column_types import check_types
 from .importing import Importing, importing_of
 from .lists import NotJsonError, OnTypes, ignore_types, is_list, plain, read_labels, valid_text
-from .places import absolute
+from .places import dataset_at
 from .source_parts import stretch_of_row
 from .sources import Source
 from .units import Item
@@ -56,7 +56,7 @@ def annotate(
         columns = _plain_columns(labels)
     else:
         columns = _listed(str(labels), types, on_types, importing_of(cuts))
-    return set_columns(absolute(Path(dataset)), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
+    return set_columns(dataset_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
 
 
 def _listed(
@@ -90,7 +90,7 @@ def _plain_columns(labels: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[st
     return columns
 
 
-def update_listed(dataset: Path, manifest: Manifest, sources: Sequence[Source]) -> int:
+def update_listed(dataset: Storage, manifest: Manifest, sources: Sequence[Source]) -> int:
     """Give videos that are in the dataset already the columns that the job's lists name. Returns how many changed; if
     there are any, there is a new snapshot. The caller holds the writer lock."""
     edits = plan_edits(manifest, {source.id: json.loads(source.attributes) for source in sources})

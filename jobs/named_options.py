@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, cast
 
 from ..arguments import exact_seconds, integer
@@ -16,6 +15,7 @@ from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, 
 from .importing import importing_of
 from .lists import OnTypes, ignore_types
 from .outcome import Report
+from .places import dataset_at
 from .prepare import existing_profile
 from .prepare import prepare as run_job
 from .tally import OnProgress, ignore
@@ -101,14 +101,14 @@ def prepare(
     rate = None if image_fps is None else _rate_text(image_fps, "--image-fps")
     importing = importing_of(named_cuts, rate, on_recognised)
     keep_seconds = parse_duration(str(keep_snapshots))
-    out = Path(out)
+    dataset = dataset_at(out)
     named = named_profile(profile) if profile is not None else {}
     wanted = named | {name: value for name, value in given.items() if value is not None}
     # The source's own rate is None in a profile, like an option that is left out here.
-    encoding = changed_profile(existing_profile(out), wanted | ({"fps": None} if fps == "source" else {}))
+    encoding = changed_profile(existing_profile(dataset), wanted | ({"fps": None} if fps == "source" else {}))
     return run_job(
         [os.fspath(source) for source in ([sources] if isinstance(sources, str | os.PathLike) else sources)],
-        out,
+        dataset,
         encoding,
         policy=policy,
         importing=importing,

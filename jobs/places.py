@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ..storage.interface import Storage
+from ..storage.locate import storage_at
+
 
 def from_home(path: str) -> str:
     """The path with a leading `~` or `~name` replaced by the home folder, as a shell does it. A path that exists
@@ -16,6 +19,11 @@ def from_home(path: str) -> str:
     except RuntimeError:
         # The user does not exist, or the home folder is not known.
         return path
+
+
+def dataset_at(place: str | os.PathLike[str]) -> Storage:
+    """The storage of a dataset at a path, which may begin with `~`, or at a URL."""
+    return storage_at(from_home(os.fspath(place)))
 
 
 def absolute(path: Path) -> Path:

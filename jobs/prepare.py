@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from ..errors import DatasetBusyError, UsageError
 from ..manifests import layout
 from ..manifests.edits import dropped, last_number
 from ..manifests.equal_contents import equal_contents
 from ..manifests.lost import lost_shards, where_it_is, why_lost
-from ..manifests.publish import latest_root, publish, unpublished, writer_lock
+from ..manifests.publish import latest_root, publish, unpublished
 from ..manifests.tables import Manifest, empty
 from ..manifests.tidy import KEEP_SECONDS, tidy
 from ..manifests.verify import damaged_videos, verify
@@ -21,6 +20,7 @@ from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.profile import Profile, profile_from_json
 from ..prep.section_plan import SECTION_SECONDS
+from ..storage.interface import Storage
 from ..wording import counted
 from .changed import Changed, changed_failure, check_choice, next_revisions, refuse_changed, refuse_two_files
 from .gpu_readable import not_for_gpus
@@ -32,7 +32,6 @@ from .labels import update_listed, with_known_columns
 from .lists import OnTypes, ignore_types
 from .look import Expected, look_at, other_files, search
 from .outcome import Report, with_context
-from .places import absolute
 from .running import run_all
 from .sources import Source, find_sources, folders_of
 from .tally import OnProgress, Tally, ignore
@@ -44,7 +43,7 @@ __all__ = ["Report", "Where", "existing_profile", "prepare", "repair"]
 
 def prepare(
     sources: Sequence[str],
-    out: Path,
+    out: Storage,
     profile: Profile,
     *,
     policy: SourcePolicy = DEFAULT_POLICY,
@@ -90,12 +89,12 @@ def prepare(
     def find(roots: Sequence[str]) -> list[Source]:
         return find_sources(sources, roots, importing=importing, types=types, on_types=on_types)
 
-    return _job(_find(sources, absolute(out), policy, find, id_root), absolute(out), how, find_lost)
+    return _job(_find(sources, out, policy, find, id_root), out, how, find_lost)
 
 
 def repair(
     sources: Sequence[str],
-    dataset: Path,
+    dataset: Storage,
     verified: Manifest,
     damaged: Mapping[str, str],
     *,
@@ -111,7 +110,6 @@ def repair(
     among `sources` stay as they are, and so do those whose source has changed. Raises what `prepare` raises, and
     UsageError if no source is one of the videos.
     """
-    dataset = absolute(dataset)
     found = _find(sources, dataset, policy, partial(find_sources, sources, importing=importing))
     # A repair leaves alone what the dataset remembers and lists otherwise.
     ours = [source for source in found.sources if source.id in damaged]
@@ -125,7 +123,7 @@ def repair(
     if profile is None:
         raise UsageError(f"{dataset} has no videos to repair")
 
-    def lost(_dataset: Path, manifest: Manifest) -> dict[str, str]:
+    def lost(_dataset: Storage, manifest: Manifest) -> dict[str, str]:
         # Another job may have made some of them again meanwhile.
         return {
             video_id: why
@@ -138,14 +136,14 @@ def repair(
 
 
 # Finds what is wrong with videos of a manifest, by their ids.
-_FindLost = Callable[[Path, Manifest], Mapping[str, str]]
+_FindLost = Callable[[Storage, Manifest], Mapping[str, str]]
 
 
-def _lost_by_length(out: Path, manifest: Manifest) -> dict[str, str]:
+def _lost_by_length(out: Storage, manifest: Manifest) -> dict[str, str]:
     return why_lost(out, manifest, lost_shards(out, manifest))
 
 
-def _lost_by_bytes(out: Path, manifest: Manifest) -> dict[str, str]:
+def _lost_by_bytes(out: Storage, manifest: Manifest) -> dict[str, str]:
     return damaged_videos(manifest, verify(out, manifest)) | _lost_by_length(out, manifest)
 
 
@@ -183,12 +181,12 @@ class _Todo:
     kept: list[Item]
 
 
-def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
+def _job(found: _Found, out: Storage, how: _How, find_lost: _FindLost) -> Report:
     profile, tally = how.options.profile, how.tally
     # Tried before anything is written: what fails here would fail in every worker.
     _try_tools(profile, how.where)
-    layout.make_folder(out)
-    with writer_lock(out):
+    layout.make_place(out)
+    with out.lock():
         if not layout.is_dataset(out):
             layout.create(out, profile.to_json())
         # Finished parts of a job that died come first: a video among them decides the dataset's profile.
@@ -247,7 +245,7 @@ def _job(found: _Found, out: Path, how: _How, find_lost: _FindLost) -> Report:
 
 def _find(
     arguments: Sequence[str],
-    out: Path,
+    out: Storage,
     policy: SourcePolicy,
     find_below: Callable[[Sequence[str]], list[Source]],
     id_root: str | None = None,
@@ -262,12 +260,12 @@ def _find(
     return search(find, arguments, policy)
 
 
-def _remember(out: Path, found: _Found) -> None:
+def _remember(out: Storage, found: _Found) -> None:
     """Let the dataset remember the folders that gave this job's sources their ids. The caller holds the writer lock."""
     if layout.read_root(out).id_roots != found.roots_before:
         raise DatasetBusyError(
             f"another job has prepared other folders into {out} meanwhile, which may change ids; run this again",
-            file=str(out),
+            file=out.url,
         )
     layout.set_id_roots(out, found.id_roots[:MAX_ROOTS])
 
@@ -312,7 +310,7 @@ def _plan(  # noqa: PLR0917  # what is known of sources and dataset
     return _Todo(units, repaired, replaced, [] if replaced else changed)
 
 
-def _current(out: Path) -> Manifest:
+def _current(out: Storage) -> Manifest:
     snapshot = layout.read_root(out).snapshot
     return empty() if snapshot is None else layout.open_manifest(out, snapshot)
 
@@ -324,9 +322,8 @@ def _made_again(before: Manifest, after: Manifest, ids: frozenset[str]) -> set[s
     return {video_id for video_id in ids if revision(after, video_id) > revision(before, video_id)}
 
 
-def existing_profile(out: Path) -> Profile | None:
+def existing_profile(out: Storage) -> Profile | None:
     """The profile of the dataset at `out`. None if there is no dataset, or if no video in it fixes the profile."""
-    out = absolute(out)
     if not layout.is_dataset(out):
         return None
     root = latest_root(out)
@@ -344,7 +341,7 @@ def _try_tools(profile: Profile, where: Where) -> None:
         choose_encoder(ffmpeg.path, profile)
 
 
-def _bind(out: Path, profile: Profile) -> None:
+def _bind(out: Storage, profile: Profile) -> None:
     """Give a dataset without videos this profile. UsageError if a dataset with videos has another one."""
     known = existing_profile(out)
     if known is None:

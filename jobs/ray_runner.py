@@ -10,7 +10,6 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -26,6 +25,7 @@ from ray.exceptions import (
 
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
+from ..storage.interface import Storage
 from .order import Order
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
@@ -100,7 +100,7 @@ def _restored_sigterm() -> Iterator[None]:
 
 
 def run_units(
-    dataset: Path, units: Sequence[Unit], options: Options, workers: int, on_progress: OnProgress, *, shared: bool
+    dataset: Storage, units: Sequence[Unit], options: Options, workers: int, on_progress: OnProgress, *, shared: bool
 ) -> Iterator[UnitResult]:
     """Run all units, a bounded number at a time, and yield each result as it comes.
 
@@ -119,7 +119,7 @@ def run_units(
     while order or running:
         while order and len(running) < workers * _IN_FLIGHT_PER_WORKER:
             step = order.next()
-            running[task.remote(str(dataset), step, options, board, mark)] = step
+            running[task.remote(dataset, step, options, board, mark)] = step
         done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
         # Progress is optional: there is none while Ray restarts the board on another node.
         with contextlib.suppress(RayError):
@@ -160,13 +160,13 @@ def _gone_source(error: RayTaskError) -> str:
     raise (cause if isinstance(cause, ShortGopError) else error) from None
 
 
-def _run_step(dataset: str, step: Step, options: Options, board: Any, mark: str | None) -> Outcome:
+def _run_step(dataset: Storage, step: Step, options: Options, board: Any, mark: str | None) -> Outcome:
     if mark is None:
-        return run_step(Path(dataset), step, options, board.put.remote)
+        return run_step(dataset, step, options, board.put.remote)
     try:
-        check_mark(Path(dataset), mark)
+        check_mark(dataset, mark)
         check_sources(step.unit)
-        return run_step(Path(dataset), step, options, board.put.remote)
+        return run_step(dataset, step, options, board.put.remote)
     except (OutputError, ToolError, SourceNotFoundError) as error:
         machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
         raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
-from pathlib import Path
 
 from ..errors import DatasetBusyError, OutputError
 from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
+from ..storage.interface import Storage
 from .order import Order
 from .steps import run_step
 from .tally import Tally
@@ -24,7 +24,7 @@ _PUBLISH_SHARE = 0.05
 
 
 def run_all(
-    units: Sequence[Unit], out: Path, options: Options, where: Where, *, keep_seconds: float, tally: Tally
+    units: Sequence[Unit], out: Storage, options: Options, where: Where, *, keep_seconds: float, tally: Tally
 ) -> list[UnitResult]:
     """Run the units and publish their results, whatever ends the job. The caller holds the writer lock.
 
@@ -57,7 +57,7 @@ def run_all(
 
 
 def _results(
-    units: Sequence[Unit], out: Path, options: Options, where: Where, tally: Tally
+    units: Sequence[Unit], out: Storage, options: Options, where: Where, tally: Tally
 ) -> Generator[UnitResult, None, None]:
     if where.runner == "inline":
         tally.note("encoding")

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import OutputError, SourceNotFoundError
-from ..whole_files import temporary_path, writing
+from ..storage.interface import Storage
+from ..whole_files import writing
 from .units import Unit
 
 # A network file system may show a new file some seconds late.
@@ -21,26 +22,31 @@ _REMEDY = (
 )
 
 
-def leave_mark(dataset: Path) -> str:
-    """Put a mark, a file, into the dataset, by which workers recognise the folder. Returns its name. It is removed with
-    .tmp when the job ends.
+def leave_mark(dataset: Storage) -> str:
+    """Put a mark, a file, into the dataset, by which workers recognise the folder. Returns its name; "" for a store,
+    which is the same one everywhere. The mark is removed with .tmp when the job ends.
 
     Each machine may have a folder of the same path on its own disk, even another copy of the dataset. What workers
     wrote there would be lost without an error.
     """
-    mark = temporary_path(dataset, "same-folder")
+    if dataset.folder is None:
+        return ""
+    mark = dataset.scratch("same-folder")
     with writing(mark):
         mark.touch()
     return mark.name
 
 
-def check_mark(dataset: Path, mark: str) -> None:
+def check_mark(dataset: Storage, mark: str) -> None:
     """OutputError if this process does not see the driver's mark in `dataset`."""
+    folder = dataset.folder
+    if folder is None:
+        return
     end = time.monotonic() + _PATIENCE_SECONDS
-    while not _has_mark(dataset, mark):
+    while not _has_mark(folder, mark):
         if time.monotonic() > end:
-            what = f"{dataset} is not the job's folder" if dataset.is_dir() else f"there is no folder {dataset}"
-            raise OutputError(f"{what}; {_REMEDY}", file=str(dataset))
+            what = f"{dataset} is not the job's folder" if folder.is_dir() else f"there is no folder {dataset}"
+            raise OutputError(f"{what}; {_REMEDY}", file=dataset.url)
         time.sleep(_LOOK_EVERY_SECONDS)
 
 

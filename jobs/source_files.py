@@ -14,7 +14,8 @@ from pathlib import Path
 
 from ..errors import ShortGopError, SourceError
 from ..prep.options import Options, SourcePolicy
-from ..whole_files import discard, temporary_path, writing
+from ..storage.interface import Storage
+from ..whole_files import discard, writing
 from .importers.images import Shown, concat_script, sequence_of
 from .source_parts import Images, Member
 from .sources import Source
@@ -23,13 +24,13 @@ _COPY_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
-def source_file(dataset: Path, source: Source, policy: SourcePolicy) -> Iterator[str]:
+def source_file(dataset: Storage, source: Source, policy: SourcePolicy) -> Iterator[str]:
     """The path of a source's file. Errors in the block name the source as the user knows it."""
     part = source.part
     if not isinstance(part, Member | Images):
         yield source.path
         return
-    folder = temporary_path(dataset, "source")
+    folder = dataset.scratch("source")
     suffix = Path(part.name).suffix.lower() if isinstance(part, Member) else ".ffconcat"
     made = folder / f"source{suffix}"
     try:

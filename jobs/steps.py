@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ..errors import CorruptDataError, ToolError
 from ..manifests.parts import write_part
@@ -19,6 +18,7 @@ from ..prep.encode_sections import NotCutError, Section, encode_section, survey
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
+from ..storage.interface import Storage
 from .units import Unit
 from .work import (
     FrameCount,
@@ -100,7 +100,7 @@ Step = Whole | Look | OneSection | Join
 Outcome = UnitResult | Sections | SectionDone | Refused
 
 
-def run_step(dataset: Path, step: Step, options: Options, on_progress: OnProgress) -> Outcome:
+def run_step(dataset: Storage, step: Step, options: Options, on_progress: OnProgress) -> Outcome:
     """Do a step in this process. OutputError and ToolError concern every source alike, and are raised."""
     if isinstance(step, Whole):
         return run_unit(dataset, step.unit, options, on_progress)
@@ -117,7 +117,7 @@ def run_step(dataset: Path, step: Step, options: Options, on_progress: OnProgres
         return Refused(str(error))
 
 
-def _look(dataset: Path, unit: Unit, options: Options, on_progress: OnProgress) -> Outcome:
+def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress) -> Outcome:
     try:
         found = survey(unit.items[0].source.path, options, find_ffmpeg().path)
     except NotCutError:
@@ -127,7 +127,7 @@ def _look(dataset: Path, unit: Unit, options: Options, on_progress: OnProgress) 
     return Sections(Cut(found.key, len(found.sections), found.dropped, found.repeated), found.sections)
 
 
-def _encode(dataset: Path, step: OneSection, options: Options, on_progress: OnProgress) -> Outcome:
+def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: OnProgress) -> Outcome:
     name = _name(step.unit, step.cut, step.number)
     frames = len(step.section.plan.grid)
     if read_section(dataset, name) is not None:
@@ -149,7 +149,7 @@ def _encode(dataset: Path, step: OneSection, options: Options, on_progress: OnPr
     return SectionDone()
 
 
-def _join(dataset: Path, step: Join, options: Options) -> UnitResult:
+def _join(dataset: Storage, step: Join, options: Options) -> UnitResult:
     unit, cut = step.unit, step.cut
     sections: list[Manifest] = []
     for number in range(cut.sections):

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from ..prep.manifest_rows import Identity
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
 from ..prep.stretch import Stretch
+from ..storage.interface import Storage
 from .known_failures import Said, said
 from .source_files import options_of, source_file
 from .units import Item, Unit, same_file
@@ -67,7 +67,7 @@ class UnitProgress:
 OnProgress = Callable[[UnitProgress], None]
 
 
-def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgress) -> UnitResult:
+def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress) -> UnitResult:
     """Prepare a unit's sources and commit them.
 
     A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
@@ -114,7 +114,12 @@ def run_unit(dataset: Path, unit: Unit, options: Options, on_progress: OnProgres
 
 
 def _prepared(  # noqa: PLR0917  # six unrelated inputs
-    dataset: Path, items: Sequence[Item], options: Options, ffmpeg_path: str, shards: ShardWriter, progress: FrameCount
+    dataset: Storage,
+    items: Sequence[Item],
+    options: Options,
+    ffmpeg_path: str,
+    shards: ShardWriter,
+    progress: FrameCount,
 ) -> Sequence[Manifest | Exception]:
     """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError and
     ToolError are raised."""
@@ -158,7 +163,7 @@ def video_identity(item: Item) -> Identity:
     return Identity(source.id, source.given, source.path, source.attributes, item.identity)
 
 
-def committed_result(dataset: Path, unit: Unit) -> UnitResult | None:
+def committed_result(dataset: Storage, unit: Unit) -> UnitResult | None:
     """The result of the unit if it was committed before, else None. Its worker may have died after committing, or
     another attempt was faster.
 
@@ -184,7 +189,7 @@ def result_of(unit: Unit, rows: Manifest) -> UnitResult:
     )
 
 
-def give_up(dataset: Path, unit: Unit, reason: str) -> UnitResult:
+def give_up(dataset: Storage, unit: Unit, reason: str) -> UnitResult:
     """Commit a unit of which no source could be prepared. `reason` is the reason of each failure."""
     failures = tuple(Failure(item.source.id, item.source.given, reason, item.source.path) for item in unit.items)
     to_record = _to_record(unit, failures)

@@ -6,13 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from ..storage.interface import Storage
 from .edits import Edit, edits_table, last_number, to_json
 from .layout import open_current, read_root
 from .parts import write_part
-from .publish import publish, writer_lock
+from .publish import publish
 from .tables import Manifest, empty
 from .tidy import KEEP_SECONDS, remove_old_snapshots
 
@@ -31,7 +31,7 @@ class Annotation:
 
 
 def annotate(
-    dataset: Path,
+    dataset: Storage,
     columns: Mapping[str, Mapping[str, Any]],
     *,
     remove: Iterable[str] = (),
@@ -45,7 +45,7 @@ def annotate(
     """
     read_root(dataset)
     remove = tuple(remove)
-    with writer_lock(dataset):
+    with dataset.lock():
         publish(dataset)
         root, manifest = open_current(dataset)
         edits = plan_edits(manifest, columns, remove=remove)
@@ -91,7 +91,7 @@ def plan_edits(
     return edits
 
 
-def write_edits(dataset: Path, edits: Sequence[Edit]) -> None:
+def write_edits(dataset: Storage, edits: Sequence[Edit]) -> None:
     """Write a part of these edits. The caller holds the writer lock and publishes."""
     table = edits_table(edits)
     digest = hashlib.blake2b(repr(edits).encode("utf-8", "backslashreplace"), digest_size=8)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from ..errors import DatasetError
+from ..storage.interface import Storage
 from .edits import Drop, drops_of, merged_edits
-from .layout import open_current, open_manifest, read_root, shard_path, snapshot_path
+from .layout import open_current, open_manifest, read_root, snapshots
 from .lost import lost_shards
 from .parts import clean_part, finished_parts, open_part
-from .publish import publish, snapshots, writer_lock
+from .publish import publish
 from .rewrite import plan_rewrites, rewrite
 from .stacking import take, with_videos
 from .stored_bytes import live_bytes
@@ -49,7 +49,7 @@ class Collected:
 
 
 def collect(
-    dataset: Path,
+    dataset: Storage,
     *,
     keep_snapshots_seconds: float = 0.0,
     dry_run: bool = False,
@@ -65,7 +65,7 @@ def collect(
     read_root(dataset)
     if dry_run:
         return _foreseen(dataset, keep_snapshots_seconds)
-    with writer_lock(dataset):
+    with dataset.lock():
         publish(dataset)
         before = _shard_lengths(dataset)
         root, manifest = open_current(dataset)
@@ -80,7 +80,7 @@ def collect(
                 skipped |= dict.fromkeys(names, str(error))
             on_shard()
         publish(dataset)
-        lengths = {name: _length(snapshot_path(dataset, name)) for name in snapshots(dataset)}
+        lengths = _snapshot_lengths(dataset)
         removed = remove_old_snapshots(dataset, keep_snapshots_seconds)
         shards = remove_stray_shards(dataset)
         # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
@@ -101,7 +101,7 @@ def collect(
     )
 
 
-def _foreseen(dataset: Path, keep_seconds: float) -> Collected:
+def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
     root, manifest = open_current(dataset)
     plans = plan_rewrites(manifest, lost=lost_shards(dataset, manifest))
     skipped = _unreadable(dataset, manifest)
@@ -109,7 +109,7 @@ def _foreseen(dataset: Path, keep_seconds: float) -> Collected:
     old = set(old_snapshots(dataset, keep_seconds))
     # If shards are written again, another snapshot takes the place of the current one.
     replaced = {root.snapshot or ""} if plans and keep_seconds <= 0 else set()
-    gone = rewritten - _named(dataset, snapshots(dataset) - old - replaced) if replaced else set()
+    gone = rewritten - _named(dataset, snapshots(dataset).keys() - old - replaced) if replaced else set()
     shards = stray_shards(dataset, gone_snapshots=old, gone=gone)
     lengths = _shard_lengths(dataset)
     kept = (_named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
@@ -119,21 +119,21 @@ def _foreseen(dataset: Path, keep_seconds: float) -> Collected:
         rewritten=tuple(sorted(rewritten)),
         parts=tuple(_cleaned(dataset, manifest, skipped, dry_run=True)),
         bytes_freed=sum(lengths.get(name, 0) for name in shards) - sum(plan.new_bytes for plan in plans),
-        snapshot_bytes_freed=sum(_length(snapshot_path(dataset, name)) for name in old | replaced),
+        snapshot_bytes_freed=sum(_snapshot_lengths(dataset)[name] for name in old | replaced),
         bytes_kept=sum(lengths.get(name, 0) for name in kept),
         skipped=tuple(dict.fromkeys(skipped.values())),
         snapshot=root.snapshot or "",
     )
 
 
-def _unreadable(dataset: Path, manifest: Manifest) -> dict[str, str]:
+def _unreadable(dataset: Storage, manifest: Manifest) -> dict[str, str]:
     """The shards that hold something that is not needed and cannot be read: name -> why."""
     unneeded = set(np.flatnonzero(live_bytes(manifest) < manifest.shards.length).tolist())
     lost = lost_shards(dataset, manifest)
     return {manifest.shards.name.text(row): str(lost[row]) for row in lost.keys() & unneeded}
 
 
-def _cleaned(dataset: Path, manifest: Manifest, skipped: Collection[str], *, dry_run: bool) -> list[str]:
+def _cleaned(dataset: Storage, manifest: Manifest, skipped: Collection[str], *, dry_run: bool) -> list[str]:
     """Take rows of what was dropped out of all parts. Returns the names of the parts that had any.
 
     Parts of shards that were skipped stay, because they say what the bytes in these shards are.
@@ -173,18 +173,15 @@ def without_dropped(rows: Manifest, drops: Mapping[str, Drop]) -> Manifest | Non
     )
 
 
-def _named(dataset: Path, names: Iterable[str]) -> set[str]:
+def _named(dataset: Storage, names: Iterable[str]) -> set[str]:
     """The shards that any of these snapshots names."""
     return set().union(*(open_manifest(dataset, snapshot).shards.name.texts() for snapshot in names))
 
 
-def _shard_lengths(dataset: Path) -> dict[str, int]:
-    folder = shard_path(dataset, "")
-    return {file.name: _length(file) for file in folder.iterdir()} if folder.is_dir() else {}
+def _shard_lengths(dataset: Storage) -> dict[str, int]:
+    return {stored.key.removeprefix("shards/"): stored.num_bytes for stored in dataset.files("shards")}
 
 
-def _length(path: Path) -> int:
-    """The bytes of a file, or of the files in a folder, which version 1 wrote as a snapshot."""
-    if path.is_dir():
-        return sum(_length(each) for each in path.iterdir())
-    return path.stat().st_size
+def _snapshot_lengths(dataset: Storage) -> dict[str, int]:
+    """The bytes of each snapshot, which version 1 wrote as a folder of files."""
+    return {name: sum(stored.num_bytes for stored in files) for name, files in snapshots(dataset).items()}

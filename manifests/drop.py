@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
+from ..storage.interface import Storage
 from .edits import Drop, drops_of, drops_table, last_number
 from .layout import open_current, read_root
 from .parts import write_part
-from .publish import publish, writer_lock
+from .publish import publish
 from .stored_bytes import segment_bytes
 from .tables import Manifest, empty
 
@@ -32,7 +32,7 @@ class Dropped:
     same_content: tuple[str, ...] = ()
 
 
-def drop(dataset: Path, ids: Sequence[str], *, dry_run: bool = False) -> Dropped:
+def drop(dataset: Storage, ids: Sequence[str], *, dry_run: bool = False) -> Dropped:
     """Take videos out of the next snapshot, and leave them out when their sources are prepared again.
 
     An id may also be that of a source that could not be prepared. Ids that the dataset does not have are returned.
@@ -43,7 +43,7 @@ def drop(dataset: Path, ids: Sequence[str], *, dry_run: bool = False) -> Dropped
     if dry_run:
         root, manifest = open_current(dataset)
         return _result(manifest, ids, plan_drops(manifest, ids), root.snapshot or "")
-    with writer_lock(dataset):
+    with dataset.lock():
         publish(dataset)
         root, manifest = open_current(dataset)
         drops = plan_drops(manifest, ids)

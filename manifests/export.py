@@ -10,8 +10,9 @@ from pathlib import Path
 
 from ..arguments import integer, number
 from ..errors import CorruptDataError, DatasetError, FrameIndexError, UsageError, VideoNotFoundError
+from ..storage.interface import Storage
 from .gop_check import frame_ticks
-from .layout import shard_path
+from .layout import shard_key
 from .lost import damage_remedy, lost_remedy
 from .mp4 import Init, parse_init, restamp_fragment
 from .output_files import check_output, new_file, sources_of
@@ -50,7 +51,7 @@ def _shown(seconds: float | Fraction) -> str:
 
 
 def export(
-    dataset: Path,
+    dataset: Storage,
     manifest: Manifest,
     row: int,
     out: Path,
@@ -95,16 +96,16 @@ def export(
     return gops.start * video.gop_frames, min(gops.stop * video.gop_frames, video.num_frames)
 
 
-def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> Iterator[bytes]:
+def _pieces(dataset: Storage, manifest: Manifest, video: VideoRow, gops: range) -> Iterator[bytes]:
     """The init of the first segment, then the fragments of `gops` (numbers of GOPs in the video), with times and
     sequence numbers that start anew."""
     init: Init | None = None
     gop_ticks = 0
-    source = ShardBytes(max_open_files=1, lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset))
+    source = ShardBytes(dataset, lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset))
     for gop in gops:
         segment = video.first_segment + gop // video.segment_gops
-        shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
-        with _place_in_errors(shard, video, segment):
+        shard = shard_key(manifest.shards.name.text(int(manifest.segments.shard[segment])))
+        with _place_in_errors(dataset.place(shard), video, segment):
             if gop == gops.start or gop % video.segment_gops == 0:
                 data = source.piece(shard, init_piece(manifest, segment))
                 known, init = init, parse_init(data)
@@ -119,16 +120,16 @@ def _pieces(dataset: Path, manifest: Manifest, video: VideoRow, gops: range) -> 
 
 
 @contextmanager
-def _place_in_errors(shard: Path, video: VideoRow, segment: int) -> Iterator[None]:
+def _place_in_errors(shard: str, video: VideoRow, segment: int) -> Iterator[None]:
     """Adds the video, the segment and the shard to errors about a shard."""
     try:
         yield
     except DatasetError as error:
-        named = error.message if str(shard) in error.message else f"{shard}: {error.message}"
+        named = error.message if shard in error.message else f"{shard}: {error.message}"
         raise type(error)(
             f"video {video.id!r}: {named}",
             video=video.id,
             segment=segment,
-            file=str(shard),
+            file=shard,
             byte_range=error.byte_range,
         ) from error

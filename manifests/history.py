@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..errors import MissingDataError
-from .layout import open_manifest, read_root, snapshot_attributes, snapshot_path
-from .publish import snapshots
+from ..storage.interface import Storage, Stored
+from .layout import open_manifest, read_root, snapshot_attributes, snapshots
 from .tables import Manifest
 
 # Of each id the identity of its source, its columns, and the shard and offset at which it starts.
@@ -46,12 +46,12 @@ class SnapshotSummary:
     difference: Difference | None
 
 
-def history(dataset: Path) -> list[SnapshotSummary]:
+def history(dataset: Storage) -> list[SnapshotSummary]:
     """The snapshots of a dataset, oldest first. NotADatasetError if there is no dataset."""
     current = read_root(dataset).snapshot
     found: list[SnapshotSummary] = []
     before: _Videos | None = None
-    for name in sorted(snapshots(dataset), key=int):
+    for name, files in sorted(snapshots(dataset).items(), key=lambda each: int(each[0])):
         # A job may remove a snapshot meanwhile.
         with contextlib.suppress(MissingDataError):
             manifest = open_manifest(dataset, name)
@@ -59,7 +59,7 @@ def history(dataset: Path) -> list[SnapshotSummary]:
             found.append(
                 SnapshotSummary(
                     name=name,
-                    written=_written(dataset, name),
+                    written=_written(dataset, name, files),
                     num_videos=len(manifest.videos),
                     num_frames=int(manifest.first_frames[-1]),
                     num_bytes=int(manifest.shards.length.sum()),
@@ -71,13 +71,13 @@ def history(dataset: Path) -> list[SnapshotSummary]:
     return found
 
 
-def _written(dataset: Path, name: str) -> str:
+def _written(dataset: Storage, name: str, files: Sequence[Stored]) -> str:
     written_by = snapshot_attributes(dataset, name).get("written_by")
     if written_by is not None:
         return str(written_by["since"])
     # Version 1 did not store it.
-    seconds = snapshot_path(dataset, name).stat().st_mtime
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat(timespec="seconds")
+    changed_ns = max(stored.modified_ns for stored in files)
+    return dt.datetime.fromtimestamp(changed_ns // 10**9, dt.UTC).isoformat(timespec="seconds")
 
 
 def _difference(one: _Videos, other: _Videos) -> Difference:

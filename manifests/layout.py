@@ -1,28 +1,26 @@
-"""A dataset on disk: which file is where, how one is committed, and how one is opened.
+"""The files of a dataset: which is where, how the root is written, and how a snapshot is opened.
 
     zarr.json                the root; its attributes name the format version, the profile and the snapshot
     manifest/<snapshot>.zip  immutable tables; a folder if version 1 of the format wrote it
     parts/<part>.zip         the tables of one unit of work
     shards/<name>.shard      segments back to back
-    .tmp/                    files being written; never read, removed when a job ends or the next one starts
-    .lock                    which process holds the writer lock
 
-Only zarr.json, and parts from which dropped rows are taken, are ever replaced. .lock is overwritten in place; no file
-of the dataset depends on its content.
+Only zarr.json, and parts from which dropped rows are taken, are ever replaced.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from io import BytesIO
 from typing import Any, BinaryIO
 
 from ..errors import (
     CorruptDataError,
+    DatasetBusyError,
     DatasetError,
     FormatVersionError,
     MissingDataError,
@@ -31,7 +29,8 @@ from ..errors import (
     UnreadableDataError,
     not_read,
 )
-from ..whole_files import commit_bytes, replace_bytes, writing
+from ..storage.interface import Storage, Stored
+from ..whole_files import writing
 from . import zarr_zip as zips
 from .label_columns import Kind, LabelColumn
 from .ragged import Array
@@ -40,8 +39,10 @@ from .zarr_columns import read_column, read_column_kinds
 from .zarr_read import READABLE_VERSIONS, OpenFile, read_attributes, read_failures, read_manifest, read_timeline
 
 FORMAT_VERSION = 3
-LOCK_FILE = ".lock"
-_ROOT_FILE = "zarr.json"
+ROOT_KEY = "zarr.json"
+# Each time another writer changed the root meanwhile.
+_MAX_CHANGES = 100
+_DATASET_REMEDY = "give the folder that `shortgop prep --out` wrote"
 _COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
 
 
@@ -56,64 +57,73 @@ class Root:
     id_roots: tuple[str, ...] = ()
 
 
-def shard_path(dataset: Path, name: str) -> Path:
-    return dataset / "shards" / name
+def shard_key(name: str) -> str:
+    return f"shards/{name}"
 
 
-def part_path(dataset: Path, part: str) -> Path:
-    return dataset / "parts" / f"{part}.zip"
+def part_key(part: str) -> str:
+    return f"parts/{part}.zip"
 
 
-def snapshot_path(dataset: Path, snapshot: str) -> Path:
-    """A zip file, or the folder that version 1 of the format wrote."""
-    file, folder = (dataset / "manifest" / name for name in (f"{snapshot}.zip", snapshot))
-    return folder if folder.is_dir() and not file.exists() else file
+def snapshot_key(snapshot: str) -> str:
+    """The key of a snapshot's file. Version 1 of the format wrote a folder, see `snapshot_folder`."""
+    return f"manifest/{snapshot}.zip"
 
 
-def make_folder(dataset: Path) -> None:
-    """Make the folder of a dataset. It may exist if it is empty or holds a dataset."""
-    with writing(dataset):
-        if dataset.exists() and not dataset.is_dir():
-            raise OutputError(f"{dataset} is a file; --out needs a folder", file=str(dataset))
-        dataset.mkdir(parents=True, exist_ok=True)
-        # A job that is about to create a dataset here has already made these.
-        ours = {".tmp", LOCK_FILE}
-        if any(entry.name not in ours for entry in dataset.iterdir()) and not is_dataset(dataset):
+def snapshot_folder(dataset: Storage, snapshot: str) -> str | None:
+    """The folder that version 1 of the format wrote as this snapshot; None if there is none."""
+    folder = f"manifest/{snapshot}"
+    return folder if any(dataset.files(folder)) and not dataset.find(snapshot_key(snapshot)) else None
+
+
+def make_place(dataset: Storage) -> None:
+    """Make the place of a dataset. It may exist if it is empty or holds a dataset."""
+    dataset.make()
+    with writing(dataset.url):
+        if any(dataset.files("")) and not is_dataset(dataset):
             raise OutputError(
                 f"{dataset} holds files but no dataset; choose an empty or new folder",
-                file=str(dataset),
+                file=dataset.url,
             )
 
 
-def create(dataset: Path, profile: dict[str, Any]) -> Root:
+def create(dataset: Storage, profile: dict[str, Any]) -> Root:
     """Make an empty dataset. The folder may exist if it is empty.
 
     Returns the root on disk. If another process creates the dataset at the same moment, that is its root.
     """
-    make_folder(dataset)
+    make_place(dataset)
     if is_dataset(dataset):
-        raise OutputError(f"{dataset} already holds a dataset; choose an empty or new folder", file=str(dataset))
-    commit_bytes(dataset, dataset / _ROOT_FILE, _root_document(Root(profile, snapshot=None)))
+        raise OutputError(f"{dataset} already holds a dataset; choose an empty or new folder", file=dataset.url)
+    dataset.put_new(ROOT_KEY, _root_document(Root(profile, snapshot=None)))
     return read_root(dataset)
 
 
-def set_profile(dataset: Path, profile: dict[str, Any]) -> None:
+def set_profile(dataset: Storage, profile: dict[str, Any]) -> None:
     """Give another profile to a dataset that has no videos yet. The caller holds the writer lock."""
-    root = read_root(dataset)
-    if root.profile != profile:
-        write_root(dataset, replace(root, profile=profile))
+    change_root(dataset, lambda root: replace(root, profile=profile))
 
 
-def set_id_roots(dataset: Path, id_roots: tuple[str, ...]) -> None:
+def set_id_roots(dataset: Storage, id_roots: tuple[str, ...]) -> None:
     """Let a dataset remember these id roots. The caller holds the writer lock."""
-    root = read_root(dataset)
-    if root.id_roots != id_roots:
-        write_root(dataset, replace(root, id_roots=id_roots))
+    change_root(dataset, lambda root: replace(root, id_roots=id_roots))
 
 
-def write_root(dataset: Path, root: Root) -> None:
-    """Replace zarr.json."""
-    replace_bytes(dataset, dataset / _ROOT_FILE, _root_document(root))
+def change_root(dataset: Storage, change: Callable[[Root], Root]) -> Root:
+    """Replace zarr.json by what `change` makes of it. Returns the root that is there then.
+
+    If another writer replaces it meanwhile, `change` is asked again with the new root. DatasetBusyError if that does
+    not end.
+    """
+    for _ in range(_MAX_CHANGES):
+        root, version = _read_root(dataset)
+        changed = change(root)
+        if changed == root or dataset.replace(ROOT_KEY, _root_document(changed), version):
+            return changed
+    raise DatasetBusyError(
+        f"other jobs keep changing {dataset.place(ROOT_KEY)}; wait until they have ended, and run this again",
+        file=dataset.place(ROOT_KEY),
+    )
 
 
 def _root_document(root: Root) -> bytes:
@@ -135,33 +145,45 @@ def _root_document(root: Root) -> bytes:
     return f"{text}\n".encode()
 
 
-def is_dataset(dataset: Path) -> bool:
+def is_dataset(dataset: Storage) -> bool:
     try:
-        return (dataset / _ROOT_FILE).is_file()
+        return dataset.find(ROOT_KEY) is not None
     except OSError as error:
-        raise not_read(str(dataset / _ROOT_FILE), error) from error
+        raise not_read(dataset.place(ROOT_KEY), error) from error
 
 
-def read_root(dataset: Path) -> Root:
+def read_root(dataset: Storage) -> Root:
     """Read zarr.json. NotADatasetError, FormatVersionError or CorruptDataError if it cannot be used."""
-    file = dataset / _ROOT_FILE
-    remedy = "give the folder that `shortgop prep --out` wrote"
+    return _read_root(dataset)[0]
+
+
+def _read_root(dataset: Storage) -> tuple[Root, str]:
+    """The root, and the version of its file."""
+    file = dataset.place(ROOT_KEY)
     try:
-        text = file.read_bytes()
+        with dataset.open(ROOT_KEY) as opened:
+            text, version = opened.read(0, opened.stored.num_bytes), opened.stored.version
     except (FileNotFoundError, NotADirectoryError):
-        what = "does not exist" if not dataset.exists() else "is a file" if dataset.is_file() else "holds no dataset"
-        raise NotADatasetError(f"{dataset} {what}; {remedy}", file=str(file)) from None
+        folder = dataset.folder
+        gone, is_file = folder is not None and not folder.exists(), folder is not None and folder.is_file()
+        what = "does not exist" if gone else "is a file" if is_file else "holds no dataset"
+        raise NotADatasetError(f"{dataset} {what}; {_DATASET_REMEDY}", file=file) from None
     except OSError as error:
-        raise not_read(str(file), error) from error
+        raise not_read(file, error) from error
+    return _parsed(dataset, text), version
+
+
+def _parsed(dataset: Storage, text: bytes) -> Root:
+    file = dataset.place(ROOT_KEY)
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise CorruptDataError(f"{file} is damaged ({error}); copy it to the dataset again", file=str(file)) from None
+        raise CorruptDataError(f"{file} is damaged ({error}); copy it to the dataset again", file=file) from None
     try:
         attributes = document["attributes"]["shortgop"]
         version = attributes["format_version"]
     except (KeyError, TypeError):
-        raise NotADatasetError(f"{file} is not the root of a shortgop dataset; {remedy}", file=str(file)) from None
+        raise NotADatasetError(f"{file} is not the root of a shortgop dataset; {_DATASET_REMEDY}", file=file) from None
     if version is True or version not in READABLE_VERSIONS:
         newer = isinstance(version, int) and version > FORMAT_VERSION
         *others, last = READABLE_VERSIONS
@@ -169,24 +191,24 @@ def read_root(dataset: Path) -> Root:
             f"{dataset} has format version {version!r}, and this shortgop reads versions "
             f"{', '.join(map(str, others))} and {last}; "
             f"{'upgrade shortgop' if newer else 'prepare it again'}",
-            file=str(file),
+            file=file,
         )
     profile, snapshot = attributes.get("profile"), attributes.get("snapshot")
     named = snapshot is None or (isinstance(snapshot, str) and snapshot.isdecimal())
     id_roots = attributes.get("id_roots", [])
     folders = isinstance(id_roots, list) and all(isinstance(folder, str) for folder in id_roots)
     if not isinstance(profile, dict) or not named or not folders:
-        raise CorruptDataError(f"{file} is damaged; copy it to the dataset again", file=str(file))
+        raise CorruptDataError(f"{file} is damaged; copy it to the dataset again", file=file)
     return Root(profile=profile, snapshot=snapshot, format_version=version, id_roots=tuple(id_roots))
 
 
-def open_manifest(dataset: Path, snapshot: str, *, timeline: bool = False) -> Manifest:
+def open_manifest(dataset: Storage, snapshot: str, *, timeline: bool = False) -> Manifest:
     """The tables of one snapshot. MissingDataError or CorruptDataError names the file that is wrong."""
     with _reading(dataset, snapshot) as open_file:
         return read_manifest(open_file, timeline=timeline)
 
 
-def open_current(dataset: Path) -> tuple[Root, Manifest]:
+def open_current(dataset: Storage) -> tuple[Root, Manifest]:
     """The root, and the tables of its snapshot without the timeline. NotADatasetError if there is no snapshot yet."""
     root = read_root(dataset)
     while True:
@@ -194,7 +216,7 @@ def open_current(dataset: Path) -> tuple[Root, Manifest]:
             raise NotADatasetError(
                 f"{dataset} has no snapshot yet: its job is still running, or ended before its first results; "
                 "wait for it, or run `shortgop prep` on it again",
-                file=str(dataset),
+                file=dataset.url,
             )
         try:
             return root, open_manifest(dataset, root.snapshot)
@@ -205,66 +227,79 @@ def open_current(dataset: Path) -> tuple[Root, Manifest]:
                 raise
 
 
-def open_failures(dataset: Path, snapshot: str) -> Failures:
+def open_failures(dataset: Storage, snapshot: str) -> Failures:
     """The failures table of one snapshot, without the others."""
     with _reading(dataset, snapshot) as open_file:
         return read_failures(open_file)
 
 
-def open_timeline(dataset: Path, snapshot: str, start: int, stop: int) -> Array:
+def open_timeline(dataset: Storage, snapshot: str, start: int, stop: int) -> Array:
     """Rows [start, stop) of a snapshot's timeline."""
     with _reading(dataset, snapshot) as open_file:
         return read_timeline(open_file, start, stop)
 
 
-def open_column_kinds(dataset: Path, snapshot: str) -> dict[str, Kind] | None:
+def open_column_kinds(dataset: Storage, snapshot: str) -> dict[str, Kind] | None:
     """The kinds of the label columns that a snapshot holds, by name; None if it holds none."""
     with _reading(dataset, snapshot) as open_file:
         return read_column_kinds(open_file)
 
 
-def open_column(dataset: Path, snapshot: str, number: int, kind: Kind, num_videos: int) -> LabelColumn:
+def open_column(dataset: Storage, snapshot: str, number: int, kind: Kind, num_videos: int) -> LabelColumn:
     """The label column of this number, for so many videos."""
     with _reading(dataset, snapshot) as open_file:
         return read_column(open_file, number, kind, num_videos)
 
 
-def snapshot_attributes(dataset: Path, snapshot: str) -> dict[str, Any]:
+def snapshot_attributes(dataset: Storage, snapshot: str) -> dict[str, Any]:
     """The attributes of a snapshot: `format_version`, `parts`, and since version 2 `profile` and `written_by`."""
     with _reading(dataset, snapshot) as open_file:
         return read_attributes(open_file)
 
 
 @contextlib.contextmanager
-def _reading(dataset: Path, snapshot: str) -> Iterator[OpenFile]:
+def _reading(dataset: Storage, snapshot: str) -> Iterator[OpenFile]:
     """Yields the function that opens a file of a snapshot by its key. Errors get the file's path and the remedy."""
-    path = snapshot_path(dataset, snapshot)
+    key = snapshot_key(snapshot)
+    folder: str | None = None
     try:
-        if path.is_dir():
-            # Version 1 wrote folders.
-            yield partial(_open, path)
-        else:
-            with zips.reading(path) as open_member:
-                yield open_member
+        with contextlib.ExitStack() as opened:
+            try:
+                open_file = opened.enter_context(zips.reading(dataset, key))
+            except FileNotFoundError:
+                folder = snapshot_folder(dataset, snapshot)
+                if folder is None:
+                    raise
+                open_file = partial(_open, dataset, folder)
+            yield open_file
     except FileNotFoundError:
-        raise _gone(dataset, snapshot, path) from None
+        raise _gone(dataset, snapshot) from None
     except OSError as error:
-        raise not_read(str(path), error) from error
-    except UnreadableDataError as error:
-        file = path / error.file if error.file and path.is_dir() else path
-        raise UnreadableDataError(f"{path}: {error.message}", file=str(file)) from error
+        raise not_read(dataset.place(folder or key), error) from error
     except DatasetError as error:
-        file = path / error.file if error.file and path.is_dir() else path
-        if not path.exists():
-            raise _gone(dataset, snapshot, path) from error
-        raise type(error)(f"{path}: {error.message}; {_COPY_AGAIN}", file=str(file)) from error
+        place = dataset.place(folder or key)
+        file = f"{place}/{error.file}" if error.file and folder else place
+        if isinstance(error, UnreadableDataError):
+            raise UnreadableDataError(f"{place}: {error.message}", file=file) from error
+        if snapshot not in snapshots(dataset):
+            raise _gone(dataset, snapshot) from error
+        raise type(error)(f"{place}: {error.message}; {_COPY_AGAIN}", file=file) from error
 
 
-def _open(folder: Path, key: str) -> BinaryIO:
-    return (folder / key).open("rb")
+def _open(dataset: Storage, folder: str, key: str) -> BinaryIO:
+    return BytesIO(dataset.read(f"{folder}/{key}"))
 
 
-def _gone(dataset: Path, snapshot: str, path: Path) -> MissingDataError:
+def snapshots(dataset: Storage) -> dict[str, list[Stored]]:
+    """The files of all snapshots that are there, current or not, by name: decimal digits."""
+    found: dict[str, list[Stored]] = {}
+    for stored in dataset.files("manifest"):
+        found.setdefault(stored.key.split("/")[1].removesuffix(".zip"), []).append(stored)
+    return {name: files for name, files in found.items() if name.isdecimal()}
+
+
+def _gone(dataset: Storage, snapshot: str) -> MissingDataError:
+    path = dataset.place(snapshot_key(snapshot))
     with contextlib.suppress(DatasetError):
         current = read_root(dataset).snapshot
         if current not in (None, snapshot):
@@ -272,6 +307,6 @@ def _gone(dataset: Path, snapshot: str, path: Path) -> MissingDataError:
                 f"snapshot {snapshot} of {dataset} is gone ({path} does not exist): jobs remove old snapshots "
                 f"(see `shortgop prep --keep-snapshots`); open the dataset again to read the current snapshot, "
                 f"{current}",
-                file=str(path),
+                file=path,
             )
-    return MissingDataError(f"the manifest {path} is missing; {_COPY_AGAIN}", file=str(path))
+    return MissingDataError(f"the manifest {path} is missing; {_COPY_AGAIN}", file=path)

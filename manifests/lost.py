@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from ..errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError, VideoNotFoundError, not_read
+from ..storage.interface import Storage
 from ..wording import counted
-from .layout import open_current, shard_path
+from .layout import open_current, shard_key
 from .ragged import Array
 from .tables import Manifest
 
 
-def lost_shards(dataset: Path, manifest: Manifest) -> dict[int, DatasetError]:
+def lost_shards(dataset: Storage, manifest: Manifest) -> dict[int, DatasetError]:
     """The error of each shard that is missing, has another length or cannot be read, by row. Only file metadata is
     read."""
-    lost = {}
-    folder = str(shard_path(dataset, ""))
-    lengths = manifest.shards.length.tolist()
-    for row, (name, expected) in enumerate(zip(manifest.shards.name.texts(), lengths, strict=True)):
-        file = f"{folder}/{name}"
-        try:
-            actual = os.stat(file).st_size  # noqa: PTH116  # making a Path takes longer than this call
-        except OSError as error:
-            lost[row] = not_read(file, error, remedy=lost_remedy(dataset))
-            continue
-        if actual != expected:
+    lost: dict[int, DatasetError] = {}
+    if not len(manifest.shards):
+        return lost
+    names, lengths = manifest.shards.name.texts(), manifest.shards.length.tolist()
+    try:
+        actual_lengths = _lengths(dataset, [shard_key(name) for name in names])
+    except OSError as error:
+        refused = not_read(dataset.place(shard_key("")), error)
+        return dict.fromkeys(range(len(names)), refused)
+    for row, (name, expected, actual) in enumerate(zip(names, lengths, actual_lengths, strict=True)):
+        file = dataset.place(shard_key(name))
+        if isinstance(actual, OSError):
+            lost[row] = not_read(file, actual, remedy=lost_remedy(dataset))
+        elif actual != expected:
             lost[row] = (MissingDataError if actual < expected else CorruptDataError)(
                 f"{file} has {actual} bytes, the manifest says {expected}; it was changed after it was written; "
                 f"{lost_remedy(dataset)}",
@@ -37,7 +41,21 @@ def lost_shards(dataset: Path, manifest: Manifest) -> dict[int, DatasetError]:
     return lost
 
 
-def lost_remedy(dataset: Path) -> str:
+def _lengths(dataset: Storage, keys: Sequence[str]) -> Iterator[int | OSError]:
+    """The length of each file, or why it is not known."""
+    if dataset.folder is None:
+        # One request tells of a thousand files.
+        found = {stored.key: stored.num_bytes for stored in dataset.files("shards")}
+        yield from (found.get(key, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))) for key in keys)
+        return
+    for key in keys:
+        try:
+            yield os.stat(dataset.place(key)).st_size  # noqa: PTH116  # making a Path takes longer than this call
+        except OSError as error:
+            yield error
+
+
+def lost_remedy(dataset: Storage) -> str:
     """What to do about a shard that is gone or damaged."""
     return (
         f"run `shortgop prep` on the same sources again, or `shortgop verify {dataset} --repair SOURCES`, or copy the "
@@ -45,7 +63,7 @@ def lost_remedy(dataset: Path) -> str:
     )
 
 
-def damage_remedy(dataset: Path) -> str:
+def damage_remedy(dataset: Storage) -> str:
     """What to do about a shard that has the right length but other bytes than were written."""
     return f"run `shortgop verify {dataset} --repair SOURCES`, or copy the shard to the dataset again"
 
@@ -59,7 +77,7 @@ def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:
     return np.unique(video_of_segment[hit])
 
 
-def was_removed(dataset: Path, shard: str) -> bool:
+def was_removed(dataset: Storage, shard: str) -> bool:
     """Whether the current snapshot has no shard of this name: it was removed with earlier snapshots."""
     try:
         return shard not in open_current(dataset)[1].shards.name.texts()
@@ -67,7 +85,7 @@ def was_removed(dataset: Path, shard: str) -> bool:
         return False
 
 
-def lost_text(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError]) -> str:
+def lost_text(dataset: Storage, manifest: Manifest, lost: Mapping[int, DatasetError]) -> str:
     """A message to the user about lost shards, in one or two sentences."""
     videos, shards = len(lost_videos(manifest, lost)), counted(len(manifest.shards), "shard")
     refused = [error for error in lost.values() if isinstance(error, UnreadableDataError)]
@@ -84,7 +102,7 @@ def lost_text(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError
     )
 
 
-def why_lost(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError]) -> dict[str, str]:
+def why_lost(dataset: Storage, manifest: Manifest, lost: Mapping[int, DatasetError]) -> dict[str, str]:
     """What is wrong with each video that lies in one of these shards, by id.
 
     Raises the first UnreadableDataError. A disk that does not answer, or a missing permission, is no reason to make
@@ -100,7 +118,7 @@ def why_lost(dataset: Path, manifest: Manifest, lost: Mapping[int, DatasetError]
     }
 
 
-def _without_remedy(dataset: Path, error: DatasetError) -> str:
+def _without_remedy(dataset: Storage, error: DatasetError) -> str:
     return error.message.removesuffix(f"; {lost_remedy(dataset)}")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from ..errors import OutputError, UsageError
+from ..storage.interface import Storage
 from ..whole_files import discarding, flush, writing
 from .layout import open_current
 from .tables import Manifest
@@ -91,7 +92,7 @@ def sources_of(manifest: Manifest) -> Iterator[str]:
         yield from (path for path in table.path.texts() if path)
 
 
-def sources_in(dataset: Path) -> Iterator[str]:
+def sources_in(dataset: Storage) -> Iterator[str]:
     """`sources_of` the current snapshot, which is opened only on iteration: most outputs are new files and need no
     comparison."""
     yield from sources_of(open_current(dataset)[1])

@@ -9,16 +9,15 @@ import io
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from ..errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError, not_read
-from ..whole_files import commit_bytes, replace_bytes
+from ..storage.interface import Storage
 from . import zarr_zip as zips
 from .label_columns import LabelColumn
-from .layout import FORMAT_VERSION, part_path
+from .layout import FORMAT_VERSION, part_key
 from .ragged import Array
 from .tables import TABLE_TYPES, Manifest, Table
 from .zarr_read import read_attributes, read_manifest
@@ -67,7 +66,7 @@ def unpack(data: bytes) -> tuple[Manifest, dict[str, Any]]:
 
 
 def write_part(
-    dataset: Path,
+    dataset: Storage,
     unit: str,
     manifest: Manifest,
     profile: Mapping[str, Any] | None = None,
@@ -90,11 +89,11 @@ def write_part(
     packed = pack(manifest, attributes if profile is None else {**attributes, "profile": dict(profile)})
     number = len(attempts)
     # Another attempt at the same unit may have taken the name since the parts were listed.
-    while not commit_bytes(dataset, part_path(dataset, f"{unit}.{number}" if number else unit), packed):
+    while not dataset.put_new(part_key(f"{unit}.{number}" if number else unit), packed):
         number += 1
 
 
-def _attempts(dataset: Path, unit: str) -> list[str]:
+def _attempts(dataset: Storage, unit: str) -> list[str]:
     """The parts of a unit, oldest first."""
     parts = {part for part in finished_parts(dataset) if _unit_of(part) == unit}
     return sorted(parts, key=lambda part: int(part.partition(".")[2] or 0))
@@ -115,50 +114,54 @@ def _same_outcome(one: Manifest, other: Manifest) -> bool:
     return all(a.same_rows(b) for a, b in zip(tables(one), tables(other), strict=True))
 
 
-def read_part(dataset: Path, part: str) -> Manifest:
+def read_part(dataset: Storage, part: str) -> Manifest:
     """The tables of one part. MissingDataError or CorruptDataError names the part and the remedy."""
     return open_part(dataset, part)[0]
 
 
-def open_part(dataset: Path, part: str) -> tuple[Manifest, dict[str, Any]]:
+def open_part(dataset: Storage, part: str) -> tuple[Manifest, dict[str, Any]]:
     """Like `read_part`, with the part's attributes: `format_version`, `unit`, and `profile` if it has videos."""
-    file = part_path(dataset, part)
+    file = dataset.place(part_key(part))
     remedy = "remove it and run the same `shortgop prep` again to redo its unit"
     try:
-        return unpack(file.read_bytes())
+        return unpack(dataset.read(part_key(part)))
     except FileNotFoundError as error:
-        raise MissingDataError(f"{file}: {error.strerror}; {remedy}", file=str(file)) from error
+        raise MissingDataError(f"{file}: {error.strerror}; {remedy}", file=file) from error
     except (OSError, MemoryError) as error:
-        raise not_read(str(file), error) from error
+        raise not_read(file, error) from error
     except UnreadableDataError as error:
-        raise UnreadableDataError(f"{file}: {error.message}", file=str(file)) from error
+        raise UnreadableDataError(f"{file}: {error.message}", file=file) from error
     except DatasetError as error:
-        raise CorruptDataError(f"{file}: {error.message}; {remedy}", file=str(file)) from error
+        raise CorruptDataError(f"{file}: {error.message}; {remedy}", file=file) from error
 
 
-def finished_parts(dataset: Path) -> set[str]:
+def finished_parts(dataset: Storage) -> set[str]:
     """Names of all committed parts: the unit's id, followed by `.1`, `.2` ... for further attempts."""
-    folder = dataset / "parts"
-    return {file.stem for file in folder.glob("*.zip")} if folder.is_dir() else set()
+    names = (stored.key.removeprefix("parts/") for stored in dataset.files("parts"))
+    return {name.removesuffix(".zip") for name in names if name.endswith(".zip")}
 
 
-def finished_units(dataset: Path) -> set[str]:
+def finished_units(dataset: Storage) -> set[str]:
     """Units that have a committed part."""
     return {_unit_of(part) for part in finished_parts(dataset)}
 
 
-def had_videos(dataset: Path, unit: str) -> bool:
+def had_videos(dataset: Storage, unit: str) -> bool:
     """Whether an attempt at the unit had videos, even if they were dropped since."""
     opened = (open_part(dataset, part) for part in _attempts(dataset, unit))
     return any(len(found.videos) or attributes.get("cleaned") for found, attributes in opened)
 
 
-def clean_part(dataset: Path, part: str, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
+def clean_part(dataset: Storage, part: str, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
     """Replace a part by one without rows that were dropped. `attributes` are those of the part as it is."""
     packed = pack(manifest, {**attributes, "format_version": FORMAT_VERSION, "cleaned": True})
-    replace_bytes(dataset, part_path(dataset, part), packed)
+    key = part_key(part)
+    stored = dataset.find(key)
+    # If the part was replaced meanwhile, the other writer did the same: both hold what the next merge keeps.
+    if stored is not None:
+        dataset.replace(key, packed, stored.version)
 
 
-def parts_of_unit(dataset: Path, unit: str) -> list[Manifest]:
+def parts_of_unit(dataset: Storage, unit: str) -> list[Manifest]:
     """The tables of each attempt at a unit, oldest first."""
     return [read_part(dataset, part) for part in _attempts(dataset, unit)]

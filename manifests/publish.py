@@ -1,42 +1,36 @@
-"""Publishing: the writer lock, snapshots that are made of parts, and the switch of zarr.json to a new snapshot.
+"""Publishing: snapshots that are made of parts, and the switch of zarr.json to a new snapshot.
 
-A snapshot's file name claims its number. The file is linked and never replaced, so two writers cannot both make
-snapshot N + 1, even if their locks fail. zarr.json is always written after the snapshot that it names. If a writer dies
-between the two, the next one makes the switch. docs/design/manifests.md says why this is safe.
+A snapshot's file name claims its number. The file is put only if absent and never replaced, so two writers cannot
+both make snapshot N + 1, even if their locks fail. zarr.json is always written after the snapshot that it names. If a
+writer dies between the two, the next one makes the switch. docs/design/manifests.md says why this is safe.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
-import errno
-import fcntl
-import json
-import os
-import shutil
-import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetBusyError, DatasetError
-from ..whole_files import commit, commit_bytes, discard, discarding, temporary_path, writing
+from ..storage.disk_lock import this_holder
+from ..storage.interface import Storage
+from ..whole_files import discard, discarding, writing
 from . import zarr_sizes
 from .label_columns import derived_columns
 from .layout import (
     FORMAT_VERSION,
-    LOCK_FILE,
     Root,
+    change_root,
     open_manifest,
     open_timeline,
     read_root,
-    shard_path,
+    shard_key,
     snapshot_attributes,
-    snapshot_path,
-    write_root,
+    snapshot_key,
+    snapshots,
 )
 from .merge import ReadRows, merge_tables, timeline_blocks
 from .parts import finished_parts, open_part, pack
@@ -45,117 +39,8 @@ from .tables import Manifest, Timeline
 from .zarr_small import is_small
 from .zarr_zip import pack_folder
 
-# A younger file in .tmp may belong to a job on another host: where locks do not work, holding one proves nothing.
-_STALE_SECONDS = 3600
-# A process that a killed job was just starting has the job's lock until it runs its own program.
-_SECONDS_TO_LET_GO = 5.0
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
-
-@dataclass(frozen=True)
-class Writer:
-    """The process that writes to a dataset, for messages. Nothing is decided by `since`."""
-
-    host: str
-    pid: int
-    since: str
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it was a process of this host and is none any more."""
-        if self.host != socket.gethostname():
-            return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            pass
-        return False
-
-    def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}, since {self.since}"
-
-
-def this_writer() -> Writer:
-    """This process, now."""
-    return Writer(socket.gethostname(), os.getpid(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
-
-
-@contextlib.contextmanager
-def writer_lock(dataset: Path) -> Iterator[None]:
-    """The lock of the one job that writes to a dataset. DatasetBusyError if another job holds it.
-
-    A crash needs no cleaning up: the lock ends with its process, and the next job removes what is left in .tmp. On exit
-    the folder .tmp itself is removed.
-    """
-    with contextlib.ExitStack() as held:
-        with writing(dataset):
-            folder = os.open(dataset, os.O_RDONLY)
-            held.callback(os.close, folder)
-            _lock(folder, dataset)
-            file = os.open(dataset / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
-            held.callback(os.close, file)
-            _lock(file, dataset)
-            before, me = _holder(dataset), this_writer()
-            os.ftruncate(file, 0)
-            # This write may fail on a full disk. The job's own writes report that better.
-            with contextlib.suppress(OSError):
-                os.pwrite(file, json.dumps(asdict(me)).encode(), 0)
-        _sweep(dataset, spare_recent=before is not None and before.host != me.host)
-        try:
-            yield
-        finally:
-            # Where locks do not work, another job may have started meanwhile.
-            alone = _holder(dataset) in (me, None)
-            _sweep(dataset, spare_recent=not alone)
-            if alone:
-                os.ftruncate(file, 0)
-
-
-def _lock(descriptor: int, dataset: Path) -> None:
-    deadline = time.monotonic() + _SECONDS_TO_LET_GO
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _holder(dataset)
-            if holder is not None and holder.has_ended and time.monotonic() < deadline:
-                time.sleep(0.05)
-                continue
-            who = f" (it is {holder})" if holder else ""
-            raise DatasetBusyError(
-                f"another job is writing to {dataset}; wait for it, or stop it and run this again{who}",
-                file=str(dataset),
-            ) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-        return
-
-
-def _holder(dataset: Path) -> Writer | None:
-    """The last writer that took the lock and has not released it."""
-    try:
-        return Writer(**json.loads((dataset / LOCK_FILE).read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _sweep(dataset: Path, *, spare_recent: bool) -> None:
-    """Remove the content of .tmp; with `spare_recent` only what has not changed for an hour."""
-    folder = dataset / ".tmp"
-    if not spare_recent:
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    with contextlib.suppress(OSError):
-        for file in folder.iterdir():
-            if time.time() - file.stat().st_mtime > _STALE_SECONDS:
-                discard(file)
-        folder.rmdir()
-
-
-def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | None:
+def publish(dataset: Storage, profile: Mapping[str, Any] | None = None) -> str | None:
     """Make a snapshot of all finished parts and point zarr.json to it. Returns the name of the current snapshot.
 
     Nothing is written if the current snapshot has all parts already. `profile` is that of the calling job.
@@ -169,7 +54,7 @@ def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | No
         raise DatasetBusyError(
             f"another job has given {dataset} other options meanwhile, so the videos of this one are left out; choose "
             "another --out",
-            file=str(dataset),
+            file=dataset.url,
         )
     new = unpublished(dataset, root)
     if not new:
@@ -188,7 +73,7 @@ def publish(dataset: Path, profile: Mapping[str, Any] | None = None) -> str | No
         "format_version": FORMAT_VERSION,
         "parts": sorted(_parts(dataset, root).union(new)),
         "profile": root.profile,
-        "written_by": asdict(this_writer()),
+        "written_by": asdict(this_holder()),
     }
     snapshot = f"{max(int(root.snapshot or 0), *map(int, there), 0) + 1:06d}"
     _write(dataset, snapshot, merged, attributes, blocks)
@@ -200,7 +85,7 @@ def _rows(timeline: Timeline, start: int, stop: int) -> Array:
     return timeline.pts[start:stop]
 
 
-def unpublished(dataset: Path, root: Root) -> dict[str, Manifest]:
+def unpublished(dataset: Storage, root: Root) -> dict[str, Manifest]:
     """Parts that are in no snapshot yet and can be published.
 
     A part with another profile is left out: its worker outlived the job. A part without its shards is left out: they
@@ -215,7 +100,7 @@ def unpublished(dataset: Path, root: Root) -> dict[str, Manifest]:
     return new
 
 
-def _parts(dataset: Path, root: Root) -> set[str]:
+def _parts(dataset: Storage, root: Root) -> set[str]:
     return set() if root.snapshot is None else set(snapshot_attributes(dataset, root.snapshot)["parts"])
 
 
@@ -224,15 +109,16 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return any(one[name] != other[name] for name in one.keys() & other.keys())
 
 
-def has_its_shards(dataset: Path, manifest: Manifest) -> bool:
-    """Whether every shard exists. Always true in a dataset without a shards folder: manifests may be copied without
-    shards."""
-    there = shard_path(dataset, "").is_dir()
-    return not there or all(shard_path(dataset, name).exists() for name in manifest.shards.name.texts())
+def has_its_shards(dataset: Storage, manifest: Manifest) -> bool:
+    """Whether every shard exists. Always true in a dataset without a shards folder, or on a store without any shard:
+    manifests may be copied without shards."""
+    folder = dataset.folder
+    some = any(dataset.files("shards")) if folder is None else (folder / "shards").is_dir()
+    return not some or all(dataset.find(shard_key(name)) for name in manifest.shards.name.texts())
 
 
 def _write(
-    dataset: Path, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
+    dataset: Storage, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
 ) -> None:
     columns = derived_columns(merged.videos.attributes)
 
@@ -243,27 +129,26 @@ def _write(
 
     if is_small(merged, columns):
         packed = pack(merged, attributes, timeline, columns)
-        committed = commit_bytes(dataset, snapshot_path(dataset, snapshot), packed)
+        committed = dataset.put_new(snapshot_key(snapshot), packed)
     else:
         committed = _write_by_folder(dataset, snapshot, write_files)
     if not committed:
         raise _published_by_other(dataset, snapshot)
 
 
-def _write_by_folder(dataset: Path, snapshot: str, write_files: Callable[[Path], None]) -> bool:
+def _write_by_folder(dataset: Storage, snapshot: str, write_files: Callable[[Path], None]) -> bool:
     """Write in bounded memory; False where the snapshot's name is taken."""
-    final = snapshot_path(dataset, snapshot)
-    folder, file = temporary_path(dataset, snapshot), temporary_path(dataset, final.name)
-    with discarding(folder), discarding(file), writing(final):
+    folder, file = dataset.scratch(snapshot), dataset.scratch(f"{snapshot}.zip")
+    with discarding(folder), discarding(file), writing(folder):
         write_files(folder)
         pack_folder(folder, file)
-        committed = commit(file, final)
+        committed = dataset.put_new_file(snapshot_key(snapshot), file)
     for temporary in (folder, file):
         discard(temporary)
     return committed
 
 
-def _published_by_other(dataset: Path, snapshot: str) -> DatasetBusyError:
+def _published_by_other(dataset: Storage, snapshot: str) -> DatasetBusyError:
     who = "another job"
     with contextlib.suppress(DatasetError):
         writer = snapshot_attributes(dataset, snapshot)["written_by"]
@@ -271,48 +156,47 @@ def _published_by_other(dataset: Path, snapshot: str) -> DatasetBusyError:
     return DatasetBusyError(
         f"{who} is writing to {dataset} as well: it published snapshot {snapshot} first. What this job finished is "
         "kept; wait until the other job has ended, and run the same command again",
-        file=str(dataset),
+        file=dataset.url,
     )
 
 
-def _switch(dataset: Path, snapshot: str, profile: dict[str, Any]) -> None:
-    root = read_root(dataset)
-    if int(root.snapshot or 0) < int(snapshot):
-        write_root(dataset, replace(root, profile=profile, snapshot=snapshot, format_version=FORMAT_VERSION))
-    # Between the read and the write, another writer may have made this switch itself and published a later snapshot.
+def _switch(dataset: Storage, snapshot: str, profile: dict[str, Any]) -> None:
+    _point(dataset, Root(profile, snapshot))
+    # Another writer may have made this switch itself and published a later snapshot.
     catch_up(dataset)
 
 
-def catch_up(dataset: Path) -> Root:
+def _point(dataset: Storage, latest: Root) -> Root:
+    """Point zarr.json to a snapshot, unless it names that or a later one. Returns the root that is there then."""
+
+    def pointed(root: Root) -> Root:
+        if int(root.snapshot or 0) >= int(latest.snapshot or 0):
+            return root
+        return replace(root, profile=latest.profile, snapshot=latest.snapshot, format_version=FORMAT_VERSION)
+
+    return change_root(dataset, pointed)
+
+
+def catch_up(dataset: Storage) -> Root:
     """Point zarr.json to the latest snapshot, if the writer of that snapshot did not do so. Returns the root."""
-    named, root = read_root(dataset), latest_root(dataset)
-    if root.snapshot != named.snapshot:
-        write_root(dataset, root)
-    return root
+    return _point(dataset, latest_root(dataset))
 
 
-def latest_root(dataset: Path) -> Root:
+def latest_root(dataset: Storage) -> Root:
     """The root with the latest whole snapshot, which zarr.json may not name yet.
 
     A later snapshot that cannot be read, or whose shards do not exist, came with a copy of a dataset that was growing.
     It is left alone, and its number is not used again.
     """
     root = read_root(dataset)
-    for snapshot in sorted(snapshots(dataset), key=int, reverse=True):
+    for snapshot, files in sorted(snapshots(dataset).items(), key=lambda each: int(each[0]), reverse=True):
         if int(snapshot) <= int(root.snapshot or 0):
             break
         # Version 1 wrote folders, and never used those that a dead writer left behind.
-        if snapshot_path(dataset, snapshot).is_dir():
+        if not any(stored.key == snapshot_key(snapshot) for stored in files):
             continue
         with contextlib.suppress(DatasetError):
             profile = snapshot_attributes(dataset, snapshot).get("profile", root.profile)
             if has_its_shards(dataset, open_manifest(dataset, snapshot)):
                 return replace(root, profile=profile, snapshot=snapshot, format_version=FORMAT_VERSION)
     return root
-
-
-def snapshots(dataset: Path) -> set[str]:
-    """The names of all snapshots on disk, current or not: decimal digits."""
-    folder = dataset / "manifest"
-    names = {file.name.removesuffix(".zip") for file in folder.iterdir()} if folder.is_dir() else set()
-    return {name for name in names if name.isdecimal()}

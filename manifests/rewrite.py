@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from ..whole_files import commit_by_content, discarding, temporary_path, writing
+from ..storage.interface import Storage
 from .edits import last_number
-from .layout import open_timeline, shard_path
+from .layout import open_timeline, shard_key
 from .lost import lost_videos
 from .parts import write_part
 from .ragged import Array, concatenate, from_texts
@@ -69,7 +68,7 @@ def _connected(shard: int, shards_of: Mapping[int, Sequence[int]]) -> set[int]:
     return found
 
 
-def rewrite(dataset: Path, snapshot: str, manifest: Manifest, plan: Rewrite, profile: Mapping[str, Any]) -> None:
+def rewrite(dataset: Storage, snapshot: str, manifest: Manifest, plan: Rewrite, profile: Mapping[str, Any]) -> None:
     """Commit the new shards and a part that names them. The caller holds the writer lock and publishes.
 
     CorruptDataError or MissingDataError if the shards do not have the bytes that were written; then they stay.
@@ -94,38 +93,26 @@ def _unit(manifest: Manifest, plan: Rewrite) -> str:
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
-def _write_again(dataset: Path, manifest: Manifest, shard: int, stem: str) -> tuple[str, dict[int, int]]:
+def _write_again(dataset: Storage, manifest: Manifest, shard: int, stem: str) -> tuple[str, dict[int, int]]:
     """Write the manifest's segments of a shard to a new one. Returns its name, and where each segment starts in it."""
     segments = np.flatnonzero(manifest.segments.shard == shard)
     segments = segments[np.argsort(manifest.segments.offset[segments], kind="stable")]
-    old = shard_path(dataset, manifest.shards.name.text(shard))
-    temporary = temporary_path(dataset, f"{stem}.shard")
-    with discarding(temporary):
-        with writing(temporary):
-            file = temporary.open("wb")
-        with file:
-            starts, digest = _copy(manifest, segments.tolist(), old, file)
-        name = commit_by_content(temporary, shard_path(dataset, ""), f"{stem}-{digest}", ".shard")
-    return name, starts
-
-
-def _copy(manifest: Manifest, segments: list[int], old: Path, file: BinaryIO) -> tuple[dict[int, int], str]:
+    key = shard_key(manifest.shards.name.text(shard))
     first_gops = gops_of_segments(manifest).tolist()
-    source = ShardBytes(max_open_files=1)
-    digest = hashlib.blake2b(digest_size=8)
-    starts, end = {}, 0
-    for segment in segments:
-        starts[segment] = end
-        gops = range(first_gops[segment], first_gops[segment + 1])
-        for piece in (init_piece(manifest, segment), *(gop_piece(manifest, gop) for gop in gops)):
-            data = source.piece(old, piece)
-            with writing(old):
-                file.write(data)
-            digest.update(data)
-            end += len(data)
-    with writing(old):
-        file.flush()
-    return starts, digest.hexdigest()
+    source = ShardBytes(dataset)
+    new = dataset.start(shard_key(stem), ".shard")
+    starts = {}
+    try:
+        for segment in segments.tolist():
+            starts[segment] = new.num_bytes
+            gops = range(first_gops[segment], first_gops[segment + 1])
+            for piece in (init_piece(manifest, segment), *(gop_piece(manifest, gop) for gop in gops)):
+                new.write(source.piece(key, piece))
+        name = new.commit().removeprefix(shard_key(""))
+    except BaseException:
+        new.discard()
+        raise
+    return name, starts
 
 
 def _moved(manifest: Manifest, plan: Rewrite, names: Sequence[str], starts: Mapping[int, int]) -> Manifest:

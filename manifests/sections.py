@@ -7,17 +7,15 @@ neither readers nor snapshots ever see a section, and a job that was killed goes
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from ..errors import CorruptDataError, DatasetError
-from ..whole_files import commit_bytes, writing
+from ..storage.interface import Storage, Stored
 from .layout import FORMAT_VERSION
 from .parts import finished_units, had_videos, pack, unpack
 from .publish import has_its_shards
@@ -27,22 +25,22 @@ from .tables import Manifest, Timeline
 
 # A job that was interrupted may be started again so much later without losing its sections.
 KEEP_SECONDS = 7 * 24 * 3600.0
+_FOLDER = "sections/"
 
 
-def section_path(dataset: Path, name: str) -> Path:
-    return dataset / "sections" / f"{name}.zip"
+def section_key(name: str) -> str:
+    return f"{_FOLDER}{name}.zip"
 
 
-def write_section(dataset: Path, name: str, rows: Manifest) -> None:
+def write_section(dataset: Storage, name: str, rows: Manifest) -> None:
     """Commit a section, whose shards must be in place. If it is there already, that one stays."""
-    packed = pack(rows, {"format_version": FORMAT_VERSION, "section": name})
-    commit_bytes(dataset, section_path(dataset, name), packed)
+    dataset.put_new(section_key(name), pack(rows, {"format_version": FORMAT_VERSION, "section": name}))
 
 
-def read_section(dataset: Path, name: str) -> Manifest | None:
+def read_section(dataset: Storage, name: str) -> Manifest | None:
     """The rows of a section; None if it is not there, is damaged, or lacks a shard."""
     try:
-        rows, _ = unpack(section_path(dataset, name).read_bytes())
+        rows, _ = unpack(dataset.read(section_key(name)))
     except (OSError, DatasetError):
         return None
     return rows if has_its_shards(dataset, rows) else None
@@ -78,33 +76,33 @@ def joined_sections(sections: Sequence[Manifest], *, dropped: int, repeated: int
     return with_videos(whole_video, np.zeros(1, dtype=np.int64))
 
 
-def remove_sections(dataset: Path, unit: str) -> None:
+def remove_sections(dataset: Storage, unit: str) -> None:
     """Remove the sections of a unit whose part is there."""
-    for file in _files(dataset):
-        if file.name.startswith(f"{unit}-"):
-            with writing(file):
-                file.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        section_path(dataset, "").parent.rmdir()
+    for stored in dataset.files("sections"):
+        if _unit_of(stored) == unit:
+            dataset.remove(stored.key)
 
 
-def remove_old_sections(dataset: Path) -> None:
+def remove_old_sections(dataset: Storage) -> None:
     """Remove the sections of videos that are finished, and those of jobs that were given up a week ago."""
-    files = list(_files(dataset))
-    finished = finished_units(dataset) if files else set()
-    for unit in {file.name.partition("-")[0] for file in files}:
-        ages = [time.time() - file.stat().st_mtime for file in files if file.name.startswith(f"{unit}-")]
-        if (unit in finished and had_videos(dataset, unit)) or min(ages) > KEEP_SECONDS:
+    latest: dict[str, int] = {}
+    for stored in dataset.files("sections"):
+        latest[_unit_of(stored)] = max(stored.modified_ns, latest.get(_unit_of(stored), 0))
+    finished = finished_units(dataset) if latest else set()
+    for unit, modified_ns in latest.items():
+        if (unit in finished and had_videos(dataset, unit)) or time.time() - modified_ns / 1e9 > KEEP_SECONDS:
             remove_sections(dataset, unit)
+    if not any(dataset.files("sections")):
+        # Not where workers remove sections: others may be adding some.
+        dataset.remove("sections")
 
 
-def shards_of_sections(dataset: Path) -> set[str]:
+def shards_of_sections(dataset: Storage) -> set[str]:
     """The shards that sections name: those of videos that are not finished."""
-    found = (read_section(dataset, file.name.removesuffix(".zip")) for file in _files(dataset))
+    names = [stored.key.removeprefix(_FOLDER).removesuffix(".zip") for stored in dataset.files("sections")]
+    found = (read_section(dataset, name) for name in names)
     return {name for rows in found if rows is not None for name in rows.shards.name.texts()}
 
 
-def _files(dataset: Path) -> Iterator[Path]:
-    folder = section_path(dataset, "").parent
-    if folder.is_dir():
-        yield from sorted(file for file in folder.iterdir() if file.name.endswith(".zip"))
+def _unit_of(stored: Stored) -> str:
+    return stored.key.removeprefix(_FOLDER).partition("-")[0]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..storage.interface import Storage
 from .layout import open_current
 from .lost import lost_shards, lost_text, lost_videos
 from .ragged import Array
@@ -96,7 +96,7 @@ class Summary:
     trouble: str | None
 
 
-def summarize(dataset: Path) -> Summary:
+def summarize(dataset: Storage) -> Summary:
     """Read the tables of the current snapshot, and check that the shards exist with their full lengths."""
     root, manifest = open_current(dataset)
     lost = lost_shards(dataset, manifest)

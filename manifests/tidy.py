@@ -10,13 +10,11 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
-from pathlib import Path
 
 from ..errors import DatasetError, UsageError
-from ..whole_files import commit, discard, temporary_path, writing
-from .layout import open_manifest, read_root, shard_path, snapshot_attributes, snapshot_path
+from ..storage.interface import Storage
+from .layout import open_manifest, read_root, shard_key, snapshot_attributes, snapshot_key, snapshots
 from .parts import finished_parts, had_videos, read_part
-from .publish import snapshots
 from .sections import remove_old_sections, shards_of_sections
 
 KEEP_SECONDS = 24 * 3600.0
@@ -35,63 +33,61 @@ def parse_duration(text: str) -> float:
     return float(Fraction(match[1]) * _UNITS[match[2]])
 
 
-def tidy(dataset: Path, keep_seconds: float = KEEP_SECONDS) -> None:
+def tidy(dataset: Storage, keep_seconds: float = KEEP_SECONDS) -> None:
     """Remove old snapshots and sections, and then the shards that no snapshot, no part and no section names."""
     remove_old_snapshots(dataset, keep_seconds)
     remove_old_sections(dataset)
     remove_stray_shards(dataset)
 
 
-def remove_old_snapshots(dataset: Path, keep_seconds: float) -> list[str]:
+def remove_old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
     """Remove the snapshots that have not been current for `keep_seconds`. Returns their names.
 
     A reader that has opened one of them goes on with the tables in its memory.
     """
     removed = old_snapshots(dataset, keep_seconds)
     for snapshot in removed:
-        path = snapshot_path(dataset, snapshot)
-        with writing(path), contextlib.suppress(FileNotFoundError):
-            _remove(dataset, path)
+        dataset.remove(snapshot_key(snapshot))
+        # Version 1 wrote folders.
+        dataset.remove(f"manifest/{snapshot}")
     return removed
 
 
-def old_snapshots(dataset: Path, keep_seconds: float) -> list[str]:
+def old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
     """The snapshots that have not been current for `keep_seconds`, latest first."""
     current = int(read_root(dataset).snapshot or 0)
     old = []
     # A snapshot stops being current when the next one is written. Its own time says nothing: it may have been current
     # for years.
     replaced_at = time.time()
-    for snapshot in sorted(snapshots(dataset), key=int, reverse=True):
-        path = snapshot_path(dataset, snapshot)
-        with writing(path), contextlib.suppress(FileNotFoundError):
-            changed = path.stat().st_mtime
-            is_later = int(snapshot) > current
-            # A snapshot later than the current one is left over, or about to become current.
-            since, keep = (changed, max(keep_seconds, _ABANDONED_SECONDS)) if is_later else (replaced_at, keep_seconds)
-            if int(snapshot) != current and time.time() - since >= keep:
-                old.append(snapshot)
-            elif not is_later:
-                replaced_at = changed
+    for snapshot, files in sorted(snapshots(dataset).items(), key=lambda each: int(each[0]), reverse=True):
+        changed = max(stored.modified_ns for stored in files) / 1e9
+        is_later = int(snapshot) > current
+        # A snapshot later than the current one is left over, or about to become current.
+        since, keep = (changed, max(keep_seconds, _ABANDONED_SECONDS)) if is_later else (replaced_at, keep_seconds)
+        if int(snapshot) != current and time.time() - since >= keep:
+            old.append(snapshot)
+        elif not is_later:
+            replaced_at = changed
     return old
 
 
-def remove_stray_shards(dataset: Path) -> list[str]:
+def remove_stray_shards(dataset: Storage) -> list[str]:
     """Remove shards that no snapshot and no unpublished part names, and that no worker can commit any more. Returns
     their names."""
     return [name for name in stray_shards(dataset) if _removed(dataset, name)]
 
 
-def stray_shards(dataset: Path, *, gone_snapshots: Collection[str] = (), gone: Collection[str] = ()) -> list[str]:
+def stray_shards(dataset: Storage, *, gone_snapshots: Collection[str] = (), gone: Collection[str] = ()) -> list[str]:
     """The shards that no snapshot and no unpublished part names, and that no worker can commit any more.
 
     No worker can commit a shard any more if its unit has a part with videos, because another attempt was faster or the
     videos were made again, or if the shard is a day old. `gone_snapshots` are passed over, as if they were removed
     already, and snapshots do not count as naming the shards `gone`.
     """
-    folder = shard_path(dataset, "")
     # Listed before the snapshots and parts are read: a shard that comes later is never removed.
-    strays = {file.name for file in folder.iterdir() if _SHARD.fullmatch(file.name)} if folder.is_dir() else set()
+    names = (stored.key.removeprefix("shards/") for stored in dataset.files("shards"))
+    strays = {name for name in names if _SHARD.fullmatch(name)}
     try:
         for named in _names(dataset, gone_snapshots):
             strays -= named - set(gone)
@@ -103,24 +99,25 @@ def stray_shards(dataset: Path, *, gone_snapshots: Collection[str] = (), gone: C
     return [name for name in sorted(strays) if _is_given_up(dataset, name)]
 
 
-def _names(dataset: Path, gone_snapshots: Collection[str] = ()) -> Iterator[set[str]]:
+def _names(dataset: Storage, gone_snapshots: Collection[str] = ()) -> Iterator[set[str]]:
     """Sets of the shards that each snapshot names, then of those that unpublished parts and sections name."""
     current = read_root(dataset).snapshot
     # The current snapshot comes first: as a rule it names all shards, and the others need not be read.
-    for snapshot in sorted(snapshots(dataset) - set(gone_snapshots), key=lambda name: (name != current, name)):
+    for snapshot in sorted(snapshots(dataset).keys() - set(gone_snapshots), key=lambda name: (name != current, name)):
         yield set(open_manifest(dataset, snapshot).shards.name.texts())
     known = set() if current is None else set(snapshot_attributes(dataset, current)["parts"])
     yield _named_by(dataset, finished_parts(dataset) - known)
     yield shards_of_sections(dataset)
 
 
-def _named_by(dataset: Path, parts: Iterable[str]) -> set[str]:
+def _named_by(dataset: Storage, parts: Iterable[str]) -> set[str]:
     return {name for part in parts for name in read_part(dataset, part).shards.name.texts()}
 
 
-def _is_given_up(dataset: Path, name: str) -> bool:
+def _is_given_up(dataset: Storage, name: str) -> bool:
     with contextlib.suppress(OSError):
-        if time.time() - shard_path(dataset, name).stat().st_mtime >= _ABANDONED_SECONDS:
+        stored = dataset.find(shard_key(name))
+        if stored is not None and time.time() - stored.modified_ns / 1e9 >= _ABANDONED_SECONDS:
             return True
     with contextlib.suppress(DatasetError):
         # The shards of a section are named after its unit and its number in it.
@@ -128,30 +125,23 @@ def _is_given_up(dataset: Path, name: str) -> bool:
     return False
 
 
-def _removed(dataset: Path, name: str) -> bool:
+def _removed(dataset: Storage, name: str) -> bool:
     """Remove a shard, unless a part that names it has come from a worker that was thought dead. Returns whether it was
     removed.
 
-    The shard is first moved aside, then the parts are read again. A part that came before the move is seen now, and the
-    shard goes back. A part that comes later is not published, because its shard does not exist.
+    The shard is first taken aside, where that is possible, then the parts are read again. A part that came before is
+    seen now, and the shard goes back. A part that comes later is not published, because its shard does not exist.
     """
-    path = shard_path(dataset, name)
-    aside = temporary_path(dataset, name)
-    with writing(path):
-        path.rename(aside)
+    try:
+        taken = dataset.take(shard_key(name))
+    except FileNotFoundError:
+        return False
     try:
         is_named = any(name in named for named in _names(dataset))
     except DatasetError:
         is_named = True
     if is_named:
-        commit(aside, path)
+        taken.put_back()
     else:
-        discard(aside)
+        taken.remove()
     return not is_named
-
-
-def _remove(dataset: Path, path: Path) -> None:
-    """Remove a file or folder. Its name disappears in one step."""
-    aside = temporary_path(dataset, path.name)
-    path.rename(aside)
-    discard(aside)

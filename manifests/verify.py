@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
 from ..errors import CorruptDataError, DatasetError
+from ..storage.interface import Storage
 from .gop_check import check_gop, frame_ticks, nal_length_bytes
 from .label_columns import derived_columns
-from .layout import open_column, open_column_kinds, open_timeline, shard_path, snapshot_path
+from .layout import open_column, open_column_kinds, open_timeline, shard_key, snapshot_key
 from .lost import lost_videos, where_it_is
 from .mp4 import Init, parse_init
 from .parts import parts_of_unit
@@ -53,7 +53,7 @@ class Problem:
 
 
 def verify(
-    dataset: Path,
+    dataset: Storage,
     manifest: Manifest,
     *,
     snapshot: str | None = None,
@@ -64,23 +64,22 @@ def verify(
 
     `on_gop` is called once for each row of the GOP table.
     """
-    checker = _Checker(manifest, on_gop, partial(_superseded, dataset, manifest))
+    checker = _Checker(dataset, manifest, on_gop, partial(_superseded, dataset, manifest))
     order = np.lexsort((manifest.segments.offset, manifest.segments.shard))
     bounds = np.searchsorted(manifest.segments.shard[order], np.arange(len(manifest.shards) + 1)).tolist()
     for shard, (first, last) in enumerate(pairwise(bounds)):
-        file = shard_path(dataset, manifest.shards.name.text(shard))
-        yield from checker.shard(file, int(manifest.shards.length[shard]), order[first:last].tolist())
+        key = shard_key(manifest.shards.name.text(shard))
+        yield from checker.shard(key, int(manifest.shards.length[shard]), order[first:last].tolist())
     if snapshot is not None:
         yield from _check_timeline(dataset, snapshot, manifest)
         yield from _check_columns(dataset, snapshot, manifest)
 
 
-def stray_files(dataset: Path, manifest: Manifest) -> list[str]:
+def stray_files(dataset: Storage, manifest: Manifest) -> list[str]:
     """Files in the shards folder that the manifest does not name. They do no harm, and are of use only to a running
     job."""
-    folder = dataset / "shards"
-    known = set(manifest.shards.name.texts())
-    return sorted(str(file) for file in folder.iterdir() if file.name not in known) if folder.is_dir() else []
+    known = {shard_key(name) for name in manifest.shards.name.texts()}
+    return sorted(dataset.place(stored.key) for stored in dataset.files("shards") if stored.key not in known)
 
 
 def damaged_videos(manifest: Manifest, problems: Iterable[Problem]) -> dict[str, str]:
@@ -91,7 +90,7 @@ def damaged_videos(manifest: Manifest, problems: Iterable[Problem]) -> dict[str,
     """
     damaged: dict[str, str] = {}
     for problem in problems:
-        ids = [problem.video] if problem.video is not None else _videos_in(manifest, Path(problem.file).name)
+        ids = [problem.video] if problem.video is not None else _videos_in(manifest, problem.file.rpartition("/")[2])
         for video_id in ids:
             damaged.setdefault(video_id, str(problem))
     return damaged
@@ -106,45 +105,52 @@ class _Checker:
     """Checks one shard after the other. What all checks share is computed once."""
 
     def __init__(
-        self, manifest: Manifest, on_gop: Callable[[], object], superseded: Callable[[str], dict[int, int]]
+        self,
+        dataset: Storage,
+        manifest: Manifest,
+        on_gop: Callable[[], object],
+        superseded: Callable[[str], dict[int, int]],
     ) -> None:
+        self._dataset = dataset
         self._manifest = manifest
         self._on_gop = on_gop
         self._superseded = superseded
-        self._source = ShardBytes(max_open_files=1)
+        self._source = ShardBytes(dataset)
         self._video_of_segment: Array = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
         # Nearly all segments of a dataset share a few inits.
         self._parse_init = lru_cache(maxsize=64)(parse_init)
 
-    def shard(self, file: Path, length: int, segments: list[int]) -> Iterator[Problem]:
+    def shard(self, key: str, length: int, segments: list[int]) -> Iterator[Problem]:
         """Problems of a shard and of its segments, which come in the order of their offsets."""
+        file = self._dataset.place(key)
         try:
             # Reading nothing tells whether the file can be read.
-            self._source.read(file, 0, 0)
-            actual = file.stat().st_size
+            self._source.read(key, 0, 0)
+            stored = self._dataset.find(key)
         except (DatasetError, OSError) as error:
-            yield Problem(_without_file(error, file), str(file))
+            yield Problem(_without_file(error, file), file)
             for segment in segments:
                 for _ in self._gops(segment):
                     self._on_gop()
             return
-        if actual != length:
-            yield Problem(f"has {actual} bytes, the manifest says {length}", str(file))
+        if stored is None or stored.num_bytes != length:
+            actual = stored.num_bytes if stored else 0
+            yield Problem(f"has {actual} bytes, the manifest says {length}", file)
         end = 0
         for segment in segments:
-            end = yield from self._segment(file, segment, end)
-        yield from self._between(file, end, length)
+            end = yield from self._segment(key, segment, end)
+        yield from self._between(key, end, length)
 
-    def _between(self, file: Path, end: int, start: int) -> Iterator[Problem]:
+    def _between(self, key: str, end: int, start: int) -> Iterator[Problem]:
         """The problem, if any, of a segment that starts at `start` after one that ends at `end`."""
         if end < start:
-            stops = self._superseded(file.name)
+            stops = self._superseded(key.rpartition("/")[2])
             while end < start and end in stops:
                 end = stops[end]
         if end != start:
-            yield _gap(file, end, start)
+            yield _gap(self._dataset.place(key), end, start)
 
     def _gops(self, segment: int) -> range:
         """The segment's rows in the GOP table."""
@@ -155,20 +161,21 @@ class _Checker:
         first = int(manifest.first_gops[video]) + number * per_segment
         return range(first, min(first + per_segment, int(manifest.first_gops[video + 1])))
 
-    def _segment(self, file: Path, segment: int, end: int) -> Generator[Problem, None, int]:
+    def _segment(self, key: str, segment: int, end: int) -> Generator[Problem, None, int]:
         """Problems of a segment that should start at `end`; returns where it ends."""
+        file = self._dataset.place(key)
         table = self._manifest.segments
         video = self._manifest.video(int(self._video_of_segment[segment]))
         offset, length = int(table.offset[segment]), int(table.init_length[segment])
-        yield from self._between(file, end, offset)
+        yield from self._between(key, end, offset)
         end = offset + length
 
         def problem(what: str) -> Problem:
-            return Problem(what, str(file), (offset, end), segment, video.id)
+            return Problem(what, file, (offset, end), segment, video.id)
 
         init = None
         try:
-            init = self._checked_init(self._source.piece(file, init_piece(self._manifest, segment)), video)
+            init = self._checked_init(self._source.piece(key, init_piece(self._manifest, segment)), video)
         except DatasetError as error:
             yield problem(f"the init: {_without_file(error, file)}")
         for gop in self._gops(segment):
@@ -177,11 +184,11 @@ class _Checker:
                 yield _gap(file, end, start)
             end = start + length
             try:
-                self._check_gop(file, video, gop, init)
+                self._check_gop(key, video, gop, init)
             except DatasetError as error:
                 first = (gop - video.first_gop) * video.gop_frames
                 frames = (first, first + video.frames_in_gop(gop - video.first_gop))
-                yield Problem(_without_file(error, file), str(file), (start, end), segment, video.id, frames)
+                yield Problem(_without_file(error, file), file, (start, end), segment, video.id, frames)
             self._on_gop()
         return end
 
@@ -192,8 +199,8 @@ class _Checker:
         frame_ticks(init.timescale, video.fps)
         return init
 
-    def _check_gop(self, file: Path, video: VideoRow, gop: int, init: Init | None) -> None:
-        data = self._source.piece(file, gop_piece(self._manifest, gop))
+    def _check_gop(self, key: str, video: VideoRow, gop: int, init: Init | None) -> None:
+        data = self._source.piece(key, gop_piece(self._manifest, gop))
         if init is None:
             return
         number = gop - video.first_gop
@@ -214,7 +221,7 @@ class _Checker:
             raise CorruptDataError(f"its samples do not follow pattern {expected}")
 
 
-def _superseded(dataset: Path, manifest: Manifest, shard: str) -> dict[int, int]:
+def _superseded(dataset: Storage, manifest: Manifest, shard: str) -> dict[int, int]:
     """Segments of a shard that the dataset no longer uses because their videos were made again: start -> end, in bytes.
     The part of the shard's unit still has them."""
     stops = {}
@@ -236,21 +243,21 @@ def _end_of_segment(manifest: Manifest, video: int, segment: int) -> int:
     return int(manifest.gops.offset[last] + manifest.gops.length[last])
 
 
-def _without_file(error: DatasetError | OSError, file: Path) -> str:
+def _without_file(error: DatasetError | OSError, file: str) -> str:
     """What an error says, where the file is named anyway."""
     said = error.message if isinstance(error, DatasetError) else f"cannot be read: {error.strerror}"
     return said.removeprefix(f"{file} ")
 
 
-def _gap(file: Path, end: int, start: int) -> Problem:
+def _gap(file: str, end: int, start: int) -> Problem:
     """The problem of a segment or GOP that starts at `start` after one that ends at `end`."""
     what = "no segment or GOP covers these bytes" if end < start else "two segments or GOPs cover these bytes"
-    return Problem(what, str(file), (min(start, end), max(start, end)))
+    return Problem(what, file, (min(start, end), max(start, end)))
 
 
-def _check_timeline(dataset: Path, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
+def _check_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
     """Source frames are shown in their order: within a video, the pts of the timeline never fall."""
-    file = str(snapshot_path(dataset, snapshot))
+    file = dataset.place(snapshot_key(snapshot))
     starts = manifest.first_frames
     last_pts = None
     for start in range(0, int(starts[-1]), _TIMELINE_ROWS):
@@ -271,9 +278,9 @@ def _check_timeline(dataset: Path, snapshot: str, manifest: Manifest) -> Iterato
         last_pts = pts[-1:]
 
 
-def _check_columns(dataset: Path, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
+def _check_columns(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
     """The snapshot's label columns are those that its videos' attributes make."""
-    file = str(snapshot_path(dataset, snapshot))
+    file = dataset.place(snapshot_key(snapshot))
     try:
         kinds = open_column_kinds(dataset, snapshot)
         if kinds is None:

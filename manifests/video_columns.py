@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from ..errors import MissingDataError
+from ..storage.interface import Storage
 from .label_columns import Kind, LabelColumn, derived_columns, text_array
-from .layout import open_column, open_column_kinds, snapshot_path
+from .layout import open_column, open_column_kinds, snapshots
 from .ragged import Array, lazy
 from .tables import Manifest
 
@@ -56,7 +56,7 @@ class LabelColumns:
     are derived from the attributes of the videos, which the manifest has in memory, and are the same.
     """
 
-    def __init__(self, dataset: Path, snapshot: str, manifest: Manifest) -> None:
+    def __init__(self, dataset: Storage, snapshot: str, manifest: Manifest) -> None:
         self._dataset, self._snapshot, self._manifest = dataset, snapshot, manifest
 
     @property
@@ -89,6 +89,6 @@ class LabelColumns:
         try:
             return read()
         except MissingDataError:
-            if snapshot_path(self._dataset, self._snapshot).exists():
+            if self._snapshot in snapshots(self._dataset):
                 raise
             return None

@@ -7,24 +7,26 @@ reads. zipfile reads only the directory, once for each file.
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
 import shutil
 import struct
 import zipfile
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from ..errors import CorruptDataError
+from ..storage.interface import OpenedFile, Storage
 from .zarr_read import OpenFile
 
 _FILE_MODE = 0o644 << 16
 _COPY_BYTES = 1 << 20
+_MAX_DIRECTORIES = 32
 # The local header before each member. Its last fields are the lengths of the name and of the extra field after it.
 _HEADER = struct.Struct("<4s22xHH")
 
@@ -58,18 +60,13 @@ def _info(name: str) -> zipfile.ZipInfo:
 
 
 @contextlib.contextmanager
-def reading(file: Path) -> Iterator[OpenFile]:
+def reading(storage: Storage, key: str) -> Iterator[OpenFile]:
     """Yields the function that opens a zip file's members. It raises KeyError for a name that the file does not have.
 
-    The file stays open during the block, so it can be read to the end even after its name was removed.
+    The file stays open during the block.
     """
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        status = os.fstat(descriptor)
-        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        yield partial(_open_member, descriptor, _directory(file, identity))
-    finally:
-        os.close(descriptor)
+    with storage.open(key) as file:
+        yield partial(_open_member, file, _directory(storage, file))
 
 
 @dataclass(frozen=True)
@@ -80,11 +77,26 @@ class _Member:
     stored: bool
 
 
-# Zip files of a dataset are never replaced. The identity is for a damaged file that was copied again.
-@lru_cache(maxsize=32)
-def _directory(file: Path, _identity: tuple[int, ...]) -> dict[str, _Member]:
+# Zip files of a dataset are never replaced. The version is for a damaged file that was copied again.
+_directories: OrderedDict[tuple[str, str, str], dict[str, _Member]] = OrderedDict()
+
+
+def _directory(storage: Storage, file: OpenedFile) -> dict[str, _Member]:
+    """What zipfile reads of a file's directory, once for each file."""
+    which = (storage.url, file.stored.key, file.stored.version)
+    found = _directories.get(which)
+    if found is None:
+        found = _directories[which] = _read_directory(file)
+        while len(_directories) > _MAX_DIRECTORIES:
+            # Another thread may have removed it.
+            with contextlib.suppress(KeyError):
+                _directories.popitem(last=False)
+    return found
+
+
+def _read_directory(file: OpenedFile) -> dict[str, _Member]:
     try:
-        with zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(cast(BinaryIO, _WholeFile(file))) as archive:
             return {
                 info.filename: _Member(
                     info.header_offset, info.file_size, info.CRC, info.compress_type == zipfile.ZIP_STORED
@@ -94,57 +106,66 @@ def _directory(file: Path, _identity: tuple[int, ...]) -> dict[str, _Member]:
     except OSError:
         raise
     except Exception as error:
-        # zipfile reports a failing disk as a bad zip file too. It also seeks before the start of a file that is too
-        # short, which gives EINVAL.
-        cause = error.__context__
-        if isinstance(cause, OSError) and cause.errno != errno.EINVAL:
-            raise cause from None
+        # zipfile reports a failing disk as a bad zip file too.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
         # zipfile has half a dozen exceptions for damaged files.
         raise CorruptDataError(f"not a whole zip file: {type(error).__name__}: {error}") from error
 
 
-def _open_member(descriptor: int, directory: Mapping[str, _Member], name: str) -> BinaryIO:
+def _open_member(file: OpenedFile, directory: Mapping[str, _Member], name: str) -> BinaryIO:
     member = directory[name]
-    signature, name_length, extra_length = _HEADER.unpack(_pread(descriptor, _HEADER.size, member.header))
+    header = file.read(member.header, member.header + _HEADER.size)
+    signature, name_length, extra_length = _HEADER.unpack(header)
     if signature != b"PK\3\4" or not member.stored:
         raise zipfile.BadZipFile("a member is damaged or compressed")
     start = member.header + _HEADER.size + name_length + extra_length
-    return cast(BinaryIO, _MemberFile(descriptor, start, member))
+    return cast(BinaryIO, _MemberFile(file, start, member))
 
 
-class _MemberFile(io.RawIOBase):
-    """A member as a file. A member that is read whole is checked against its CRC-32."""
+class _PartFile(io.RawIOBase):
+    """Bytes of a file, as a file by themselves."""
 
-    def __init__(self, descriptor: int, start: int, member: _Member) -> None:
+    def __init__(self, file: OpenedFile, start: int, size: int) -> None:
         super().__init__()
-        self._descriptor = descriptor
-        self._start = start
-        self._member = member
-        self._position = 0
+        self._file, self._start, self._size, self._position = file, start, size, 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._member.size}[whence]
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         if base + offset < 0:
-            raise ValueError("the position is before the member's first byte")
+            raise ValueError("the position is before the first byte")
         self._position = base + offset
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        left = max(0, self._member.size - self._position)
+        left = max(0, self._size - self._position)
         count = left if size < 0 else min(size, left)
-        data = _pread(self._descriptor, count, self._start + self._position)
-        if count == self._member.size and zlib.crc32(data) != self._member.crc32:
-            raise zipfile.BadZipFile("its CRC-32 differs")
+        start = self._start + self._position
+        data = self._file.read(start, start + count)
         self._position += count
         return data
 
 
-def _pread(descriptor: int, count: int, start: int) -> bytes:
-    data = os.pread(descriptor, count, start)
-    while len(data) < count:
-        # Network file systems may return less than was asked for. Only an empty result means the end of the file.
-        more = os.pread(descriptor, count - len(data), start + len(data))
-        if not more:
-            raise EOFError(f"the file ends at byte {start + len(data)}")
-        data += more
-    return data
+class _WholeFile(_PartFile):
+    def __init__(self, file: OpenedFile) -> None:
+        super().__init__(file, 0, file.stored.num_bytes)
+
+
+class _MemberFile(_PartFile):
+    """A member as a file. A member that is read whole is checked against its CRC-32."""
+
+    def __init__(self, file: OpenedFile, start: int, member: _Member) -> None:
+        super().__init__(file, start, member.size)
+        self._member = member
+
+    def read(self, size: int = -1) -> bytes:
+        data = super().read(size)
+        if len(data) == self._member.size and zlib.crc32(data) != self._member.crc32:
+            raise zipfile.BadZipFile("its CRC-32 differs")
+        return data

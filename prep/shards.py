@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, BinaryIO
+from dataclasses import dataclass
 
-from ..manifests.layout import shard_path
-from ..whole_files import commit_by_content, temporary_path, writing
-
-
-def _new_digest() -> Any:
-    return hashlib.blake2b(digest_size=8)
-
-
-@dataclass
-class _OpenShard:
-    name: str
-    temporary: Path
-    file: BinaryIO
-    length: int = 0
-    digest: Any = field(default_factory=_new_digest)
+from ..manifests.layout import shard_key
+from ..storage.interface import Storage, Upload
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A position for `rollback`: the number of shards, and the length and hash of the last one."""
+    """A position for `rollback`: the number of shards, and the length of the last one."""
 
     shards: int
-    length: int
-    digest: Any
+    num_bytes: int
 
 
 @dataclass(frozen=True)
@@ -49,77 +31,57 @@ class ShardWriter:
     `shard_bytes`. Nothing is visible before `commit`. `rollback` removes what was written after a `mark`; `close`
     removes what was not committed.
 
-    The name of a file contains a hash of its content, `<unit>-<number>-<hash>.shard`: two attempts at a unit that run
-    at the same time write to the same name only if they wrote the same bytes, and a repeated attempt finds its file.
+    The final name of a shard has something that no other content has: two attempts at a unit that run at the same time
+    never write to the same file, unless they wrote the same bytes.
     """
 
-    def __init__(self, dataset: Path, unit: str, shard_bytes: int) -> None:
+    def __init__(self, dataset: Storage, unit: str, shard_bytes: int) -> None:
         self._dataset = dataset
         self._unit = unit
         self._shard_bytes = shard_bytes
-        self._shards: list[_OpenShard] = []
+        self._shards: list[Upload] = []
+        # A shard is closed for more segments if it has bytes that could not be taken back.
+        self._closed = False
 
     def start_segment(self) -> tuple[str, int]:
         """Start a segment. Returns the shard's name, which is the key in the result of `commit`, and the segment's
         offset in it."""
-        if not self._shards or self._shards[-1].length >= self._shard_bytes:
-            name = f"{self._unit}-{len(self._shards)}"
-            temporary = temporary_path(self._dataset, f"{name}.shard")
-            with writing(shard_path(self._dataset, name)):
-                self._shards.append(_OpenShard(name, temporary, temporary.open("wb")))
-        return self._shards[-1].name, self._shards[-1].length
+        if not self._shards or self._closed or self._shards[-1].num_bytes >= self._shard_bytes:
+            self._shards.append(self._dataset.start(shard_key(self._name(len(self._shards))), ".shard"))
+            self._closed = False
+        return self._name(len(self._shards) - 1), self._shards[-1].num_bytes
 
     def append(self, data: bytes) -> int:
         """Write to the current shard. Returns the offset of the data in it."""
         shard = self._shards[-1]
-        with writing(shard_path(self._dataset, shard.name)):
-            shard.file.write(data)
-        offset = shard.length
-        shard.length += len(data)
-        shard.digest.update(data)
+        offset = shard.num_bytes
+        shard.write(data)
         return offset
 
     def mark(self) -> Mark:
-        if not self._shards:
-            return Mark(0, 0, None)
-        shard = self._shards[-1]
-        return Mark(len(self._shards), shard.length, shard.digest.copy())
+        return Mark(len(self._shards), self._shards[-1].num_bytes if self._shards else 0)
 
     def rollback(self, mark: Mark) -> None:
-        """Remove everything that was written after the mark: a source that failed leaves no bytes."""
+        """Remove everything that was written after the mark: a source that failed leaves no bytes, except those at the
+        end of a shard that a store has received already."""
         while len(self._shards) > mark.shards:
-            self._discard(self._shards.pop())
+            self._shards.pop().discard()
         if self._shards:
-            shard = self._shards[-1]
-            with writing(shard_path(self._dataset, shard.name)):
-                shard.file.flush()
-                shard.file.seek(mark.length)
-                shard.file.truncate()
-            shard.length, shard.digest = mark.length, mark.digest.copy()
+            self._closed = self._shards[-1].cut(mark.num_bytes) > mark.num_bytes
 
     def commit(self) -> dict[str, Committed]:
         """Make the shards visible. Returns the file of each, by the name from `start_segment`."""
         committed = {}
-        for shard in self._shards:
-            with writing(shard_path(self._dataset, shard.name)):
-                shard.file.close()
-            committed[shard.name] = Committed(self._placed(shard), shard.length)
+        for number, shard in enumerate(self._shards):
+            num_bytes = shard.num_bytes
+            committed[self._name(number)] = Committed(shard.commit().removeprefix(shard_key("")), num_bytes)
         self._shards.clear()
         return committed
 
-    def _placed(self, shard: _OpenShard) -> str:
-        """Give a shard its final name. Another attempt may have written the same bytes under this name already."""
-        stem = f"{shard.name}-{shard.digest.hexdigest()}"
-        return commit_by_content(shard.temporary, shard_path(self._dataset, ""), stem, ".shard")
-
     def close(self) -> None:
         for shard in self._shards:
-            self._discard(shard)
+            shard.discard()
         self._shards.clear()
 
-    @staticmethod
-    def _discard(shard: _OpenShard) -> None:
-        # Closing flushes, which fails again on a full disk; the file is removed in any case.
-        with contextlib.suppress(OSError):
-            shard.file.close()
-        shard.temporary.unlink(missing_ok=True)
+    def _name(self, number: int) -> str:
+        return f"{self._unit}-{number}"

@@ -7,19 +7,20 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshot_path
+from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshots
 from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.ragged import Array, lazy
 from ..manifests.summary import FailureSummary, failure_summaries, size_of
 from ..manifests.tables import Manifest
 from ..manifests.video_columns import LabelColumns
+from ..storage.interface import Storage
+from ..storage.locate import storage_at
 from ..wording import counted
 from .chosen import ChosenRows
 from .columns import Columns
@@ -79,37 +80,35 @@ def open(  # noqa: A001
     frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order)
     chosen_device = device_of(device)
     options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
-    # A copy by pickle may be opened in a process that has another current folder.
-    folder = _folder(path)
+    place = _place(path)
     if snapshot is None:
-        root, manifest = open_current(folder)
+        root, manifest = open_current(place)
         snapshot = str(root.snapshot)
     else:
-        root = read_root(folder)
+        root = read_root(place)
         if not isinstance(snapshot, str):
             raise WrongTypeError(
-                f"snapshot is {snapshot!r}; it has to be a string such as {root.snapshot!r}", file=str(folder)
+                f"snapshot is {snapshot!r}; it has to be a string such as {root.snapshot!r}", file=str(place)
             )
-        # A snapshot is a number: "../other" would lead out of the dataset.
-        if not snapshot.isdecimal() or not snapshot_path(folder, snapshot).exists():
+        if snapshot not in snapshots(place):
             raise UsageError(
-                f"{folder} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}, and jobs remove earlier "
+                f"{place} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}, and jobs remove earlier "
                 "ones after some time",
-                file=str(folder),
+                file=str(place),
             )
-        manifest = open_manifest(folder, snapshot)
+        manifest = open_manifest(place, snapshot)
     if chosen_device.type != "cpu":
-        choice = _choice(folder, manifest, chosen_device, fallback=fallback)
+        choice = _choice(place, manifest, chosen_device, fallback=fallback)
         options = replace(options, threads=choice.threads(threads), device=choice)
-    lost = lost_shards(folder, manifest)
+    lost = lost_shards(place, manifest)
     if lost and strict:
         raise next(iter(lost.values()))
     if lost:
-        warnings.warn(lost_text(folder, manifest, lost), DatasetWarning, stacklevel=2)
-    return Dataset(SnapshotReader(folder, snapshot, options, manifest), root.profile, tuple(lost), root.format_version)
+        warnings.warn(lost_text(place, manifest, lost), DatasetWarning, stacklevel=2)
+    return Dataset(SnapshotReader(place, snapshot, options, manifest), root.profile, tuple(lost), root.format_version)
 
 
-def _choice(folder: Path, manifest: Manifest, device: torch.device, *, fallback: bool) -> DeviceChoice:
+def _choice(place: Storage, manifest: Manifest, device: torch.device, *, fallback: bool) -> DeviceChoice:
     """Where the videos of a dataset are decoded. UsageError names those that the device cannot decode."""
     configs = [manifest.config(number) for number in range(len(manifest.configs))]
     choice, reasons = chosen(device, caps_of(device), configs, fallback=fallback)
@@ -121,17 +120,17 @@ def _choice(folder: Path, manifest: Manifest, device: torch.device, *, fallback:
         number, rows = next(iter(refused.items()))
         video = manifest.videos.id.text(int(rows[0]))
         raise UsageError(
-            f"{device} cannot decode {count} of {counted(len(used), 'video')} of {folder}, such as {video!r}: "
+            f"{device} cannot decode {count} of {counted(len(used), 'video')} of {place}, such as {video!r}: "
             f"{reasons[number]}. Open it with fallback=True to decode these on the CPU, or without device",
             video=video,
-            file=str(folder),
+            file=str(place),
         )
     return choice
 
 
-def _folder(path: Any) -> Path:
+def _place(path: Any) -> Storage:
     try:
-        return Path(path).absolute()
+        return storage_at(path)
     except TypeError:
         raise WrongTypeError(f"path is {path!r}; it has to be the folder that `shortgop prep` wrote") from None
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 
 from ..errors import DatasetWarning, ShortGopError
+from ..storage.interface import Storage
 from .dataset import open as open_dataset
 
 
 def undecodable(
-    dataset: Path,
+    dataset: Storage,
     snapshot: str | None = None,
     *,
     skip: Collection[str] = (),
@@ -25,7 +25,7 @@ def undecodable(
     with warnings.catch_warnings():
         # `verify` reports each lost video itself.
         warnings.simplefilter("ignore", DatasetWarning)
-        opened = open_dataset(dataset, snapshot=snapshot)
+        opened = open_dataset(dataset.url, snapshot=snapshot)
     for video in (opened[video_id] for video_id in opened.ids if video_id not in skip):
         gop_frames = video.metadata.gop_frames
         for start in range(0, len(video), gop_frames):

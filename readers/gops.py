@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..errors import DatasetError, DecodeError, MissingDataError
-from ..manifests.layout import shard_path
+from ..manifests.layout import shard_key
 from ..manifests.lost import damage_remedy, lost_remedy, was_removed
 from ..manifests.shard_bytes import Piece, ShardBytes, gop_piece
 from ..manifests.tables import Manifest
+from ..storage.interface import Storage
 from .decoders.base import Buffer
 from .plan import ByteRange, GopPlan, coalesce
 from .stats import Tally
@@ -21,16 +20,13 @@ from .stats import Tally
 _MAX_GAP_BYTES = 1 << 16
 # Bounds the memory of a long request besides its frames.
 _MAX_READ_BYTES = 1 << 22
-# Far below the 1024 descriptors that a process usually may have. Where it may have few, others need them too.
-_MAX_OPEN_FILES = 64
-_MAX_PART_OF_DESCRIPTORS = 4
 
 
 @dataclass(frozen=True)
 class GopRead:
-    """GOPs that are read at once: bytes [start, stop) of a file, and the piece of each GOP."""
+    """GOPs that are read at once: bytes [start, stop) of a shard, and the piece of each GOP."""
 
-    file: Path
+    key: str
     start: int
     stop: int
     gops: tuple[tuple[GopPlan, Piece], ...]
@@ -44,14 +40,12 @@ def longest_first(reads: Sequence[GopRead], cost: Callable[[GopPlan], int]) -> l
 class GopStore:
     """Reads the GOPs of one manifest. Any number of threads may use it."""
 
-    def __init__(self, dataset: Path, manifest: Manifest) -> None:
+    def __init__(self, dataset: Storage, manifest: Manifest) -> None:
         self._dataset = dataset
         self._manifest = manifest
-        self._paths = [shard_path(dataset, name) for name in manifest.shards.name.texts()]
-        self._source = source = ShardBytes(
-            max_open_files=_max_open_files(), lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset)
-        )
-        self.tally = Tally(lambda: source.hits_and_misses)
+        self._keys = [shard_key(name) for name in manifest.shards.name.texts()]
+        self._source = ShardBytes(dataset, lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset))
+        self.tally = Tally(dataset.opens)
 
     def reads(self, gops: Sequence[GopPlan], *, max_parts: int) -> list[GopRead]:
         """Reads that fetch these GOPs, in the order of the shards, with at most `max_parts` GOPs each."""
@@ -60,7 +54,7 @@ class GopStore:
         limits = {"max_gap_bytes": _MAX_GAP_BYTES, "max_read_bytes": _MAX_READ_BYTES, "max_parts": max_parts}
         return [
             GopRead(
-                self._paths[read.range.file],
+                self._keys[read.range.file],
                 read.range.start,
                 read.range.stop,
                 tuple((gops[part], pieces[part]) for part in read.parts),
@@ -71,7 +65,7 @@ class GopStore:
     def will_need(self, reads: Sequence[GopRead]) -> None:
         """Tell the system which bytes are read soon."""
         for read in reads:
-            self._source.will_need(read.file, read.start, read.stop)
+            self._dataset.will_need(read.key, read.start, read.stop)
 
     def fetch(self, read: GopRead) -> Iterator[tuple[GopPlan, Buffer]]:
         """Yield each GOP of a read with its bytes (moof + mdat).
@@ -81,12 +75,12 @@ class GopStore:
         started = time.perf_counter()
         gop = read.gops[0][0]
         try:
-            data = memoryview(self._source.read(read.file, read.start, read.stop))
+            data = memoryview(self._source.read(read.key, read.start, read.stop))
             self.tally.add(reads=1, bytes_read=read.stop - read.start, io_seconds=time.perf_counter() - started)
             for gop, piece in read.gops:
                 started = time.perf_counter()
                 gop_data = self._source.checked(
-                    data[piece.start - read.start : piece.stop - read.start], read.file, piece, on_read=self._count
+                    data[piece.start - read.start : piece.stop - read.start], read.key, piece, on_read=self._count
                 )
                 self.tally.add(io_seconds=time.perf_counter() - started)
                 yield gop, gop_data
@@ -101,9 +95,10 @@ class GopStore:
         piece = gop_piece(self._manifest, gop.gop)
         pattern = int(self._manifest.gops.pattern[gop.gop])
         last = gop.first_frame + len(self._manifest.patterns.frames.row(pattern)) - 1
-        video, file = self._manifest.videos.id.text(gop.video), self._paths[self._shard(gop)]
+        video, shard = self._manifest.videos.id.text(gop.video), self._shard(gop)
+        file = self._dataset.place(self._keys[shard])
         message = error.message
-        if isinstance(error, MissingDataError) and was_removed(self._dataset, file.name):
+        if isinstance(error, MissingDataError) and was_removed(self._dataset, self._manifest.shards.name.text(shard)):
             message = (
                 f"{file} was removed together with the snapshot that needed it (see `shortgop gc`); open the dataset "
                 "again to read the current snapshot"
@@ -113,15 +108,9 @@ class GopStore:
             video=video,
             frame=gop.first_frame,
             segment=gop.segment,
-            file=str(file),
+            file=file,
             byte_range=(piece.start, piece.stop),
         )
 
     def _shard(self, gop: GopPlan) -> int:
         return int(self._manifest.segments.shard[gop.segment])
-
-
-def _max_open_files() -> int:
-    # -1 where there is no limit.
-    allowed = os.sysconf("SC_OPEN_MAX")
-    return min(_MAX_OPEN_FILES, max(1, allowed // _MAX_PART_OF_DESCRIPTORS)) if allowed > 0 else _MAX_OPEN_FILES

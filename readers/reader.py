@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
 from ..manifests.shared_tables import TablesToShare
 from ..manifests.tables import Manifest
+from ..storage.interface import Storage
 from .clip_output import ClipOutput, check_outputs, geometry_numbers, target_of
 from .convert.copies import copy_frame
 from .decoders.base import Decoder, GopRequest, Target
@@ -58,7 +58,7 @@ class SnapshotReader:
     """
 
     def __init__(
-        self, dataset: Path, snapshot: str, options: ReadOptions, manifest: Manifest, decoder: Decoder | None = None
+        self, dataset: Storage, snapshot: str, options: ReadOptions, manifest: Manifest, decoder: Decoder | None = None
     ) -> None:
         """`decoder` is another one than `options` call for. A pickled copy does not have it."""
         self.dataset = dataset
@@ -328,6 +328,6 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: tor
         )
 
 
-def _reopen(dataset: Path, snapshot: str, options: ReadOptions, manifest: Manifest | None = None) -> SnapshotReader:
+def _reopen(dataset: Storage, snapshot: str, options: ReadOptions, manifest: Manifest | None = None) -> SnapshotReader:
     manifest = open_manifest(dataset, snapshot) if manifest is None else manifest
     return SnapshotReader(dataset, snapshot, options, manifest)

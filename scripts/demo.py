@@ -32,6 +32,7 @@ from shortgop.manifests.layout import open_current
 from shortgop.manifests.summary import summarize
 from shortgop.prep.ffmpeg import find_ffmpeg
 from shortgop.readers.sheet import write_sheet
+from shortgop.storage.disk import DiskStorage
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = Path("demo")
@@ -200,7 +201,7 @@ def shortgop_command(*arguments: str) -> int:
 
 def comparison(seconds_to_make: float, seconds_to_prepare: float) -> Table:
     frames, keyframes, size = np.sum([packets(VIDEOS / recipe.name) for recipe in RECIPES], axis=0).tolist()
-    made = summarize(DATASET)
+    made = summarize(DiskStorage(DATASET))
     table = plain_table("", "videos", "frames", "keyframes", "size", "made in")
     for name, videos, num_frames, num_keyframes, num_bytes, seconds in (
         ("sources", len(RECIPES), frames, keyframes, size, seconds_to_make),
@@ -249,9 +250,9 @@ def make_smaller_and_exported() -> None:
     SMALL.mkdir()
     EXPORTED.mkdir()
     in_parallel(make_smaller, RECIPES)
-    _, manifest = open_current(DATASET)
+    _, manifest = open_current(DiskStorage(DATASET))
     for row, video in enumerate(manifest.ids):
-        export(DATASET, manifest, row, EXPORTED / f"{video}.mp4")
+        export(DiskStorage(DATASET), manifest, row, EXPORTED / f"{video}.mp4")
 
 
 def make_smaller(recipe: Recipe) -> None:

@@ -3,8 +3,9 @@
 A file has a key, such as "shards/0a1b-0.shard": relative to the place, with slashes, never empty, without "." and "..".
 Files come whole or not at all, and appear under their key in one step. Nothing but `replace` changes a file.
 
-Errors are those of the operating system, on stores too: FileNotFoundError, PermissionError, TimeoutError, or another
-OSError whose `strerror` says what happened. Callers know what they were about to do, and name the remedy.
+What reads raises errors of the operating system, on stores too: FileNotFoundError, PermissionError, TimeoutError, or
+another OSError whose `strerror` says what happened. Callers know what the file is for, and name the remedy. What writes
+raises OutputError, which names the file and the remedy.
 """
 
 from __future__ import annotations
@@ -37,6 +38,21 @@ class Holder:
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+class OpenedFile(Protocol):
+    """A file that is read in several pieces: see `Storage.open`."""
+
+    @property
+    def stored(self) -> Stored: ...
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Bytes [start, stop). EOFError if the file ends before `stop`."""
+        ...
+
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Say that these bytes are read soon, so that a store sends them in few answers."""
+        ...
 
 
 class Upload(Protocol):
@@ -86,6 +102,10 @@ class Storage(Protocol):
         """The root as a folder of this host; None for a store."""
         ...
 
+    def __str__(self) -> str: ...
+
+    def __hash__(self) -> int: ...
+
     def place(self, key: str) -> str:
         """The path or URL of a file, for messages."""
         ...
@@ -107,8 +127,8 @@ class Storage(Protocol):
         """
         ...
 
-    def read_tail(self, key: str, max_bytes: int) -> tuple[bytes, Stored]:
-        """The last bytes of a file, at most `max_bytes`, and what the file is; one request."""
+    def open(self, key: str) -> AbstractContextManager[OpenedFile]:
+        """A file to be read in pieces during a block. On a disk it can be read to the end even after it was removed."""
         ...
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -119,7 +139,15 @@ class Storage(Protocol):
         """Say that these bytes are read soon. Nothing waits, and nothing is an error: `read` finds that out."""
         ...
 
+    def opens(self) -> tuple[int, int]:
+        """How many reads found their file open, and how many opened it; nothing is opened in a store."""
+        ...
+
     # Writing
+
+    def scratch(self, name: str) -> Path:
+        """A new path on this host's disk, for a file or folder that the caller removes, or a later job."""
+        ...
 
     def make(self) -> None:
         """Make the root, if it does not exist. NotADirectoryError if a file has its name."""

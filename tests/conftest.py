@@ -20,6 +20,7 @@ from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.prep.processes import left_behind
+from shortgop.storage.disk import DiskStorage
 from shortgop.training.clip_dataset import ClipDataset
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
 
@@ -80,17 +81,19 @@ def three_videos(tmp_path_factory: pytest.TempPathFactory, rotated_video: Synthe
 @pytest.fixture
 def empty_dataset(tmp_path: Path) -> Path:
     """Make a dataset with nothing in it."""
-    create(tmp_path / "dataset", {"gop_frames": 4})
+    create(DiskStorage(tmp_path / "dataset"), {"gop_frames": 4})
     return tmp_path / "dataset"
 
 
 @pytest.fixture(scope="session")
 def _published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("published") / "dataset"
-    create(path, {"gop_frames": 4})
-    write_part(path, "u1", merge([video("a", shard="u1-0.shard"), video("b", shard="u1-0.shard", offset=9000)]))
-    write_part(path, "u2", merge([video("c", shard="u2-0.shard"), failure("d", "cut short")]))
-    publish(path)
+    create(DiskStorage(path), {"gop_frames": 4})
+    write_part(
+        DiskStorage(path), "u1", merge([video("a", shard="u1-0.shard"), video("b", shard="u1-0.shard", offset=9000)])
+    )
+    write_part(DiskStorage(path), "u2", merge([video("c", shard="u2-0.shard"), failure("d", "cut short")]))
+    publish(DiskStorage(path))
     return path
 
 

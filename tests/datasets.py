@@ -11,29 +11,33 @@ from typing import Any
 
 import numpy as np
 
+from dataset_paths import shard_path, snapshot_path
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.layout import create, open_manifest, read_root, shard_path, snapshot_path
+from shortgop.manifests.layout import create, open_manifest, read_root
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import Ragged, from_texts
 from shortgop.manifests.tables import Manifest, empty
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 
 
 def make_dataset(sources: Sequence[Path], out: Path, **options: Any) -> Report:
     """Prepare `sources` into `out`, one unit after the other; `options` are fields of Profile."""
-    return prepare([str(source) for source in sources], out, Profile(**options), where=Where(runner="inline"))
+    return prepare(
+        [str(source) for source in sources], DiskStorage(out), Profile(**options), where=Where(runner="inline")
+    )
 
 
 def current_manifest(dataset: Path) -> Manifest:
     """All tables of the current snapshot, timeline included; an empty manifest before the first one."""
-    snapshot = read_root(dataset).snapshot
-    return empty() if snapshot is None else open_manifest(dataset, snapshot, timeline=True)
+    snapshot = read_root(DiskStorage(dataset)).snapshot
+    return empty() if snapshot is None else open_manifest(DiskStorage(dataset), snapshot, timeline=True)
 
 
 def copied_shards(few: Path, many: Path, copies: int) -> None:
     """Make a dataset of so many copies of another one's videos and shards."""
-    create(many, {})
+    create(DiskStorage(many), {})
     (many / "shards").mkdir()
     rows = current_manifest(few)
     for copy in range(copies):
@@ -46,8 +50,8 @@ def copied_shards(few: Path, many: Path, copies: int) -> None:
             identity=rows.videos.identity + np.uint64(copy + 1),
         )
         shards = dataclasses.replace(rows.shards, name=from_texts(names))
-        write_part(many, f"unit{copy:06d}", dataclasses.replace(rows, videos=videos, shards=shards))
-    publish(many)
+        write_part(DiskStorage(many), f"unit{copy:06d}", dataclasses.replace(rows, videos=videos, shards=shards))
+    publish(DiskStorage(many))
 
 
 def rows_of(dataset: Path) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from shortgop.readers.frame_format import FrameFormat, Geometry, PixelFormat
 from shortgop.readers.gpu.mapped_surfaces import Event, MappedSurfaces
 from shortgop.readers.gpu.surface_conversion import convert
 from shortgop.readers.reader import ReadOptions, SnapshotReader
+from shortgop.storage.disk import DiskStorage
 
 DECODER, CONSUMER, OTHER, ENGINE = "decoder", "consumer", "other", "engine"
 
@@ -307,6 +308,6 @@ def device_decoder_on_cpu() -> DeviceDecoder:
 def opened_through(decoder: Decoder, folder: Path, threads: int = 1, **options: Any) -> Dataset:
     """As shortgop.open, with this decoder."""
     read = ReadOptions(FrameFormat(**options), threads, pool_bytes=1 << 30)
-    root, manifest = open_current(folder)
-    reader = SnapshotReader(folder, str(root.snapshot), read, manifest, decoder)
+    root, manifest = open_current(DiskStorage(folder))
+    reader = SnapshotReader(DiskStorage(folder), str(root.snapshot), read, manifest, decoder)
     return Dataset(reader, root.profile)

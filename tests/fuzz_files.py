@@ -21,6 +21,7 @@ from shortgop.prep.manifest_rows import Identity
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.shards import ShardWriter
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, frame_to_rgb, make_video, read_number
 
 FRAMES, GOP = 32, 8
@@ -229,8 +230,8 @@ def break_file(whole: Whole, number: int) -> tuple[str, bytes]:
 def prepare(source: Path, dataset: Path, policy: SourcePolicy) -> Manifest:
     """Prepare one source into a dataset with one shard."""
     profile = Profile(preset="ultrafast", gop_frames=4)
-    create(dataset, profile.to_json())
-    shards = ShardWriter(dataset, "unit", 1 << 30)
+    create(DiskStorage(dataset), profile.to_json())
+    shards = ShardWriter(DiskStorage(dataset), "unit", 1 << 30)
     identity = Identity("x", str(source), str(source), "{}", 0)
     try:
         rows = prepare_video(str(source), identity, Options(profile, policy), find_ffmpeg().path, shards)

@@ -20,6 +20,7 @@ from typing import Any
 from shortgop.manifests.annotate import annotate
 from shortgop.manifests.collect import collect
 from shortgop.manifests.drop import drop
+from shortgop.storage.disk import DiskStorage
 
 LABELS: dict[str, dict[str, Any]] = {"a": {"label": 1}, "c": {"label": [2, None], "split": "é"}}
 _CHANGES = ("os.link", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
@@ -28,17 +29,17 @@ _MOST_STEPS = 500
 
 def annotated(dataset: Path) -> None:
     """Set columns, and remove one."""
-    annotate(dataset, LABELS, remove=["old"], keep_snapshots_seconds=0)
+    annotate(DiskStorage(dataset), LABELS, remove=["old"], keep_snapshots_seconds=0)
 
 
 def dropped(dataset: Path) -> None:
     """Take out one of several videos of a shard."""
-    drop(dataset, ["a"])
+    drop(DiskStorage(dataset), ["a"])
 
 
 def collected(dataset: Path) -> None:
     """Remove all that is not needed."""
-    collect(dataset)
+    collect(DiskStorage(dataset))
 
 
 OPERATIONS: dict[str, Callable[[Path], None]] = {each.__name__: each for each in (annotated, dropped, collected)}

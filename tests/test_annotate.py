@@ -13,12 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.errors import NotADatasetError, UsageError
-from shortgop.manifests.layout import open_current, shard_path
-from shortgop.manifests.publish import snapshots
+from shortgop.manifests.layout import open_current, snapshots
 from shortgop.manifests.tables import Manifest
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -71,7 +72,7 @@ def test_a_list_that_is_given_again_updates_columns_and_encodes_nothing(root: Pa
         "b.mp4": {"label": 4, "split": "train"},
         "c.mp4": {"label": "3", "split": "train"},
     }
-    assert snapshots(dataset) == {"000001", "000002"}
+    assert set(snapshots(DiskStorage(dataset))) == {"000001", "000002"}
     assert shards(dataset) == before
     # A reader that was open has the labels of its snapshot.
     assert old["a.mp4"].attributes == {"label": "3", "split": "train"}
@@ -80,7 +81,7 @@ def test_a_list_that_is_given_again_updates_columns_and_encodes_nothing(root: Pa
 def test_a_list_that_says_nothing_new_makes_no_snapshot(root: Path) -> None:
     report = make_dataset([root / "old.jsonl"], root / "dataset")
     assert (report.relabelled, report.already_there, report.snapshot) == (0, 3, "000001")
-    assert snapshots(root / "dataset") == {"000001"}
+    assert set(snapshots(DiskStorage(root / "dataset"))) == {"000001"}
 
 
 def test_the_report_counts_relabelled_videos_beside_new_ones(root: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_video_that_is_made_again_keeps_its_labels(root: Path, again: str) -> 
     """Its first ones, from the list that it came with, and its later ones."""
     dataset = root / "dataset"
     shortgop.annotate(dataset, {"b.mp4": {"label": 7, "note": "é"}})
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     for name in manifest.shards.name.texts():
         shard_path(dataset, name).unlink()
     if again == "list":
@@ -114,7 +115,7 @@ def test_a_video_that_is_made_again_keeps_its_labels(root: Path, again: str) -> 
         "b.mp4": {"label": 7, "split": split, "note": "é"},
         "c.mp4": {"label": "3", "split": split},
     }
-    assert open_current(dataset)[1].videos.revision.tolist() == [1, 1, 1]
+    assert open_current(DiskStorage(dataset))[1].videos.revision.tolist() == [1, 1, 1]
     assert read_number(shortgop.open(dataset)["b.mp4"][19]) == 119
     # And it can still be corrected.
     shortgop.annotate(dataset, {"b.mp4": {"label": 8}})
@@ -211,7 +212,7 @@ def test_annotate_in_python(root: Path) -> None:
 def test_labels_that_cannot_be_used(root: Path, arguments: list[str], expected: str) -> None:
     result = run("annotate", *arguments)
     assert (result.exit_code, expected in result.stderr) == (2, True), result.stderr
-    assert snapshots(root / "dataset") == {"000001"}
+    assert set(snapshots(DiskStorage(root / "dataset"))) == {"000001"}
 
 
 def test_a_folder_that_is_no_dataset_stays_as_it_is(tmp_path: Path) -> None:
@@ -224,10 +225,10 @@ def test_a_new_reader_finds_the_same_frames_after_any_number_of_edits(root: Path
     def place(manifest: Manifest) -> list[Any]:
         return [manifest.gops.offset.tolist(), manifest.gops.crc32.tolist(), manifest.shards.name.texts()]
 
-    before = place(open_current(root / "dataset")[1])
+    before = place(open_current(DiskStorage(root / "dataset"))[1])
     for number in range(3):
         shortgop.annotate("dataset", {"a.mp4": {"label": number}})
-    manifest = open_current(root / "dataset")[1]
+    manifest = open_current(DiskStorage(root / "dataset"))[1]
     assert place(manifest) == before
     assert len(manifest.edits) == 1
     assert columns(root / "dataset")["a.mp4"]["label"] == 2

@@ -16,21 +16,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataset_paths import shard_path
 from datasets import current_manifest, rows_of
 from example_manifests import failure, rows, video
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.layout import create, open_current, open_manifest, shard_path
+from shortgop.manifests.layout import create, open_current, open_manifest, snapshots
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, write_part
-from shortgop.manifests.publish import publish, snapshots
+from shortgop.manifests.publish import publish
 from shortgop.manifests.tables import Manifest, Timeline, shards_table
 from shortgop.manifests.tidy import remove_stray_shards, tidy
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.prep.shards import ShardWriter
+from shortgop.storage.disk import DiskStorage
 from shortgop.whole_files import commit, commit_bytes, temporary_path
 from synthetic import SyntheticVideo
 
@@ -68,14 +70,14 @@ def test_without_hard_links_nothing_is_replaced_either(empty_dataset: Path, monk
     assert commit_bytes(empty_dataset, final, b"the first")
     assert not commit_bytes(empty_dataset, final, b"the second")
     assert final.read_bytes() == b"the first"
-    write_part(empty_dataset, UNIT, video("a"))
-    write_part(empty_dataset, UNIT, video("b"))
-    assert publish(empty_dataset) == "000001"
+    write_part(DiskStorage(empty_dataset), UNIT, video("a"))
+    write_part(DiskStorage(empty_dataset), UNIT, video("b"))
+    assert publish(DiskStorage(empty_dataset)) == "000001"
     assert current_manifest(empty_dataset).ids == ["a", "b"]
 
 
 def write(dataset: Path, data: bytes) -> ShardWriter:
-    shards = ShardWriter(dataset, UNIT, shard_bytes=1 << 20)
+    shards = ShardWriter(DiskStorage(dataset), UNIT, shard_bytes=1 << 20)
     shards.start_segment()
     shards.append(data)
     return shards
@@ -122,7 +124,7 @@ class Attempt:
     def report(self) -> None:
         found = video("a", frames=self._frames)
         tables: dict[str, Any] = {name: getattr(found, name) for name in Manifest.__dataclass_fields__}
-        write_part(self._dataset, UNIT, Manifest(**{**tables, "shards": shards_table(self.names)}))
+        write_part(DiskStorage(self._dataset), UNIT, Manifest(**{**tables, "shards": shards_table(self.names)}))
 
 
 ORDERS = [
@@ -135,15 +137,15 @@ ORDERS = [
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(f"{step}{number}" for step, number in order))
 def test_whatever_the_order_of_two_attempts_the_rows_are_the_same(tmp_path: Path, order: list[tuple[str, int]]) -> None:
     dataset = tmp_path / "dataset"
-    create(dataset, {})
+    create(DiskStorage(dataset), {})
     with (
         closing(Attempt(dataset, b"the bytes of one", 10)) as one,
         closing(Attempt(dataset, b"the other's", 12)) as two,
     ):
         for step, number in order:
             getattr((one, two)[number], step)()
-        publish(dataset)
-        assert named(open_current(dataset)[1]) == min(one.names, two.names)
+        publish(DiskStorage(dataset))
+        assert named(open_current(DiskStorage(dataset))[1]) == min(one.names, two.names)
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(f"{step}{number}" for step, number in order))
@@ -152,21 +154,21 @@ def test_whatever_the_order_of_two_attempts_what_a_snapshot_names_stays(
 ) -> None:
     """Also where strays are removed at every moment, which a job does before its units and after them."""
     dataset = tmp_path / "dataset"
-    create(dataset, {})
+    create(DiskStorage(dataset), {})
     with (
         closing(Attempt(dataset, b"the bytes of one", 10)) as one,
         closing(Attempt(dataset, b"the other's", 12)) as two,
     ):
         for step, number in order:
             getattr((one, two)[number], step)()
-            publish(dataset)
-            remove_stray_shards(dataset)
-            for snapshot in snapshots(dataset):
-                for name, length in named(open_manifest(dataset, snapshot)):
+            publish(DiskStorage(dataset))
+            remove_stray_shards(DiskStorage(dataset))
+            for snapshot in snapshots(DiskStorage(dataset)):
+                for name, length in named(open_manifest(DiskStorage(dataset), snapshot)):
                     content = shard_path(dataset, name).read_bytes()
                     assert content in (b"the bytes of one", b"the other's")
                     assert len(content) == length
-        assert open_current(dataset)[1].ids == ["a"]
+        assert open_current(DiskStorage(dataset))[1].ids == ["a"]
 
 
 def named(manifest: Manifest) -> list[tuple[str, int]]:
@@ -185,17 +187,20 @@ def test_a_stale_worker_that_ends_after_its_retry_changes_nothing(unit: Unit, tm
     outcomes = []
     for name, order in (("one", (20, 30)), ("other", (30, 20))):
         dataset = tmp_path / name
-        create(dataset, {})
+        create(DiskStorage(dataset), {})
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-            attempts = [pool.submit(run_unit, dataset, unit, Options(Profile(crf=crf)), str) for crf in order]  # type: ignore[arg-type]
+            attempts = [
+                pool.submit(run_unit, DiskStorage(dataset), unit, Options(Profile(crf=crf)), str)
+                for crf in order  # type: ignore[arg-type]
+            ]
             assert [attempt.result().videos for attempt in attempts] == [1, 1]
-        publish(dataset)
+        publish(DiskStorage(dataset))
         before = rows_of(dataset)
-        tidy(dataset)
+        tidy(DiskStorage(dataset))
         assert rows_of(dataset) == before
         shards = {file.name for file in (dataset / "shards").iterdir()}
-        assert shards == set(open_current(dataset)[1].shards.name.texts())
-        outcomes.append((len(finished_parts(dataset)), before))
+        assert shards == set(open_current(DiskStorage(dataset))[1].shards.name.texts())
+        outcomes.append((len(finished_parts(DiskStorage(dataset))), before))
     # Where one was so late that it saw the other's part, it left it at that.
     if outcomes[0][0] == outcomes[1][0] == 2:
         assert outcomes[0][1] == outcomes[1][1]
@@ -276,11 +281,11 @@ def test_shards_that_lost_go_and_those_of_a_unit_at_work_stay(published: Path) -
     )
     failed = orphan(published, "u9-0-0000.shard")
     somebodys = orphan(published, "README.md", age_seconds=DAY_SECONDS)
-    write_part(published, "u9", failure("f", "cut short"))
+    write_part(DiskStorage(published), "u9", failure("f", "cut short"))
     for name in ("u1-0.shard", "u2-0.shard"):
         orphan(published, name, age_seconds=DAY_SECONDS)
-    publish(published)
-    assert remove_stray_shards(published) == [lost.name, abandoned.name]
+    publish(DiskStorage(published))
+    assert remove_stray_shards(DiskStorage(published)) == [lost.name, abandoned.name]
     assert at_work.exists()
     assert failed.exists()
     assert somebodys.exists()
@@ -289,32 +294,32 @@ def test_shards_that_lost_go_and_those_of_a_unit_at_work_stay(published: Path) -
 
 def test_shards_of_a_part_that_is_not_published_yet_stay(published: Path) -> None:
     path = orphan(published, "u3-0.shard", age_seconds=DAY_SECONDS)
-    write_part(published, "u3", video("x", shard=path.name))
-    assert remove_stray_shards(published) == []
+    write_part(DiskStorage(published), "u3", video("x", shard=path.name))
+    assert remove_stray_shards(DiskStorage(published)) == []
     assert path.exists()
 
 
 def test_shards_of_an_earlier_snapshot_stay_as_long_as_it_does(published: Path) -> None:
     for name in ("u1-0.shard", "u2-0.shard", "u3-0.shard"):
         orphan(published, name)
-    write_part(published, "u3", video("c", shard="u3-0.shard", revision=1))
-    publish(published)
-    tidy(published)
+    write_part(DiskStorage(published), "u3", video("c", shard="u3-0.shard", revision=1))
+    publish(DiskStorage(published))
+    tidy(DiskStorage(published))
     assert shard_path(published, "u2-0.shard").exists()
-    tidy(published, keep_seconds=0)
+    tidy(DiskStorage(published), keep_seconds=0)
     assert not shard_path(published, "u2-0.shard").exists()
-    assert open_current(published)[1].shards.name.texts() == ["u1-0.shard", "u3-0.shard"]
+    assert open_current(DiskStorage(published))[1].shards.name.texts() == ["u1-0.shard", "u3-0.shard"]
 
 
 def test_a_part_that_comes_after_its_shards_went_is_not_published_and_its_unit_is_done_again(
     unit: Unit, tmp_path: Path
 ) -> None:
     dataset = tmp_path / "dataset"
-    create(dataset, {})
-    run_unit(dataset, unit, Options(Profile()), lambda _: None)
+    create(DiskStorage(dataset), {})
+    run_unit(DiskStorage(dataset), unit, Options(Profile()), lambda _: None)
     for shard in (dataset / "shards").iterdir():
         shard.unlink()
-    assert publish(dataset) is None
-    run_unit(dataset, unit, Options(Profile()), lambda _: None)
-    publish(dataset)
-    assert len(open_current(dataset)[1].videos) == 1
+    assert publish(DiskStorage(dataset)) is None
+    run_unit(DiskStorage(dataset), unit, Options(Profile()), lambda _: None)
+    publish(DiskStorage(dataset))
+    assert len(open_current(DiskStorage(dataset))[1].videos) == 1

@@ -14,8 +14,8 @@ import broken
 import shortgop
 from datasets import current_manifest, make_dataset, rows_of
 from shortgop.jobs.prepare import Report
-from shortgop.manifests.publish import writer_lock
 from shortgop.prep.profile import Size
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video
 
 
@@ -164,7 +164,7 @@ def test_options_that_prepared_nothing_do_not_bind_the_dataset(folder: Path) -> 
 def test_two_jobs_at_a_time_on_one_dataset_are_refused(folder: Path) -> None:
     dataset = folder.parent / "dataset"
     make_dataset([folder], dataset)
-    with writer_lock(dataset), pytest.raises(shortgop.DatasetBusyError, match="another job"):
+    with DiskStorage(dataset).lock(), pytest.raises(shortgop.DatasetBusyError, match="another job"):
         make_dataset([folder], dataset)
 
 

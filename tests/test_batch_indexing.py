@@ -17,6 +17,7 @@ from shortgop.manifests.layout import create
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.readers.decoder_trial import try_decoders
+from shortgop.storage.disk import DiskStorage
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +143,9 @@ def test_no_clips_of_videos_that_are_alike_have_their_shape(three_videos: Path) 
 
 
 def test_no_clips_of_a_dataset_without_videos(tmp_path: Path) -> None:
-    create(tmp_path / "d", {"gop_frames": 4})
-    write_part(tmp_path / "d", "u1", failure("a", "cut short"))
-    publish(tmp_path / "d")
+    create(DiskStorage(tmp_path / "d"), {"gop_frames": 4})
+    write_part(DiskStorage(tmp_path / "d"), "u1", failure("a", "cut short"))
+    publish(DiskStorage(tmp_path / "d"))
     for options in ({}, {"crop": (2, 2, 8, 8)}):
         dataset = shortgop.open(tmp_path / "d", **options)  # type: ignore[arg-type]
         assert len(dataset.get_clips([])) == 0

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
-from shortgop.manifests.layout import shard_path
 from shortgop.readers.gops import GopRead
 from shortgop.readers.reader import SnapshotReader
 from shortgop.readers.stats import Stats

@@ -16,14 +16,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.jobs.changed import Changed
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.layout import open_current, shard_path
+from shortgop.manifests.layout import open_current
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.verify import verify
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -55,7 +57,9 @@ def corpus(_made: Path, tmp_path: Path) -> Path:
 
 
 def again(corpus: Path, changed: Changed, **options: Any) -> Report:
-    return prepare([str(corpus)], corpus.parent / "dataset", Profile(), where=INLINE, changed=changed, **options)
+    return prepare(
+        [str(corpus)], DiskStorage(corpus.parent / "dataset"), Profile(), where=INLINE, changed=changed, **options
+    )
 
 
 def first_numbers(dataset: Path) -> dict[str, int]:
@@ -117,7 +121,9 @@ def test_a_source_can_replace_its_video_more_than_once_even_with_what_was_there_
 
 def test_a_list_gives_the_video_that_is_replaced_its_own_attributes(corpus: Path) -> None:
     (corpus / "list.csv").write_text("path,label\na.mp4,cat\nb.mp4,wolf\nc.mp4,owl\n")
-    prepare([str(corpus / "list.csv")], corpus.parent / "dataset", Profile(), where=INLINE, changed="replace")
+    prepare(
+        [str(corpus / "list.csv")], DiskStorage(corpus.parent / "dataset"), Profile(), where=INLINE, changed="replace"
+    )
     assert shortgop.open(corpus.parent / "dataset")["b.mp4"].attributes == {"label": "wolf"}
 
 
@@ -164,7 +170,7 @@ def test_a_new_file_that_is_damaged_leaves_the_old_frames_and_is_reported(corpus
 
 
 def lose(dataset: Path, video_id: str) -> None:
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     segment = int(manifest.first_segments[manifest.row_of(video_id)])
     shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment]))).unlink()
 
@@ -210,7 +216,7 @@ def days(tmp_path: Path) -> Path:
 def test_a_file_never_takes_the_place_of_another_one_that_is_still_there(days: Path, changed: Changed) -> None:
     rows, root = rows_of(days / "dataset"), (days / "dataset" / "zarr.json").read_bytes()
     with pytest.raises(shortgop.UsageError) as caught:
-        prepare([str(days / "tuesday")], days / "dataset", Profile(), where=INLINE, changed=changed)
+        prepare([str(days / "tuesday")], DiskStorage(days / "dataset"), Profile(), where=INLINE, changed=changed)
     message = str(caught.value)
     assert f"{days / 'tuesday/a.mp4'} would get the id 'a.mp4'" in message
     assert str(days / "monday/a.mp4") in message
@@ -218,7 +224,7 @@ def test_a_file_never_takes_the_place_of_another_one_that_is_still_there(days: P
     assert (rows_of(days / "dataset"), (days / "dataset" / "zarr.json").read_bytes()) == (rows, root)
     # What it says to do works, from then on without the option.
     for id_root in (str(days), None):
-        prepare([str(days / "tuesday")], days / "dataset", Profile(), where=INLINE, id_root=id_root)
+        prepare([str(days / "tuesday")], DiskStorage(days / "dataset"), Profile(), where=INLINE, id_root=id_root)
         assert first_numbers(days / "dataset") == {"a.mp4": 0, "tuesday/a.mp4": 100}
 
 
@@ -227,19 +233,21 @@ def test_the_folder_that_is_proposed_always_tells_the_two_apart(tmp_path: Path) 
     film(tmp_path / "all" / "x" / "a.mp4", 100)
     make_dataset([tmp_path / "all" / "x" / "a.mp4"], tmp_path / "dataset")
     with pytest.raises(shortgop.UsageError, match=f"add --id-root {tmp_path}, "):
-        prepare([str(tmp_path / "all/a.mp4")], tmp_path / "dataset", Profile(), where=INLINE)
+        prepare([str(tmp_path / "all/a.mp4")], DiskStorage(tmp_path / "dataset"), Profile(), where=INLINE)
 
 
 def test_a_list_with_the_same_id_says_that_another_file_takes_the_place(days: Path) -> None:
     (days / "list.csv").write_text("path,id\ntuesday/a.mp4,a.mp4\n")
-    report = prepare([str(days / "list.csv")], days / "dataset", Profile(), where=INLINE, changed="replace")
+    report = prepare(
+        [str(days / "list.csv")], DiskStorage(days / "dataset"), Profile(), where=INLINE, changed="replace"
+    )
     assert report.replaced == ("a.mp4",)
     assert first_numbers(days / "dataset") == {"a.mp4": 100}
 
 
 def test_a_corpus_that_moved_and_changed_is_the_same_corpus(days: Path) -> None:
     shutil.rmtree(days / "monday")
-    report = prepare([str(days / "tuesday")], days / "dataset", Profile(), where=INLINE, changed="replace")
+    report = prepare([str(days / "tuesday")], DiskStorage(days / "dataset"), Profile(), where=INLINE, changed="replace")
     assert report.replaced == ("a.mp4",)
 
 
@@ -265,7 +273,7 @@ def replaced_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_dataset([root / "corpus"], root / "dataset")
     shutil.copytree(root / "dataset", root / "undisturbed")
     films(500)
-    prepare([str(root / "corpus")], root / "undisturbed", Profile(), where=INLINE, changed="replace")
+    prepare([str(root / "corpus")], DiskStorage(root / "undisturbed"), Profile(), where=INLINE, changed="replace")
     return root
 
 
@@ -276,13 +284,15 @@ def test_killed_while_it_replaces_and_run_again(
     """Whatever moment it dies at, the same command ends with the dataset of a job that was left alone."""
     corpus, dataset, undisturbed = replaced_corpus / "corpus", tmp_path / "dataset", replaced_corpus / "undisturbed"
     shutil.copytree(replaced_corpus / "dataset", dataset)
-    before = finished_units(dataset)
+    before = finished_units(DiskStorage(dataset))
     command = [sys.executable, "-m", "shortgop", "prep", str(corpus), "--out", str(dataset), "--runner", "inline"]
     job = subprocess.Popen(
         [*command, "--changed", "replace"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ
     )
     end = time.monotonic() + 120
-    while len(finished_units(dataset) - before) < finished_before_the_kill or not (dataset / ".tmp").exists():
+    while (
+        len(finished_units(DiskStorage(dataset)) - before) < finished_before_the_kill or not (dataset / ".tmp").exists()
+    ):
         assert (job.poll(), time.monotonic() < end) == (None, True)
         time.sleep(0.01)
     time.sleep(0.05 * finished_before_the_kill)
@@ -292,10 +302,10 @@ def test_killed_while_it_replaces_and_run_again(
     numbers = first_numbers(dataset)
     assert all(numbers[f"{number}.mp4"] in (1000 * number, 500 + 1000 * number) for number in range(4))
 
-    report = prepare([str(corpus)], dataset, Profile(), where=INLINE, changed="replace")
+    report = prepare([str(corpus)], DiskStorage(dataset), Profile(), where=INLINE, changed="replace")
 
     assert (report.failures, report.outdated, report.lost) == ((), (), ())
     assert first_numbers(dataset) == {f"{number}.mp4": 500 + 1000 * number for number in range(4)}
     assert rows_of(dataset) == rows_of(undisturbed)
-    root, manifest = open_current(dataset)
-    assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
+    root, manifest = open_current(DiskStorage(dataset))
+    assert list(verify(DiskStorage(dataset), manifest, snapshot=root.snapshot)) == []

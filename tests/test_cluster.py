@@ -22,6 +22,7 @@ from shortgop.jobs.tally import Progress
 from shortgop.manifests.layout import create
 from shortgop.manifests.parts import finished_units
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 _VIDEOS = 3
@@ -142,7 +143,7 @@ def test_a_submitted_job_that_is_stopped_leaves_the_dataset_tidy(guarded: Head, 
     command = ["shortgop", "prep", str(sources), "--out", str(dataset), "--workers", "1"]
     assert job(guarded, "submit", "--no-wait", "--submission-id", "stopped", "--", *command).returncode == 0
     end = time.monotonic() + _PATIENCE_SECONDS
-    while len(finished_units(dataset)) < 2:
+    while len(finished_units(DiskStorage(dataset))) < 2:
         assert time.monotonic() < end, job(guarded, "logs", "stopped").stdout
         time.sleep(0.02)
     assert "was stopped" in job(guarded, "stop", "stopped").stdout
@@ -164,7 +165,7 @@ def test_a_submitted_job_that_is_stopped_leaves_the_dataset_tidy(guarded: Head, 
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make what workers find at `covered`, as if that were on each machine's own disk: another dataset."""
     folder = tmp_path_factory.mktemp("elsewhere")
-    create(folder / "dataset", Profile().to_json())
+    create(DiskStorage(folder / "dataset"), Profile().to_json())
     return folder
 
 
@@ -211,7 +212,7 @@ def test_a_token_at_hand_does_no_harm_where_none_is_wanted(unguarded: Head, fold
 def complaint(unguarded: Head, folder: Path, source: Path, dataset: Path) -> str:
     """What a job says that the cluster's workers are not fit for."""
     with pytest.raises((shortgop.OutputError, shortgop.ToolError)) as caught:
-        prepare([str(source)], dataset, Profile(), where=Where(address=unguarded.address))
+        prepare([str(source)], DiskStorage(dataset), Profile(), where=Where(address=unguarded.address))
     text = str(caught.value)
     assert f"on the cluster's node {socket.gethostname()} (" in text
     assert "all nodes of a cluster need the dataset and the sources at the same paths" in text
@@ -239,7 +240,7 @@ def test_sources_that_only_the_driver_sees_are_no_failures(unguarded: Head, fold
     source = hidden / "mine.mp4"
     source.write_bytes((folder / "clips" / "0.mp4").read_bytes())
     assert f"'{source}' cannot be read" in complaint(unguarded, folder, source, folder / "mine")
-    assert finished_units(folder / "mine") == set()
+    assert finished_units(DiskStorage(folder / "mine")) == set()
 
 
 def test_a_machine_that_is_no_node_of_the_cluster_is_told_so(
@@ -270,7 +271,7 @@ def test_a_source_that_goes_away_meanwhile_fails_alone(unguarded: Head, folder: 
 
     where = Where(address=unguarded.address)
     sources = [str(going), str(staying)]
-    report = prepare(sources, tmp_path / "dataset", Profile(), where=where, on_update=watch)
+    report = prepare(sources, DiskStorage(tmp_path / "dataset"), Profile(), where=where, on_update=watch)
     assert report.videos_added == 1
     (failure,) = report.failures
     assert failure.id == "going.mp4"
@@ -302,7 +303,7 @@ def test_ray_in_use_in_this_process_is_left_alone(unguarded: Head, folder: Path,
     ray.init(address=unguarded.address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         with pytest.raises(shortgop.ToolError, match=r"call ray\.shutdown\(\) first"):
-            prepare([str(folder / "clips")], tmp_path / "dataset", Profile())
+            prepare([str(folder / "clips")], DiskStorage(tmp_path / "dataset"), Profile())
         assert ray.is_initialized()
     finally:
         ray.shutdown()
@@ -316,7 +317,7 @@ def test_the_environment_is_as_it_was(
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     before = dict(os.environ)
     where = Where(address=unguarded.address)
-    prepare([str(folder / "clips" / "0.mp4")], tmp_path / "dataset", Profile(), where=where)
+    prepare([str(folder / "clips" / "0.mp4")], DiskStorage(tmp_path / "dataset"), Profile(), where=where)
     assert {name: value for name, value in os.environ.items() if "RAY" in name} == {
         name: value for name, value in before.items() if "RAY" in name
     }

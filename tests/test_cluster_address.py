@@ -16,6 +16,7 @@ import shortgop
 from shortgop.jobs.cluster_address import cluster_address, host_and_port
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
 
 
@@ -79,7 +80,7 @@ def test_an_unfit_ray_address_in_the_environment_is_named(
     """`ray job submit` wants the dashboard's address in the same variable."""
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
     with pytest.raises(shortgop.UsageError, match="RAY_ADDRESS in the environment is 'http://127.0.0.1:8265'"):
-        prepare([str(constant_video.path)], tmp_path / "dataset", Profile())
+        prepare([str(constant_video.path)], DiskStorage(tmp_path / "dataset"), Profile())
     assert not (tmp_path / "dataset").exists()
 
 
@@ -108,10 +109,12 @@ def test_inline_takes_no_notice_of_ray_address_in_the_environment(
     """The runner was named, the variable only lies around; the encoder is tried here, where it will run."""
     monkeypatch.setenv("RAY_ADDRESS", "nowhere.invalid:6379")
     where = Where(runner="inline", workers=1)
-    assert prepare([str(constant_video.path)], tmp_path / "dataset", Profile(), where=where).videos_added == 1
+    assert (
+        prepare([str(constant_video.path)], DiskStorage(tmp_path / "dataset"), Profile(), where=where).videos_added == 1
+    )
     unfit = Profile(preset="quickest")
     with pytest.raises(shortgop.ToolError, match="quickest"):
-        prepare([str(constant_video.path)], tmp_path / "other", unfit, where=where)
+        prepare([str(constant_video.path)], DiskStorage(tmp_path / "other"), unfit, where=where)
     assert not (tmp_path / "other").exists()
 
 
@@ -137,4 +140,6 @@ def test_something_else_at_the_address_is_noticed_at_once(
 ) -> None:
     """Ray would keep trying for 40 seconds."""
     with pytest.raises(shortgop.ToolError, match=f"what answers at {other_server} .*is not a Ray cluster"):
-        prepare([str(constant_video.path)], tmp_path / "dataset", Profile(), where=Where(address=other_server))
+        prepare(
+            [str(constant_video.path)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where(address=other_server)
+        )

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
 from example_manifests import video
 from shortgop.cli import app
@@ -24,15 +25,16 @@ from shortgop.jobs.prepare import Where, existing_profile, prepare
 from shortgop.manifests.collect import collect
 from shortgop.manifests.drop import drop
 from shortgop.manifests.history import Difference, history
-from shortgop.manifests.layout import create, open_current, open_manifest, shard_path
+from shortgop.manifests.layout import create, open_current, open_manifest, snapshots
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, read_part, write_part
-from shortgop.manifests.publish import publish, snapshots
+from shortgop.manifests.publish import publish
 from shortgop.manifests.rewrite import plan_rewrites
 from shortgop.manifests.stacking import with_videos
 from shortgop.manifests.stored_bytes import gops_of_segments, live_bytes, segment_bytes
 from shortgop.manifests.tables import Manifest, shards_table
 from shortgop.manifests.verify import verify
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -62,7 +64,7 @@ def dataset(_original: Path, tmp_path: Path) -> Path:
 
 def gop_bytes(dataset: Path) -> dict[str, list[bytes]]:
     """The bytes of each video's GOPs, read as the manifest says."""
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     found = {}
     for row, video_id in enumerate(manifest.ids):
         gops = []
@@ -81,8 +83,8 @@ def all_bytes(dataset: Path) -> bytes:
 
 
 def assert_whole(dataset: Path) -> None:
-    root, manifest = open_current(dataset)
-    assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
+    root, manifest = open_current(DiskStorage(dataset))
+    assert list(verify(DiskStorage(dataset), manifest, snapshot=root.snapshot)) == []
     assert live_bytes(manifest).tolist() == manifest.shards.length.tolist()
     opened = shortgop.open(dataset)
     for video_id in opened.ids:
@@ -94,8 +96,8 @@ def test_a_takedown_leaves_nothing_of_a_video_but_its_id(dataset: Path) -> None:
     before = gop_bytes(dataset)
     untouched = [file for file in (dataset / "shards").iterdir() if file.stat().st_size == _length(dataset, "d.mp4")]
     status = untouched[0].stat()
-    drop(dataset, ["private/a.mp4"])
-    done = collect(dataset)
+    drop(DiskStorage(dataset), ["private/a.mp4"])
+    done = collect(DiskStorage(dataset))
     assert (len(done.rewritten), len(done.shards), len(done.parts), done.skipped) == (1, 1, 1, ())
     assert done.bytes_kept == 0
     after = gop_bytes(dataset)
@@ -108,7 +110,7 @@ def test_a_takedown_leaves_nothing_of_a_video_but_its_id(dataset: Path) -> None:
     assert untouched[0].stat() == status
     assert_whole(dataset)
     # Nothing is left to do, and a later job finds nothing to do either.
-    again = collect(dataset)
+    again = collect(DiskStorage(dataset))
     assert (again.snapshots, again.shards, again.rewritten, again.parts, again.bytes_freed) == ((), (), (), (), 0)
     report = make_dataset([dataset.parent / "list.csv", dataset.parent / "d.mp4"], dataset, segment_seconds=Fraction(1))
     assert (report.already_there, report.dropped, report.videos_added) == (3, ("private/a.mp4",), 0)
@@ -116,30 +118,30 @@ def test_a_takedown_leaves_nothing_of_a_video_but_its_id(dataset: Path) -> None:
 
 def metadata(dataset: Path) -> str:
     """All text of videos and failures in all parts and snapshots."""
-    manifests = [read_part(dataset, part) for part in finished_parts(dataset)]
-    manifests += [open_manifest(dataset, name) for name in snapshots(dataset)]
+    manifests = [read_part(DiskStorage(dataset), part) for part in finished_parts(DiskStorage(dataset))]
+    manifests += [open_manifest(DiskStorage(dataset), name) for name in snapshots(DiskStorage(dataset))]
     columns = [column for m in manifests for column in (m.videos.attributes, m.videos.path, m.edits.attributes)]
     return " ".join(text for column in columns for text in column.texts())
 
 
 def _length(dataset: Path, video_id: str) -> int:
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     first, stop = manifest.first_segments[manifest.row_of(video_id) : manifest.row_of(video_id) + 2].tolist()
     return int(segment_bytes(manifest)[first:stop].sum())
 
 
 def test_all_videos_of_a_shard_may_be_dropped(dataset: Path) -> None:
-    drop(dataset, IDS[:3])
-    done = collect(dataset)
+    drop(DiskStorage(dataset), IDS[:3])
+    done = collect(DiskStorage(dataset))
     assert (len(done.rewritten), len(done.shards)) == (0, 1)
     assert list(shortgop.open(dataset).ids) == ["d.mp4"]
     assert "owner" not in metadata(dataset)
     assert_whole(dataset)
     # They can come back.
-    profile = existing_profile(dataset)
+    profile = existing_profile(DiskStorage(dataset))
     assert profile is not None
     listed = [str(dataset.parent / "list.csv")]
-    report = prepare(listed, dataset, profile, where=Where(runner="inline"), include_dropped=True)
+    report = prepare(listed, DiskStorage(dataset), profile, where=Where(runner="inline"), include_dropped=True)
     assert report.videos_added == 3
     assert_whole(dataset)
 
@@ -149,7 +151,7 @@ def in_two_shards(dataset: Path, out: Path) -> None:
 
     A real one has a video in several shards if the video is longer than a shard.
     """
-    root, manifest = open_current(dataset)
+    root, manifest = open_current(DiskStorage(dataset))
     starts = gops_of_segments(manifest)
     is_first = np.isin(np.arange(len(manifest.segments)), manifest.first_segments[:-1])
     offset, files = np.zeros(len(is_first), dtype="<i8"), [b"", b""]
@@ -158,7 +160,7 @@ def in_two_shards(dataset: Path, out: Path) -> None:
         start, which = int(manifest.segments.offset[segment]), 1 - int(is_first[segment])
         offset[segment] = len(files[which])
         files[which] += shard_path(dataset, name).read_bytes()[start : start + length]
-    create(out, root.profile)
+    create(DiskStorage(out), root.profile)
     (out / "shards").mkdir()
     names = ["u-0-1.shard", "u-1-2.shard"]
     for name, data in zip(names, files, strict=True):
@@ -170,17 +172,17 @@ def in_two_shards(dataset: Path, out: Path) -> None:
         gops=replace(manifest.gops, offset=manifest.gops.offset + shift),
         shards=shards_table([(name, len(data)) for name, data in zip(names, files, strict=True)]),
     )
-    write_part(out, "u", rows, root.profile)
-    publish(out)
+    write_part(DiskStorage(out), "u", rows, root.profile)
+    publish(DiskStorage(out))
 
 
 def test_a_video_in_several_shards_moves_as_a_whole(dataset: Path, tmp_path: Path) -> None:
     in_two_shards(dataset, tmp_path / "split")
     before = gop_bytes(tmp_path / "split")
     assert before == gop_bytes(dataset)
-    assert len(open_current(tmp_path / "split")[1].shards) == 2
-    drop(tmp_path / "split", ["c.mp4"])
-    done = collect(tmp_path / "split")
+    assert len(open_current(DiskStorage(tmp_path / "split"))[1].shards) == 2
+    drop(DiskStorage(tmp_path / "split"), ["c.mp4"])
+    done = collect(DiskStorage(tmp_path / "split"))
     assert (len(done.rewritten), len(done.shards)) == (2, 2)
     before.pop("c.mp4")
     assert gop_bytes(tmp_path / "split") == before
@@ -189,13 +191,13 @@ def test_a_video_in_several_shards_moves_as_a_whole(dataset: Path, tmp_path: Pat
 
 def test_the_readers_of_an_earlier_snapshot_go_on_for_as_long_as_it_is_kept(dataset: Path) -> None:
     reader = shortgop.open(dataset)
-    drop(dataset, ["private/a.mp4"])
-    done = collect(dataset, keep_snapshots_seconds=3600)
+    drop(DiskStorage(dataset), ["private/a.mp4"])
+    done = collect(DiskStorage(dataset), keep_snapshots_seconds=3600)
     assert (done.snapshots, done.shards, len(done.rewritten)) == ((), (), 1)
     assert done.bytes_kept > -done.bytes_freed > 0
     assert [read_number(reader[video_id][59]) for video_id in IDS] == [59, 159, 259, 359]
     assert_whole(dataset)
-    done = collect(dataset)
+    done = collect(DiskStorage(dataset))
     assert (len(done.snapshots), len(done.shards), done.rewritten, done.bytes_kept) == (3, 1, (), 0)
     with pytest.raises(MissingDataError, match="was removed together with the snapshot.*; open the dataset again"):
         reader["private/a.mp4"].get_all_frames()
@@ -204,34 +206,34 @@ def test_the_readers_of_an_earlier_snapshot_go_on_for_as_long_as_it_is_kept(data
 
 @pytest.mark.parametrize("keep", [0.0, 3600.0])
 def test_a_dry_run_foretells_what_is_done(dataset: Path, keep: float) -> None:
-    drop(dataset, ["private/a.mp4", "d.mp4"])
+    drop(DiskStorage(dataset), ["private/a.mp4", "d.mp4"])
     files = {file: file.stat().st_mtime_ns for file in dataset.rglob("*")}
-    foreseen = collect(dataset, dry_run=True, keep_snapshots_seconds=keep)
+    foreseen = collect(DiskStorage(dataset), dry_run=True, keep_snapshots_seconds=keep)
     assert {file: file.stat().st_mtime_ns for file in dataset.rglob("*")} == files
 
-    done = collect(dataset, keep_snapshots_seconds=keep)
+    done = collect(DiskStorage(dataset), keep_snapshots_seconds=keep)
     assert done.rewritten
     assert done.snapshot > foreseen.snapshot
     assert replace(done, snapshot=foreseen.snapshot) == foreseen
 
 
 def test_a_shard_that_is_damaged_stays_and_is_named(dataset: Path) -> None:
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     gop = int(manifest.first_gops[manifest.row_of("c.mp4")])
     segment = int(manifest.first_segments[manifest.row_of("c.mp4")])
     shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
     data = bytearray(shard.read_bytes())
     data[int(manifest.gops.offset[gop]) + 9] ^= 1
     shard.write_bytes(data)
-    drop(dataset, ["private/a.mp4"])
+    drop(DiskStorage(dataset), ["private/a.mp4"])
     result = CliRunner().invoke(app, ["gc", str(dataset)])
     assert result.exit_code == 3
     assert "CRC-32 differs" in result.stderr
     assert shard.name in result.stderr
     assert shard.exists()
     # `verify` finds the one GOP that is damaged, and takes the rest for what it is.
-    root, manifest = open_current(dataset)
-    assert len(list(verify(dataset, manifest, snapshot=root.snapshot))) == 1
+    root, manifest = open_current(DiskStorage(dataset))
+    assert len(list(verify(DiskStorage(dataset), manifest, snapshot=root.snapshot))) == 1
     # Repaired, it can be collected.
     source = str(dataset.parent / "list.csv")
     assert CliRunner().invoke(app, ["verify", str(dataset), "--repair", source, "--runner", "inline"]).exit_code == 0
@@ -241,7 +243,7 @@ def test_a_shard_that_is_damaged_stays_and_is_named(dataset: Path) -> None:
 
 
 def test_bytes_of_a_video_that_was_made_again_go_too(dataset: Path) -> None:
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     segment = int(manifest.first_segments[manifest.row_of("c.mp4")])
     shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
     data = bytearray(shard.read_bytes())
@@ -250,7 +252,7 @@ def test_bytes_of_a_video_that_was_made_again_go_too(dataset: Path) -> None:
     arguments = ["verify", str(dataset), "--repair", str(dataset.parent / "list.csv"), "--runner", "inline"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     before = gop_bytes(dataset)
-    done = collect(dataset)
+    done = collect(DiskStorage(dataset))
     assert (done.rewritten, done.shards) == ((shard.name,), (shard.name,))
     assert gop_bytes(dataset) == before
     assert_whole(dataset)
@@ -258,7 +260,7 @@ def test_bytes_of_a_video_that_was_made_again_go_too(dataset: Path) -> None:
 
 def test_gc_and_snapshots_on_the_command_line(dataset: Path) -> None:
     shortgop.annotate(dataset, {"d.mp4": {"label": 1}, "c.mp4": {"label": 2}})
-    drop(dataset, ["private/a.mp4"])
+    drop(DiskStorage(dataset), ["private/a.mp4"])
     found = json.loads(CliRunner().invoke(app, ["snapshots", str(dataset), "--json"]).stdout)
     assert [each["num_videos"] for each in found] == [3, 4, 4, 3]
     assert [each["current"] for each in found] == [False, False, False, True]
@@ -277,9 +279,9 @@ def test_gc_and_snapshots_on_the_command_line(dataset: Path) -> None:
 
 
 def test_a_snapshot_says_what_was_stored_again(dataset: Path) -> None:
-    drop(dataset, ["private/a.mp4"])
-    collect(dataset, keep_snapshots_seconds=3600)
-    assert history(dataset)[-1].difference == Difference(stored_again=2)
+    drop(DiskStorage(dataset), ["private/a.mp4"])
+    collect(DiskStorage(dataset), keep_snapshots_seconds=3600)
+    assert history(DiskStorage(dataset))[-1].difference == Difference(stored_again=2)
 
 
 # The plan
@@ -326,8 +328,8 @@ def test_segments_are_inits_and_gops() -> None:
 
 def test_pts_move_with_the_videos(dataset: Path) -> None:
     before = current_manifest(dataset)
-    drop(dataset, ["private/a.mp4"])
-    collect(dataset)
+    drop(DiskStorage(dataset), ["private/a.mp4"])
+    collect(DiskStorage(dataset))
     after = current_manifest(dataset)
     assert before.timeline is not None
     assert after.timeline is not None

@@ -25,6 +25,7 @@ from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed
 from shortgop.manifests.export import export
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Size
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 PQ, HLG = 16, 18
@@ -98,7 +99,7 @@ def test_hdr_shows_the_colours_that_were_graded_and_is_tagged_bt709(transfer: in
         assert np.abs(patch - colour).max() < 9
     # White gives way to what is brighter than white.
     assert 220 < frame[:, 8:56, 5:11].mean() < 235
-    export(tmp_path / "dataset", current_manifest(tmp_path / "dataset"), 0, tmp_path / "out.mp4")
+    export(DiskStorage(tmp_path / "dataset"), current_manifest(tmp_path / "dataset"), 0, tmp_path / "out.mp4")
     with av.open(tmp_path / "out.mp4") as container:
         shown = next(container.decode(video=0))
         kinds = {side_data.type.name for side_data in cast("Iterable[SideData]", shown.side_data)}
@@ -199,7 +200,7 @@ def test_every_combination_of_tags_comes_through(tmp_path: Path) -> None:
         assert tags(tmp_path / "dataset", row) == expected
         assert dataset[row].metadata.color_space == names[tagged["colorspace"]]
         file = tmp_path / f"{row:02}.mp4"
-        export(tmp_path / "dataset", current_manifest(tmp_path / "dataset"), row, file)
+        export(DiskStorage(tmp_path / "dataset"), current_manifest(tmp_path / "dataset"), row, file)
         with av.open(file) as container:
             frame = next(container.decode(video=0))
             assert (int(frame.color_primaries), int(frame.color_trc), int(frame.colorspace)) == expected
@@ -312,7 +313,7 @@ def test_pictures_that_are_mirrored_when_shown_are_mirrored(rotation: int, flip:
     dataset, _ = prepare([source], tmp_path, crf=5)
     expected = np.frombuffer(shown, np.uint8).reshape(64, 64, 3).transpose(2, 0, 1).astype(int)
     assert np.abs(dataset[0][0].numpy() - expected).mean() < 6
-    export(tmp_path / "dataset", current_manifest(tmp_path / "dataset"), 0, tmp_path / "out.mp4")
+    export(DiskStorage(tmp_path / "dataset"), current_manifest(tmp_path / "dataset"), 0, tmp_path / "out.mp4")
     with av.open(tmp_path / "out.mp4") as container:
         assert next(container.decode(video=0)).rotation == 0
 

@@ -20,18 +20,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shortgop
+from dataset_paths import snapshot_path
 from example_manifests import video
 from shortgop.errors import CorruptDataError
 from shortgop.manifests import publish as publish_module
 from shortgop.manifests import zarr_zip as zips
 from shortgop.manifests.label_columns import derived_columns, text_array
-from shortgop.manifests.layout import create, open_column, open_column_kinds, open_manifest, snapshot_path
+from shortgop.manifests.layout import create, open_column, open_column_kinds, open_manifest
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import Ragged, from_texts
 from shortgop.manifests.tables import Manifest
 from shortgop.manifests.verify import verify
+from shortgop.storage.disk import DiskStorage
 from training_videos import make_videos
 
 
@@ -53,13 +55,13 @@ def array_of(*values: Any) -> np.ndarray[Any, Any]:
 def published_with(rows: list[dict[str, Any]], path: Path) -> Path:
     """A dataset of made-up videos that have these attributes; there are no shards."""
     path.mkdir(parents=True)
-    create(path, {})
+    create(DiskStorage(path), {})
     manifests = []
     for number, row in enumerate(rows):
         one = video(f"v{number:06}", shard=f"{number}.shard", frames=2)
         manifests.append(replace(one, videos=replace(one.videos, attributes=attributes_of([row]))))
-    write_part(path, "u1", merge(manifests))
-    publish(path)
+    write_part(DiskStorage(path), "u1", merge(manifests))
+    publish(DiskStorage(path))
     return path
 
 
@@ -219,12 +221,12 @@ def test_a_snapshot_holds_the_columns_that_its_attributes_make(
     """Whichever way it is written."""
     monkeypatch.setattr(publish_module, "is_small", lambda *_: small)
     dataset = published_with(ROWS, tmp_path / "dataset")
-    kinds = open_column_kinds(dataset, "000001")
+    kinds = open_column_kinds(DiskStorage(dataset), "000001")
     expected = {"label": "integer", "text": "text", "any": "json", "name/with.slash": "boolean", "score": "float"}
     assert kinds == expected
-    derived = derived_columns(open_manifest(dataset, "000001").videos.attributes)
+    derived = derived_columns(open_manifest(DiskStorage(dataset), "000001").videos.attributes)
     for number, (name, kind) in enumerate(expected.items()):
-        assert open_column(dataset, "000001", number, kind, 3).same(derived[name])  # type: ignore[arg-type]
+        assert open_column(DiskStorage(dataset), "000001", number, kind, 3).same(derived[name])  # type: ignore[arg-type]
 
 
 @pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning")
@@ -233,7 +235,7 @@ def test_a_snapshot_of_an_earlier_version_has_the_same_columns(tmp_path: Path) -
     now = shortgop.open(dataset).columns
     arrays = {name: now[name].tolist() for name in now}
     with_members(dataset, without_columns)
-    assert open_column_kinds(dataset, "000001") is None
+    assert open_column_kinds(DiskStorage(dataset), "000001") is None
     before = shortgop.open(dataset).columns
     assert repr({name: before[name].tolist() for name in before}) == repr(arrays)
     assert [before.kind(name) for name in before] == [now.kind(name) for name in now]
@@ -263,18 +265,18 @@ def test_opening_reads_no_column_and_a_damaged_one_is_named(tmp_path: Path) -> N
 def test_verify_compares_columns_with_attributes(folder: Path, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     shutil.copytree(folder, dataset)
-    manifest = open_manifest(dataset, "000001")
-    assert list(verify(dataset, manifest, snapshot="000001")) == []
+    manifest = open_manifest(DiskStorage(dataset), "000001")
+    assert list(verify(DiskStorage(dataset), manifest, snapshot="000001")) == []
     wrong = [{**row, "label": 7} for row in as_json(manifest)]
     other = replace(manifest, videos=replace(manifest.videos, attributes=attributes_of(wrong)))
-    assert [str(problem) for problem in verify(dataset, other, snapshot="000001")] == [
+    assert [str(problem) for problem in verify(DiskStorage(dataset), other, snapshot="000001")] == [
         f"{snapshot_path(dataset, '000001')}: its column 'label' differs from the attributes of its videos"
     ]
     other = replace(manifest, videos=replace(manifest.videos, attributes=attributes_of([{}] * 3)))
-    (problem,) = verify(dataset, other, snapshot="000001")
+    (problem,) = verify(DiskStorage(dataset), other, snapshot="000001")
     assert "it has the columns ['label', 'weight', 'kind'], its videos' attributes have []" in str(problem)
     with_members(dataset, lambda members: {**members, "columns/1/present/c/0": b""})
-    (problem,) = verify(dataset, manifest, snapshot="000001")
+    (problem,) = verify(DiskStorage(dataset), manifest, snapshot="000001")
     assert "columns/1/present/c/0 cannot be decoded" in str(problem)
 
 

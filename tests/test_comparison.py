@@ -32,6 +32,7 @@ from shortgop.comparison.tasks import FileSet
 from shortgop.comparison.timing import Measured, alternate
 from shortgop.errors import SourceError, ToolError, UsageError
 from shortgop.manifests.layout import open_current
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
 
 
@@ -225,7 +226,7 @@ def dataset(
 
 
 def test_the_floor_decodes_just_the_packets_that_are_needed(dataset: Path) -> None:
-    _, manifest = open_current(dataset)
+    _, manifest = open_current(DiskStorage(dataset))
     # Decoded in the order 0 4 1 2 3 8 5 6 7 12 9 10 11 15 13 14, where no other frame refers to those between.
     request = ((0, (0, 3, 6, 9)),)
     (gop,) = packets_of(dataset, manifest, request)

@@ -22,9 +22,11 @@ from typing import Any
 import pytest
 
 import shortgop
+from dataset_paths import shard_path
 from shortgop.errors import MissingDataError
-from shortgop.manifests.layout import open_current, shard_path
+from shortgop.manifests.layout import open_current
 from shortgop.manifests.verify import verify
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -80,7 +82,7 @@ def change_a(root: Path) -> None:
 def lose_a_shard(root: Path) -> None:
     """Of a video that is still there."""
     dataset = root / "dataset"
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     row = manifest.row_of("c.mp4")
     shard = int(manifest.segments.shard[manifest.first_segments[row]])
     with contextlib.suppress(FileNotFoundError):
@@ -186,7 +188,7 @@ def reading(dataset: Path) -> Iterator[Reader]:
 
 def bytes_of_videos(dataset: Path) -> dict[str, list[int]]:
     """The checksums of the GOPs of each video."""
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     ends = manifest.first_gops.tolist()
     return {
         video_id: manifest.gops.crc32[ends[row] : ends[row + 1]].tolist() for row, video_id in enumerate(manifest.ids)
@@ -221,14 +223,14 @@ def test_a_corpus_that_lives(tmp_path: Path) -> None:
     assert numbers == sorted(numbers)
     assert len(set(numbers)) >= len(STATES) - 2
     assert state_of(shortgop.open(dataset)) == STATES[-1]
-    snapshot, manifest = open_current(dataset)
-    assert list(verify(dataset, manifest, snapshot=snapshot.snapshot)) == []
+    snapshot, manifest = open_current(DiskStorage(dataset))
+    assert list(verify(DiskStorage(dataset), manifest, snapshot=snapshot.snapshot)) == []
     assert len(list((dataset / "manifest").iterdir())) == 1
 
 
 def rows_without_place(dataset: Path) -> dict[str, Any]:
     """What a dataset says of its videos, but for where their bytes lie: that depends on what was written when."""
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     checksums = bytes_of_videos(dataset)
     return {
         video_id: (
@@ -290,5 +292,5 @@ def test_each_step_killed(number: int, life: Life) -> None:
             assert state_of(shortgop.open(dataset)) in states, f"killed before change {change} of {last}"
         run(life.root, step.command)
         assert rows_without_place(dataset) == expected, f"killed before change {change} of {last}"
-        snapshot, manifest = open_current(dataset)
-        assert list(verify(dataset, manifest, snapshot=snapshot.snapshot)) == []
+        snapshot, manifest = open_current(DiskStorage(dataset))
+        assert list(verify(DiskStorage(dataset), manifest, snapshot=snapshot.snapshot)) == []

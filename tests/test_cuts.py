@@ -15,18 +15,20 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.errors import UsageError
 from shortgop.jobs.importing import Importing, importing_of
 from shortgop.jobs.prepare import Report, Where, prepare, repair
 from shortgop.jobs.sources import find_sources
-from shortgop.manifests.layout import open_current, shard_path
+from shortgop.manifests.layout import open_current
 from shortgop.manifests.summary import summarize
 from shortgop.manifests.verify import damaged_videos, verify
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
 
 RATE = Fraction(30)
@@ -48,7 +50,9 @@ def invoke(*arguments: str) -> Result:
 
 
 def cut(sources: Path, out: Path, profile: Profile | None = None, policy: SourcePolicy = DEFAULT_POLICY) -> Report:
-    return prepare([str(sources)], out, profile or Profile(), where=Where("inline"), policy=policy, importing=CUTS)
+    return prepare(
+        [str(sources)], DiskStorage(out), profile or Profile(), where=Where("inline"), policy=policy, importing=CUTS
+    )
 
 
 def numbers(video: shortgop.Video) -> list[int]:
@@ -169,7 +173,7 @@ def test_each_video_reads_and_verifies_as_if_it_had_been_made_alone(codec: str, 
     lines = ["long.mp4,0,1.1", "long.mp4,1.5,3.3", "long.mp4,5,"]
     profile = Profile(codec=codec, segment_seconds=Fraction(1), gop_frames=8)
     cut(write_list(tmp_path, *lines), tmp_path / "cuts", profile)
-    assert list(verify(tmp_path / "cuts", open_current(tmp_path / "cuts")[1])) == []
+    assert list(verify(DiskStorage(tmp_path / "cuts"), open_current(DiskStorage(tmp_path / "cuts"))[1])) == []
     dataset = shortgop.open(tmp_path / "cuts")
     assert [numbers(video) for video in dataset] == [list(range(33)), list(range(45, 99)), list(range(150, 300))]
     assert [float(video.metadata.fps) for video in dataset] == [30, 30, 30]
@@ -196,9 +200,9 @@ def test_a_stretch_past_the_end_fails_alone_and_names_its_line(tmp_path: Path) -
 def test_the_failure_of_a_stretch_is_withdrawn_when_the_list_corrects_it(tmp_path: Path) -> None:
     make(tmp_path / "v.mp4")
     cut(write_list(tmp_path, "v.mp4,1,2", "v.mp4,9,11"), tmp_path / "cuts")
-    assert [failure.id for failure in summarize(tmp_path / "cuts").failures] == ["v.mp4@9-11"]
+    assert [failure.id for failure in summarize(DiskStorage(tmp_path / "cuts")).failures] == ["v.mp4@9-11"]
     cut(write_list(tmp_path, "v.mp4,1,2", "v.mp4,9,10"), tmp_path / "cuts")
-    assert not summarize(tmp_path / "cuts").failures
+    assert not summarize(DiskStorage(tmp_path / "cuts")).failures
     assert [video.id for video in shortgop.open(tmp_path / "cuts")] == ["v.mp4@1-2", "v.mp4@9-10"]
 
 
@@ -264,14 +268,14 @@ def test_stretches_that_are_damaged_in_the_dataset_are_made_again(tmp_path: Path
     listed = write_list(tmp_path, "v.mp4,1,2", "v.mp4,2,3")
     cut(listed, tmp_path / "cuts")
     before = rows_of(tmp_path / "cuts")
-    manifest = open_current(tmp_path / "cuts")[1]
+    manifest = open_current(DiskStorage(tmp_path / "cuts"))[1]
     shard = shard_path(tmp_path / "cuts", manifest.shards.name.text(0))
     data = bytearray(shard.read_bytes())
     data[-100] ^= 0xFF
     shard.write_bytes(data)
-    damaged = damaged_videos(manifest, verify(tmp_path / "cuts", manifest))
+    damaged = damaged_videos(manifest, verify(DiskStorage(tmp_path / "cuts"), manifest))
     assert list(damaged) == ["v.mp4@2-3"]
-    repair([str(listed)], tmp_path / "cuts", manifest, damaged, importing=CUTS, where=Where("inline"))
+    repair([str(listed)], DiskStorage(tmp_path / "cuts"), manifest, damaged, importing=CUTS, where=Where("inline"))
     assert [numbers(video) for video in shortgop.open(tmp_path / "cuts")] == [list(range(30, 60)), list(range(60, 90))]
     assert rows_of(tmp_path / "cuts")["videos.identity"] == before["videos.identity"]
 

@@ -17,6 +17,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataset_paths import part_path, shard_path, snapshot_path
 from datasets import current_manifest
 from dead_mount import dead_mount
 from example_manifests import failure, rows, video
@@ -30,14 +31,15 @@ from shortgop.errors import (
     UnreadableDataError,
 )
 from shortgop.manifests import parts
-from shortgop.manifests.layout import create, is_dataset, open_current, part_path, read_root, shard_path, snapshot_path
+from shortgop.manifests.layout import create, is_dataset, open_current, read_root
 from shortgop.manifests.lost import lost_shards
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, finished_units, read_part, write_part
-from shortgop.manifests.publish import publish, writer_lock
+from shortgop.manifests.publish import publish
 from shortgop.manifests.shard_bytes import ShardBytes, gop_piece
 from shortgop.manifests.tables import empty
 from shortgop.manifests.verify import verify
+from shortgop.storage.disk import DiskStorage
 
 PROFILE = {"gop_frames": 4}
 
@@ -46,11 +48,11 @@ PROFILE = {"gop_frames": 4}
 
 
 def test_a_new_dataset_has_its_profile_and_no_snapshot(empty_dataset: Path) -> None:
-    root = read_root(empty_dataset)
+    root = read_root(DiskStorage(empty_dataset))
     assert (root.profile, root.snapshot) == (PROFILE, None)
     assert rows(current_manifest(empty_dataset)) == rows(empty())
     with pytest.raises(NotADatasetError, match="no snapshot yet"):
-        open_current(empty_dataset)
+        open_current(DiskStorage(empty_dataset))
 
 
 def test_the_root_is_a_zarr_group(empty_dataset: Path) -> None:
@@ -60,7 +62,7 @@ def test_the_root_is_a_zarr_group(empty_dataset: Path) -> None:
 
 def test_an_empty_folder_may_become_a_dataset_and_no_other(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    create(tmp_path / "empty", PROFILE)
+    create(DiskStorage(tmp_path / "empty"), PROFILE)
     (tmp_path / "file").write_text("precious")
     for path, complaint in (
         (tmp_path, "holds files but no dataset"),
@@ -69,7 +71,7 @@ def test_an_empty_folder_may_become_a_dataset_and_no_other(tmp_path: Path) -> No
         (tmp_path / "file" / "below", "a part of that path is a file"),
     ):
         with pytest.raises(OutputError, match=complaint):
-            create(path, PROFILE)
+            create(DiskStorage(path), PROFILE)
     assert (tmp_path / "file").read_text() == "precious"
 
 
@@ -103,16 +105,16 @@ def test_a_root_that_is_not_as_it_should_be(
         document = {"attributes": {"shortgop": content}} if "format_version" in content else content
         file.write_text(json.dumps(document))
     with pytest.raises(kind, match=complaint) as caught:
-        read_root(tmp_path)
+        read_root(DiskStorage(tmp_path))
     assert str(file) in str(caught.value)
 
 
 def test_a_folder_that_does_not_exist_or_is_a_file(tmp_path: Path) -> None:
     with pytest.raises(NotADatasetError, match="nowhere does not exist"):
-        read_root(tmp_path / "nowhere")
+        read_root(DiskStorage(tmp_path / "nowhere"))
     (tmp_path / "file").write_text("no dataset")
     with pytest.raises(NotADatasetError, match="is a file"):
-        read_root(tmp_path / "file")
+        read_root(DiskStorage(tmp_path / "file"))
 
 
 # Parts
@@ -120,9 +122,9 @@ def test_a_folder_that_does_not_exist_or_is_a_file(tmp_path: Path) -> None:
 
 def test_a_part_holds_what_its_unit_found(empty_dataset: Path) -> None:
     found = merge([video("a"), failure("b", "cut short")])
-    write_part(empty_dataset, "u1", found)
-    assert rows(read_part(empty_dataset, "u1")) == rows(found)
-    assert finished_units(empty_dataset) == {"u1"}
+    write_part(DiskStorage(empty_dataset), "u1", found)
+    assert rows(read_part(DiskStorage(empty_dataset), "u1")) == rows(found)
+    assert finished_units(DiskStorage(empty_dataset)) == {"u1"}
 
 
 def test_zarr_opens_a_part(published: Path) -> None:
@@ -139,18 +141,18 @@ def test_the_same_rows_make_the_same_part() -> None:
 
 
 def test_a_unit_done_again_with_the_same_outcome_leaves_its_part_alone(empty_dataset: Path) -> None:
-    write_part(empty_dataset, "u1", failure("a", "cut short", attempted_ns=1))
-    write_part(empty_dataset, "u1", failure("a", "cut short", attempted_ns=2))
-    assert finished_parts(empty_dataset) == {"u1"}
+    write_part(DiskStorage(empty_dataset), "u1", failure("a", "cut short", attempted_ns=1))
+    write_part(DiskStorage(empty_dataset), "u1", failure("a", "cut short", attempted_ns=2))
+    assert finished_parts(DiskStorage(empty_dataset)) == {"u1"}
 
 
 def test_a_unit_done_again_with_another_outcome_gets_another_part(empty_dataset: Path) -> None:
     outcomes = [failure("a", "no such file", 1), failure("a", "cut short", 2), failure("a", "cut short", 3), video("a")]
     for outcome in outcomes:
-        write_part(empty_dataset, "u1", outcome)
-    assert finished_parts(empty_dataset) == {"u1", "u1.1", "u1.2"}
-    assert finished_units(empty_dataset) == {"u1"}
-    publish(empty_dataset)
+        write_part(DiskStorage(empty_dataset), "u1", outcome)
+    assert finished_parts(DiskStorage(empty_dataset)) == {"u1", "u1.1", "u1.2"}
+    assert finished_units(DiskStorage(empty_dataset)) == {"u1"}
+    publish(DiskStorage(empty_dataset))
     assert current_manifest(empty_dataset).ids == ["a"]
     assert len(current_manifest(empty_dataset).failures) == 0
 
@@ -161,12 +163,12 @@ def test_a_part_that_was_cut_is_named_with_what_to_do(published: Path, keep: flo
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
     with pytest.raises(CorruptDataError, match=r"u1\.zip: not a whole zip file.* remove it and run the same"):
-        read_part(published, "u1")
+        read_part(DiskStorage(published), "u1")
 
 
 def test_a_part_that_is_not_there(published: Path) -> None:
     with pytest.raises(MissingDataError, match=r"u9\.zip: No such file"):
-        read_part(published, "u9")
+        read_part(DiskStorage(published), "u9")
 
 
 @pytest.fixture(scope="module")
@@ -191,16 +193,16 @@ def test_a_flipped_bit_in_a_part_is_noticed_or_makes_no_difference(packed: bytes
 
 def test_one_job_at_a_time(empty_dataset: Path) -> None:
     busy = pytest.raises(DatasetBusyError, match=r"another job is writing to .*dataset; wait")
-    with writer_lock(empty_dataset), busy, writer_lock(empty_dataset):
+    with DiskStorage(empty_dataset).lock(), busy, DiskStorage(empty_dataset).lock():
         pass
-    with writer_lock(empty_dataset):
+    with DiskStorage(empty_dataset).lock():
         pass
 
 
 def test_what_a_dead_job_left_is_removed_and_its_lock_is_gone(empty_dataset: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from shortgop.manifests.publish import writer_lock\n"
-        "with writer_lock(Path(sys.argv[1])):\n"
+        "import sys, time; from pathlib import Path; from shortgop.storage.disk import DiskStorage\n"
+        "with DiskStorage(sys.argv[1]).lock():\n"
         "    (Path(sys.argv[1]) / '.tmp').mkdir()\n"
         "    (Path(sys.argv[1]) / '.tmp' / 'half a shard').touch()\n"
         "    print('locked', flush=True); time.sleep(60)\n"
@@ -208,30 +210,30 @@ def test_what_a_dead_job_left_is_removed_and_its_lock_is_gone(empty_dataset: Pat
     with subprocess.Popen([sys.executable, "-c", script, str(empty_dataset)], stdout=subprocess.PIPE) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == b"locked\n"
-        with pytest.raises(DatasetBusyError), writer_lock(empty_dataset):
+        with pytest.raises(DatasetBusyError), DiskStorage(empty_dataset).lock():
             pass
         assert (empty_dataset / ".tmp" / "half a shard").exists()
         job.send_signal(signal.SIGKILL)
-    with writer_lock(empty_dataset):
+    with DiskStorage(empty_dataset).lock():
         assert not (empty_dataset / ".tmp").exists()
 
 
 def test_the_lock_of_a_dead_job_is_waited_for_while_a_process_that_it_was_starting_has_it(empty_dataset: Path) -> None:
     script = (
-        "import os, sys, time; from pathlib import Path; from shortgop.manifests.publish import writer_lock\n"
-        "with writer_lock(Path(sys.argv[1])):\n"
+        "import os, sys, time; from pathlib import Path; from shortgop.storage.disk import DiskStorage\n"
+        "with DiskStorage(sys.argv[1]).lock():\n"
         "    if os.fork() == 0:\n"
         "        time.sleep(1); os._exit(0)\n"
         "    os._exit(9)\n"
     )
     started = time.monotonic()
     assert subprocess.run([sys.executable, "-c", script, str(empty_dataset)], check=False).returncode == 9
-    with writer_lock(empty_dataset):
+    with DiskStorage(empty_dataset).lock():
         assert time.monotonic() - started >= 1
 
 
 def test_a_folder_that_is_not_there_cannot_be_locked(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="nowhere: No such file"), writer_lock(tmp_path / "nowhere"):
+    with pytest.raises(OutputError, match="nowhere: No such file"), DiskStorage(tmp_path / "nowhere").lock():
         pass
 
 
@@ -240,7 +242,7 @@ def test_a_folder_without_permission(empty_dataset: Path) -> None:
     empty_dataset.chmod(0o500)
     try:
         with pytest.raises(OutputError, match="give yourself permission"):
-            write_part(empty_dataset, "u1", video("a"))
+            write_part(DiskStorage(empty_dataset), "u1", video("a"))
     finally:
         empty_dataset.chmod(0o700)
 
@@ -259,7 +261,7 @@ def with_shards(published: Path) -> Path:
 
 
 def test_shards_of_the_right_length_pass(with_shards: Path) -> None:
-    assert lost_shards(with_shards, current_manifest(with_shards)) == {}
+    assert lost_shards(DiskStorage(with_shards), current_manifest(with_shards)) == {}
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_a_shard_of_another_length_is_named(
         file.unlink()
     else:
         os.truncate(file, length)
-    (error,) = lost_shards(with_shards, current_manifest(with_shards)).values()
+    (error,) = lost_shards(DiskStorage(with_shards), current_manifest(with_shards)).values()
     assert type(error) is kind
     assert re.search(complaint, str(error))
 
@@ -298,7 +300,8 @@ def test_a_process_that_has_too_many_files_open_is_told_so(published: Path, tmp_
         "import os, resource, sys; from pathlib import Path\n"
         "from shortgop.manifests.layout import open_current, read_root\n"
         "from shortgop.manifests.parts import read_part\n"
-        "dataset = Path(sys.argv[1]); open_current(dataset)\n"
+        "from shortgop.storage.disk import DiskStorage\n"
+        "dataset = DiskStorage(sys.argv[1]); open_current(dataset)\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "held = []\n"
         "try:\n"
@@ -327,7 +330,7 @@ def test_a_path_that_the_system_refuses_is_an_error_of_the_dataset(tmp_path: Pat
     too_long = tmp_path / ("x" * 300)
     for look in (read_root, is_dataset):
         with pytest.raises(UnreadableDataError, match="cannot be read: File name too long"):
-            look(too_long)
+            look(DiskStorage(too_long))
 
 
 def _replace_member(file: Path, name: str, data: bytes) -> None:
@@ -345,14 +348,14 @@ def test_a_malformed_document_of_a_snapshot_is_damaged_and_not_missing(published
     with pytest.raises(
         CorruptDataError, match=f"{key} cannot be decoded: KeyError.*copy it to the dataset again"
     ) as caught:
-        open_current(published)
+        open_current(DiskStorage(published))
     assert caught.value.file == str(file)
 
 
 def test_a_part_with_a_malformed_document_is_damaged(published: Path) -> None:
     _replace_member(part_path(published, "u1"), "videos/id/zarr.json", b"{}")
     with pytest.raises(CorruptDataError, match="videos/id/zarr.json cannot be decoded: KeyError"):
-        read_part(published, "u1")
+        read_part(DiskStorage(published), "u1")
 
 
 def test_a_disk_that_fails_is_not_called_damage(published: Path, tmp_path: Path) -> None:
@@ -365,15 +368,15 @@ def test_a_disk_that_fails_is_not_called_damage(published: Path, tmp_path: Path)
         (published / "shards").mkdir()
         for name in ("u1-0.shard", "u2-0.shard"):
             shard_path(published, name).symlink_to(mounted / name)
-        root, manifest = open_current(published)
-        problems = list(verify(published, manifest))
+        root, manifest = open_current(DiskStorage(published))
+        problems = list(verify(DiskStorage(published), manifest))
         assert {problem.what for problem in problems if problem.frames} == {
             "cannot be read: Input/output error; repair its disk or its server and try again"
         }
         with pytest.raises(UnreadableDataError):
-            ShardBytes(max_open_files=1).piece(shard_path(published, "u1-0.shard"), gop_piece(manifest, 0))
+            ShardBytes(DiskStorage(published)).piece("shards/u1-0.shard", gop_piece(manifest, 0))
         snapshot = snapshot_path(published, str(root.snapshot))
         snapshot.unlink()
         snapshot.symlink_to(mounted / "0")
         with pytest.raises(UnreadableDataError, match="repair its disk or its server and try again"):
-            open_current(published)
+            open_current(DiskStorage(published))

@@ -12,12 +12,13 @@ import pytest
 import torch
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
 from fake_gpu import device_decoder_on_cpu, opened_through
 from shortgop.errors import CorruptDataError
-from shortgop.manifests.layout import shard_path
 from shortgop.readers.gops import GopStore, longest_first
 from shortgop.readers.plan import GopPlan, VideoGops, plan_frames
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -96,7 +97,7 @@ def test_the_longest_reads_come_first(folder: Path) -> None:
     """So that no engine is left alone with a long one at the end."""
     manifest = current_manifest(folder)
     plan = plan_frames(VideoGops.of(manifest), [(0, [0]), (1, range(FRAMES)), (2, [3, 9, 17])])
-    reads = GopStore(folder, manifest).reads(plan.gops, max_parts=1)
+    reads = GopStore(DiskStorage(folder), manifest).reads(plan.gops, max_parts=1)
 
     def cost(gop: GopPlan) -> int:
         return len(gop.frames)

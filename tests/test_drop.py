@@ -16,9 +16,10 @@ from datasets import make_dataset
 from example_manifests import failure, video
 from shortgop.cli import app
 from shortgop.manifests.drop import drop
-from shortgop.manifests.layout import open_current
+from shortgop.manifests.layout import open_current, snapshots
 from shortgop.manifests.parts import finished_parts, write_part
-from shortgop.manifests.publish import publish, snapshots
+from shortgop.manifests.publish import publish
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -90,10 +91,10 @@ def test_one_that_cannot_be_taken_in_again_stays_dropped_and_nothing_piles_up(ro
     run("drop", "dataset", "b.mp4")
     (root / "videos" / "b.mp4").write_text("not a video any more")
     assert prep("--include-dropped").exit_code == 3
-    parts = finished_parts(root / "dataset")
+    parts = finished_parts(DiskStorage(root / "dataset"))
     result = prep("--include-dropped")
     assert (result.exit_code, "not in the dataset: b.mp4" in result.stderr) == (3, True)
-    assert finished_parts(root / "dataset") == parts
+    assert finished_parts(DiskStorage(root / "dataset")) == parts
     assert "1 source left out" in prep().stdout
 
 
@@ -107,7 +108,7 @@ def test_a_dry_run_changes_nothing(root: Path) -> None:
 
 def test_all_that_was_dropped_comes_to_the_bytes_of_the_shard(root: Path) -> None:
     (shard,) = (root / "dataset" / "shards").iterdir()
-    done = drop(Path("dataset"), ["a.mp4", "b.mp4", "c.mp4"])
+    done = drop(DiskStorage(Path("dataset")), ["a.mp4", "b.mp4", "c.mp4"])
     assert (done.num_bytes, done.num_frames) == (shard.stat().st_size, 60)
 
 
@@ -119,21 +120,21 @@ def test_ids_come_from_a_file_and_unknown_ones_are_named(root: Path) -> None:
     assert "2 videos dropped" in result.stdout
     result = run("drop", "dataset", "c.mp4")
     assert (result.exit_code, "1 id dropped before" in result.stdout) == (0, True)
-    assert len(snapshots(root / "dataset")) == 2
+    assert len(snapshots(DiskStorage(root / "dataset"))) == 2
 
 
 def test_a_source_that_could_not_be_prepared_can_be_dropped(published: Path) -> None:
-    assert drop(published, ["d"]).ids == ("d",)
-    write_part(published, "u9", failure("d", "cut short", attempted_ns=9))
-    publish(published)
-    assert open_current(published)[1].failures.id.texts() == []
+    assert drop(DiskStorage(published), ["d"]).ids == ("d",)
+    write_part(DiskStorage(published), "u9", failure("d", "cut short", attempted_ns=9))
+    publish(DiskStorage(published))
+    assert open_current(DiskStorage(published))[1].failures.id.texts() == []
 
 
 def test_a_part_that_comes_late_does_not_bring_it_back(published: Path) -> None:
-    drop(published, ["a"])
-    write_part(published, "u9", video("a", shard="late.shard", revision=1))
-    publish(published)
-    assert open_current(published)[1].ids == ["b", "c"]
+    drop(DiskStorage(published), ["a"])
+    write_part(DiskStorage(published), "u9", video("a", shard="late.shard", revision=1))
+    publish(DiskStorage(published))
+    assert open_current(DiskStorage(published))[1].ids == ["b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from shortgop.manifests.layout import open_current
 from shortgop.manifests.mp4 import boxes, parse_fragment
 from shortgop.manifests.records import VideoRow
 from shortgop.manifests.tables import Manifest
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, frame_to_rgb, make_video, read_number
 
 
@@ -41,7 +42,7 @@ def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def manifest(dataset: Path) -> Manifest:
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     assert len(manifest.segments) == 4
     return manifest
 
@@ -65,7 +66,7 @@ def complaints(file: Path) -> str:
 
 def test_a_whole_video(dataset: Path, manifest: Manifest, tmp_path: Path) -> None:
     out = tmp_path / "out.mp4"
-    assert export(dataset, manifest, 0, out) == (0, 100)
+    assert export(DiskStorage(dataset), manifest, 0, out) == (0, 100)
     assert shown(out) == [(frame, frame * Fraction(1001, 30000)) for frame in range(100)]
     assert complaints(out) == ""
     with av.open(str(out)) as container:
@@ -85,7 +86,7 @@ def test_a_part_is_written_in_whole_gops(
     dataset: Path, manifest: Manifest, tmp_path: Path, asked: tuple[int, int], written: tuple[int, int]
 ) -> None:
     out = tmp_path / "out.mp4"
-    assert export(dataset, manifest, 0, out, start_frame=asked[0], stop_frame=asked[1]) == written
+    assert export(DiskStorage(dataset), manifest, 0, out, start_frame=asked[0], stop_frame=asked[1]) == written
     times = [(frame, (frame - written[0]) * Fraction(1001, 30000)) for frame in range(*written)]
     assert shown(out) == times
     assert complaints(out) == ""
@@ -93,7 +94,7 @@ def test_a_part_is_written_in_whole_gops(
 
 def test_fragments_are_numbered_anew(dataset: Path, manifest: Manifest, tmp_path: Path) -> None:
     out = tmp_path / "out.mp4"
-    export(dataset, manifest, 0, out, start_frame=20, stop_frame=70)
+    export(DiskStorage(dataset), manifest, 0, out, start_frame=20, stop_frame=70)
     data = out.read_bytes()
     found = list(boxes(data))
     assert [box.type for box in found] == [b"ftyp", b"moov", *[b"moof", b"mdat"] * 4]
@@ -109,7 +110,7 @@ def test_fragments_are_numbered_anew(dataset: Path, manifest: Manifest, tmp_path
 def test_an_existing_file_is_replaced_and_a_link_followed(dataset: Path, manifest: Manifest, tmp_path: Path) -> None:
     (tmp_path / "old.mp4").write_text("old")
     (tmp_path / "link.mp4").symlink_to("old.mp4")
-    export(dataset, manifest, 0, tmp_path / "link.mp4", overwrite=True)
+    export(DiskStorage(dataset), manifest, 0, tmp_path / "link.mp4", overwrite=True)
     assert (tmp_path / "link.mp4").is_symlink()
     assert len(shown(tmp_path / "old.mp4")) == 100
 
@@ -117,13 +118,13 @@ def test_an_existing_file_is_replaced_and_a_link_followed(dataset: Path, manifes
 @pytest.mark.parametrize(("start", "stop"), [(-1, 10), (10, 10), (20, 10), (0, 101), (100, 101)])
 def test_frames_that_are_not_there(dataset: Path, manifest: Manifest, tmp_path: Path, start: int, stop: int) -> None:
     with pytest.raises(FrameIndexError, match=r"video 'v\.mp4' has frames 0 to 99"):
-        export(dataset, manifest, 0, tmp_path / "out.mp4", start_frame=start, stop_frame=stop)
+        export(DiskStorage(dataset), manifest, 0, tmp_path / "out.mp4", start_frame=start, stop_frame=stop)
 
 
 @pytest.mark.parametrize("row", [-1, 1, 10**6])
 def test_a_video_that_is_not_there(dataset: Path, manifest: Manifest, tmp_path: Path, row: int) -> None:
     with pytest.raises(VideoNotFoundError, match=f"no video number {row}; numbers start at 0 and end below 1"):
-        export(dataset, manifest, row, tmp_path / "out.mp4")
+        export(DiskStorage(dataset), manifest, row, tmp_path / "out.mp4")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,7 +136,7 @@ def test_booleans_and_floats_are_no_frames(
 ) -> None:
     arguments: dict[str, Any] = {"row": 0, "out": tmp_path / "out.mp4"} | options
     with pytest.raises(UsageError, match="it has to be an integer"):
-        export(dataset, manifest, **arguments)
+        export(DiskStorage(dataset), manifest, **arguments)
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1, True, "1", None, 5.0, Fraction(10**400)])
@@ -153,7 +154,7 @@ def test_places_where_nothing_can_be_written(dataset: Path, manifest: Manifest, 
         (tmp_path / "file" / "out.mp4", "a part of that path is a file"),
     ):
         with pytest.raises(OutputError, match=complaint):
-            export(dataset, manifest, 0, out)
+            export(DiskStorage(dataset), manifest, 0, out)
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
@@ -161,7 +162,7 @@ def test_a_full_disk(dataset: Path, manifest: Manifest, small_disk: Path) -> Non
     out = small_disk / "out.mp4"
     out.write_bytes(bytes(5 * 2**20 - 20_000))
     with pytest.raises(OutputError, match=r"out\.mp4: No space left on device"):
-        export(dataset, manifest, 0, out, overwrite=True)
+        export(DiskStorage(dataset), manifest, 0, out, overwrite=True)
     assert [file.name for file in small_disk.iterdir()] == ["out.mp4"]
     assert out.stat().st_size == 5 * 2**20 - 20_000
 
@@ -179,14 +180,14 @@ def test_a_damaged_gop_is_not_exported(dataset: Path, manifest: Manifest, tmp_pa
         with pytest.raises(
             CorruptDataError, match="their CRC-32 differs; run `shortgop verify .* --repair SOURCES`, or copy the shard"
         ) as caught:
-            export(dataset, manifest, 0, out, overwrite=True)
+            export(DiskStorage(dataset), manifest, 0, out, overwrite=True)
         error = caught.value
         assert (error.video, error.segment, error.file) == ("v.mp4", 2, str(shard))
         assert error.byte_range == (start, start + length)
-        assert export(dataset, manifest, 0, tmp_path / "rest.mp4", stop_frame=64) == (0, 64)
+        assert export(DiskStorage(dataset), manifest, 0, tmp_path / "rest.mp4", stop_frame=64) == (0, 64)
         shard.rename(tmp_path / "away")
         with pytest.raises(MissingDataError, match="video 'v.mp4': .*shard is missing; run `shortgop prep`"):
-            export(dataset, manifest, 0, out, overwrite=True)
+            export(DiskStorage(dataset), manifest, 0, out, overwrite=True)
     finally:
         shard.write_bytes(content)
     assert out.read_text() == "old"

@@ -17,6 +17,7 @@ from av.codec.context import CodecContext
 from av.packet import Packet
 
 from datasets import make_dataset
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, frame_to_rgb, make_video, read_number
 
 ROOT = Path(__file__).parents[1]
@@ -143,8 +144,8 @@ def test_the_pages_example_is_a_root(tmp_path: Path) -> None:
 
     page = (ROOT / "docs" / "format.md").read_text()
     (tmp_path / "zarr.json").write_text(page.split("```json")[1].split("```")[0])
-    assert read_root(tmp_path).snapshot == "000002"
-    assert read_root(tmp_path).profile == Profile().to_json()
+    assert read_root(DiskStorage(tmp_path)).snapshot == "000002"
+    assert read_root(DiskStorage(tmp_path)).profile == Profile().to_json()
 
 
 def test_the_pages_delta_and_crc() -> None:

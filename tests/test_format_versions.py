@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 import shortgop
+from dataset_paths import snapshot_path
 from datasets import as_folder, make_dataset
 from example_manifests import drop, edit
-from shortgop.manifests.layout import open_current, snapshot_path
+from shortgop.manifests.layout import open_current
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.records import SourceChanges
 from shortgop.manifests.schema import SCHEMA, tables_of
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -88,14 +90,14 @@ def test_a_dataset_of_an_earlier_version_grows_into_one_of_this(version: int, tm
     assert (before, dataset.metadata.format_version) == (version, 3)
     assert [read_number(dataset[name][0]) for name in ("a.mp4", "b.mp4")] == [0, 100]
     assert [Path(video.source_path).name for video in dataset] == ["" if version == 1 else "a.mp4", "b.mp4"]
-    assert open_current(path)[1].videos.after_edit.tolist() == [0, 0]
+    assert open_current(DiskStorage(path))[1].videos.after_edit.tolist() == [0, 0]
 
 
 def test_a_snapshot_of_version_2_has_no_edits_and_takes_them(published: Path) -> None:
     _as_version(published, 2)
-    assert len(open_current(published)[1].edits) == 0
-    write_part(published, "e1", merge([edit("a", 1, label=3), drop("b", 2)]))
-    publish(published)
-    manifest = open_current(published)[1]
+    assert len(open_current(DiskStorage(published))[1].edits) == 0
+    write_part(DiskStorage(published), "e1", merge([edit("a", 1, label=3), drop("b", 2)]))
+    publish(DiskStorage(published))
+    manifest = open_current(DiskStorage(published))[1]
     assert manifest.ids == ["a", "c"]
     assert manifest.video(0).attributes == {"label": 3}

@@ -23,6 +23,7 @@ from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.probe import probe
 from shortgop.prep.profile import Profile
 from shortgop.prep.source_times import check_order, longest_rise, plan_times
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
 MS = Fraction(1, 1000)
@@ -36,7 +37,7 @@ def prepared(
     source: SyntheticVideo, fps: Fraction | None = None, policy: SourcePolicy = DEFAULT_POLICY
 ) -> shortgop.Video:
     out = source.path.parent / "dataset"
-    report = prepare([str(source.path)], out, Profile(fps=fps), where=Where("inline"), policy=policy)
+    report = prepare([str(source.path)], DiskStorage(out), Profile(fps=fps), where=Where("inline"), policy=policy)
     assert report.failures == ()
     return shortgop.open(out)[0]
 
@@ -116,7 +117,7 @@ def test_a_few_frames_of_any_length_are_shown(pts: list[int], tmp_path: Path) ->
 def test_info_says_how_many_frames_are_never_shown_or_more_than_once(tmp_path: Path) -> None:
     rate = Fraction(30)
     prepared(make_video(tmp_path / "x.mp4", pts=constant_rate_pts(rate, 90), timebase=1 / rate), Fraction(10))
-    (video,) = summarize(tmp_path / "dataset").videos
+    (video,) = summarize(DiskStorage(tmp_path / "dataset")).videos
     assert (video.dropped, video.repeated) == (60, 0)
 
 
@@ -133,7 +134,7 @@ def test_a_gap_is_an_error_that_says_where(tmp_path: Path) -> None:
         match=r"gap\.mkv has 1 gap of more than 10 s .* one of 3598\.840 s, 1\.160 s after .* --gaps close",
     ):
         plan_times(probe(str(source.path)), None, SourcePolicy())
-    report = prepare([str(source.path)], tmp_path / "dataset", Profile(), where=Where("inline"))
+    report = prepare([str(source.path)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where("inline"))
     assert [failure.id for failure in report.failures] == ["gap.mkv"]
 
 
@@ -167,7 +168,7 @@ def test_source_pts_are_in_the_sources_timebase_where_only_the_decoder_knows_the
     codec = "mpeg1video" if suffix == "mpg" else "mpeg2video"
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(source.path), "-c:v", codec, "-bf", "2"]
     subprocess.run([*command, "-q:v", "2", str(path)], check=True)
-    prepare([str(path)], tmp_path / "dataset", Profile(), where=Where("inline"))
+    prepare([str(path)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where("inline"))
     video = shortgop.open(tmp_path / "dataset")[0]
     assert numbers(video) == list(range(30))
     shown = video.source_seconds(range(30))
@@ -213,10 +214,12 @@ def test_a_gap_in_a_damaged_source_is_a_gap_all_the_same(gaps: Any, frames: int,
     lost = len(data) // 188 // 5 * 188
     source.path.write_bytes(data[:lost] + data[lost + 4 * 188 :])
     only_closed = SourcePolicy(gaps="close")
-    damaged = prepare([str(source.path)], tmp_path / "strict", Profile(), where=Where("inline"), policy=only_closed)
+    damaged = prepare(
+        [str(source.path)], DiskStorage(tmp_path / "strict"), Profile(), where=Where("inline"), policy=only_closed
+    )
     assert "--salvage" in damaged.failures[0].reason
     report = prepare(
-        [str(source.path)], tmp_path / "dataset", Profile(), where=Where("inline"),
+        [str(source.path)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where("inline"),
         policy=SourcePolicy(salvage=True, gaps=gaps),
     )  # fmt: skip
     if gaps == "fail":

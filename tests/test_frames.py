@@ -12,8 +12,8 @@ import pytest
 
 import broken
 import shortgop
+from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
-from shortgop.manifests.layout import shard_path
 from shortgop.prep.ffmpeg import find_ffmpeg, running
 from shortgop.prep.profile import Size, parse_fps
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts

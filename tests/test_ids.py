@@ -22,6 +22,7 @@ from shortgop.jobs.ids import MAX_ROOTS, id_roots, path_below, paths_of
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.layout import read_root, set_id_roots
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
 
 PAGE = Path(__file__).parents[1] / "docs" / "ids.md"
@@ -39,7 +40,7 @@ def corpus(constant_video: SyntheticVideo, tmp_path: Path, monkeypatch: pytest.M
 
 
 def prep(*sources: str, out: str = "dataset", **options: Any) -> Report:
-    return prepare(sources, Path(out), Profile(), where=Where(runner="inline"), **options)
+    return prepare(sources, DiskStorage(Path(out)), Profile(), where=Where(runner="inline"), **options)
 
 
 def ids(out: str = "dataset") -> list[str]:
@@ -47,7 +48,7 @@ def ids(out: str = "dataset") -> list[str]:
 
 
 def roots(out: str = "dataset") -> list[str]:
-    return [os.path.relpath(root) for root in read_root(Path(out)).id_roots]
+    return [os.path.relpath(root) for root in read_root(DiskStorage(Path(out))).id_roots]
 
 
 def test_a_file_and_then_the_folder_above_store_it_once(corpus: Path) -> None:
@@ -170,7 +171,7 @@ def test_roots_that_another_job_added_meanwhile_are_noticed(corpus: Path) -> Non
 
     def other_job(progress: shortgop.Progress) -> None:
         if progress.note.startswith("looking"):
-            set_id_roots(Path("dataset"), (str(corpus),))
+            set_id_roots(DiskStorage(Path("dataset")), (str(corpus),))
 
     with pytest.raises(shortgop.DatasetBusyError, match="another job has prepared other folders"):
         prep("A", on_update=other_job)
@@ -223,9 +224,9 @@ def test_roots_do_not_depend_on_the_order_of_folders(bases: list[str], random: A
 
 def test_only_so_many_folders_are_remembered(corpus: Path) -> None:
     prep("A")
-    set_id_roots(Path("dataset").absolute(), tuple(f"/gone/{number}" for number in range(MAX_ROOTS)))
+    set_id_roots(DiskStorage(Path("dataset").absolute()), tuple(f"/gone/{number}" for number in range(MAX_ROOTS)))
     prep("A")
-    assert len(read_root(Path("dataset")).id_roots) == MAX_ROOTS
+    assert len(read_root(DiskStorage(Path("dataset"))).id_roots) == MAX_ROOTS
 
 
 # The page

@@ -24,6 +24,7 @@ from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.sources import find_sources
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import burn, read_number
 
 
@@ -39,7 +40,7 @@ def write_images(
 
 def prepared(source: Path, out: Path, fps: str = "30", **policy: Any) -> Report:
     return prepare(
-        [str(source)], out, Profile(), where=Where("inline"), policy=SourcePolicy(**policy),
+        [str(source)], DiskStorage(out), Profile(), where=Where("inline"), policy=SourcePolicy(**policy),
         importing=importing_of(None, fps),
     )  # fmt: skip
 

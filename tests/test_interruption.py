@@ -21,6 +21,7 @@ from processes import descendants
 from shortgop.manifests.layout import open_current
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.verify import verify
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video
 
 # Seven units of work that take some tenths of a second each, and one source that always fails.
@@ -50,7 +51,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     dataset = tmp_path_factory.mktemp("undisturbed") / "dataset"
     make_dataset([sources], dataset)
-    assert len(finished_units(dataset)) >= _VIDEOS
+    assert len(finished_units(DiskStorage(dataset))) >= _VIDEOS
     return dataset
 
 
@@ -108,7 +109,7 @@ def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.
     """Ctrl-C, or what a job manager sends: a tidy end, with all that was finished in the dataset."""
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, runner)
-    wait_until(job, lambda: len(finished_units(dataset)) >= 2, "units of work")
+    wait_until(job, lambda: len(finished_units(DiskStorage(dataset))) >= 2, "units of work")
     below = [pid for pid, _ in descendants(job.pid)]
     job.send_signal(number)
     assert job.wait(_PATIENCE_SECONDS) == 130
@@ -139,13 +140,13 @@ def test_told_to_end_while_ray_starts(sources: Path, tmp_path: Path) -> None:
 def test_driver_killed(sources: Path, undisturbed: Path, tmp_path: Path, finished_before_the_kill: int) -> None:
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, "inline")
-    wait_until(job, lambda: len(finished_units(dataset)) >= finished_before_the_kill, "units of work")
+    wait_until(job, lambda: len(finished_units(DiskStorage(dataset))) >= finished_before_the_kill, "units of work")
     wait_until(job, (dataset / ".tmp").exists, "work under way")
     # Somewhere within the next unit, elsewhere for each number.
     time.sleep(0.05 * finished_before_the_kill)
     job.kill()
     job.wait()
-    assert len(finished_units(dataset)) < len(finished_units(undisturbed))
+    assert len(finished_units(DiskStorage(dataset))) < len(finished_units(DiskStorage(undisturbed)))
 
     make_dataset([sources], dataset)
 
@@ -155,12 +156,12 @@ def test_driver_killed(sources: Path, undisturbed: Path, tmp_path: Path, finishe
 def test_driver_killed_while_it_makes_lost_videos_again(sources: Path, undisturbed: Path, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     shutil.copytree(undisturbed, dataset)
-    before = finished_units(dataset)
+    before = finished_units(DiskStorage(dataset))
     lost = sorted((dataset / "shards").iterdir())[:4]
     for shard in lost:
         shard.unlink()
     job = start(sources, dataset, "inline")
-    wait_until(job, lambda: len(finished_units(dataset)) > len(before), "a video that was made again")
+    wait_until(job, lambda: len(finished_units(DiskStorage(dataset))) > len(before), "a video that was made again")
     wait_until(job, (dataset / ".tmp").exists, "work under way")
     job.kill()
     job.wait()
@@ -170,8 +171,8 @@ def test_driver_killed_while_it_makes_lost_videos_again(sources: Path, undisturb
     assert 0 < len(report.repaired) < 4
     assert report.lost == ()
     assert not (dataset / ".tmp").exists()
-    root, manifest = open_current(dataset)
-    assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
+    root, manifest = open_current(DiskStorage(dataset))
+    assert list(verify(DiskStorage(dataset), manifest, snapshot=root.snapshot)) == []
     assert sorted(manifest.videos.revision.tolist()) == [0] * (_VIDEOS - 4) + [1] * 4
     # Those that were made again are the same frames; x264 even writes the same bytes.
     kept = ("videos.", "gops.length", "gops.crc32", "timeline.", "failures.")
@@ -185,7 +186,7 @@ def test_ffmpeg_killed_again_and_again(sources: Path, undisturbed: Path, tmp_pat
     killed = 0
     while job.poll() is None:
         # The driver's own trial runs are over once there is something to write.
-        if killed < 2 * (1 + len(finished_units(dataset))) and (dataset / ".tmp").exists():
+        if killed < 2 * (1 + len(finished_units(DiskStorage(dataset)))) and (dataset / ".tmp").exists():
             killed += kill_one(job.pid, "stats_enc_pre pipe")
         time.sleep(0.02)
     assert killed > 2
@@ -203,7 +204,7 @@ def test_worker_and_driver_killed_on_ray_while_a_reader_reads(sources: Path, und
     reader = shortgop.open(dataset)
     video = reader[0]
     before = video[0]
-    wait_until(job, lambda: len(finished_units(dataset)) >= 4, "units of work")
+    wait_until(job, lambda: len(finished_units(DiskStorage(dataset))) >= 4, "units of work")
     job.kill()
     job.wait()
 

@@ -16,6 +16,7 @@ from shortgop.prep.frame_report import NO_PTS
 from shortgop.prep.joins import Join, Joined, continued_times, joins_of, recordings
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 MS = Fraction(1, 1000)
@@ -38,7 +39,7 @@ def joined(folder: Path, *parts: bytes) -> Path:
 
 def job(source: Path, dataset: Path, *, salvage: bool) -> Report:
     policy = SourcePolicy(salvage)
-    return prepare([str(source)], dataset, Profile(gop_frames=4), where=Where("inline"), policy=policy)
+    return prepare([str(source)], DiskStorage(dataset), Profile(gop_frames=4), where=Where("inline"), policy=policy)
 
 
 def salvaged(source: Path, dataset: Path) -> tuple[shortgop.Video, list[int], list[bool]]:

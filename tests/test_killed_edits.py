@@ -14,10 +14,10 @@ import pytest
 
 from datasets import make_dataset, rows_of
 from killed_steps import OPERATIONS, annotated, dropped
-from shortgop.manifests.layout import open_current
+from shortgop.manifests.layout import open_current, snapshots
 from shortgop.manifests.parts import finished_parts
-from shortgop.manifests.publish import snapshots
 from shortgop.manifests.verify import verify
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video
 
 RATE = Fraction(25)
@@ -41,7 +41,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def state(dataset: Path) -> tuple[dict[str, Any], set[str], set[str]]:
     """All that a dataset holds, apart from the numbers of its snapshots."""
     shards = {file.name for file in (dataset / "shards").iterdir()}
-    return rows_of(dataset), shards, finished_parts(dataset)
+    return rows_of(dataset), shards, finished_parts(DiskStorage(dataset))
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))
@@ -65,8 +65,8 @@ def test_killed_at_every_step(labelled: Path, tmp_path: Path, operation: str) ->
     assert len(killed) >= 15
     seen = set()
     for copy in killed:
-        root, manifest = open_current(copy)
-        assert list(verify(copy, manifest, snapshot=root.snapshot)) == [], copy.name
+        root, manifest = open_current(DiskStorage(copy))
+        assert list(verify(DiskStorage(copy), manifest, snapshot=root.snapshot)) == [], copy.name
         found = rows_of(copy)
         assert found in (before, expected[0]), copy.name
         seen.add(found == before)
@@ -76,6 +76,6 @@ def test_killed_at_every_step(labelled: Path, tmp_path: Path, operation: str) ->
         assert state(copy) == expected, copy.name
         assert not (copy / ".tmp").exists()
         if operation == "collected":
-            assert len(snapshots(copy)) == 1
+            assert len(snapshots(DiskStorage(copy))) == 1
     # Both are there: killed too early to have an effect, and late enough.
     assert seen == {True, False}

@@ -13,6 +13,7 @@ from shortgop.jobs.importing import Importing
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.sources import find_sources
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import make_video, read_number
 
 HEADER = "label,youtube_id,time_start,time_end,split,is_cc"
@@ -37,7 +38,11 @@ def test_whole_files_are_cut_and_cut_files_are_taken_whole(tmp_path: Path) -> No
     )
     said: list[str] = []
     report = prepare(
-        [str(listed)], tmp_path / "out", Profile(), where=Where("inline"), importing=Importing(tell=said.append)
+        [str(listed)],
+        DiskStorage(tmp_path / "out"),
+        Profile(),
+        where=Where("inline"),
+        importing=Importing(tell=said.append),
     )
     assert said == [f"{listed}: a Kinetics list of 3 videos"]
     dataset = shortgop.open(tmp_path / "out")

@@ -18,6 +18,8 @@ from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
+from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import OpenedFile
 from synthetic import SyntheticVideo
 
 
@@ -91,22 +93,22 @@ def test_failures_are_read_once_for_each_snapshot_and_without_the_other_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = tmp_path / "dataset"
-    create(dataset, {})
-    write_part(dataset, "u1", merge([failure("a", "cut short"), video("b")]))
-    publish(dataset)
+    create(DiskStorage(dataset), {})
+    write_part(DiskStorage(dataset), "u1", merge([failure("a", "cut short"), video("b")]))
+    publish(DiskStorage(dataset))
     opened: list[str] = []
     real = zips._open_member
 
-    def noting(descriptor: int, directory: Any, key: str) -> BinaryIO:
+    def noting(file: OpenedFile, directory: Any, key: str) -> BinaryIO:
         opened.append(key)
-        return real(descriptor, directory, key)
+        return real(file, directory, key)
 
     monkeypatch.setattr(zips, "_open_member", noting)
     for _ in range(100):
-        assert said(dataset).failures == {("a", "cut short")}
+        assert said(DiskStorage(dataset)).failures == {("a", "cut short")}
     assert len(opened) == len(set(opened))
     assert {key.split("/")[0] for key in opened} == {"zarr.json", "failures"}
-    write_part(dataset, "u2", failure("c", "cut short"))
-    publish(dataset)
-    assert said(dataset).failures == {("a", "cut short"), ("c", "cut short")}
+    write_part(DiskStorage(dataset), "u2", failure("c", "cut short"))
+    publish(DiskStorage(dataset))
+    assert said(DiskStorage(dataset)).failures == {("a", "cut short"), ("c", "cut short")}
     known_failures._said.cache_clear()

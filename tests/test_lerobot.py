@@ -17,6 +17,7 @@ from shortgop.jobs.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.sources import find_sources
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import make_video, read_number
 
 CAMERAS = ("observation.images.front", "observation.images.wrist")
@@ -71,7 +72,7 @@ def write_lerobot(root: Path, lengths: list[int], *, fps: int = 30, per_file: in
 
 
 def prepared(*sources: Path, out: Path) -> Report:
-    return prepare([str(source) for source in sources], out, Profile(), where=Where("inline"))
+    return prepare([str(source) for source in sources], DiskStorage(out), Profile(), where=Where("inline"))
 
 
 @pytest.mark.parametrize("fps", [10, 30])

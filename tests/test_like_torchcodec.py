@@ -22,10 +22,11 @@ from torchcodec import samplers
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
 from shortgop.manifests.export import export
-from shortgop.manifests.layout import shard_path
 from shortgop.manifests.mp4 import parse_fragment
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 # Rate, frames, what make_video is told. In the order of their ids, each is followed by the next one's GOPs.
@@ -47,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert report.failures == ()
     manifest = current_manifest(root / "dataset")
     for name in VIDEOS:
-        export(root / "dataset", manifest, manifest.row_of(name), root / f"exported-{name}")
+        export(DiskStorage(root / "dataset"), manifest, manifest.row_of(name), root / f"exported-{name}")
     return root
 
 

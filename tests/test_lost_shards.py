@@ -17,10 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import make_dataset
 from shortgop.cli import app
-from shortgop.manifests.layout import open_current, shard_path
+from shortgop.manifests.layout import open_current
 from shortgop.manifests.lost import lost_shards
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 REMEDY = (
@@ -58,7 +60,7 @@ def dataset(whole: Path, tmp_path: Path) -> Path:
 
 
 def shard_of(dataset: Path, video_id: str) -> Path:
-    _, manifest = open_current(dataset)
+    _, manifest = open_current(DiskStorage(dataset))
     segment = manifest.video(manifest.row_of(video_id)).first_segment
     return shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
 
@@ -163,12 +165,12 @@ def test_looking_at_many_shards_takes_one_look_each(whole: Path, tmp_path: Path)
 
     from shortgop.manifests.ragged import from_texts
 
-    _, manifest = open_current(whole)
+    _, manifest = open_current(DiskStorage(whole))
     names = [f"{number:016x}-0.shard" for number in range(20_000)]
     (tmp_path / "shards").mkdir()
     for name in names:
         (tmp_path / "shards" / name).touch()
     shards = dataclasses.replace(manifest.shards, name=from_texts(names), length=np.zeros(len(names), dtype="<i8"))
     started = time.process_time()
-    assert lost_shards(tmp_path, dataclasses.replace(manifest, shards=shards)) == {}
+    assert lost_shards(DiskStorage(tmp_path), dataclasses.replace(manifest, shards=shards)) == {}
     assert time.process_time() - started < 1

@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 
 import shortgop
+from dataset_paths import snapshot_path
 from datasets import as_folder, make_dataset
 from example_manifests import failure
 from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.layout import open_current, open_timeline, snapshot_path
+from shortgop.manifests.layout import open_current, open_timeline, snapshots
 from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish, snapshots
+from shortgop.manifests.publish import publish
 from shortgop.manifests.tidy import parse_duration, remove_old_snapshots
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -35,9 +37,9 @@ def aged(dataset: Path, snapshot: str, seconds: float) -> None:
 def grown(published: Path) -> Path:
     """Make a dataset that had three snapshots before its current one."""
     for number in range(3):
-        write_part(published, f"f{number}", failure(f"f{number}", "cut short"))
-        publish(published)
-    assert snapshots(published) == {"000001", "000002", "000003", "000004"}
+        write_part(DiskStorage(published), f"f{number}", failure(f"f{number}", "cut short"))
+        publish(DiskStorage(published))
+    assert set(snapshots(DiskStorage(published))) == {"000001", "000002", "000003", "000004"}
     return published
 
 
@@ -45,31 +47,31 @@ def test_a_snapshot_stays_for_the_grace_time_after_another_took_its_place(grown:
     # The first was the current one for a week, until half an hour ago.
     aged(grown, "000001", 7 * 86400)
     aged(grown, "000002", 1800)
-    assert remove_old_snapshots(grown, 3600) == []
-    assert remove_old_snapshots(grown, 1700) == ["000001"]
-    assert remove_old_snapshots(grown, 0) == ["000003", "000002"]
-    assert snapshots(grown) == {"000004"}
-    assert open_current(grown)[1].ids == ["a", "b", "c"]
+    assert remove_old_snapshots(DiskStorage(grown), 3600) == []
+    assert remove_old_snapshots(DiskStorage(grown), 1700) == ["000001"]
+    assert remove_old_snapshots(DiskStorage(grown), 0) == ["000003", "000002"]
+    assert set(snapshots(DiskStorage(grown))) == {"000004"}
+    assert open_current(DiskStorage(grown))[1].ids == ["a", "b", "c"]
 
 
 def test_snapshots_of_version_1_go_too(grown: Path) -> None:
     as_folder(grown, "000002")
-    remove_old_snapshots(grown, 0)
+    remove_old_snapshots(DiskStorage(grown), 0)
     assert [file.name for file in (grown / "manifest").iterdir()] == ["000004.zip"]
 
 
 def test_the_current_snapshot_never_goes(grown: Path) -> None:
     aged(grown, "000004", 10**8)
-    remove_old_snapshots(grown, 0)
-    assert snapshots(grown) == {"000004"}
+    remove_old_snapshots(DiskStorage(grown), 0)
+    assert set(snapshots(DiskStorage(grown))) == {"000004"}
 
 
 def test_a_later_snapshot_may_be_about_to_become_current(grown: Path) -> None:
     later = snapshot_path(grown, "000005")
     later.write_bytes(b"of another host")
-    assert "000005" not in remove_old_snapshots(grown, 0)
+    assert "000005" not in remove_old_snapshots(DiskStorage(grown), 0)
     aged(grown, "000005", 2 * 86400)
-    assert remove_old_snapshots(grown, 0) == ["000005"]
+    assert remove_old_snapshots(DiskStorage(grown), 0) == ["000005"]
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +88,15 @@ def test_a_job_removes_old_snapshots_and_their_readers_are_told(sources: Path, t
     reader = shortgop.open(dataset)
     copy = pickle.dumps(reader)
     make_dataset([sources / "b.mp4"], dataset)
-    assert snapshots(dataset) == {"000001", "000002"}
+    assert set(snapshots(DiskStorage(dataset))) == {"000001", "000002"}
     prepare(
-        [str(sources / "c.mp4")], dataset, Profile(), where=Where(runner="inline"), keep_snapshots_seconds=0
-    )  # fmt: skip
-    assert snapshots(dataset) == {"000003"}
+        [str(sources / "c.mp4")],
+        DiskStorage(dataset),
+        Profile(),
+        where=Where(runner="inline"),
+        keep_snapshots_seconds=0,
+    )
+    assert set(snapshots(DiskStorage(dataset))) == {"000003"}
     # What it has in memory, and the shards, are enough for frames.
     assert [read_number(frame) for frame in reader["a.mp4"][::19]] == [0, 19]
     gone = (
@@ -110,23 +116,23 @@ def test_a_reader_that_opens_while_the_snapshot_goes_gets_the_next(
     from shortgop.manifests import layout as files
 
     old = files.Root(profile={}, snapshot="000001")
-    remove_old_snapshots(grown, 0)
+    remove_old_snapshots(DiskStorage(grown), 0)
     answers = iter([old])
     read_root = files.read_root
     monkeypatch.setattr(files, "read_root", lambda path: next(answers, None) or read_root(path))
-    assert open_current(grown)[0].snapshot == "000004"
+    assert open_current(DiskStorage(grown))[0].snapshot == "000004"
 
 
 def test_a_current_snapshot_that_is_missing_is_not_said_to_be_old(published: Path) -> None:
     snapshot_path(published, "000001").unlink()
     with pytest.raises(shortgop.MissingDataError, match="the manifest .* is missing; copy it"):
-        open_timeline(published, "000001", 0, 1)
+        open_timeline(DiskStorage(published), "000001", 0, 1)
 
 
 def test_a_snapshot_can_be_read_while_its_name_goes_away(grown: Path) -> None:
     """Removing is one step for whoever looks at the name."""
     shutil.rmtree(grown / ".tmp", ignore_errors=True)
-    remove_old_snapshots(grown, 0)
+    remove_old_snapshots(DiskStorage(grown), 0)
     assert not any((grown / ".tmp").iterdir())
 
 

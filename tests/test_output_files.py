@@ -26,6 +26,7 @@ from shortgop.manifests.layout import open_current
 from shortgop.manifests.output_files import check_output, new_file
 from shortgop.readers.picture_files import FORMATS, write_picture
 from shortgop.readers.sheet import check_sheet, write_sheet
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, burn, frame_to_rgb, read_number
 
 OLD = b"what was there before"
@@ -48,7 +49,7 @@ def folder(made: Path, tmp_path: Path) -> Path:
 
 
 def write_export(dataset: Path, out: Path, **options: Any) -> object:
-    return export(dataset, open_current(dataset)[1], 0, out, stop_frame=16, **options)
+    return export(DiskStorage(dataset), open_current(DiskStorage(dataset))[1], 0, out, stop_frame=16, **options)
 
 
 def write_a_sheet(dataset: Path, out: Path, **options: Any) -> None:

@@ -16,10 +16,10 @@ import torch
 from torch.utils.data import DataLoader
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
 from shortgop import Output
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.manifests.layout import shard_path
 from synthetic import constant_rate_pts, make_video, read_number
 
 # Width and height of each video; video v shows the numbers from 1000 * v on.

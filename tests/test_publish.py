@@ -13,6 +13,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataset_paths import snapshot_path
 from datasets import as_folder, current_manifest
 from example_manifests import failure, rows, video
 from shortgop import whole_files as commits
@@ -21,52 +22,46 @@ from shortgop.manifests import publish as publish_module
 from shortgop.manifests import zarr_sizes, zarr_small
 from shortgop.manifests import zarr_write as writer
 from shortgop.manifests import zarr_zip as zips
-from shortgop.manifests.layout import (
-    create,
-    open_current,
-    open_manifest,
-    open_timeline,
-    snapshot_attributes,
-    snapshot_path,
-)
+from shortgop.manifests.layout import create, open_current, open_manifest, open_timeline, snapshot_attributes
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, read_part, write_part
-from shortgop.manifests.publish import publish, writer_lock
+from shortgop.manifests.publish import publish
+from shortgop.storage.disk import DiskStorage
 
 
 def test_publishing_makes_a_snapshot_of_what_is_finished(published: Path) -> None:
-    root, manifest = open_current(published)
+    root, manifest = open_current(DiskStorage(published))
     assert root.snapshot == "000001"
     assert manifest.ids == ["a", "b", "c"]
-    assert snapshot_attributes(published, "000001")["parts"] == ["u1", "u2"]
+    assert snapshot_attributes(DiskStorage(published), "000001")["parts"] == ["u1", "u2"]
     assert manifest.failures.reason.texts() == ["cut short"]
     assert manifest.timeline is None
-    assert open_timeline(published, "000001", 9, 12).tolist() == [9009, 9000, 10001]
+    assert open_timeline(DiskStorage(published), "000001", 9, 12).tolist() == [9009, 9000, 10001]
 
 
 def test_publishing_nothing_new_writes_nothing(published: Path) -> None:
     files = sorted(published.rglob("*"))
-    assert publish(published) == "000001"
+    assert publish(DiskStorage(published)) == "000001"
     assert sorted(published.rglob("*")) == files
 
 
 def test_a_snapshot_stays_as_it_is_when_the_dataset_grows(published: Path) -> None:
-    before = rows(open_manifest(published, "000001", timeline=True))
-    write_part(published, "u3", video("aa", shard="u3-0.shard"))
-    assert publish(published) == "000002"
+    before = rows(open_manifest(DiskStorage(published), "000001", timeline=True))
+    write_part(DiskStorage(published), "u3", video("aa", shard="u3-0.shard"))
+    assert publish(DiskStorage(published)) == "000002"
     assert current_manifest(published).ids == ["a", "aa", "b", "c"]
-    assert rows(open_manifest(published, "000001", timeline=True)) == before
+    assert rows(open_manifest(DiskStorage(published), "000001", timeline=True)) == before
 
 
 def test_many_publications_end_with_the_rows_of_one(empty_dataset: Path, tmp_path: Path) -> None:
     found = [video(f"{number * 7 % 5}", shard=f"{number}.shard", frames=9 + number) for number in range(3)]
     at_once = tmp_path / "at once"
-    create(at_once, {})
+    create(DiskStorage(at_once), {})
     for number, manifest in enumerate([*found, failure("x", "cut short")]):
-        write_part(empty_dataset, f"u{number}", manifest)
-        publish(empty_dataset)
-        write_part(at_once, f"u{number}", manifest)
-    publish(at_once)
+        write_part(DiskStorage(empty_dataset), f"u{number}", manifest)
+        publish(DiskStorage(empty_dataset))
+        write_part(DiskStorage(at_once), f"u{number}", manifest)
+    publish(DiskStorage(at_once))
     assert rows(current_manifest(empty_dataset)) == rows(current_manifest(at_once))
 
 
@@ -75,8 +70,8 @@ def test_a_timeline_of_many_files_is_put_together(empty_dataset: Path, monkeypat
         monkeypatch.setattr(zarr_sizes, name, value)
     found = [video(f"{number * 7 % 5}", shard=f"{number}.shard", frames=20 + number) for number in range(5)]
     for number, manifest in enumerate(found):
-        write_part(empty_dataset, f"u{number}", manifest)
-        publish(empty_dataset)
+        write_part(DiskStorage(empty_dataset), f"u{number}", manifest)
+        publish(DiskStorage(empty_dataset))
     whole = merge(found)
     assert whole.timeline is not None
     assert rows(current_manifest(empty_dataset)) == rows(whole)
@@ -84,7 +79,7 @@ def test_a_timeline_of_many_files_is_put_together(empty_dataset: Path, monkeypat
         assert len([name for name in archive.namelist() if name.startswith("timeline/pts/c/")]) == 7
     for start, stop in ((0, 3), (7, 9), (15, 40), (100, 110)):
         expected = whole.timeline.pts[start:stop].tolist()
-        assert open_timeline(empty_dataset, "000005", start, stop).tolist() == expected
+        assert open_timeline(DiskStorage(empty_dataset), "000005", start, stop).tolist() == expected
 
 
 def test_a_small_snapshot_has_the_rows_of_one_that_zarr_writes(
@@ -93,8 +88,8 @@ def test_a_small_snapshot_has_the_rows_of_one_that_zarr_writes(
     by_folder = tmp_path / "by folder"
     shutil.copytree(published, by_folder)
     for dataset in (published, by_folder):
-        write_part(dataset, "u3", video("aa", shard="u3-0.shard"))
-        publish(dataset)
+        write_part(DiskStorage(dataset), "u3", video("aa", shard="u3-0.shard"))
+        publish(DiskStorage(dataset))
         # From here on it is too large a manifest for that.
         monkeypatch.setattr(zarr_sizes, "CHUNK_ROWS", 1)
     assert rows(current_manifest(by_folder)) == rows(current_manifest(published))
@@ -119,7 +114,7 @@ def test_every_lost_member_of_a_snapshot_is_named(published: Path) -> None:
     for lost in (name for name in members if not name.startswith("columns/")):
         file.write_bytes(zips.pack({name: data for name, data in members.items() if name != lost}))
         with pytest.raises(MissingDataError, match=f"{lost} is missing; copy it to the dataset again") as caught:
-            open_manifest(published, "000001", timeline=True)
+            open_manifest(DiskStorage(published), "000001", timeline=True)
         assert caught.value.file == str(file)
 
 
@@ -127,9 +122,9 @@ def test_every_lost_member_of_a_snapshot_is_named(published: Path) -> None:
 def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a dataset of one video and a failure."""
     path = tmp_path_factory.mktemp("published once") / "dataset"
-    create(path, {})
-    write_part(path, "u1", merge([video("a"), failure("b", "cut short")]))
-    publish(path)
+    create(DiskStorage(path), {})
+    write_part(DiskStorage(path), "u1", merge([video("a"), failure("b", "cut short")]))
+    publish(DiskStorage(path))
     return path
 
 
@@ -140,12 +135,12 @@ def test_a_flipped_bit_in_a_snapshot_is_noticed_or_makes_no_difference(
 ) -> None:
     file = snapshot_path(published_once, "000001")
     whole = file.read_bytes()
-    before = rows(open_manifest(published_once, "000001", timeline=True))
+    before = rows(open_manifest(DiskStorage(published_once), "000001", timeline=True))
     damaged = bytearray(whole)
     damaged[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     try:
         file.write_bytes(damaged)
-        found = rows(open_manifest(published_once, "000001", timeline=True))
+        found = rows(open_manifest(DiskStorage(published_once), "000001", timeline=True))
     except (CorruptDataError, MissingDataError) as error:
         assert error.file == str(file)  # noqa: PT017
     else:
@@ -160,20 +155,20 @@ def test_a_snapshot_that_was_cut_is_named(published: Path, keep: float) -> None:
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
     with pytest.raises(CorruptDataError, match=r"000001\.zip: not a whole zip file") as caught:
-        open_manifest(published, "000001")
+        open_manifest(DiskStorage(published), "000001")
     assert caught.value.file == str(file)
 
 
 def test_every_lost_file_of_a_version_1_snapshot_is_named(published: Path) -> None:
     folder = as_folder(published, "000001")
-    whole = rows(open_manifest(published, "000001", timeline=True))
+    whole = rows(open_manifest(DiskStorage(published), "000001", timeline=True))
     for file in [file for file in folder.rglob("*") if file.is_file()]:
         file.rename(published / "lost")
         with pytest.raises(MissingDataError, match="is missing; copy it to the dataset again") as caught:
-            open_manifest(published, "000001", timeline=True)
+            open_manifest(DiskStorage(published), "000001", timeline=True)
         assert caught.value.file == str(file)
         (published / "lost").rename(file)
-    assert rows(open_manifest(published, "000001", timeline=True)) == whole
+    assert rows(open_manifest(DiskStorage(published), "000001", timeline=True)) == whole
 
 
 def test_every_cut_chunk_of_a_version_1_snapshot_is_named(published: Path) -> None:
@@ -183,7 +178,7 @@ def test_every_cut_chunk_of_a_version_1_snapshot_is_named(published: Path) -> No
         for keep in (0, len(data) // 2, len(data) - 1):
             file.write_bytes(data[:keep])
             with pytest.raises(CorruptDataError, match="cannot be decoded") as caught:
-                open_manifest(published, "000001", timeline=True)
+                open_manifest(DiskStorage(published), "000001", timeline=True)
             assert caught.value.file == str(file)
         file.write_bytes(data)
 
@@ -191,7 +186,7 @@ def test_every_cut_chunk_of_a_version_1_snapshot_is_named(published: Path) -> No
 def test_a_lost_snapshot_is_named(published: Path) -> None:
     snapshot_path(published, "000001").unlink()
     with pytest.raises(MissingDataError, match=r"the manifest .*manifest/000001\.zip is missing"):
-        open_current(published)
+        open_current(DiskStorage(published))
 
 
 # Interruptions
@@ -227,7 +222,7 @@ def points_of_publish(
     return [
         *(around(writer if by_folder else zarr_small, array, count=count, behind=False) for count in (1, 20, 45)),
         *(around(commits, "_named", count=1, behind=behind) for behind in (False, True)),
-        *(around(publish_module, "write_root", count=1, behind=behind) for behind in (False, True)),
+        *(around(publish_module, "change_root", count=1, behind=behind) for behind in (False, True)),
         *(around(commits, "flush", count=count, behind=True) for count in (1, 2, 3)),
         around(publish_module, "pack_folder" if by_folder else "pack", count=1, behind=True),
     ]
@@ -244,30 +239,30 @@ def test_publishing_goes_on_wherever_it_was_interrupted(
     shutil.copytree(published, undisturbed)
     before = rows(current_manifest(published))
     for path in (published, undisturbed):
-        write_part(path, "u3", merge([video("aa", shard="u3-0.shard"), failure("e", "no video")]))
-    publish(undisturbed)
+        write_part(DiskStorage(path), "u3", merge([video("aa", shard="u3-0.shard"), failure("e", "no video")]))
+    publish(DiskStorage(undisturbed))
 
     def kill() -> None:
         # A reader that opens the dataset at this moment sees what was there before, or what is there then.
         assert rows(current_manifest(published)) in (before, rows(current_manifest(undisturbed)))
         raise Killed
 
-    with monkeypatch.context() as patch, writer_lock(published):
+    with monkeypatch.context() as patch, DiskStorage(published).lock():
         for module in (publish_module, commits):
             patch.setattr(module, "discarding", contextlib.nullcontext)
         points_of_publish(patch, by_folder=by_folder)[point](kill)
         with pytest.raises(Killed):
-            publish(published)
+            publish(DiskStorage(published))
 
-    with writer_lock(published):
-        publish(published)
+    with DiskStorage(published).lock():
+        publish(DiskStorage(published))
     assert rows(current_manifest(published)) == rows(current_manifest(undisturbed))
     assert not (published / ".tmp").exists()
     assert sorted(file.name for file in (published / "manifest").iterdir()) == ["000001.zip", "000002.zip"]
 
 
 def test_what_cannot_be_finished_leaves_nothing(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_part(published, "u3", video("aa", shard="u3-0.shard"))
+    write_part(DiskStorage(published), "u3", video("aa", shard="u3-0.shard"))
     files = sorted(published.rglob("*"))
 
     def full(*arguments: object) -> None:
@@ -275,16 +270,16 @@ def test_what_cannot_be_finished_leaves_nothing(published: Path, monkeypatch: py
 
     monkeypatch.setattr(commits, "flush", full)
     with pytest.raises(OutputError, match=r"manifest/000002.zip: No space left on device; free some space"):
-        publish(published)
+        publish(DiskStorage(published))
     with pytest.raises(OutputError, match=r"parts/u4.zip: No space left on device; free some space"):
-        write_part(published, "u4", video("bb", shard="u4-0.shard"))
+        write_part(DiskStorage(published), "u4", video("bb", shard="u4-0.shard"))
     assert sorted(published.rglob("*")) == files
 
 
 def test_a_full_disk(small_disk: Path) -> None:
     """With ever less room: each part and each snapshot is there whole, or not at all."""
     path = small_disk / "dataset"
-    create(path, {})
+    create(DiskStorage(path), {})
     ballast = small_disk / "ballast"
     refused = 0
     for number in range(100):
@@ -293,18 +288,20 @@ def test_a_full_disk(small_disk: Path) -> None:
             file.write(bytes(min(100_000, max(0, free - 150_000))))
         complaint = None
         try:
-            write_part(path, f"u{number}", video(f"{number:03}", shard=f"{number}.shard"))
-            publish(path)
+            write_part(DiskStorage(path), f"u{number}", video(f"{number:03}", shard=f"{number}.shard"))
+            publish(DiskStorage(path))
         except OutputError as error:
             complaint = str(error)
         assert complaint is None or "No space left on device" in complaint
         refused += complaint is not None
-        assert all(read_part(path, part).ids == [f"{part[1:]:0>3}"] for part in finished_parts(path))
-        assert set(current_manifest(path).ids) <= {f"{part[1:]:0>3}" for part in finished_parts(path)}
+        assert all(
+            read_part(DiskStorage(path), part).ids == [f"{part[1:]:0>3}"] for part in finished_parts(DiskStorage(path))
+        )
+        assert set(current_manifest(path).ids) <= {f"{part[1:]:0>3}" for part in finished_parts(DiskStorage(path))}
         assert not any((path / ".tmp").iterdir())
         if refused == 3:
             break
     assert refused == 3
     ballast.unlink()
-    publish(path)
-    assert len(current_manifest(path).videos) == len(finished_parts(path)) > 0
+    publish(DiskStorage(path))
+    assert len(current_manifest(path).videos) == len(finished_parts(DiskStorage(path))) > 0

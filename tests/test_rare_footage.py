@@ -17,6 +17,7 @@ from shortgop.jobs.prepare import prepare as job
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 
 MPEG2 = ("-c:v", "mpeg2video", "-q:v", "2")
@@ -44,7 +45,11 @@ def test_mpeg2_that_changes_its_resolution_is_refused_and_its_lost_frame_marked_
         ffmpeg("-r", "25", "-i", stream, "-c", "copy", "-bsf:v", "setts=ts=N", source)
     for salvage in (False, True):
         report = job(
-            [str(source)], tmp_path / f"{salvage}", Profile(), policy=SourcePolicy(salvage), where=Where("inline")
+            [str(source)],
+            DiskStorage(tmp_path / f"{salvage}"),
+            Profile(),
+            policy=SourcePolicy(salvage),
+            where=Where("inline"),
         )
         if not salvage:
             assert "a packet decodes to no frame" in report.failures[0].reason

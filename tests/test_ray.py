@@ -18,6 +18,7 @@ from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.tally import Progress
 from shortgop.manifests.parts import finished_units
 from shortgop.prep.profile import Profile, parse_size
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video
 
 
@@ -52,12 +53,12 @@ def test_a_cluster_that_loses_a_node(sources: Path, cluster: object, tmp_path: P
 
     def watch(progress: Progress) -> None:
         seen.append((progress.frames_done, progress.frames_planned))
-        if finished_units(dataset) and not lost.is_set():
+        if finished_units(DiskStorage(dataset)) and not lost.is_set():
             lost.set()
             cluster.remove_node(node, allow_graceful=False)  # type: ignore[attr-defined]
 
     where = Where(address=cluster.address)  # type: ignore[attr-defined]
-    report = prepare([str(sources)], dataset, Profile(), where=where, on_update=watch)
+    report = prepare([str(sources)], DiskStorage(dataset), Profile(), where=where, on_update=watch)
 
     assert lost.is_set()
     assert (report.videos_added, report.frames_added) == (6, 720)
@@ -80,11 +81,11 @@ def test_a_job_that_is_stopped_takes_its_unit_along(sources: Path, cluster: obje
     # Some ten seconds of work, which Ray does not wait for.
     slow = Profile(size=parse_size("1080"), upscale=True, preset="veryslow")
     with pytest.raises(KeyboardInterrupt):
-        prepare([str(source)], tmp_path / "dataset", slow, where=where, on_update=stop)
+        prepare([str(source)], DiskStorage(tmp_path / "dataset"), slow, where=where, on_update=stop)
     assert time.monotonic() - stopped[0] < 6
     assert running_on(source) == []
     assert not (tmp_path / "dataset" / ".tmp").exists()
-    assert finished_units(tmp_path / "dataset") == set()
+    assert finished_units(DiskStorage(tmp_path / "dataset")) == set()
 
 
 def running_on(source: Path) -> list[str]:
@@ -113,7 +114,7 @@ def test_a_source_that_kills_its_worker_each_time_becomes_a_failure(
     find_ffmpeg.cache_clear()
     monkeypatch.setenv("SHORTGOP_FFMPEG", str(killer))
     try:
-        report = prepare([str(sources)], tmp_path / "dataset", Profile(), where=Where(workers=2))
+        report = prepare([str(sources)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where(workers=2))
     finally:
         find_ffmpeg.cache_clear()
     assert report.videos_added == 5
@@ -126,4 +127,4 @@ def test_a_source_that_kills_its_worker_each_time_becomes_a_failure(
 def test_an_address_where_no_cluster_is_is_refused(sources: Path, tmp_path: Path) -> None:
     where = Where(address="127.0.0.1:1")
     with pytest.raises(shortgop.ToolError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
-        prepare([str(sources)], tmp_path / "dataset", Profile(), where=where)
+        prepare([str(sources)], DiskStorage(tmp_path / "dataset"), Profile(), where=where)

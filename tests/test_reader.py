@@ -21,6 +21,7 @@ from datasets import current_manifest, make_dataset
 from shortgop.manifests.export import export
 from shortgop.manifests.layout import create
 from shortgop.readers.decoder_trial import try_decoders, versions
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, read_number
 
 NTSC = Fraction(30000, 1001)
@@ -46,7 +47,7 @@ def peer(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> VideoDecoder
     """TorchCodec on the same video as an ordinary MP4, on the same FFmpeg."""
     out = tmp_path_factory.mktemp("exported") / "ntsc.mp4"
     manifest = current_manifest(folder)
-    export(folder, manifest, manifest.row_of("ntsc.mp4"), out)
+    export(DiskStorage(folder), manifest, manifest.row_of("ntsc.mp4"), out)
     return VideoDecoder(out)
 
 
@@ -308,7 +309,7 @@ class TestOpening:
             shortgop.open(tmp_path)
 
     def test_no_snapshot_yet(self, tmp_path: Path) -> None:
-        create(tmp_path / "new", {})
+        create(DiskStorage(tmp_path / "new"), {})
         with pytest.raises(shortgop.NotADatasetError, match="has no snapshot yet"):
             shortgop.open(tmp_path / "new")
 

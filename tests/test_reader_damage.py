@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import current_manifest
-from shortgop.manifests.layout import shard_path
 from shortgop.readers.decode_check import undecodable
+from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 
 
@@ -85,12 +86,12 @@ def test_a_shard_that_went_away_or_was_cut(copy: Path) -> None:
 
 
 def test_every_gop_that_does_not_decode_is_listed(copy: Path) -> None:
-    assert list(undecodable(copy)) == []
+    assert list(undecodable(DiskStorage(copy))) == []
     manifest = current_manifest(copy)
     shard = shard_path(copy, manifest.shards.name.text(0))
     done = []
     with flipped(shard, int(manifest.gops.offset[0]) + 99, 0):
-        problems = list(undecodable(copy, on_video=lambda: done.append(1)))
+        problems = list(undecodable(DiskStorage(copy), on_video=lambda: done.append(1)))
     assert len(problems) == 1
     assert problems[0][0] == "film.mkv"
     assert problems[0][1].startswith("frames 0 to 7 of video 'film.mkv': ")

@@ -12,17 +12,19 @@ import pytest
 import torch
 
 from shortgop.errors import MissingDataError, OutputError, UnreadableDataError, UsageError
-from shortgop.manifests.shard_bytes import ShardBytes, _OpenFile
+from shortgop.manifests.shard_bytes import ShardBytes
 from shortgop.readers.sheet import write_sheet
+from shortgop.storage.disk import DiskStorage
+from shortgop.storage.open_files import OpenFiles
 
 
 def test_ranges_of_files(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(bytes(range(100)))
-    source = ShardBytes(max_open_files=2)
-    assert source.read(file, 10, 20) == bytes(range(10, 20))
-    assert source.read(file, 0, 100) == bytes(range(100))
-    assert source.read(file, 99, 100) == b"c"
+    source = ShardBytes(DiskStorage(tmp_path))
+    assert source.read("a", 10, 20) == bytes(range(10, 20))
+    assert source.read("a", 0, 100) == bytes(range(100))
+    assert source.read("a", 99, 100) == b"c"
 
 
 @pytest.mark.parametrize(("start", "stop"), [(90, 101), (100, 101), (150, 160)])
@@ -30,29 +32,30 @@ def test_a_file_that_ends_too_early(tmp_path: Path, start: int, stop: int) -> No
     file = tmp_path / "a"
     file.write_bytes(bytes(100))
     with pytest.raises(MissingDataError, match=f"ends before byte {stop}, it was cut; copy it") as caught:
-        ShardBytes(max_open_files=2, lost_remedy="copy it").read(file, start, stop)
+        ShardBytes(DiskStorage(tmp_path), lost_remedy="copy it").read("a", start, stop)
     assert caught.value.file == str(file)
     assert caught.value.byte_range == (start, stop)
 
 
 def test_a_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
-    source = ShardBytes(max_open_files=2, lost_remedy="copy it")
+    source = ShardBytes(DiskStorage(tmp_path), lost_remedy="copy it")
     with pytest.raises(MissingDataError, match="is missing; copy it") as caught:
-        source.read(tmp_path / "a", 0, 1)
+        source.read("a", 0, 1)
     assert caught.value.byte_range == (0, 1)
+    (tmp_path / "folder").mkdir()
     with pytest.raises(UnreadableDataError, match="Is a directory"):
-        source.read(tmp_path, 0, 1)
+        source.read("folder", 0, 1)
     # A failure is not remembered.
     (tmp_path / "a").write_bytes(b"x")
-    assert source.read(tmp_path / "a", 0, 1) == b"x"
+    assert source.read("a", 0, 1) == b"x"
 
 
 def test_less_than_was_asked_for_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a"
     file.write_bytes(bytes(range(100)))
-    read = _OpenFile.read
-    monkeypatch.setattr(_OpenFile, "read", lambda self, start, count: read(self, start, min(count, 7)))
-    assert ShardBytes(max_open_files=1).read(file, 3, 98) == bytes(range(3, 98))
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, count, start: pread(file, min(count, 7), start))
+    assert ShardBytes(DiskStorage(tmp_path)).read("a", 3, 98) == bytes(range(3, 98))
 
 
 def pages_in_memory(path: Path) -> list[bool]:
@@ -74,31 +77,31 @@ def test_bytes_that_are_needed_soon_are_read_ahead_and_what_is_missing_is_no_err
     os.close(descriptor)
     if any(pages_in_memory(file)):
         pytest.skip("the file system keeps all of its files in memory")
-    source = ShardBytes(max_open_files=2)
-    source.will_need(file, 32 * mmap.PAGESIZE, 40 * mmap.PAGESIZE)
+    source = DiskStorage(tmp_path)
+    source.will_need("a", 32 * mmap.PAGESIZE, 40 * mmap.PAGESIZE)
     deadline = time.monotonic() + 10
     while not all(pages_in_memory(file)[32:40]):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert not pages_in_memory(file)[0]
-    source.will_need(tmp_path / "missing", 0, 1)
-    source.will_need(file, 1 << 40, 1 << 41)
+    source.will_need("missing", 0, 1)
+    source.will_need("a", 1 << 40, 1 << 41)
 
 
 def test_no_file_is_closed_while_it_is_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if meanwhile it is put out of the cache."""
     for name in "ab":
         (tmp_path / name).write_bytes(name.encode())
-    source = ShardBytes(max_open_files=1)
-    read = _OpenFile.read
+    source = OpenFiles(max_open_files=1)
+    pread = os.pread
 
-    def slow_read(file: _OpenFile, start: int, count: int) -> bytes:
-        monkeypatch.setattr(_OpenFile, "read", read)
-        assert source.read(tmp_path / "b", 0, 1) == b"b"
-        return read(file, start, count)
+    def slow_pread(file: int, count: int, start: int) -> bytes:
+        monkeypatch.setattr(os, "pread", pread)
+        assert source.read(str(tmp_path / "b"), 0, 1) == b"b"
+        return pread(file, count, start)
 
-    monkeypatch.setattr(_OpenFile, "read", slow_read)
-    assert source.read(tmp_path / "a", 0, 1) == b"a"
+    monkeypatch.setattr(os, "pread", slow_pread)
+    assert source.read(str(tmp_path / "a"), 0, 1) == b"a"
 
 
 def picture_of(file: Path) -> np.ndarray:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import shortgop
-from shortgop.errors import MissingDataError
-from shortgop.manifests.shard_bytes import ShardBytes, _Place
+from shortgop.storage.open_files import OpenFiles, _Place
 from synthetic import read_number
 
 Replace = Callable[[Path, bytes], None]
@@ -116,12 +115,12 @@ def test_what_is_read_is_right_while_shards_are_replaced(copy: Path, shard: Path
 def test_a_replaced_file_counts_as_opened_again_and_the_old_one_is_closed(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"old")
-    source = ShardBytes(max_open_files=2)
-    assert [source.read(file, 0, 3) for _ in range(3)] == [b"old"] * 3
+    source = OpenFiles(max_open_files=2)
+    assert [source.read(str(file), 0, 3) for _ in range(3)] == [b"old"] * 3
     assert source.hits_and_misses == (2, 1)
     before = len(list(Path("/proc/self/fd").iterdir()))
     by_rename(file, b"new")
-    assert [source.read(file, 0, 3) for _ in range(3)] == [b"new"] * 3
+    assert [source.read(str(file), 0, 3) for _ in range(3)] == [b"new"] * 3
     assert source.hits_and_misses == (4, 2)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
@@ -132,20 +131,20 @@ def test_wrong_bytes_are_read_once_more_from_a_file_opened_again(
     """A network file system may go on saying for a while that the path leads to the old file."""
     file = tmp_path / "a"
     file.write_bytes(b"old")
-    source = ShardBytes(max_open_files=2)
-    source.read(file, 0, 3)
-    monkeypatch.setattr("shortgop.manifests.shard_bytes._identity", lambda status: (0, 0))
-    known = _Place(file).file(reopen=False)[0]
+    source = OpenFiles(max_open_files=2)
+    source.read(str(file), 0, 3)
+    monkeypatch.setattr("shortgop.storage.open_files._identity", lambda status: (0, 0))
+    known = _Place(str(file)).file(reopen=False)[0]
     by_rename(file, b"longer")
-    assert known.read(0, 9) == b"old"
-    source = ShardBytes(max_open_files=2)
+    assert known.read(0, 3) == b"old"
+    source = OpenFiles(max_open_files=2)
     by_rename(file, b"old")
-    assert source.read(file, 0, 3) == b"old"
+    assert source.read(str(file), 0, 3) == b"old"
     by_rename(file, b"longer")
-    assert source.read(file, 0, 3) == b"old"
-    assert source.read(file, 0, 3, reopen=True) == b"lon"
+    assert source.read(str(file), 0, 3) == b"old"
+    assert source.read(str(file), 0, 3, reopen=True) == b"lon"
     by_rename(file, b"longest")
     # Bytes that are not there are looked for in the file that is there now.
-    assert source.read(file, 0, 7) == b"longest"
-    with pytest.raises(MissingDataError, match="ends before byte 8"):
-        source.read(file, 0, 8)
+    assert source.read(str(file), 0, 7) == b"longest"
+    with pytest.raises(EOFError, match="ends before byte 8"):
+        source.read(str(file), 0, 8)

@@ -13,14 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 import shortgop
+from dataset_paths import shard_path
 from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.jobs.prepare import Report, Where, prepare, repair
-from shortgop.manifests.layout import open_current, shard_path
-from shortgop.manifests.publish import snapshots
+from shortgop.manifests.layout import open_current, snapshots
 from shortgop.manifests.tables import Manifest
 from shortgop.manifests.verify import damaged_videos, verify
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -50,14 +51,14 @@ def sources(root: Path) -> list[Path]:
 
 
 def shard_of(dataset: Path, video_id: str) -> Path:
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     segment = int(manifest.first_segments[manifest.row_of(video_id)])
     return shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
 
 
 def assert_whole(dataset: Path) -> None:
-    root, manifest = open_current(dataset)
-    assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
+    root, manifest = open_current(DiskStorage(dataset))
+    assert list(verify(DiskStorage(dataset), manifest, snapshot=root.snapshot)) == []
     videos = shortgop.open(dataset)
     for name, number in FIRST_NUMBERS.items():
         assert [read_number(frame) for frame in videos[name][::29]] == [number, number + 29]
@@ -90,7 +91,7 @@ def test_a_shard_that_was_cut_is_made_again_and_goes_with_the_last_snapshot_that
     assert repaired(make_dataset(sources(root), dataset)) == (("c.mp4",), (), 0)
     assert_whole(dataset)
     assert lost.stat().st_size == 1000
-    prepare([str(root)], dataset, Profile(), where=Where(runner="inline"), keep_snapshots_seconds=0)
+    prepare([str(root)], DiskStorage(dataset), Profile(), where=Where(runner="inline"), keep_snapshots_seconds=0)
     assert not lost.exists()
     assert_whole(dataset)
 
@@ -100,7 +101,7 @@ def test_a_video_can_be_made_again_more_than_once(root: Path) -> None:
     for _ in range(2):
         shard_of(dataset, "c.mp4").unlink()
         assert repaired(make_dataset(sources(root), dataset)) == (("c.mp4",), (), 0)
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     assert manifest.videos.revision.tolist() == [0, 0, 2]
     assert_whole(dataset)
 
@@ -146,19 +147,25 @@ def test_a_repair_that_was_interrupted_goes_on(root: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare([str(s) for s in sources(root)], dataset, Profile(), where=Where(runner="inline"), on_update=interrupt)
+        prepare(
+            [str(s) for s in sources(root)],
+            DiskStorage(dataset),
+            Profile(),
+            where=Where(runner="inline"),
+            on_update=interrupt,
+        )
     assert_rows_are_there(dataset)
     assert repaired(make_dataset(sources(root), dataset)) == (("a.mp4", "b.mp4"), (), 0)
     assert_whole(dataset)
 
 
 def assert_rows_are_there(dataset: Path) -> None:
-    assert open_current(dataset)[1].ids == list(FIRST_NUMBERS)
+    assert open_current(DiskStorage(dataset))[1].ids == list(FIRST_NUMBERS)
 
 
 def damage(dataset: Path, video_id: str) -> None:
     """Flip a bit in the last GOP of a video."""
-    manifest = open_current(dataset)[1]
+    manifest = open_current(DiskStorage(dataset))[1]
     gop = int(manifest.first_gops[manifest.row_of(video_id) + 1]) - 1
     path = shard_of(dataset, video_id)
     data = bytearray(path.read_bytes())
@@ -170,13 +177,13 @@ def test_verify_repair_makes_what_it_found_again_and_nothing_else(root: Path) ->
     dataset = root / "dataset"
     damage(dataset, "b.mp4")
     make_video(root / "new.mp4", pts=constant_rate_pts(RATE, 30), timebase=1 / RATE)
-    before = open_current(dataset)[1]
+    before = open_current(DiskStorage(dataset))[1]
     arguments = ["verify", str(dataset), "--repair", str(root / "*.mp4"), "--runner", "inline"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "1 video made again" in result.output
     assert_whole(dataset)
-    after = open_current(dataset)[1]
+    after = open_current(DiskStorage(dataset))[1]
     assert after.ids == before.ids
     for name in ("a.mp4", "c.mp4"):
         assert place(after, name) == place(before, name)
@@ -215,11 +222,12 @@ def test_verify_repair_makes_videos_of_missing_shards_again_and_says_what_it_cou
 def test_what_another_job_has_made_again_meanwhile_is_left_alone(root: Path) -> None:
     dataset = root / "dataset"
     damage(dataset, "b.mp4")
-    manifest = open_current(dataset)[1]
-    damaged = damaged_videos(manifest, verify(dataset, manifest))
+    manifest = open_current(DiskStorage(dataset))[1]
+    damaged = damaged_videos(manifest, verify(DiskStorage(dataset), manifest))
     assert list(damaged) == ["b.mp4"]
     first, second = (
-        repair([str(root / "b.mp4")], dataset, manifest, damaged, where=Where(runner="inline")) for _ in range(2)
+        repair([str(root / "b.mp4")], DiskStorage(dataset), manifest, damaged, where=Where(runner="inline"))
+        for _ in range(2)
     )
     assert repaired(first) == (("b.mp4",), (), 0)
     assert repaired(second) == ((), (), 0)
@@ -252,7 +260,7 @@ def test_every_frame_that_can_be_is_decoded_beside_a_lost_shard_too(root: Path) 
     done = CliRunner().invoke(app, ["verify", str(dataset), "--repair", *map(str, sources(root)), *options])
     assert done.exit_code == 0, done.output
     assert_whole(dataset)
-    assert len(snapshots(dataset)) == 1
+    assert len(snapshots(DiskStorage(dataset))) == 1
 
 
 def test_options_of_a_job_that_make_no_sense_are_told_before_anything_is_read(root: Path) -> None:

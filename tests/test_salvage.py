@@ -16,6 +16,7 @@ from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.summary import VideoSummary, summarize
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
 FRAMES, GOP = 60, 12
@@ -47,7 +48,7 @@ def video(folder: Path, name: str, codec: str = "libx264", *, frames: int = FRAM
 
 def job(source: Path, dataset: Path, *, salvage: bool) -> Report:
     profile = Profile(gop_frames=4, preset="ultrafast")
-    return prepare([str(source)], dataset, profile, policy=SourcePolicy(salvage), where=Where("inline"))
+    return prepare([str(source)], DiskStorage(dataset), profile, policy=SourcePolicy(salvage), where=Where("inline"))
 
 
 def prepared(source: Path, whole: SyntheticVideo, *, salvage: bool) -> Prepared:
@@ -61,7 +62,7 @@ def prepared(source: Path, whole: SyntheticVideo, *, salvage: bool) -> Prepared:
         # An AVI's packets have no pts, and what is said of the whole file's is a guess.
         expected=list(range(len(pts))) if source.suffix == ".avi" else [whole.pts.index(each) for each in pts],
         salvaged={frame for first, stop in found.changes.salvaged for frame in range(first, stop)},
-        summary=summarize(dataset).videos[0],
+        summary=summarize(DiskStorage(dataset)).videos[0],
     )
 
 

@@ -24,6 +24,7 @@ from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.shards import ShardWriter
 from shortgop.prep.stalls import Activity, StalledError, Watch, activity_of_group, in_time, stall_limit
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
 
 # A machine that is busy with other tests may give even a new process no time at all for a second.
@@ -54,8 +55,8 @@ HANGS = {
 
 
 def prepared(video: SyntheticVideo, folder: Path, ffmpeg: Path) -> Manifest:
-    create(folder / "dataset", {})
-    shards = ShardWriter(folder / "dataset", "unit", 10**9)
+    create(DiskStorage(folder / "dataset"), {})
+    shards = ShardWriter(DiskStorage(folder / "dataset"), "unit", 10**9)
     identity = Identity("a", str(video.path), str(video.path), "{}", 0)
     options = Options(Profile(), SourcePolicy(max_stall_seconds=LIMIT))
     try:
@@ -216,7 +217,9 @@ def test_a_job_goes_on_beside_a_mount_that_does_not_answer(
     (tmp_path / "list.txt").write_text(f"{dead}/a.mp4\n{constant_video.path}\n")
     policy = SourcePolicy(max_stall_seconds=LIMIT / 4)
     dataset = tmp_path / "dataset"
-    report = prepare([str(tmp_path / "list.txt")], dataset, Profile(), policy=policy, where=Where("inline"))
+    report = prepare(
+        [str(tmp_path / "list.txt")], DiskStorage(dataset), Profile(), policy=policy, where=Where("inline")
+    )
     assert (report.videos_added, len(report.failures)) == (1, 1)
     assert "a.mp4: reading it made no progress for" in report.failures[0].reason
     assert "a disk, network or driver does not answer" in report.failures[0].reason
@@ -226,7 +229,7 @@ def test_a_job_goes_on_beside_a_mount_that_does_not_answer(
 def test_a_folder_that_does_not_answer_ends_the_job_before_anything_is_written(dead: Path, tmp_path: Path) -> None:
     policy = SourcePolicy(max_stall_seconds=LIMIT / 4)
     with pytest.raises(shortgop.SourceError, match=f"looking for sources in {dead} made no progress for .*: a disk"):
-        prepare([str(dead)], tmp_path / "dataset", Profile(), policy=policy, where=Where("inline"))
+        prepare([str(dead)], DiskStorage(tmp_path / "dataset"), Profile(), policy=policy, where=Where("inline"))
     assert not (tmp_path / "dataset").exists()
 
 
@@ -239,13 +242,13 @@ def test_a_corpus_that_moved_away_from_a_mount_that_does_not_answer_is_known_aga
         (moved / f"{number}.mp4").write_bytes(constant_video.path.read_bytes() + bytes(8 + number))
     corpus.symlink_to(moved)
     policy, inline = SourcePolicy(max_stall_seconds=LIMIT / 4), Where("inline")
-    prepare([str(corpus / "*.mp4")], dataset, Profile(), policy=policy, where=inline)
+    prepare([str(corpus / "*.mp4")], DiskStorage(dataset), Profile(), policy=policy, where=inline)
     corpus.unlink()
     corpus.symlink_to(dead)
     for number in range(7):
         (moved / f"{number}.mp4").write_bytes(constant_video.path.read_bytes() + bytes(20 + number))
     started = time.monotonic()
-    report = prepare([str(moved)], dataset, Profile(), policy=policy, where=inline)
+    report = prepare([str(moved)], DiskStorage(dataset), Profile(), policy=policy, where=inline)
     assert (report.already_there, len(report.outdated)) == (1, 7)
     # Only one of the files is waited for, which takes about five seconds.
     assert time.monotonic() - started < 20

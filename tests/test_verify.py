@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataset_paths import shard_path, snapshot_path
 from datasets import make_dataset
-from shortgop.manifests.layout import open_current, shard_path, snapshot_path
+from shortgop.manifests.layout import open_current
 from shortgop.manifests.mp4 import restamp_fragment
 from shortgop.manifests.parts import read_part, write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.tables import Manifest, Timeline
 from shortgop.manifests.verify import Problem, stray_files, verify
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
 
 
@@ -41,7 +43,7 @@ def dataset(original: Path, tmp_path: Path) -> Path:
 
 
 def opened(dataset: Path) -> Manifest:
-    return open_current(dataset)[1]
+    return open_current(DiskStorage(dataset))[1]
 
 
 def only_shard(dataset: Path) -> Path:
@@ -50,7 +52,7 @@ def only_shard(dataset: Path) -> Path:
 
 
 def problems(dataset: Path, manifest: Manifest | None = None) -> list[Problem]:
-    return list(verify(dataset, manifest or opened(dataset)))
+    return list(verify(DiskStorage(dataset), manifest or opened(dataset)))
 
 
 def with_value(manifest: Manifest, column: str, row: int, value: int) -> Manifest:
@@ -63,11 +65,11 @@ def with_value(manifest: Manifest, column: str, row: int, value: int) -> Manifes
 
 
 def test_a_dataset_as_it_was_written_has_no_problems(original: Path) -> None:
-    root, manifest = open_current(original)
+    root, manifest = open_current(DiskStorage(original))
     seen = []
-    assert list(verify(original, manifest, snapshot=root.snapshot, on_gop=lambda: seen.append(1))) == []
+    assert list(verify(DiskStorage(original), manifest, snapshot=root.snapshot, on_gop=lambda: seen.append(1))) == []
     assert len(seen) == len(manifest.gops) > 10
-    assert stray_files(original, manifest) == []
+    assert stray_files(DiskStorage(original), manifest) == []
 
 
 def test_hevc_has_no_problems_either(constant_video: SyntheticVideo, tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ def test_a_missing_shard(dataset: Path) -> None:
     file = only_shard(dataset)
     file.unlink()
     seen = []
-    found = list(verify(dataset, opened(dataset), on_gop=lambda: seen.append(1)))
+    found = list(verify(DiskStorage(dataset), opened(dataset), on_gop=lambda: seen.append(1)))
     assert found == [Problem("is missing", str(file))]
     assert len(seen) == len(opened(dataset).gops)
 
@@ -194,21 +196,21 @@ def test_bytes_that_are_as_written_but_not_as_they_must_be(
 
 def test_a_timeline_that_runs_backwards(dataset: Path) -> None:
     (unit,) = [file.stem for file in (dataset / "parts").iterdir()]
-    found = read_part(dataset, unit)
+    found = read_part(DiskStorage(dataset), unit)
     assert found.timeline is not None
     pts = found.timeline.pts.copy()
     row = found.row_of("constant.mp4")
     at = int(found.first_frames[row]) + 50
     pts[at] = pts[at - 1] - 1
-    write_part(dataset, unit, replace(found, timeline=Timeline(pts=pts)))
+    write_part(DiskStorage(dataset), unit, replace(found, timeline=Timeline(pts=pts)))
     # What is in a snapshot stays; so this one is made from the new part alone.
     shutil.rmtree(dataset / "manifest")
     (dataset / "parts" / f"{unit}.zip").unlink()
     root = (dataset / "zarr.json").read_text()
     (dataset / "zarr.json").write_text(root.replace('"000001"', "null"))
-    publish(dataset)
-    current, manifest = open_current(dataset)
-    (problem,) = verify(dataset, manifest, snapshot=current.snapshot)
+    publish(DiskStorage(dataset))
+    current, manifest = open_current(DiskStorage(dataset))
+    (problem,) = verify(DiskStorage(dataset), manifest, snapshot=current.snapshot)
     assert (problem.what, problem.video, problem.frames) == (
         "the source pts is below that of the frame before",
         "constant.mp4",
@@ -223,8 +225,8 @@ def test_a_damaged_timeline(dataset: Path) -> None:
     data = bytearray(file.read_bytes())
     data[start + 60] ^= 1
     file.write_bytes(data)
-    root, manifest = open_current(dataset)
-    (problem,) = verify(dataset, manifest, snapshot=root.snapshot)
+    root, manifest = open_current(DiskStorage(dataset))
+    (problem,) = verify(DiskStorage(dataset), manifest, snapshot=root.snapshot)
     assert problem.file == str(file)
 
 
@@ -232,4 +234,4 @@ def test_files_that_the_manifest_does_not_know_are_no_problem(dataset: Path) -> 
     stray = shard_path(dataset, "0123456789abcdef-0.shard")
     stray.write_bytes(b"of a unit that was never finished")
     assert problems(dataset) == []
-    assert stray_files(dataset, opened(dataset)) == [str(stray)]
+    assert stray_files(DiskStorage(dataset), opened(dataset)) == [str(stray)]

@@ -20,6 +20,7 @@ from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.source_parts import identity_of_part
 from shortgop.jobs.sources import Source, find_sources
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import make_video, read_number
 
 
@@ -43,7 +44,7 @@ def write_tar(path: Path, *samples: Mapping[str, Any]) -> Path:
 
 
 def prepared(*sources: Path | str, out: Path) -> Report:
-    return prepare([str(source) for source in sources], out, Profile(), where=Where("inline"))
+    return prepare([str(source) for source in sources], DiskStorage(out), Profile(), where=Where("inline"))
 
 
 def first_numbers(dataset: Path) -> dict[str, int]:
@@ -60,7 +61,7 @@ def test_each_sample_is_a_video_with_its_columns(tmp_path: Path) -> None:
     said: list[str] = []
     importing = Importing(tell=said.append)
     tar = tmp_path / "shard-000000.tar"
-    report = prepare([str(tar)], tmp_path / "out", Profile(), where=Where("inline"), importing=importing)
+    report = prepare([str(tar)], DiskStorage(tmp_path / "out"), Profile(), where=Where("inline"), importing=importing)
     assert (report.videos_added, report.failures) == (2, ())
     dataset = shortgop.open(tmp_path / "out")
     assert {each.id: each.attributes for each in dataset} == {

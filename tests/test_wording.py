@@ -16,6 +16,7 @@ from shortgop.manifests.merge import merge
 from shortgop.prep.damage import Damage, Kept
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.salvage import check_salvage
+from shortgop.storage.disk import DiskStorage
 from shortgop.wording import counted
 
 DAMAGE = Damage(
@@ -37,9 +38,9 @@ def test_a_reason_speaks_of_one_lost_frame_or_of_several() -> None:
 
 def test_a_lost_shard_is_one_of_one_or_of_several() -> None:
     missing = {0: MissingDataError("a.shard is missing")}
-    one = lost_text(Path("d"), video("a"), missing)
+    one = lost_text(DiskStorage(Path("d")), video("a"), missing)
     assert one.startswith("1 of 1 video of d cannot be read, or only in part: 1 of 1 shard is missing or damaged")
     two = merge([video("a"), video("b", shard="unit-1.shard")])
     assert "1 of 2 videos of d cannot be read, or only in part: 1 of 2 shards is missing" in lost_text(
-        Path("d"), two, missing
+        DiskStorage(Path("d")), two, missing
     )

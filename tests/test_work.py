@@ -12,23 +12,24 @@ from shortgop.manifests.layout import create
 from shortgop.manifests.parts import read_part
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
 
 
 def test_a_unit_that_was_committed_is_not_written_again(constant_video: SyntheticVideo, tmp_path: Path) -> None:
     """A worker may die between committing and saying so; its unit is then run once more."""
     profile, dataset = Profile(), tmp_path / "dataset"
-    create(dataset, profile.to_json())
+    create(DiskStorage(dataset), profile.to_json())
     (source,) = find_sources([str(constant_video.path)])
     (unit,) = plan_units([Item(source, *identity_of(source.path))], profile_key="", done={}, shard_bytes=10**9)
     seen: list[UnitProgress] = []
 
-    first = run_unit(dataset, unit, Options(profile), seen.append)
+    first = run_unit(DiskStorage(dataset), unit, Options(profile), seen.append)
     shard = next((dataset / "shards").iterdir())
     written = shard.stat()
 
     assert seen[-1] == UnitProgress(unit.id, 100, 100)
     assert (first.videos, first.frames, first.bytes, first.failures) == (1, 100, written.st_size, ())
-    assert run_unit(dataset, unit, Options(profile), seen.append) == first
+    assert run_unit(DiskStorage(dataset), unit, Options(profile), seen.append) == first
     assert shard.stat().st_ino == written.st_ino
-    assert read_part(dataset, unit.id).ids == ["constant.mp4"]
+    assert read_part(DiskStorage(dataset), unit.id).ids == ["constant.mp4"]

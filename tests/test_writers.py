@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from dataset_paths import LOCK_FILE, snapshot_path
 from datasets import current_manifest, make_dataset
 from example_manifests import failure, video
 from shortgop.errors import DatasetBusyError, UsageError
@@ -20,20 +22,12 @@ from shortgop.jobs.prepare import existing_profile
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.layout import (
-    LOCK_FILE,
-    Root,
-    create,
-    open_current,
-    read_root,
-    snapshot_attributes,
-    snapshot_path,
-    write_root,
-)
+from shortgop.manifests.layout import change_root, create, open_current, read_root, snapshot_attributes, snapshots
 from shortgop.manifests.parts import finished_parts, write_part
-from shortgop.manifests.publish import catch_up, publish, snapshots, writer_lock
+from shortgop.manifests.publish import catch_up, publish
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video
 
 RATE = Fraction(25)
@@ -53,7 +47,7 @@ def finish_unit(dataset: Path, source: Path, profile: Profile) -> None:
     (found,) = find_sources([str(source)])
     item = Item(found, *identity_of(found.path))
     (unit,) = plan_units([item], profile_key=profile.key(), done={}, shard_bytes=10**9)
-    run_unit(dataset, unit, Options(profile), lambda _: None)
+    run_unit(DiskStorage(dataset), unit, Options(profile), lambda _: None)
 
 
 # Other options
@@ -65,12 +59,12 @@ def test_a_job_killed_before_its_first_video_was_published_leaves_its_options_be
     dataset = tmp_path / "dataset"
     make_dataset([sources / "broken.mp4"], dataset)
     finish_unit(dataset, sources / "a.mp4", Profile())
-    assert existing_profile(dataset) == Profile()
+    assert existing_profile(DiskStorage(dataset)) == Profile()
     with pytest.raises(UsageError, match=r"prepared with other options \(gop_frames 16 there and 8 here"):
         make_dataset([sources / "b.mp4"], dataset, gop_frames=8)
     make_dataset([sources / "b.mp4"], dataset)
-    assert set(open_current(dataset)[1].videos.gop_frames.tolist()) == {16}
-    assert open_current(dataset)[1].ids == ["a.mp4", "b.mp4"]
+    assert set(open_current(DiskStorage(dataset))[1].videos.gop_frames.tolist()) == {16}
+    assert open_current(DiskStorage(dataset))[1].ids == ["a.mp4", "b.mp4"]
 
 
 def test_a_worker_that_outlived_its_job_brings_no_videos_of_other_options(sources: Path, tmp_path: Path) -> None:
@@ -80,9 +74,9 @@ def test_a_worker_that_outlived_its_job_brings_no_videos_of_other_options(source
     make_dataset([sources / "broken.mp4"], dataset, gop_frames=8)
     finish_unit(dataset, sources / "a.mp4", Profile())
     make_dataset([sources / "b.mp4"], dataset, gop_frames=8)
-    assert open_current(dataset)[1].ids == ["b.mp4"]
+    assert open_current(DiskStorage(dataset))[1].ids == ["b.mp4"]
     make_dataset([sources / "a.mp4"], dataset, gop_frames=8)
-    assert set(open_current(dataset)[1].videos.gop_frames.tolist()) == {8}
+    assert set(open_current(DiskStorage(dataset))[1].videos.gop_frames.tolist()) == {8}
 
 
 def test_two_jobs_that_make_a_dataset_at_the_same_moment_do_not_mix_their_options(
@@ -98,8 +92,8 @@ def test_two_jobs_that_make_a_dataset_at_the_same_moment_do_not_mix_their_option
     (winner,) = [gop for gop, (_, code) in ended.items() if code == 0]
     ((said, code),) = [end for gop, end in ended.items() if gop != winner]
     assert ("another job is writing" in said and code == 1) or ("other options" in said and code == 2)
-    assert read_root(dataset).profile["gop_frames"] == winner
-    assert open_current(dataset)[1].videos.gop_frames.tolist() == [winner]
+    assert read_root(DiskStorage(dataset)).profile["gop_frames"] == winner
+    assert open_current(DiskStorage(dataset))[1].videos.gop_frames.tolist() == [winner]
 
 
 def test_a_dataset_that_somebody_else_makes_at_the_same_moment_is_not_replaced(
@@ -107,31 +101,31 @@ def test_a_dataset_that_somebody_else_makes_at_the_same_moment_is_not_replaced(
 ) -> None:
     from shortgop.manifests import layout as files
 
-    create(tmp_path, {"gop_frames": 4})
+    create(DiskStorage(tmp_path), {"gop_frames": 4})
     # As it looked a moment ago.
     monkeypatch.setattr(files, "is_dataset", lambda _: False)
-    monkeypatch.setattr(files, "make_folder", lambda _: None)
-    assert create(tmp_path, {"gop_frames": 8}).profile == {"gop_frames": 4}
+    monkeypatch.setattr(files, "make_place", lambda _: None)
+    assert create(DiskStorage(tmp_path), {"gop_frames": 8}).profile == {"gop_frames": 4}
 
 
 def test_publishing_into_a_dataset_that_was_given_other_options_is_refused(empty_dataset: Path) -> None:
-    write_part(empty_dataset, "u1", video("a"), {"gop_frames": 8})
+    write_part(DiskStorage(empty_dataset), "u1", video("a"), {"gop_frames": 8})
     with pytest.raises(DatasetBusyError, match="another job has given .* other options"):
-        publish(empty_dataset, {"gop_frames": 8})
-    assert publish(empty_dataset, {"gop_frames": 4, "a setting of a later version": 1}) is None
-    assert finished_parts(empty_dataset) == {"u1"}
+        publish(DiskStorage(empty_dataset), {"gop_frames": 8})
+    assert publish(DiskStorage(empty_dataset), {"gop_frames": 4, "a setting of a later version": 1}) is None
+    assert finished_parts(DiskStorage(empty_dataset)) == {"u1"}
 
 
 # Without locks, as between two hosts on some file systems
 
 _PUBLISH_OFTEN = """
 import sys, time
-from pathlib import Path
 from example_manifests import failure
 from shortgop.manifests.parts import write_part
 from shortgop.errors import DatasetBusyError
+from shortgop.storage.disk import DiskStorage
 from shortgop.manifests.publish import publish
-dataset, me, lost = Path(sys.argv[1]), sys.argv[2], 0
+dataset, me, lost = DiskStorage(sys.argv[1]), sys.argv[2], 0
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(6):
@@ -164,10 +158,13 @@ def test_two_writers_without_a_lock_never_make_the_same_snapshot_and_lose_nothin
     lost = [int(writer.communicate()[0]) for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0]
     # Each number has one writer, whose snapshot holds all that was in those before it.
-    chain = [set(snapshot_attributes(empty_dataset, name)["parts"]) for name in sorted(snapshots(empty_dataset))]
+    chain = [
+        set(snapshot_attributes(DiskStorage(empty_dataset), name)["parts"])
+        for name in sorted(snapshots(DiskStorage(empty_dataset)))
+    ]
     assert all(earlier < later for earlier, later in zip(chain, chain[1:], strict=False))
     assert len(chain) <= 12 - sum(lost)
-    publish(empty_dataset)
+    publish(DiskStorage(empty_dataset))
     everything = [f"{me}{number}" for me in ("left", "right") for number in range(6)]
     assert current_manifest(empty_dataset).failures.id.texts() == everything
 
@@ -177,47 +174,50 @@ def test_who_comes_second_is_told_who_won(empty_dataset: Path, monkeypatch: pyte
     """Wherever the other comes in between, from the moment at which the root was read."""
     from shortgop.manifests import publish as module
 
-    write_part(empty_dataset, "u1", failure("a", "cut short"))
+    write_part(DiskStorage(empty_dataset), "u1", failure("a", "cut short"))
     original = getattr(module, step)
 
     def overtaken(*arguments: object) -> object:
         monkeypatch.setattr(module, step, original)
         result = None if step == "_write" else original(*arguments)
-        write_part(empty_dataset, "u2", failure("b", "cut short"))
-        assert publish(empty_dataset) == "000001"
+        write_part(DiskStorage(empty_dataset), "u2", failure("b", "cut short"))
+        assert publish(DiskStorage(empty_dataset)) == "000001"
         return original(*arguments) if step == "_write" else result
 
     monkeypatch.setattr(module, step, overtaken)
     with pytest.raises(DatasetBusyError, match=f"process {os.getpid()} on .* published snapshot 000001 first"):
-        publish(empty_dataset)
-    assert publish(empty_dataset) == "000001"
+        publish(DiskStorage(empty_dataset))
+    assert publish(DiskStorage(empty_dataset)) == "000001"
     assert current_manifest(empty_dataset).failures.id.texts() == ["a", "b"]
     assert not any((empty_dataset / ".tmp").iterdir())
 
 
 def test_a_writer_that_went_back_to_an_earlier_snapshot_is_caught_up_with(published: Path) -> None:
     """It read the root, slept, and wrote it after another had gone on from its snapshot."""
-    write_part(published, "u3", video("x", shard="u3-0.shard"))
-    assert publish(published) == "000002"
-    write_root(published, Root(profile={"gop_frames": 4}, snapshot="000001"))
-    assert catch_up(published).snapshot == "000002"
-    assert read_root(published).snapshot == "000002"
+    write_part(DiskStorage(published), "u3", video("x", shard="u3-0.shard"))
+    assert publish(DiskStorage(published)) == "000002"
+    change_root(DiskStorage(published), lambda root: replace(root, snapshot="000001"))
+    assert catch_up(DiskStorage(published)).snapshot == "000002"
+    assert read_root(DiskStorage(published)).snapshot == "000002"
 
 
 def test_a_later_snapshot_that_came_along_damaged_is_passed_over(published: Path) -> None:
     snapshot_path(published, "000002").write_bytes(snapshot_path(published, "000001").read_bytes()[:1000])
-    write_part(published, "u3", video("x", shard="u3-0.shard"))
-    assert publish(published) == "000003"
-    assert open_current(published)[1].ids == ["a", "b", "c", "x"]
+    write_part(DiskStorage(published), "u3", video("x", shard="u3-0.shard"))
+    assert publish(DiskStorage(published)) == "000003"
+    assert open_current(DiskStorage(published))[1].ids == ["a", "b", "c", "x"]
 
 
 # The lock
 
 
 def test_who_holds_the_lock_is_named_while_it_is_held(empty_dataset: Path) -> None:
-    with writer_lock(empty_dataset):
+    with DiskStorage(empty_dataset).lock():
         assert json.loads((empty_dataset / LOCK_FILE).read_text())["pid"] == os.getpid()
-        with pytest.raises(DatasetBusyError, match=f"it is process {os.getpid()} on "), writer_lock(empty_dataset):
+        with (
+            pytest.raises(DatasetBusyError, match=f"it is process {os.getpid()} on "),
+            DiskStorage(empty_dataset).lock(),
+        ):
             pass
     assert (empty_dataset / LOCK_FILE).read_text() == ""
 
@@ -230,6 +230,6 @@ def test_what_a_job_on_another_host_may_be_writing_is_spared(empty_dataset: Path
     old.touch()
     new.touch()
     os.utime(old, (time.time() - 7200,) * 2)
-    with writer_lock(empty_dataset):
+    with DiskStorage(empty_dataset).lock():
         assert not old.exists()
         assert new.exists()

@@ -16,9 +16,10 @@ from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 from datasets import current_manifest
 from shortgop.errors import DecodeError
-from shortgop.manifests.layout import shard_path
+from shortgop.manifests.layout import shard_key
 from shortgop.manifests.shard_bytes import ShardBytes, gop_piece, init_piece
 from shortgop.readers.decoders.base import DecodeCost, GopRequest, Target
+from shortgop.storage.disk import DiskStorage
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,10 @@ def all_frames(dataset: Path, video_id: str) -> torch.Tensor:
     """Every frame of a video, each GOP decoded on its own: uint8, (frames, 3, height, width)."""
     manifest = current_manifest(dataset)
     video = manifest.video(manifest.row_of(video_id))
-    source, gops = ShardBytes(max_open_files=1), []
+    source, gops = ShardBytes(DiskStorage(dataset)), []
     for number in range(video.num_gops):
         segment = video.first_segment + number // video.segment_gops
-        shard = shard_path(dataset, manifest.shards.name.text(int(manifest.segments.shard[segment])))
+        shard = shard_key(manifest.shards.name.text(int(manifest.segments.shard[segment])))
         data = source.piece(shard, init_piece(manifest, segment))
         data += source.piece(shard, gop_piece(manifest, video.first_gop + number))
         gops.append(VideoDecoder(data).get_all_frames().data)

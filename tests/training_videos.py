@@ -12,6 +12,7 @@ import torch
 
 from datasets import make_dataset
 from shortgop.manifests.layout import open_current
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 # Frames, rate, and what the source list says. Video v shows the numbers from 1000 * v on.
@@ -53,7 +54,7 @@ def make_videos(root: Path) -> Path:
 def damaged_copy(dataset: Path, copy: Path) -> Path:
     """A copy of the dataset with a GOP damaged: frames 8 to 15 of a.mp4."""
     shutil.copytree(dataset, copy)
-    manifest = open_current(copy)[1]
+    manifest = open_current(DiskStorage(copy))[1]
     shard = copy / "shards" / manifest.shards.name.text(int(manifest.segments.shard[0]))
     with shard.open("r+b") as file:
         file.seek(int(manifest.gops.offset[1]) + int(manifest.gops.length[1]) // 2)

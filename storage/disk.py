@@ -1,0 +1,280 @@
+"""Files in a folder of this host: a local disk, or a network file system."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import filecmp
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..errors import OutputError
+from ..whole_files import (
+    commit,
+    commit_by_content,
+    commit_bytes,
+    discard,
+    discarding,
+    replace_bytes,
+    temporary_path,
+    writing,
+)
+from .disk_lock import LOCK_FILE, disk_lock
+from .interface import OpenedFile, Stored, Taken, Upload
+from .open_files import OpenFiles, read_exactly
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+_HASH_BYTES = 1 << 20
+# Far below the 1024 descriptors that a process usually may have. Where it may have few, others need them too.
+_MAX_OPEN_FILES = 64
+_MAX_PART_OF_DESCRIPTORS = 4
+
+
+class DiskStorage:
+    """Files below a folder: see `Storage`.
+
+    .tmp/    files being written; never read, removed when a job ends or the next one starts
+    .lock    which process holds the lock; overwritten in place, and nothing depends on its content
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        # A copy by pickle may be opened in a process that has another current folder.
+        self.folder = Path(folder).absolute()
+        self.url = str(self.folder)
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __repr__(self) -> str:
+        return f"DiskStorage({self.url!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DiskStorage) and other.url == self.url
+
+    def __hash__(self) -> int:
+        return hash(self.url)
+
+    def __reduce__(self) -> tuple[type[DiskStorage], tuple[str]]:
+        return DiskStorage, (self.url,)
+
+    @cached_property
+    def _open_files(self) -> OpenFiles:
+        return OpenFiles(_max_open_files())
+
+    def place(self, key: str) -> str:
+        return f"{self.url}/{key}" if key else self.url
+
+    def find(self, key: str) -> Stored | None:
+        try:
+            status = os.stat(self.place(key))  # noqa: PTH116  # making a Path takes longer than this call
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return None
+            raise
+        return _stored(key, status) if stat.S_ISREG(status.st_mode) else None
+
+    def files(self, folder: str) -> Iterator[Stored]:
+        try:
+            entries = os.scandir(self.place(folder))
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return
+            raise
+        with entries:
+            for entry in entries:
+                if not folder and entry.name in (".tmp", LOCK_FILE):
+                    continue
+                key = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir():
+                    yield from self.files(key)
+                    continue
+                # It may be removed meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    yield _stored(key, entry.stat())
+
+    def read(self, key: str, start: int = 0, stop: int | None = None, *, again: bool = False) -> bytes:
+        if stop is None:
+            with (self.folder / key).open("rb") as file:
+                file.seek(start)
+                return file.read()
+        return self._open_files.read(self.place(key), start, stop, reopen=again)
+
+    @contextlib.contextmanager
+    def open(self, key: str) -> Iterator[OpenedFile]:
+        descriptor = os.open(self.place(key), os.O_RDONLY)
+        try:
+            yield _DiskFile(descriptor, _stored(key, os.fstat(descriptor)))
+        finally:
+            os.close(descriptor)
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.read(key, start, stop) for start, stop in ranges]
+
+    def will_need(self, key: str, start: int, stop: int) -> None:
+        self._open_files.will_need(self.place(key), start, stop)
+
+    def opens(self) -> tuple[int, int]:
+        return self._open_files.hits_and_misses
+
+    def scratch(self, name: str) -> Path:
+        return temporary_path(self.folder, name)
+
+    def make(self) -> None:
+        with writing(self.folder):
+            if self.folder.exists() and not self.folder.is_dir():
+                raise OutputError(f"{self} is a file; --out needs a folder", file=self.url)
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def put_new(self, key: str, data: bytes) -> bool:
+        final = self.folder / key
+        return commit_bytes(self.folder, final, data) or _has_bytes(final, data)
+
+    def put_new_file(self, key: str, file: Path) -> bool:
+        final, temporary = self.folder / key, temporary_path(self.folder, Path(key).name)
+        with discarding(temporary), writing(final):
+            # The file may be one of .tmp, but also one of another file system.
+            try:
+                os.link(file, temporary)
+            except OSError:
+                shutil.copyfile(file, temporary)
+            committed = commit(temporary, final) or filecmp.cmp(temporary, final, shallow=False)
+        discard(temporary)
+        return committed
+
+    def replace(self, key: str, data: bytes, version: str | None) -> bool:
+        if version is None:
+            return self.put_new(key, data)
+        final = self.folder / key
+        with writing(final), final.open("r+b") as file, contextlib.suppress(FileNotFoundError):
+            # Whoever replaces a file has its lock, where there are locks. Else another writer may come between the
+            # comparison and the rename.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
+            now = self.find(key)
+            if now is None or now.version != version or now.version != _stored(key, os.fstat(file.fileno())).version:
+                return False
+            replace_bytes(self.folder, final, data)
+            return True
+        return False
+
+    def start(self, stem: str, suffix: str) -> Upload:
+        return _DiskUpload(self.folder, stem, suffix)
+
+    def remove(self, key: str) -> None:
+        path = self.folder / key
+        with writing(path), contextlib.suppress(FileNotFoundError):
+            _DiskTaken(self.folder, path).remove()
+
+    def take(self, key: str) -> Taken:
+        return _DiskTaken(self.folder, self.folder / key)
+
+    def lock(self) -> AbstractContextManager[None]:
+        return disk_lock(self.folder)
+
+
+@dataclass(frozen=True)
+class _DiskFile:
+    descriptor: int
+    stored: Stored
+
+    def read(self, start: int, stop: int) -> bytes:
+        data = read_exactly(self.descriptor, start, stop)
+        if data is None:
+            raise EOFError(f"the file ends before byte {stop}")
+        return data
+
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """The system reads ahead by itself."""
+
+
+class _DiskUpload:
+    """A file below .tmp. Its name holds a hash of its content: an attempt that is repeated finds its file."""
+
+    def __init__(self, folder: Path, stem: str, suffix: str) -> None:
+        self._folder = folder
+        self._final = folder / f"{stem}{suffix}"
+        self._stem, self._suffix = stem, suffix
+        self._temporary = temporary_path(folder, self._final.name)
+        self._digest = _new_digest()
+        self.num_bytes = 0
+        with writing(self._final):
+            self._file = self._temporary.open("w+b")
+
+    def write(self, data: bytes) -> None:
+        with writing(self._final):
+            self._file.write(data)
+        self.num_bytes += len(data)
+        self._digest.update(data)
+
+    def cut(self, num_bytes: int) -> int:
+        if num_bytes == self.num_bytes:
+            return num_bytes
+        with writing(self._final):
+            self._file.flush()
+            self._file.seek(0)
+            self._digest, left = _new_digest(), num_bytes
+            while left:
+                data = self._file.read(min(left, _HASH_BYTES))
+                self._digest.update(data)
+                left -= len(data)
+            self._file.seek(num_bytes)
+            self._file.truncate()
+        self.num_bytes = num_bytes
+        return num_bytes
+
+    def commit(self) -> str:
+        with writing(self._final):
+            self._file.close()
+        folder, _, stem = self._stem.rpartition("/")
+        name = commit_by_content(
+            self._temporary, self._folder / folder, f"{stem}-{self._digest.hexdigest()}", self._suffix
+        )
+        return f"{folder}/{name}" if folder else name
+
+    def discard(self) -> None:
+        # Closing flushes, which fails again on a full disk; the file is removed in any case.
+        with contextlib.suppress(OSError):
+            self._file.close()
+        self._temporary.unlink(missing_ok=True)
+
+
+class _DiskTaken:
+    def __init__(self, folder: Path, path: Path) -> None:
+        self._path = path
+        self._aside = temporary_path(folder, path.name)
+        path.rename(self._aside)
+
+    def put_back(self) -> None:
+        commit(self._aside, self._path)
+
+    def remove(self) -> None:
+        discard(self._aside)
+
+
+def _stored(key: str, status: os.stat_result) -> Stored:
+    version = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    return Stored(key, status.st_size, status.st_mtime_ns, version)
+
+
+def _has_bytes(file: Path, data: bytes) -> bool:
+    with writing(file):
+        return file.stat().st_size == len(data) and file.read_bytes() == data
+
+
+def _new_digest() -> Any:
+    return hashlib.blake2b(digest_size=8)
+
+
+def _max_open_files() -> int:
+    # -1 where there is no limit.
+    allowed = os.sysconf("SC_OPEN_MAX")
+    return min(_MAX_OPEN_FILES, max(1, allowed // _MAX_PART_OF_DESCRIPTORS)) if allowed > 0 else _MAX_OPEN_FILES

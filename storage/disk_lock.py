@@ -1,0 +1,117 @@
+"""The lock of the one job that writes to a folder, and the removal of what writers that died left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import errno
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from ..errors import DatasetBusyError
+from ..whole_files import discard, writing
+from .interface import Holder
+
+LOCK_FILE = ".lock"
+# A younger file in .tmp may belong to a job on another host: where locks do not work, holding one proves nothing.
+_STALE_SECONDS = 3600
+# A process that a killed job was just starting has the job's lock until it runs its own program.
+_SECONDS_TO_LET_GO = 5.0
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+
+
+def this_holder() -> Holder:
+    """This process, now."""
+    return Holder(socket.gethostname(), os.getpid(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
+
+
+def has_ended(holder: Holder) -> bool:
+    """Whether it was a process of this host and is none any more."""
+    if holder.host != socket.gethostname():
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+@contextlib.contextmanager
+def disk_lock(folder: Path) -> Iterator[None]:
+    """The lock of `Storage.lock` for a folder.
+
+    It ends with its process, and the next job removes what is left in .tmp. On exit .tmp itself is removed.
+    """
+    with contextlib.ExitStack() as held:
+        with writing(folder):
+            descriptor = os.open(folder, os.O_RDONLY)
+            held.callback(os.close, descriptor)
+            _lock(descriptor, folder)
+            file = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
+            held.callback(os.close, file)
+            _lock(file, folder)
+            before, me = _holder(folder), this_holder()
+            os.ftruncate(file, 0)
+            # This write may fail on a full disk. The job's own writes report that better.
+            with contextlib.suppress(OSError):
+                os.pwrite(file, json.dumps(asdict(me)).encode(), 0)
+        _sweep(folder, spare_recent=before is not None and before.host != me.host)
+        try:
+            yield
+        finally:
+            # Where locks do not work, another job may have started meanwhile.
+            alone = _holder(folder) in (me, None)
+            _sweep(folder, spare_recent=not alone)
+            if alone:
+                os.ftruncate(file, 0)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    deadline = time.monotonic() + _SECONDS_TO_LET_GO
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(folder)
+            if holder is not None and has_ended(holder) and time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            who = f" (it is {holder})" if holder else ""
+            raise DatasetBusyError(
+                f"another job is writing to {folder}; wait for it, or stop it and run this again{who}",
+                file=str(folder),
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        return
+
+
+def _holder(folder: Path) -> Holder | None:
+    """The last process that took the lock and has not released it."""
+    try:
+        return Holder(**json.loads((folder / LOCK_FILE).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _sweep(folder: Path, *, spare_recent: bool) -> None:
+    """Remove the content of .tmp; with `spare_recent` only what has not changed for an hour."""
+    temporary = folder / ".tmp"
+    if not spare_recent:
+        shutil.rmtree(temporary, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        for file in temporary.iterdir():
+            if time.time() - file.stat().st_mtime > _STALE_SECONDS:
+                discard(file)
+        temporary.rmdir()
