@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import CorruptDataError, ToolError
 from ..manifests.parts import write_part
-from ..manifests.sections import joined_sections, read_section, remove_sections, write_section
+from ..manifests.sections import Unused, joined_sections, read_section, remove_sections, write_section
 from ..manifests.tables import Manifest, shards_table
 from ..prep.encode_sections import NotCutError, Section, encode_section, survey
 from ..prep.ffmpeg import find_ffmpeg
@@ -144,7 +144,8 @@ def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: O
             raise NotCutError(str(error)) from error
         files = shards.commit()
     placed = [files[shard] for shard in rows.shards.name.texts()]
-    write_section(dataset, name, replace(rows, shards=shards_table([(file.name, file.length) for file in placed])))
+    rows = replace(rows, shards=shards_table([(file.name, file.length) for file in placed]))
+    write_section(dataset, name, rows, {file.name: file.unused for file in files.values() if file.unused is not None})
     progress.report()
     return SectionDone()
 
@@ -152,17 +153,19 @@ def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: O
 def _join(dataset: Storage, step: Join, options: Options) -> UnitResult:
     unit, cut = step.unit, step.cut
     sections: list[Manifest] = []
+    unused: Unused = {}
     for number in range(cut.sections):
-        rows = read_section(dataset, _name(unit, cut, number))
-        if rows is None:
+        found = read_section(dataset, _name(unit, cut, number))
+        if found is None:
             raise NotCutError(f"section {number} of {unit.items[0].source.given} is gone")
-        sections.append(rows)
+        sections.append(found[0])
+        unused |= found[1]
     rows = joined_sections(sections, dropped=cut.dropped, repeated=cut.repeated)
     videos = replace(
         rows.videos, revision=of_items(unit, rows, "revision"), after_edit=of_items(unit, rows, "after_edit")
     )
     rows = replace(rows, videos=videos)
-    write_part(dataset, unit.id, rows, options.profile.to_json())
+    write_part(dataset, unit.id, rows, options.profile.to_json(), unused=unused)
     remove_sections(dataset, unit.id)
     return result_of(unit, rows)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import OutputError, ShortGopError, SourceError, ToolError
 from ..manifests.merge import merge
-from ..manifests.parts import finished_units, parts_of_unit, write_part
+from ..manifests.parts import parts_of_unit, write_part
 from ..manifests.publish import has_its_shards
 from ..manifests.ragged import Array
 from ..manifests.schema import SCHEMA
@@ -108,7 +108,8 @@ def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProg
     # A retry that fails for the same reasons writes no part.
     if manifests or any((failure.id, failure.reason) not in known.failures for failure in recorded):
         again = any(failure.id in known.withdrawn for failure in recorded)
-        write_part(dataset, unit.id, rows, options.profile.to_json(), again=again)
+        unused = {file.name: file.unused for file in files.values() if file.unused is not None}
+        write_part(dataset, unit.id, rows, options.profile.to_json(), unused=unused, again=again)
     progress.report()
     return replace(result_of(unit, rows), failures=tuple(failures))
 
@@ -169,9 +170,8 @@ def committed_result(dataset: Storage, unit: Unit) -> UnitResult | None:
 
     Its shards must not be written again then: not every encoder writes the same bytes twice.
     """
-    if unit.id not in finished_units(dataset):
-        return None
-    done = [rows for rows in parts_of_unit(dataset, unit.id) if len(rows.videos) and has_its_shards(dataset, rows)]
+    attempts = (rows for rows, _ in parts_of_unit(dataset, unit.id))
+    done = [rows for rows in attempts if len(rows.videos) and has_its_shards(dataset, rows)]
     return result_of(unit, done[0]) if done else None
 
 

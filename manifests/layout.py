@@ -204,7 +204,8 @@ def _parsed(dataset: Storage, text: bytes) -> Root:
 
 def open_manifest(dataset: Storage, snapshot: str, *, timeline: bool = False) -> Manifest:
     """The tables of one snapshot. MissingDataError or CorruptDataError names the file that is wrong."""
-    with _reading(dataset, snapshot) as open_file:
+    large = ("columns/",) if timeline else ("columns/", "timeline/")
+    with _reading(dataset, snapshot, lambda name: not name.startswith(large)) as open_file:
         return read_manifest(open_file, timeline=timeline)
 
 
@@ -229,7 +230,7 @@ def open_current(dataset: Storage) -> tuple[Root, Manifest]:
 
 def open_failures(dataset: Storage, snapshot: str) -> Failures:
     """The failures table of one snapshot, without the others."""
-    with _reading(dataset, snapshot) as open_file:
+    with _reading(dataset, snapshot, lambda name: name.startswith("failures/")) as open_file:
         return read_failures(open_file)
 
 
@@ -258,14 +259,15 @@ def snapshot_attributes(dataset: Storage, snapshot: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _reading(dataset: Storage, snapshot: str) -> Iterator[OpenFile]:
-    """Yields the function that opens a file of a snapshot by its key. Errors get the file's path and the remedy."""
+def _reading(dataset: Storage, snapshot: str, soon: Callable[[str], bool] = lambda _: False) -> Iterator[OpenFile]:
+    """Yields the function that opens a file of a snapshot by its key. Errors get the file's path and the remedy. `soon`
+    says of each file whether it is about to be read whole."""
     key = snapshot_key(snapshot)
     folder: str | None = None
     try:
         with contextlib.ExitStack() as opened:
             try:
-                open_file = opened.enter_context(zips.reading(dataset, key))
+                open_file = opened.enter_context(zips.reading(dataset, key, soon))
             except FileNotFoundError:
                 folder = snapshot_folder(dataset, snapshot)
                 if folder is None:

@@ -9,6 +9,7 @@ import io
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count, takewhile
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -71,11 +72,13 @@ def write_part(
     manifest: Manifest,
     profile: Mapping[str, Any] | None = None,
     *,
+    unused: Mapping[str, tuple[int, int]] | None = None,
     again: bool = False,
 ) -> None:
     """Commit the results of a unit, whose shards must be in place. From then on the unit is done.
 
-    `profile` is the one that its videos were encoded with. A snapshot takes in videos of one profile only.
+    `profile` is the one that its videos were encoded with. A snapshot takes in videos of one profile only. `unused`
+    names, by shard, bytes [start, stop) that belong to no video: of a source that failed after a store had them.
 
     A unit may be done more than once: each job retries a unit whose sources all failed, and a worker that was thought
     dead may end after its successor. Earlier parts are never changed. A part that says the same as an earlier one
@@ -86,7 +89,11 @@ def write_part(
         if not again and _same_outcome(read_part(dataset, part), manifest):
             return
     attributes: dict[str, Any] = {"format_version": FORMAT_VERSION, "unit": unit}
-    packed = pack(manifest, attributes if profile is None else {**attributes, "profile": dict(profile)})
+    if profile is not None:
+        attributes["profile"] = dict(profile)
+    if unused:
+        attributes["unused"] = {shard: list(range_) for shard, range_ in sorted(unused.items())}
+    packed = pack(manifest, attributes)
     number = len(attempts)
     # Another attempt at the same unit may have taken the name since the parts were listed.
     while not dataset.put_new(part_key(f"{unit}.{number}" if number else unit), packed):
@@ -94,9 +101,9 @@ def write_part(
 
 
 def _attempts(dataset: Storage, unit: str) -> list[str]:
-    """The parts of a unit, oldest first."""
-    parts = {part for part in finished_parts(dataset) if _unit_of(part) == unit}
-    return sorted(parts, key=lambda part: int(part.partition(".")[2] or 0))
+    """The parts of a unit, oldest first. They are looked up by name: listing all parts may take many requests."""
+    names = (f"{unit}.{number}" if number else unit for number in count())
+    return list(takewhile(lambda part: dataset.find(part_key(part)) is not None, names))
 
 
 def _unit_of(part: str) -> str:
@@ -148,8 +155,7 @@ def finished_units(dataset: Storage) -> set[str]:
 
 def had_videos(dataset: Storage, unit: str) -> bool:
     """Whether an attempt at the unit had videos, even if they were dropped since."""
-    opened = (open_part(dataset, part) for part in _attempts(dataset, unit))
-    return any(len(found.videos) or attributes.get("cleaned") for found, attributes in opened)
+    return any(len(rows.videos) or attributes.get("cleaned") for rows, attributes in parts_of_unit(dataset, unit))
 
 
 def clean_part(dataset: Storage, part: str, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
@@ -162,6 +168,6 @@ def clean_part(dataset: Storage, part: str, manifest: Manifest, attributes: Mapp
         dataset.replace(key, packed, stored.version)
 
 
-def parts_of_unit(dataset: Storage, unit: str) -> list[Manifest]:
-    """The tables of each attempt at a unit, oldest first."""
-    return [read_part(dataset, part) for part in _attempts(dataset, unit)]
+def parts_of_unit(dataset: Storage, unit: str) -> list[tuple[Manifest, dict[str, Any]]]:
+    """The tables and the attributes of each attempt at a unit, oldest first."""
+    return [open_part(dataset, part) for part in _attempts(dataset, unit)]

@@ -32,18 +32,24 @@ def section_key(name: str) -> str:
     return f"{_FOLDER}{name}.zip"
 
 
-def write_section(dataset: Storage, name: str, rows: Manifest) -> None:
+# By shard: bytes [start, stop) at its end that belong to no segment.
+Unused = dict[str, tuple[int, int]]
+
+
+def write_section(dataset: Storage, name: str, rows: Manifest, unused: Unused) -> None:
     """Commit a section, whose shards must be in place. If it is there already, that one stays."""
-    dataset.put_new(section_key(name), pack(rows, {"format_version": FORMAT_VERSION, "section": name}))
+    attributes = {"format_version": FORMAT_VERSION, "section": name, "unused": {**unused}}
+    dataset.put_new(section_key(name), pack(rows, attributes))
 
 
-def read_section(dataset: Storage, name: str) -> Manifest | None:
-    """The rows of a section; None if it is not there, is damaged, or lacks a shard."""
+def read_section(dataset: Storage, name: str) -> tuple[Manifest, Unused] | None:
+    """A section as it was written; None if it is not there, is damaged, or lacks a shard."""
     try:
-        rows, _ = unpack(dataset.read(section_key(name)))
+        rows, attributes = unpack(dataset.read(section_key(name)))
     except (OSError, DatasetError):
         return None
-    return rows if has_its_shards(dataset, rows) else None
+    unused = {shard: (start, stop) for shard, (start, stop) in attributes["unused"].items()}
+    return (rows, unused) if has_its_shards(dataset, rows) else None
 
 
 def joined_sections(sections: Sequence[Manifest], *, dropped: int, repeated: int) -> Manifest:
@@ -101,7 +107,7 @@ def shards_of_sections(dataset: Storage) -> set[str]:
     """The shards that sections name: those of videos that are not finished."""
     names = [stored.key.removeprefix(_FOLDER).removesuffix(".zip") for stored in dataset.files("sections")]
     found = (read_section(dataset, name) for name in names)
-    return {name for rows in found if rows is not None for name in rows.shards.name.texts()}
+    return {name for each in found if each is not None for name in each[0].shards.name.texts()}
 
 
 def _unit_of(stored: Stored) -> str:

@@ -222,11 +222,13 @@ class _Checker:
 
 
 def _superseded(dataset: Storage, manifest: Manifest, shard: str) -> dict[int, int]:
-    """Segments of a shard that the dataset no longer uses because their videos were made again: start -> end, in bytes.
-    The part of the shard's unit still has them."""
+    """Bytes of a shard that the dataset does not use, because their videos were made again or their source failed:
+    start -> end. The part of the shard's unit still has them."""
     stops = {}
     with suppress(DatasetError):
-        for part in parts_of_unit(dataset, shard.partition("-")[0]):
+        for part, attributes in parts_of_unit(dataset, shard.partition("-")[0]):
+            if shard in (unused := attributes.get("unused", {})):
+                stops[int(unused[shard][0])] = int(unused[shard][1])
             owners = np.repeat(np.arange(len(part.videos)), part.segment_counts).tolist()
             names = part.shards.name.texts()
             for segment, (video, number) in enumerate(zip(owners, part.segments.shard.tolist(), strict=True)):

@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -60,13 +60,15 @@ def _info(name: str) -> zipfile.ZipInfo:
 
 
 @contextlib.contextmanager
-def reading(storage: Storage, key: str) -> Iterator[OpenFile]:
+def reading(storage: Storage, key: str, soon: Callable[[str], bool] = lambda _: False) -> Iterator[OpenFile]:
     """Yields the function that opens a zip file's members. It raises KeyError for a name that the file does not have.
 
-    The file stays open during the block.
+    The file stays open during the block. `soon` says of each member whether the block is about to read it whole.
     """
     with storage.open(key) as file:
-        yield partial(_open_member, file, _directory(storage, file))
+        members = _directory(storage, file)
+        file.will_need([(each.header, each.end) for name, each in members.items() if soon(name)])
+        yield partial(_open_member, file, members)
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class _Member:
     size: int
     crc32: int
     stored: bool
+    # Where the next member begins, or the directory.
+    end: int
 
 
 # Zip files of a dataset are never replaced. The version is for a damaged file that was copied again.
@@ -97,11 +101,13 @@ def _directory(storage: Storage, file: OpenedFile) -> dict[str, _Member]:
 def _read_directory(file: OpenedFile) -> dict[str, _Member]:
     try:
         with zipfile.ZipFile(cast(BinaryIO, _WholeFile(file))) as archive:
+            infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+            ends = [*(info.header_offset for info in infos[1:]), archive.start_dir]
             return {
                 info.filename: _Member(
-                    info.header_offset, info.file_size, info.CRC, info.compress_type == zipfile.ZIP_STORED
+                    info.header_offset, info.file_size, info.CRC, info.compress_type == zipfile.ZIP_STORED, end
                 )
-                for info in archive.infolist()
+                for info, end in zip(infos, ends, strict=False)
             }
     except OSError:
         raise

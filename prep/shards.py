@@ -18,10 +18,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Committed:
-    """A shard with its final name: the name of its file, and its length in bytes."""
+    """A shard with its final name: the name of its file, its length in bytes, and the bytes [start, stop) at its end
+    that belong to no segment."""
 
     name: str
     length: int
+    unused: tuple[int, int] | None = None
 
 
 class ShardWriter:
@@ -40,15 +42,15 @@ class ShardWriter:
         self._unit = unit
         self._shard_bytes = shard_bytes
         self._shards: list[Upload] = []
-        # A shard is closed for more segments if it has bytes that could not be taken back.
-        self._closed = False
+        # Bytes at the end of a shard that could not be taken back, by its number. It gets no more segments.
+        self._unused: dict[int, tuple[int, int]] = {}
 
     def start_segment(self) -> tuple[str, int]:
         """Start a segment. Returns the shard's name, which is the key in the result of `commit`, and the segment's
         offset in it."""
-        if not self._shards or self._closed or self._shards[-1].num_bytes >= self._shard_bytes:
-            self._shards.append(self._dataset.start(shard_key(self._name(len(self._shards))), ".shard"))
-            self._closed = False
+        last = len(self._shards) - 1
+        if last < 0 or last in self._unused or self._shards[last].num_bytes >= self._shard_bytes:
+            self._shards.append(self._dataset.start(shard_key(self._name(last + 1)), ".shard"))
         return self._name(len(self._shards) - 1), self._shards[-1].num_bytes
 
     def append(self, data: bytes) -> int:
@@ -66,15 +68,18 @@ class ShardWriter:
         end of a shard that a store has received already."""
         while len(self._shards) > mark.shards:
             self._shards.pop().discard()
-        if self._shards:
-            self._closed = self._shards[-1].cut(mark.num_bytes) > mark.num_bytes
+        last = len(self._shards) - 1
+        if last >= 0 and last not in self._unused:
+            num_bytes = self._shards[last].cut(mark.num_bytes)
+            if num_bytes > mark.num_bytes:
+                self._unused[last] = (mark.num_bytes, num_bytes)
 
     def commit(self) -> dict[str, Committed]:
         """Make the shards visible. Returns the file of each, by the name from `start_segment`."""
         committed = {}
         for number, shard in enumerate(self._shards):
-            num_bytes = shard.num_bytes
-            committed[self._name(number)] = Committed(shard.commit().removeprefix(shard_key("")), num_bytes)
+            num_bytes, name = shard.num_bytes, shard.commit().removeprefix(shard_key(""))
+            committed[self._name(number)] = Committed(name, num_bytes, self._unused.get(number))
         self._shards.clear()
         return committed
 
