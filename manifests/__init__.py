@@ -10,4 +10,5 @@ layout, parts, publish, tidy   the life of a dataset: paths and root, parts, sna
 lost, verify, export, summary, history, output_files  operations on a whole dataset
 annotate, drop                 columns that are set, and videos that are taken out
 collect, rewrite, stored_bytes  what nothing needs any more is removed, also from within shards
+moving, compact, copying, rollback  videos moved to other shards and datasets, and back to an earlier snapshot
 """

@@ -111,14 +111,15 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
     replaced = {root.snapshot or ""} if plans and keep_seconds <= 0 else set()
     gone = rewritten - _named(dataset, snapshots(dataset).keys() - old - replaced) if replaced else set()
     shards = stray_shards(dataset, gone_snapshots=old, gone=gone)
-    lengths = _shard_lengths(dataset)
+    lengths, live = _shard_lengths(dataset), live_bytes(manifest)
     kept = (_named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
     return Collected(
         snapshots=tuple(sorted(old | replaced, key=int)),
         shards=tuple(shards),
         rewritten=tuple(sorted(rewritten)),
         parts=tuple(_cleaned(dataset, manifest, skipped, dry_run=True)),
-        bytes_freed=sum(lengths.get(name, 0) for name in shards) - sum(plan.new_bytes for plan in plans),
+        bytes_freed=sum(lengths.get(name, 0) for name in shards)
+        - sum(int(live[list(plan.shards)].sum()) for plan in plans),
         snapshot_bytes_freed=sum(_snapshot_lengths(dataset)[name] for name in old | replaced),
         bytes_kept=sum(lengths.get(name, 0) for name in kept),
         skipped=tuple(dict.fromkeys(skipped.values())),

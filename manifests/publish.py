@@ -50,7 +50,7 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None) -> str |
     # Listed before the root is read: a snapshot that comes later takes the number that this one is about to claim.
     there = snapshots(dataset)
     root = catch_up(dataset)
-    if profile is not None and _differ(root.profile, profile):
+    if profile is not None and differing(root.profile, profile):
         raise DatasetBusyError(
             f"another job has given {dataset} other options meanwhile, so the videos of this one are left out; choose "
             "another --out",
@@ -94,7 +94,7 @@ def unpublished(dataset: Storage, root: Root) -> dict[str, Manifest]:
     new = {}
     for part in sorted(finished_parts(dataset) - _parts(dataset, root)):
         found, attributes = open_part(dataset, part)
-        foreign = len(found.videos) and _differ(attributes.get("profile", {}), root.profile)
+        foreign = len(found.videos) and differing(attributes.get("profile", {}), root.profile)
         if not foreign and has_its_shards(dataset, found):
             new[part] = found
     return new
@@ -104,9 +104,9 @@ def _parts(dataset: Storage, root: Root) -> set[str]:
     return set() if root.snapshot is None else set(snapshot_attributes(dataset, root.snapshot)["parts"])
 
 
-def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two profiles differ in a setting that both have. Profiles of earlier versions have fewer settings."""
-    return any(one[name] != other[name] for name in one.keys() & other.keys())
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The settings in which two profiles differ, of those that both have. Profiles of earlier versions have fewer."""
+    return sorted(name for name in one.keys() & other.keys() if one[name] != other[name])
 
 
 def has_its_shards(dataset: Storage, manifest: Manifest) -> bool:

@@ -3,11 +3,98 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from .disk import DiskStorage
+from ..errors import UsageError, WrongTypeError
 from .interface import Storage
+from .network import NetworkOptions
+
+# What users write, and what it is called here.
+_SCHEMES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "az": "az",
+    "azure": "az",
+    "abfs": "abfss",
+    "abfss": "abfss",
+    "https": "https",
+    "http": "http",
+    "memory": "memory",
+    "file": "file",
+}
+_KNOWN = "s3://, gs://, az://, abfss://, https://, http:// and memory://"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
+# A path such as s3:/bucket: a slash is missing, or the URL went through pathlib.Path, which drops it.
+_HALF_A_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9]+):/?(?!/)")
 
 
-def storage_at(place: str | os.PathLike[str]) -> Storage:
-    """The storage at a path."""
-    return DiskStorage(place)
+def is_url(text: str) -> bool:
+    """Whether a text is a URL rather than a path: it starts with a scheme and "://"."""
+    return _SCHEME.match(text) is not None
+
+
+def storage_at(place: str | os.PathLike[str], *, network: NetworkOptions | None = None) -> Storage:
+    """The storage whose root is a path or a URL. Nothing is asked of it yet. UsageError if a URL makes no sense.
+
+    `network` limits the requests to an object store; a disk takes no notice of it.
+    """
+    if not isinstance(place, (str, os.PathLike)) or not isinstance(text := os.fspath(place), str):
+        raise WrongTypeError(f"{place!r} is no place for a dataset; give a path, or a URL as text")
+    if not text:
+        raise UsageError("the place of the dataset is empty; give a path or a URL")
+    found = _SCHEME.match(text)
+    if found is None:
+        _refuse_half_a_url(text, is_path=not isinstance(place, str))
+        return _disk(Path(text))
+    scheme = _SCHEMES.get(found[1].lower())
+    if scheme is None:
+        raise UsageError(f"{text}: {found[1]}:// is not known; known are paths, {_KNOWN}")
+    if scheme == "file":
+        return _disk(_file_path(text))
+    from .objects import ObjectStorage
+
+    return ObjectStorage(_checked(text, scheme, found[2]), network or NetworkOptions())
+
+
+def _disk(path: Path) -> Storage:
+    from .disk import DiskStorage
+
+    return DiskStorage(path)
+
+
+def _file_path(text: str) -> Path:
+    parts = urlsplit(text)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise UsageError(
+            f"{text}: a file:// URL is absolute and of this host; write it as file:///folder, or as a path"
+        )
+    return Path(unquote(parts.path))
+
+
+def _checked(text: str, scheme: str, rest: str) -> str:
+    """The URL with this scheme and without slashes at its end."""
+    bucket, _, prefix = rest.rstrip("/").partition("/")
+    if not bucket:
+        names = {"az": "container", "abfss": "container", "http": "host", "https": "host", "memory": "name"}
+        what = names.get(scheme, "bucket")
+        raise UsageError(f"{text} has no {what}; write {scheme}://{what}/folder")
+    if scheme in ("http", "https"):
+        if "?" in rest or "#" in rest:
+            raise UsageError(f"{text}: files below it are asked for by name, so it cannot end in a query; leave it out")
+    elif any(part in ("", ".", "..") for part in prefix.split("/") if prefix):
+        raise UsageError(f"{text}: a part of it is empty, '.' or '..'; a key in a store has no such parts")
+    if scheme == "abfss" and not re.fullmatch(r"[^@]+@[^@.]+\..+", bucket):
+        raise UsageError(f"{text} has no account; write abfss://container@account.dfs.core.windows.net/folder")
+    return f"{scheme}://{bucket}/{prefix}".rstrip("/")
+
+
+def _refuse_half_a_url(text: str, *, is_path: bool) -> None:
+    half = _HALF_A_SCHEME.match(text)
+    if half and half[1].lower() in _SCHEMES:
+        meant = f"{half[1]}://{text[half.end() :]}"
+        why = "a Path cannot hold a URL; give it as text" if is_path else f"write {meant}"
+        raise UsageError(f"{text} is neither a path nor a URL: {why}. A folder of that name is ./{text}")

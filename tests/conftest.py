@@ -3,6 +3,7 @@
 import gc
 import shutil
 import subprocess
+import uuid
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +16,8 @@ import loader_helpers
 from datasets import make_dataset
 from dead_mount import dead_mount
 from example_manifests import failure, video
+from flaky_proxy import Faults, FlakyProxy, flaky_proxy
+from s3_server import BUCKET, OTHER_SETTINGS, environment, s3_server
 from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
@@ -168,3 +171,44 @@ def clips_shown(clips_dataset: ClipDataset) -> list[loader_helpers.Shown]:
 def no_other_loaders() -> None:
     """An error that was caught may hold those of earlier tests."""
     gc.collect()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """Start an S3 server with one bucket, and stop it at the end of the test run."""
+    with s3_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def _proxy(s3_endpoint: str) -> Iterator[FlakyProxy]:
+    with flaky_proxy(s3_endpoint) as proxy:
+        yield proxy
+
+
+def _prefix(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name in OTHER_SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def s3_url(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return an s3:// URL below which there is nothing, with the environment that plain s3:// URLs want."""
+    return _prefix(s3_endpoint, monkeypatch)
+
+
+@pytest.fixture
+def s3_proxy(_proxy: FlakyProxy) -> FlakyProxy:
+    """Return what sits between `proxied_url` and the server: it counts requests and, told so, makes them fail."""
+    _proxy.faults(Faults())
+    _proxy.forget()
+    return _proxy
+
+
+@pytest.fixture
+def proxied_url(s3_proxy: FlakyProxy, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return an s3:// URL below which there is nothing, of the same server behind the proxy."""
+    return _prefix(s3_proxy.endpoint, monkeypatch)

@@ -1,0 +1,135 @@
+"""Commands that move videos and snapshots without encoding: `copy`, `merge`, `compact` and `rollback`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import UsageError
+from ..storage.locate import storage_at
+from ..wording import counted
+from .app import app, err, errors, megabytes, out, print_json
+from .edit_commands import DryRunOption
+from .job_reports import some_of
+from .parameters import DatasetArgument, JsonOption, KeepSnapshotsOption
+from .progress import loop_bar
+
+if TYPE_CHECKING:
+    from ..manifests.copying import Copied
+
+OutOption = Annotated[str, typer.Option("--out", metavar="DATASET", help="The folder or URL to write to.")]
+
+
+@app.command()
+def copy(
+    dataset: DatasetArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The folder or URL of the copy, new or existing.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a dataset, from and to a folder or a store. Nothing is encoded again, and every GOP is checked.
+
+    The copy has the current snapshot's videos, and nothing of what was dropped. The same command again goes on where
+    one that was interrupted was, and brings what has been added since.
+    """
+    _bring([dataset], target, as_json=as_json)
+
+
+@app.command()
+def merge(
+    datasets: Annotated[list[str], typer.Argument(metavar="DATASET...", help="Folders or URLs that prep wrote to.")],
+    out_place: OutOption,
+    as_json: JsonOption = False,
+) -> None:
+    """Put the videos of several datasets into one, new or existing. Nothing is encoded again, and every GOP is checked.
+
+    All of them need the same profile, and each id may mean one video only.
+    """
+    _bring(datasets, out_place, as_json=as_json)
+
+
+def _bring(datasets: list[str], target: str, *, as_json: bool) -> None:
+    with errors():
+        from ..manifests.copying import copy_videos
+
+        with loop_bar(err, "shards", None) as advance:
+            done = copy_videos(
+                [storage_at(each) for each in datasets], storage_at(target), on_bytes=lambda _: advance()
+            )
+        if as_json:
+            print_json({**dataclasses.asdict(done), "dataset": target})
+        else:
+            out.print(_copied_text(done, target), markup=False, soft_wrap=True)
+
+
+def _copied_text(done: Copied, target: str) -> str:
+    already = f", {len(done.already)} were there already" if done.already else ""
+    return f"{counted(len(done.ids), 'video')}, {megabytes(done.num_bytes)} copied to {target}{already}"
+
+
+@app.command()
+def compact(
+    dataset: DatasetArgument,
+    dry_run: DryRunOption = False,
+    shard_mb: Annotated[
+        int | None, typer.Option("--shard-mb", help="About how long shards become.  [as they were prepared]")
+    ] = None,
+    keep_snapshots: KeepSnapshotsOption = "1d",
+    as_json: JsonOption = False,
+) -> None:
+    """Put small shards together, without encoding anything: fewer files, and fewer requests to a store."""
+    with errors():
+        from ..manifests.compact import compact as put_together
+        from ..manifests.tidy import parse_duration
+
+        if shard_mb is not None and shard_mb < 1:
+            raise UsageError(f"--shard-mb is {shard_mb}; it takes a whole number of at least 1")
+        with loop_bar(err, "shards", None) as advance:
+            done = put_together(
+                storage_at(dataset),
+                shard_bytes=None if shard_mb is None else shard_mb * 1_000_000,
+                dry_run=dry_run,
+                keep_snapshots_seconds=parse_duration(keep_snapshots),
+                on_shard=advance,
+            )
+        if as_json:
+            print_json({**dataclasses.asdict(done), "dry_run": dry_run})
+        else:
+            became = "would become" if dry_run else "became"
+            out.print(
+                f"{counted(done.shards, 'shard')} {became} {done.new_shards}, {megabytes(done.num_bytes)}; earlier "
+                "snapshots keep theirs until they are removed" if done.shards else "no shards to put together",
+                soft_wrap=True,
+            )  # fmt: skip
+
+
+@app.command()
+def rollback(
+    dataset: DatasetArgument,
+    snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="One that `shortgop snapshots` shows.")],
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a dataset the videos and columns of an earlier snapshot. That makes a new snapshot; later ones stay.
+
+    Videos that came since are dropped, and prep leaves them out; `shortgop prep --include-dropped` takes them in again.
+    """
+    with errors():
+        from ..manifests.rollback import rollback as go_back
+
+        done = go_back(storage_at(dataset), snapshot, dry_run=dry_run)
+        if as_json:
+            print_json({**dataclasses.asdict(done), "dry_run": dry_run})
+            return
+        would = "would be " if dry_run else ""
+        changes = (
+            (done.dropped, "dropped"),
+            (done.restored, "stored as they were"),
+            (done.relabelled, "given their columns of then"),
+        )
+        for ids, what in changes:
+            if ids:
+                out.print(f"{counted(len(ids), 'video')} {would}{what}: {some_of(ids)}", markup=False, soft_wrap=True)
+        if not any(ids for ids, _ in changes):
+            out.print(f"nothing to change: the dataset is as it was in snapshot {snapshot}", soft_wrap=True)

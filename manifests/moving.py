@@ -1,0 +1,186 @@
+"""Segments that are written into other shards, of the same dataset or of another, without encoding anything.
+
+Inits and GOPs keep their bytes; their CRC-32s are checked on the way. New shards hold nothing but the segments that
+were moved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..storage.interface import Storage, Upload
+from .layout import shard_key
+from .lost import damage_remedy, lost_remedy
+from .ragged import Array, concatenate, from_texts
+from .shard_bytes import Piece, ShardBytes, gop_piece, init_piece
+from .stacking import with_videos
+from .stored_bytes import gops_of_segments
+from .tables import Manifest, Timeline, empty, shards_table
+
+# Read at once. GOPs lie back to back, and a request to a store takes long.
+_READ_BYTES = 8 << 20
+# Of datasets whose profile does not say how long a shard becomes.
+DEFAULT_SHARD_BYTES = 256_000_000
+
+
+@dataclass(frozen=True)
+class Move:
+    """What is moved together: `groups` of shards, each of which becomes one new shard, and the videos that have
+    segments in them. All are rows of a manifest, ascending."""
+
+    groups: tuple[tuple[int, ...], ...]
+    videos: tuple[int, ...]
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        return tuple(sorted(shard for group in self.groups for shard in group))
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """A new shard, and where each segment begins in it."""
+
+    name: str
+    num_bytes: int
+    starts: dict[int, int]
+
+
+def connected(shards_of: Mapping[int, Sequence[int]]) -> list[list[int]]:
+    """Shards that share videos, together: each list ascending, in the order of their first ones. `shards_of` has the
+    shards of each video."""
+    parent: dict[int, int] = {}
+
+    def root(shard: int) -> int:
+        while parent.setdefault(shard, shard) != shard:
+            parent[shard] = parent[parent[shard]]
+            shard = parent[shard]
+        return shard
+
+    for shards in shards_of.values():
+        for shard in shards:
+            one, other = root(shards[0]), root(shard)
+            parent[max(one, other)] = min(one, other)
+    groups: dict[int, list[int]] = {}
+    for shard in sorted(parent):
+        groups.setdefault(root(shard), []).append(shard)
+    return list(groups.values())
+
+
+def put_together(shards_of: Mapping[int, Sequence[int]], num_bytes: Sequence[int], max_bytes: int) -> list[Move]:
+    """Moves that put shards together to new ones of at most about `max_bytes`. Those that share a video stay together.
+    `num_bytes` is what each shard has."""
+    videos_of: dict[int, list[int]] = {}
+    for video, shards in shards_of.items():
+        for shard in shards:
+            videos_of.setdefault(shard, []).append(video)
+    groups: list[list[int]] = []
+    size = 0
+    for shards in connected(shards_of):
+        more = sum(num_bytes[shard] for shard in shards)
+        if not groups or size + more > max_bytes:
+            groups.append([])
+            size = 0
+        groups[-1] += shards
+        size += more
+    return [
+        Move((tuple(sorted(group)),), tuple(sorted({video for shard in group for video in videos_of[shard]})))
+        for group in groups
+    ]
+
+
+def unit_of_move(kind: str, manifest: Manifest, move: Move) -> str:
+    """The unit of a part that a move writes: the same for the same move, so that it is found when it is repeated."""
+    names = [manifest.shards.name.text(shard) for shard in move.shards]
+    videos = [(manifest.ids[row], int(manifest.videos.revision[row])) for row in move.videos]
+    text = repr((kind, names, videos))
+    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+
+
+def move_segments(
+    source: Storage, manifest: Manifest, move: Move, target: Storage, unit: str, *, pts: Sequence[Array]
+) -> Manifest:
+    """Write the segments into new shards of `target`. Returns the rows of the videos, whose segments lie there now.
+
+    `pts` are the rows of the timeline of each video. CorruptDataError or MissingDataError if the shards do not have the
+    bytes that were written.
+    """
+    owners = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
+    wanted = np.flatnonzero(np.isin(owners, move.videos))
+    moved = [
+        _write(source, manifest, group, wanted, target.start(shard_key(f"{unit}-{number}"), ".shard"))
+        for number, group in enumerate(move.groups)
+    ]
+    rows = with_videos(_with_new_places(manifest, moved), np.array(move.videos, dtype=np.int64))
+    return replace(rows, timeline=Timeline(pts=np.concatenate(pts)))
+
+
+def _write(source: Storage, manifest: Manifest, shards: Sequence[int], wanted: Array, new: Upload) -> _Moved:
+    starts: dict[int, int] = {}
+    try:
+        for shard in shards:
+            segments = wanted[manifest.segments.shard[wanted] == shard]
+            segments = segments[np.argsort(manifest.segments.offset[segments], kind="stable")]
+            key = shard_key(manifest.shards.name.text(shard))
+            for segment, data in _pieces(source, key, manifest, segments.tolist()):
+                starts.setdefault(segment, new.num_bytes)
+                new.write(bytes(data))
+        num_bytes = new.num_bytes
+        return _Moved(new.commit().removeprefix(shard_key("")), num_bytes, starts)
+    except BaseException:
+        new.discard()
+        raise
+
+
+def _pieces(
+    source: Storage, key: str, manifest: Manifest, segments: Sequence[int]
+) -> Iterator[tuple[int, bytes | memoryview]]:
+    """The inits and GOPs of segments of one shard, each with its segment, and checked."""
+    reader = ShardBytes(source, lost_remedy=lost_remedy(source), damage_remedy=damage_remedy(source))
+    first_gops = gops_of_segments(manifest)
+    run: list[tuple[int, Piece]] = []
+
+    def read() -> Iterator[tuple[int, bytes | memoryview]]:
+        start, stop = run[0][1].start, run[-1][1].stop
+        data = memoryview(reader.read(key, start, stop))
+        for segment, piece in run:
+            yield segment, reader.checked(data[piece.start - start : piece.stop - start], key, piece)
+        run.clear()
+
+    for segment in segments:
+        gops = range(int(first_gops[segment]), int(first_gops[segment + 1]))
+        for piece in (init_piece(manifest, segment), *(gop_piece(manifest, gop) for gop in gops)):
+            if run and (piece.start != run[-1][1].stop or piece.stop - run[0][1].start > _READ_BYTES):
+                yield from read()
+            run.append((segment, piece))
+    if run:
+        yield from read()
+
+
+def _with_new_places(manifest: Manifest, moved: Sequence[_Moved]) -> Manifest:
+    """The manifest's rows, with the new shards below its own, and with the new places of the segments that moved."""
+    shard, offset = manifest.segments.shard.copy(), manifest.segments.offset.copy()
+    for number, each in enumerate(moved, len(manifest.shards)):
+        segments = np.array(list(each.starts), dtype=np.int64)
+        shard[segments] = number
+        offset[segments] = list(each.starts.values())
+    shift = np.repeat(offset - manifest.segments.offset, np.diff(gops_of_segments(manifest)))
+    added = shards_table([(each.name, each.num_bytes) for each in moved])
+    nothing = empty()
+    return replace(
+        manifest,
+        segments=replace(manifest.segments, shard=shard, offset=offset),
+        gops=replace(manifest.gops, offset=manifest.gops.offset + shift),
+        shards=replace(
+            added,
+            name=concatenate([manifest.shards.name, from_texts(each.name for each in moved)]),
+            length=np.concatenate([manifest.shards.length, added.length]),
+        ),
+        failures=nothing.failures,
+        edits=nothing.edits,
+        drops=nothing.drops,
+        timeline=None,
+    )

@@ -1,0 +1,299 @@
+"""Single operations on the objects below the root of a store: what obstore offers, with the errors of `Storage`.
+
+Requests per call, when none fails: one, except `all_files` with one for each 1000 files, and reads of more than 8 MiB
+with one for each 8 MiB. A condition that does not hold takes a second request, as the file may have come from an
+attempt whose answer was lost.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from .connections import Root, connect, credentials_tried
+from .interface import Stored
+from .network import PIECE_BYTES, NetworkOptions
+from .object_errors import failure
+from .retrying import Requests
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, ObjectMeta, UpdateVersion
+    from obstore.store import ObjectStore
+
+_KEYS_PER_REQUEST = 1000
+# How often something is done again that another process came between.
+_ATTEMPTS = 10
+_NO_SUCH_VERSION = {"e_tag": '"never"', "version": "1"}
+
+
+class Bucket:
+    """The objects below a root, by their keys below it. Any number of threads may use it."""
+
+    def __init__(self, url: str, options: NetworkOptions) -> None:
+        self.url = url
+        self.root = Root.of(url)
+        self.requests = Requests(options, partial(credentials_tried, self.root.scheme))
+        self._options = options
+
+    def place(self, key: str) -> str:
+        return f"{self.url}/{key}" if key else self.url
+
+    @property
+    def is_web_server(self) -> bool:
+        return self.root.scheme in ("http", "https")
+
+    @cached_property
+    def _store(self) -> ObjectStore:
+        return connect(self.root, self._options)
+
+    @cached_property
+    def uploading_store(self) -> ObjectStore:
+        """obstore's store for uploads, which retries by itself."""
+        return connect(self.root, self._options, uploads=True)
+
+    # Reading
+
+    def find(self, key: str) -> Stored | None:
+        import obstore
+
+        try:
+            meta = self.requests.read(lambda: obstore.head(self._store, self.root.key(key)), self.place(key))
+        except FileNotFoundError:
+            return None
+        return self._stored(meta)
+
+    def all_files(self, folder: str) -> Iterator[Stored]:
+        """Like `Storage.files`, with the lock and temporary files."""
+        import obstore
+
+        if self.is_web_server:
+            raise OSError(errno.ENOTSUP, "a web server does not list its files", self.place(folder))
+        prefix = self.root.key(folder) if folder else self.root.prefix
+        last: str | None = None
+        pages: Any = None
+
+        def next_page() -> Sequence[ObjectMeta]:
+            nonlocal pages
+            if pages is None:
+                pages = obstore.list(self._store, prefix or None, offset=last, chunk_size=_KEYS_PER_REQUEST)
+            try:
+                page: Sequence[ObjectMeta] = next(pages, ())
+            except BaseException:
+                # The listing goes on in a new one, behind the last key that came.
+                pages = None
+                raise
+            return page
+
+        while page := self.requests.make(next_page, self.place(folder)):
+            yield from map(self._stored, page)
+            last = page[-1]["path"]
+
+    def read(self, key: str, start: int, stop: int | None) -> bytes:
+        if stop is not None:
+            return self.read_ranges(key, [(start, stop)])[0]
+        for _ in range(_ATTEMPTS):
+            try:
+                # This piece says how large the file is.
+                data, meta = self._piece(key, start, start + PIECE_BYTES, None)
+            except _NothingThereError:
+                return b""
+            if start + len(data) >= meta["size"]:
+                return data
+            try:
+                return data + self._ranges(key, [(start + len(data), meta["size"])], meta["e_tag"])[0]
+            except _ReplacedError:
+                continue
+        raise self._changing(key)
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._ranges(key, ranges, None)
+            except _ReplacedError:
+                continue
+        raise self._changing(key)
+
+    def read_version(self, key: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
+        """Bytes [start, stop) of a file for each range, if the file still has this version; else OSError."""
+        try:
+            return self._ranges(key, ranges, version)
+        except _ReplacedError:
+            raise self._changing(key) from None
+
+    def read_tail(self, key: str, max_bytes: int) -> tuple[bytes, Stored]:
+        """The last bytes of a file, at most `max_bytes`, and what the file is. In Azure, and for an empty file, that
+        takes two requests."""
+        try:
+            data, meta = self._get(key, {"range": {"suffix": max_bytes}})
+        except _NothingThereError:
+            found = self.find(key)
+            if found is None:
+                raise FileNotFoundError(errno.ENOENT, "there is no such object", self.place(key)) from None
+            start = max(0, found.num_bytes - max_bytes)
+            return self.read(key, start, found.num_bytes), found
+        return data, self._stored(meta)
+
+    # Writing
+
+    def put(self, key: str, data: bytes, version: str | None) -> str | None:
+        """Put a file if it has this version, or if `version` is None and there is none. Returns its new version; None
+        if the condition does not hold and the file has another content."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        for _ in range(_ATTEMPTS):
+            mode: Any = "create" if version is None else self._update(key, version)
+            put = partial(obstore.put, self._store, self.root.key(key), data, mode=mode, use_multipart=False)
+            try:
+                result = self.requests.make(put, self.place(key))
+            except (AlreadyExistsError, PreconditionError):
+                # It may be there because an earlier attempt succeeded, and its answer was lost.
+                found = self.find(key)
+                if found is None and version is None:
+                    continue  # removed in between
+                return found.version if found is not None and self._has(found, data) else None
+            self.requests.counter.add(bytes_written=len(data))
+            return result["e_tag"] or ""
+        raise OSError(errno.EAGAIN, "it is made and removed all the time", self.place(key))
+
+    def put_unchecked(self, key: str, data: bytes, *, create: bool) -> bool:
+        """Put a file if there is none, or else if it has a version that no file ever had; without a look at what is
+        there. False if the store says that the condition does not hold, or that it knows no conditions."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        mode: Any = "create" if create else _NO_SUCH_VERSION
+        try:
+            self.requests.make(partial(obstore.put, self._store, self.root.key(key), data, mode=mode), self.place(key))
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        except OSError as error:
+            if error.errno == errno.ENOTSUP:
+                return False
+            raise
+        return True
+
+    def copy_new(self, source: str, key: str) -> bool:
+        """Copy a file to a free key, inside the store. False if the key is taken, be it by an earlier attempt. In S3
+        three requests."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        copy = partial(obstore.copy, self._store, self.root.key(source), self.root.key(key), overwrite=False)
+        try:
+            self.requests.make(copy, self.place(key))
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        return True
+
+    def remove_objects(self, keys: Sequence[str]) -> None:
+        """Remove files. Nothing happens for those that do not exist, except that in some stores others may stay: look
+        again."""
+        import obstore
+
+        paths = [self.root.key(key) for key in keys]
+        for first in range(0, len(paths), _KEYS_PER_REQUEST):
+            some = paths[first : first + _KEYS_PER_REQUEST]
+            try:
+                self.requests.make(partial(obstore.delete, self._store, some), self.place(keys[first]))
+            except FileNotFoundError:
+                continue
+
+    # Inside
+
+    def _stored(self, meta: ObjectMeta) -> Stored:
+        path = meta["path"]
+        key = path[len(self.root.prefix) + 1 :] if self.root.prefix else path
+        modified = meta["last_modified"]
+        modified_ns = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1000
+        return Stored(key, meta["size"], modified_ns, meta["e_tag"] or f"{meta['size']} {modified_ns}")
+
+    def _ranges(self, key: str, ranges: Sequence[tuple[int, int]], version: str | None) -> list[bytes]:
+        """Bytes [start, stop) for each range, all of one version of the file: of `version`, if that is given. Pieces of
+        ranges come several at once. _ReplacedError if they are of several versions."""
+        pieces = [
+            (number, at, min(stop, at + PIECE_BYTES))
+            for number, (start, stop) in enumerate(ranges)
+            for at in range(start, stop, PIECE_BYTES)
+        ]
+        try:
+            got = self.requests.all([partial(self._piece, key, start, stop, version) for _, start, stop in pieces])
+        except _NothingThereError:
+            raise self._too_short(key, max(stop for _, stop in ranges)) from None
+        if len({meta["e_tag"] for _, meta in got}) > 1:
+            raise _ReplacedError
+        of_range: list[list[bytes]] = [[] for _ in ranges]
+        for (number, start, stop), (data, _) in zip(pieces, got, strict=True):
+            if len(data) < stop - start:
+                raise self._too_short(key, stop)
+            of_range[number].append(data)
+        return [each[0] if len(each) == 1 else b"".join(each) for each in of_range]
+
+    def _too_short(self, key: str, stop: int) -> EOFError:
+        return EOFError(f"{self.place(key)} ends before byte {stop}")
+
+    def _changing(self, key: str) -> OSError:
+        return OSError(errno.ESTALE, "the file was replaced while it was read", self.place(key))
+
+    def _piece(self, key: str, start: int, stop: int, version: str | None) -> tuple[bytes, ObjectMeta]:
+        """Bytes [start, stop) of a file that has this version, or fewer at its end. _ReplacedError if not."""
+        from obstore.exceptions import PreconditionError
+
+        options: GetOptions = {"range": (start, stop)}
+        # What stands for a version where a server has none is not known to the server.
+        if version is not None and " " not in version:
+            options["if_match"] = version
+        try:
+            return self._get(key, options)
+        except PreconditionError as error:
+            raise _ReplacedError from error
+
+    def _get(self, key: str, options: GetOptions) -> tuple[bytes, ObjectMeta]:
+        """_NothingThereError if the file ends before the range begins, or if the store has no such ranges."""
+        import obstore
+        from obstore.exceptions import BaseError, NotSupportedError
+
+        def get() -> tuple[bytes, ObjectMeta]:
+            try:
+                answer = obstore.get(self._store, self.root.key(key), options=options)
+                return bytes(answer.bytes()), answer.meta
+            except NotSupportedError as error:
+                raise _NothingThereError from error
+            except BaseError as error:
+                what = failure(error)
+                if what.is_short or (what.has_no_ranges and not self.is_web_server):
+                    raise _NothingThereError from error
+                raise
+
+        data, meta = self.requests.read(get, self.place(key))
+        self.requests.counter.add(bytes_read=len(data))
+        return data, meta
+
+    def _update(self, key: str, version: str) -> UpdateVersion:
+        """What obstore takes for "if it has this version". Google's own condition is a number that a listing does not
+        show, so it is asked for."""
+        import obstore
+
+        if self.root.scheme != "gs":
+            return {"e_tag": version}
+        try:
+            meta = self.requests.read(lambda: obstore.head(self._store, self.root.key(key)), self.place(key))
+        except FileNotFoundError:
+            return _NO_SUCH_VERSION  # type: ignore[return-value]
+        return meta if self._stored(meta).version == version else _NO_SUCH_VERSION  # type: ignore[return-value]
+
+    def _has(self, found: Stored, data: bytes) -> bool:
+        try:
+            return found.num_bytes == len(data) and self.read(found.key, 0, None) == data
+        except FileNotFoundError:
+            return False
+
+
+class _NothingThereError(EOFError):
+    """There is nothing in the range that was asked for, or the store does not know such ranges."""
+
+
+class _ReplacedError(Exception):
+    """The file is no longer the one of which the first bytes were read."""

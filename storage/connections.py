@@ -1,0 +1,208 @@
+"""Connections to object stores: with the credentials, regions and endpoints that the clouds' own tools would use.
+
+obstore itself looks at the environment, at the roles of instances and containers, and at Google's default credentials.
+What AWS keeps in files (profiles) takes boto3.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..errors import ToolError
+from .network import NetworkOptions
+
+if TYPE_CHECKING:
+    from obstore.store import AzureConfig, ClientConfig, MemoryStore, ObjectStore, RetryConfig, S3Config
+
+_memory_stores: dict[str, MemoryStore] = {}
+_memory_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Root:
+    """The parts of the URL of a store: `bucket` is a container, a host or a name for some of them.
+
+    `prefix` is what keys in the bucket begin with. For web servers it is empty, and `base` is all of the URL.
+    """
+
+    scheme: str
+    bucket: str
+    prefix: str
+    base: str = ""
+
+    @staticmethod
+    def of(url: str) -> Root:
+        scheme, _, rest = url.partition("://")
+        bucket, _, prefix = rest.partition("/")
+        return Root(scheme, bucket, "", url) if scheme in ("http", "https") else Root(scheme, bucket, prefix)
+
+    def key(self, key: str) -> str:
+        """The key in the bucket of a key below the root."""
+        return f"{self.prefix}/{key}" if self.prefix else key
+
+
+def connect(root: Root, options: NetworkOptions, *, uploads: bool = False) -> ObjectStore:
+    """A store of obstore: all of a bucket. No request is made for most, except to credential services.
+
+    It retries nothing, as callers do. With `uploads` it retries, as they cannot: the parts of an upload that is under
+    way are out of their hands. It then also gives a part ten times as long, as nothing is heard while one is sent.
+    """
+    from obstore import store as stores
+
+    if root.scheme == "memory":
+        with _memory_lock:
+            return _memory_stores.setdefault(root.bucket, stores.MemoryStore())
+    endpoint = _endpoint(root)
+    patience = options.timeout_seconds * 10
+    client: ClientConfig = {
+        "connect_timeout": timedelta(seconds=options.connect_timeout_seconds),
+        "timeout": timedelta(seconds=patience),
+        "allow_http": root.scheme == "http" or endpoint.startswith("http://"),
+    }
+    if not uploads:
+        client["read_timeout"] = timedelta(seconds=options.timeout_seconds)
+    retry: RetryConfig = {
+        "max_retries": options.retries if uploads else 0,
+        "backoff": {
+            "init_backoff": timedelta(seconds=max(options.first_backoff_seconds, 0.001)),
+            "max_backoff": timedelta(seconds=options.max_backoff_seconds),
+        },
+    }
+    if root.scheme == "s3":
+        return _s3(root, client, retry)
+    if root.scheme == "gs":
+        return stores.GCSStore(root.bucket, client_options=client, retry_config=retry)
+    if root.scheme in ("az", "abfss"):
+        container, _, host = root.bucket.partition("@")
+        account = host.partition(".")[0] or os.environ.get("AZURE_STORAGE_ACCOUNT")
+        key = os.environ.get("AZURE_STORAGE_KEY")
+        config: AzureConfig = {}
+        if account:
+            config["account_name"] = account
+        if key:
+            config["account_key"] = key
+        return stores.AzureStore(container, config=config, client_options=client, retry_config=retry)
+    return stores.HTTPStore(root.base, client_options=client, retry_config=retry)
+
+
+def _s3(root: Root, client: ClientConfig, retry: RetryConfig) -> ObjectStore:
+    from obstore.store import S3Store
+
+    config: S3Config = {"copy_if_not_exists": "multipart"}
+    provider: Any = None
+    if uses_boto3():
+        provider, from_files = _from_profile()
+        config.update(from_files)
+        client["allow_http"] = client.get("allow_http", False) or from_files.get("endpoint", "").startswith("http://")
+    if "region" not in config and not _environment("AWS_REGION", "AWS_DEFAULT_REGION"):
+        endpoint = config.get("endpoint") or _endpoint(root)
+        # Other stores than Amazon's take any region.
+        config["region"] = "us-east-1" if endpoint else bucket_region(f"https://{root.bucket}.s3.amazonaws.com")
+    return S3Store(
+        root.bucket,
+        config=config,
+        client_options=client,
+        retry_config=retry,
+        credential_provider=provider,
+    )
+
+
+def uses_boto3() -> bool:
+    """Whether the AWS settings of this user are partly in files. ToolError if they name a profile and there is no
+    boto3."""
+    installed = importlib.util.find_spec("boto3") is not None
+    profile = _environment("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+    if profile and not installed:
+        raise ToolError(f"AWS_PROFILE is {profile!r}, which takes boto3: `pip install shortgop[s3]`")
+    return installed and (bool(profile) or any(path.is_file() for path in aws_files()))
+
+
+def aws_files() -> list[Path]:
+    """Where the AWS tools keep profiles and keys."""
+    return [
+        Path(os.environ.get(name) or default).expanduser()
+        for name, default in (
+            ("AWS_CONFIG_FILE", "~/.aws/config"),
+            ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
+        )
+    ]
+
+
+def _from_profile() -> tuple[Any, S3Config]:
+    """What provides credentials, None if they come from elsewhere, and the region and endpoint of the profile."""
+    import boto3
+    from botocore.exceptions import BotoCoreError
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
+    config: S3Config = {}
+    try:
+        session = boto3.Session()
+        resolved = session.client("s3", region_name=session.region_name or "us-east-1").meta.endpoint_url
+        found = session.get_credentials()
+    except BotoCoreError as error:
+        raise ToolError(f"the AWS settings of this user do not work: {error}") from error
+    if session.region_name:
+        config["region"] = session.region_name
+    if not (urlsplit(resolved).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        config["endpoint"] = resolved
+    return (Boto3CredentialProvider(session) if found else None), config
+
+
+@lru_cache(maxsize=64)
+def bucket_region(bucket_url: str) -> str:
+    """The region of a bucket, which Amazon tells anyone who asks; "us-east-1" if it does not. One request."""
+    request = urllib.request.Request(bucket_url, method="HEAD")  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+            headers = answer.headers
+    except urllib.error.HTTPError as error:
+        headers = error.headers
+    except OSError:
+        headers = {}
+    return headers.get("x-amz-bucket-region") or "us-east-1"
+
+
+def credentials_tried(scheme: str) -> str:
+    """Which credentials a request was made with, as far as that can be told, for messages."""
+    others = {
+        "gs": "Google's default credentials (GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth application-default login`)",
+        "az": "Azure's settings (AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or a SAS token, or AZURE_USE_AZURE_CLI)",
+    }
+    return _aws_credentials() if scheme == "s3" else others.get(scheme.replace("abfss", "az"), "no credentials")
+
+
+def _aws_credentials() -> str:
+    if key := _environment("AWS_ACCESS_KEY_ID"):
+        return f"the key {key[:4]}... from AWS_ACCESS_KEY_ID"
+    if profile := _environment("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        return f"the profile {profile!r} (AWS_PROFILE)"
+    if uses_boto3():
+        return "the AWS files of this user (set AWS_PROFILE for another profile)"
+    return (
+        "the role of this machine, as neither AWS_ACCESS_KEY_ID nor a file of the AWS tools is there (for a public "
+        "bucket set AWS_SKIP_SIGNATURE=true)"
+    )
+
+
+def _endpoint(root: Root) -> str:
+    names = {
+        "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+        "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+        "abfss": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+        "gs": ("GOOGLE_BASE_URL",),
+    }
+    return _environment(*names.get(root.scheme, ()))
+
+
+def _environment(*names: str) -> str:
+    return next((value for name in names if (value := os.environ.get(name))), "")

@@ -1,0 +1,211 @@
+"""The lock of the one job that writes below a prefix of a store: an object that its holder renews.
+
+A lease that was not renewed for a while is abandoned, by the clock of the store. Nothing depends on that being so:
+files come with `put_new`, and the root is replaced only if it is still the one that was read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+
+from ..errors import DatasetBusyError, OutputError
+from ..whole_files import writing
+from .bucket import Bucket
+from .interface import Holder, Stored
+from .scratch import remove_abandoned
+from .this_process import machine, started
+from .unfinished_uploads import abort_unfinished
+
+KEY = ".lock"
+TEMPORARY = ".tmp"
+
+_ATTEMPTS = 5
+_MAX_LEASE_BYTES = 64 * 1024
+# Another job that is about to take the lock has a probe for some seconds.
+_PROBE_SECONDS = 600
+# Workers of a job on other hosts may go on for a while after it died.
+_SPARED_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class LeaseTiming:
+    """How often a lease is renewed, and for how long it holds if it is not."""
+
+    renewed_seconds: float = 20.0
+    abandoned_seconds: float = 90.0
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What a lease says. `machine` is the same for processes that see each other, `started` tells apart processes that
+    had the same number; both are empty where the system does not say. `token` and `renewals` make each content new."""
+
+    host: str = ""
+    pid: int = 0
+    since: str = ""
+    machine: str = ""
+    started: str = ""
+    token: str = ""
+    renewals: int = 0
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self), indent=1).encode()
+
+    @staticmethod
+    def of(data: bytes) -> Lease:
+        """What is not a lease is one of nobody, which ends with time."""
+        try:
+            content = json.loads(data)
+            return Lease(**{name: type(getattr(Lease(), name))(content[name]) for name in asdict(Lease())})
+        except (ValueError, TypeError, KeyError):
+            return Lease()
+
+    @property
+    def holder(self) -> str:
+        return str(Holder(self.host, self.pid, self.since)) if self.host else "a process that left no name"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the holder was a process of this machine that is no more."""
+        here = machine()
+        return bool(here) and self.machine == here and started(self.pid) != self.started
+
+
+@contextlib.contextmanager
+def held(bucket: Bucket, timing: LeaseTiming = LeaseTiming()) -> Iterator[None]:
+    """Hold the lease of a store. DatasetBusyError if another process holds it, OutputError if the store cannot keep
+    jobs apart. What dead writers left is gone inside the block."""
+    holding: _Holding | None = None
+    try:
+        with writing(bucket.url), _probe(bucket) as probe:
+            holding, spared_seconds = _taken(bucket, probe, timing)
+            holding.renewing.start()
+            _remove_leftovers(bucket, probe, spared_seconds)
+        yield
+    finally:
+        if holding is not None:
+            holding.release()
+
+
+@dataclass
+class _Holding:
+    """A lease that this process holds, and the thread that renews it."""
+
+    bucket: Bucket
+    lease: Lease
+    version: str
+    timing: LeaseTiming
+    lost: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.renewing = threading.Thread(target=self._renew, name="shortgop-lease", daemon=True)
+
+    def _renew(self) -> None:
+        while not self.ended.wait(self.timing.renewed_seconds):
+            lease = Lease(**{**asdict(self.lease), "renewals": self.lease.renewals + 1})
+            try:
+                version = self.bucket.put(KEY, lease.to_bytes(), self.version)
+            except (OSError, OutputError):
+                continue
+            if version is None:
+                # Another job took it for abandoned. This one goes on: whichever is first with a file has it.
+                self.lost = True
+                return
+            self.lease, self.version = lease, version
+
+    def release(self) -> None:
+        """Remove the lease, if it is still this one. A release that fails is made up for by the next job."""
+        self.ended.set()
+        if self.renewing.ident is not None:
+            self.renewing.join()
+        with contextlib.suppress(OSError):
+            found = None if self.lost else self.bucket.find(KEY)
+            if found is not None and found.version == self.version:
+                self.bucket.remove_objects([KEY])
+
+
+def _taken(bucket: Bucket, probe: str, timing: LeaseTiming) -> tuple[_Holding, float]:
+    """The lease, and the age up to which leftovers of others are spared, in seconds."""
+    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    lease = Lease(socket.gethostname(), os.getpid(), since, machine(), started(os.getpid()), uuid.uuid4().hex)
+    for _ in range(_ATTEMPTS):
+        version = bucket.put(KEY, lease.to_bytes(), None)
+        if version is not None:
+            return _Holding(bucket, lease, version, timing), 0
+        try:
+            data, found = bucket.read_tail(KEY, _MAX_LEASE_BYTES)
+        except FileNotFoundError:
+            continue
+        other = Lease.of(data)
+        now = bucket.find(probe)
+        silent_seconds = (now.modified_ns - found.modified_ns) / 1e9 if now else 0.0
+        if not other.has_ended and silent_seconds < timing.abandoned_seconds:
+            raise _busy(bucket.url, other, timing.abandoned_seconds - silent_seconds)
+        version = bucket.put(KEY, lease.to_bytes(), found.version)
+        if version is not None:
+            return _Holding(bucket, lease, version, timing), 0 if other.has_ended else _SPARED_SECONDS
+    raise _busy(bucket.url, Lease(), timing.abandoned_seconds)
+
+
+def _busy(url: str, lease: Lease, left_seconds: float) -> DatasetBusyError:
+    until = datetime.fromtimestamp(datetime.now(UTC).timestamp() + left_seconds, UTC)
+    return DatasetBusyError(
+        f"another job is writing to {url}; wait for it, or stop it and run this again. It is {lease.holder}; if it has "
+        f"died, its lock ends by itself at {until:%H:%M:%S} UTC",
+        file=url,
+    )
+
+
+@contextlib.contextmanager
+def _probe(bucket: Bucket) -> Iterator[str]:
+    """The key of an object that was just written, for the time by the clock of the store. OutputError if the store does
+    not keep the conditions of a PUT."""
+    key = f"{TEMPORARY}/probe-{uuid.uuid4().hex}"
+    try:
+        if not _keeps_conditions(bucket, key):
+            raise OutputError(
+                f"{bucket.url} takes no notice of the conditions of a PUT (If-None-Match, If-Match), so two jobs could "
+                "overwrite each other's files; write to a disk and copy the dataset there, or use a store that has "
+                "them, such as S3, Google Cloud Storage, Azure or a recent Ceph",
+                file=bucket.url,
+            )
+        yield key
+    finally:
+        with contextlib.suppress(OSError):
+            bucket.remove_objects([key])
+
+
+def _keeps_conditions(bucket: Bucket, key: str) -> bool:
+    try:
+        bucket.put(key, b"first", None)
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            return False
+        raise
+    made_again = bucket.put_unchecked(key, b"second", create=True)
+    return not made_again and not bucket.put_unchecked(key, b"third", create=False)
+
+
+def _remove_leftovers(bucket: Bucket, probe: str, spared_seconds: float) -> None:
+    """Remove temporary files of dead writers, and abort their uploads. The probe, just written, tells the time."""
+    found = list(bucket.all_files(TEMPORARY))
+    now_ns = max((each.modified_ns for each in found), default=0)
+    bucket.remove_objects([each.key for each in found if each.key != probe and _is_left(each, now_ns, spared_seconds)])
+    abort_unfinished(bucket.root, spared_seconds)
+    remove_abandoned()
+
+
+def _is_left(found: Stored, now_ns: int, spared_seconds: float) -> bool:
+    is_probe = found.key.startswith(f"{TEMPORARY}/probe-")
+    age_seconds = (now_ns - found.modified_ns) / 1e9
+    return age_seconds >= (max(spared_seconds, _PROBE_SECONDS) if is_probe else spared_seconds)

@@ -1,0 +1,88 @@
+"""How requests to a store are made: time limits, retries, how many at once. And what they amounted to."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, fields, replace
+
+from ..errors import UsageError
+
+# Files are read and written in pieces of this size: large enough that latency matters little, small enough that a
+# retry repeats little, and that a few of them fit into memory.
+PIECE_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """Limits on requests to an object store.
+
+    A request that fails is made again after a random time of at most `first_backoff_seconds`, which doubles with each
+    further retry up to `max_backoff_seconds`: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
+    With `hedge_after_seconds` a second, identical request is made when the first has taken so long, and whichever
+    answers first counts; this is for reads alone.
+    """
+
+    connect_timeout_seconds: float = 5.0
+    # How long a server may send nothing.
+    timeout_seconds: float = 30.0
+    retries: int = 8
+    first_backoff_seconds: float = 0.1
+    max_backoff_seconds: float = 10.0
+    hedge_after_seconds: float | None = None
+    max_concurrent_requests: int = 16
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            least = 0 if field.name in ("retries", "first_backoff_seconds") else None
+            if value is not None and not (value >= 0 if least == 0 else value > 0):
+                raise UsageError(f"{field.name} is {value!r}; it has to be {'at least' if least == 0 else 'above'} 0")
+
+
+@dataclass(frozen=True)
+class RequestCounts:
+    """What the requests to a store amounted to. Parts of an upload count, their retries do not: obstore makes them."""
+
+    requests: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    retries: int = 0
+    # Second requests that were made because the first took too long.
+    hedged: int = 0
+    # The time that callers waited for answers, summed over threads.
+    waited_seconds: float = 0.0
+
+
+class RequestCounter:
+    """Adds up requests of many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = RequestCounts()
+
+    def add(
+        self,
+        *,
+        requests: int = 0,
+        bytes_read: int = 0,
+        bytes_written: int = 0,
+        retries: int = 0,
+        hedged: int = 0,
+        waited_seconds: float = 0.0,
+    ) -> None:
+        with self._lock:
+            counts = self._counts
+            self._counts = replace(
+                counts,
+                requests=counts.requests + requests,
+                bytes_read=counts.bytes_read + bytes_read,
+                bytes_written=counts.bytes_written + bytes_written,
+                retries=counts.retries + retries,
+                hedged=counts.hedged + hedged,
+                waited_seconds=counts.waited_seconds + waited_seconds,
+            )
+
+    @property
+    def counts(self) -> RequestCounts:
+        with self._lock:
+            return self._counts

@@ -1,0 +1,114 @@
+"""Errors of obstore as errors of the operating system, with one short line each.
+
+An error of obstore is a page of text that holds the answer of the server and the objects of its Rust code. What can be
+done about it depends on the status of the answer, on the code that a store gives beside it, and on how the connection
+failed; only the text has these.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from dataclasses import dataclass
+
+# https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+_STATUSES_TO_RETRY = (408, 429, 500, 502, 503, 504)
+_CODES_TO_RETRY = (
+    *("RequestTimeout", "SlowDown", "InternalError", "OperationAborted", "ConditionalRequestConflict"),
+    *("ServerBusy", "OperationTimedOut"),
+)
+_CONNECTION_FAILURES = {
+    "Timeout": "no answer in time",
+    "Connect": "no connection to the server",
+    "Interrupted": "the connection broke in the middle of the answer",
+    "Request": "the connection broke before the answer",
+    "Decode": "the answer makes no sense",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is known of a failed request. `status` is that of the HTTP answer, 0 if there was none; `code` is what the
+    store calls it, and `connection` how the connection failed."""
+
+    status: int
+    code: str
+    connection: str
+    kind: str
+    text: str
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status in _STATUSES_TO_RETRY or self.code in _CODES_TO_RETRY or bool(self.connection)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the file ends before the range that was asked for begins."""
+        return self.status == 416 or "Invalid range" in self.text
+
+    @property
+    def has_no_ranges(self) -> bool:
+        """Whether the server sent the file from its start although a range was asked for."""
+        return "non-partial response" in self.text
+
+
+def failure(error: BaseException) -> Failure:
+    """Read what an error of obstore says."""
+    text = str(error)
+    status = re.search(r"non-2xx status code: (\d+)|status: (\d+),", text)
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    kinds = re.findall(r"kind: (\w+)", text)
+    connection = next((kind for kind in _CONNECTION_FAILURES if kind in kinds), "") if not status else ""
+    # "builder error" is a request that could not even be made: a bad URL, or plain HTTP where it is not allowed.
+    if "kind: Builder" in text:
+        connection = ""
+    number = int(status[1] or status[2]) if status else 0
+    return Failure(number, code[1] if code else "", connection, type(error).__name__, text)
+
+
+def system_error(error: BaseException, place: str, credentials: str) -> OSError:
+    """The error of the operating system that says the same. `credentials` says which ones were tried."""
+    number, text = _meaning(failure(error), credentials)
+    # OSError makes itself the subclass that goes with the number.
+    return OSError(number, text, place)
+
+
+def _meaning(what: Failure, credentials: str) -> tuple[int, str]:
+    denied = what.kind in ("PermissionDeniedError", "UnauthenticatedError") or what.status in (401, 403)
+    cases = (
+        (what.code == "NoSuchBucket", errno.ENOENT, "there is no such bucket"),
+        (what.kind == "FileNotFoundError", errno.ENOENT, "there is no such object"),
+        (denied or "redential" in _first_line(what), errno.EACCES, f"{_answer(what)}; tried {credentials}"),
+        (
+            what.connection == "Timeout" or what.code == "RequestTimeout",
+            errno.ETIMEDOUT,
+            _CONNECTION_FAILURES["Timeout"],
+        ),
+        (bool(what.connection), errno.EIO, _CONNECTION_FAILURES.get(what.connection, "") + _cause(what)),
+        (
+            what.kind == "NotSupportedError" or what.status in (405, 501),
+            errno.ENOTSUP,
+            f"the server does not do this: {_answer(what)}",
+        ),
+        (what.has_no_ranges, errno.ENOTSUP, "the server has no range requests"),
+    )
+    return next(((number, text) for holds, number, text in cases if holds), (errno.EIO, _answer(what)))
+
+
+def _answer(what: Failure) -> str:
+    if not what.status:
+        return _first_line(what)
+    return f"the server answered {what.status}{f' {what.code}' if what.code else ''}"
+
+
+def _first_line(what: Failure) -> str:
+    line = what.text.partition("\n")[0].partition("<")[0].strip(" :")
+    return line if len(line) <= 200 else f"{line[:200]}..."
+
+
+def _cause(what: Failure) -> str:
+    message = re.search(r'message: "([^"\n]{1,80})"', what.text)
+    if message:
+        return f" ({message[1]})"
+    return " (its name is not known)" if "dns error" in what.text else ""

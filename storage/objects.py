@@ -1,0 +1,195 @@
+"""`Storage` in a bucket, or on a web server, through obstore."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from ..whole_files import writing
+from . import lease
+from .bucket import Bucket
+from .interface import OpenedFile, Stored, Taken, Upload
+from .network import PIECE_BYTES, NetworkOptions, RequestCounts
+from .opened_objects import OpenedObject
+from .scratch import scratch_path
+from .uploads import ObjectUpload
+
+# How often a removal looks for what it did not see before.
+_REMOVAL_ROUNDS = 5
+
+
+class ObjectStorage:
+    """`Storage` for everything that is no disk. `url` is as `storage_at` checked it.
+
+    Requests per call, when none fails: `find`, `read` and `read_tail` of up to 8 MiB, `open`, `put_new`, `replace` and
+    `take` one; `remove` two, and for a folder one more for 1000 files; an upload one if it has less than 8 MiB, else
+    two and one for each 8 MiB; `put_new_file` from 8 MiB on as many as an upload, and four; `lock` seven, and two when
+    it is released.
+    """
+
+    def __init__(self, url: str, options: NetworkOptions) -> None:
+        self._bucket = Bucket(url, options)
+        self._options = options
+
+    def __reduce__(self) -> tuple[type[ObjectStorage], tuple[str, NetworkOptions]]:
+        return ObjectStorage, (self.url, self._options)
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __repr__(self) -> str:
+        return f"ObjectStorage({self.url!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectStorage) and other.url == self.url
+
+    def __hash__(self) -> int:
+        return hash(self.url)
+
+    @property
+    def url(self) -> str:
+        return self._bucket.url
+
+    @property
+    def folder(self) -> Path | None:
+        return None
+
+    def place(self, key: str) -> str:
+        return self._bucket.place(key)
+
+    def counts(self) -> RequestCounts:
+        """What the requests through this object amounted to so far."""
+        return self._bucket.requests.counter.counts
+
+    # Reading
+
+    def find(self, key: str) -> Stored | None:
+        return self._bucket.find(key)
+
+    def files(self, folder: str) -> Iterator[Stored]:
+        for each in self._bucket.all_files(folder):
+            if folder or not (each.key == lease.KEY or each.key.startswith(f"{lease.TEMPORARY}/")):
+                yield each
+
+    def read(self, key: str, start: int = 0, stop: int | None = None, *, again: bool = False) -> bytes:
+        del again  # nothing is kept
+        return self._bucket.read(key, start, stop)
+
+    def open(self, key: str) -> AbstractContextManager[OpenedFile]:
+        return contextlib.nullcontext(OpenedObject(self._bucket, key))
+
+    def read_tail(self, key: str, max_bytes: int) -> tuple[bytes, Stored]:
+        """The last bytes of a file, at most `max_bytes`, and what the file is."""
+        return self._bucket.read_tail(key, max_bytes)
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return self._bucket.read_ranges(key, ranges)
+
+    def will_need(self, key: str, start: int, stop: int) -> None:
+        """Nothing happens: what is read ahead is up to readers, which know how much memory there is."""
+
+    def opens(self) -> tuple[int, int]:
+        return 0, 0
+
+    # Writing
+
+    def scratch(self, name: str) -> Path:
+        with writing(name):
+            return scratch_path(name)
+
+    def make(self) -> None:
+        with self._writing(""):
+            next(self._bucket.all_files(""), None)
+
+    def put_new(self, key: str, data: bytes) -> bool:
+        return self.replace(key, data, None)
+
+    def put_new_file(self, key: str, file: Path) -> bool:
+        with self._writing(key):
+            num_bytes = file.stat().st_size
+            if num_bytes <= PIECE_BYTES:
+                return self._bucket.put(key, file.read_bytes(), None) is not None
+            # Nothing puts a file in parts on a condition. So it goes up under another key, and the store copies it.
+            uploaded = self._upload(key, file)
+            try:
+                return self._bucket.copy_new(uploaded, key) or self._has(key, file, num_bytes)
+            finally:
+                self._bucket.remove_objects([uploaded])
+
+    def replace(self, key: str, data: bytes, version: str | None) -> bool:
+        with self._writing(key):
+            return self._bucket.put(key, data, version) is not None
+
+    def start(self, stem: str, suffix: str) -> Upload:
+        key = f"{stem}-{uuid.uuid4().hex}{suffix}"
+        with self._writing(key):
+            return ObjectUpload(self._bucket, key)
+
+    def remove(self, key: str) -> None:
+        with self._writing(key):
+            self._bucket.remove_objects([key])
+            for _ in range(_REMOVAL_ROUNDS):
+                below = [each.key for each in self._bucket.all_files(key)]
+                if not below:
+                    return
+                # What says what the folder holds goes first, as far as that can be told from names.
+                self._bucket.remove_objects(sorted(below, key=lambda each: (each.count("/"), each)))
+            raise OSError(errno.EBUSY, "files appear there as fast as they are removed", self.place(key))
+
+    def take(self, key: str) -> Taken:
+        if self.find(key) is None:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", self.place(key))
+        return _TakenObject(self, key)
+
+    def lock(self) -> AbstractContextManager[None]:
+        with self._writing(""):
+            return lease.held(self._bucket)
+
+    @contextlib.contextmanager
+    def _writing(self, key: str) -> Iterator[None]:
+        """Turns an OSError into an OutputError that names the file and the remedy."""
+        with writing(self.place(key)):
+            if self._bucket.is_web_server:
+                raise OSError(errno.EROFS, "nothing is written to web servers")
+            yield
+
+    def _upload(self, key: str, file: Path) -> str:
+        name = key.rpartition("/")[2]
+        upload = ObjectUpload(self._bucket, f"{lease.TEMPORARY}/{name}-{uuid.uuid4().hex}")
+        try:
+            with file.open("rb") as source:
+                while piece := source.read(PIECE_BYTES):
+                    upload.write(piece)
+            return upload.commit()
+        finally:
+            upload.discard()
+
+    def _has(self, key: str, file: Path, num_bytes: int) -> bool:
+        """Whether the object of this key has the content of a file."""
+        found = self.find(key)
+        if found is None or found.num_bytes != num_bytes:
+            return False
+        with file.open("rb") as source:
+            for start in range(0, num_bytes, PIECE_BYTES):
+                piece = source.read(PIECE_BYTES)
+                if self._bucket.read(key, start, start + len(piece)) != piece:
+                    return False
+        return True
+
+
+class _TakenObject:
+    """A store has no renaming: the file keeps its key until it is removed."""
+
+    def __init__(self, storage: ObjectStorage, key: str) -> None:
+        self._storage = storage
+        self._key = key
+
+    def put_back(self) -> None:
+        """Nothing happens: it was never away."""
+
+    def remove(self) -> None:
+        self._storage.remove(self._key)

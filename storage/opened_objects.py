@@ -1,0 +1,52 @@
+"""Objects that are read in pieces, with few requests."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from .bucket import Bucket
+
+# The end of a zip archive says where its members are; a small file comes whole.
+TAIL_BYTES = 256 * 1024
+# To read so much more takes about as long as another request: 20 ms at 50 MB/s.
+MAX_GAP_BYTES = 1024 * 1024
+
+
+class OpenedObject:
+    """`OpenedFile` in a store. One request when it is opened, which brings the end of the file; then one for each read
+    of what neither that nor `will_need` has brought."""
+
+    def __init__(self, bucket: Bucket, key: str) -> None:
+        self._bucket = bucket
+        self._key = key
+        tail, self.stored = bucket.read_tail(key, TAIL_BYTES)
+        # In order.
+        self._kept = [(self.stored.num_bytes - len(tail), tail)]
+
+    def read(self, start: int, stop: int) -> bytes:
+        at = bisect_right(self._kept, start, key=lambda piece: piece[0]) - 1
+        if at >= 0:
+            first, data = self._kept[at]
+            if stop <= first + len(data):
+                return data[start - first : stop - first]
+        if stop > self.stored.num_bytes:
+            raise EOFError(f"the file ends before byte {stop}")
+        return self._bucket.read_version(self._key, [(start, stop)], self.stored.version)[0]
+
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        tail_start = self._kept[-1][0]
+        wanted = coalesced([each for each in ranges if each[0] < tail_start], MAX_GAP_BYTES)
+        pieces = self._bucket.read_version(self._key, wanted, self.stored.version)
+        self._kept = [*((start, data) for (start, _), data in zip(wanted, pieces, strict=True)), self._kept[-1]]
+
+
+def coalesced(ranges: Iterable[tuple[int, int]], max_gap_bytes: int) -> list[tuple[int, int]]:
+    """The ranges [start, stop) in order, those joined that are at most so far apart. Empty ones are left out."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(each for each in ranges if each[0] < each[1]):
+        if joined and start - joined[-1][1] <= max_gap_bytes:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((start, stop))
+    return joined

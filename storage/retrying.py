@@ -1,0 +1,127 @@
+"""Requests that are made again when they fail, and twice when they take long."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from ..errors import UsageError
+from .network import NetworkOptions, RequestCounter
+from .object_errors import failure, system_error
+
+_T = TypeVar("_T")
+_HEDGING_THREADS = 256
+
+
+class _Process:
+    """Whether this process may use obstore. Its threads do not come along in a fork, and a request would wait for them
+    forever."""
+
+    used = False
+    forked = False
+
+
+def _after_fork() -> None:
+    _Process.forked = _Process.forked or _Process.used
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def check_process(place: str) -> None:
+    """UsageError in a process that was forked from one that had used an object store."""
+    if _Process.forked:
+        raise UsageError(
+            f"{place} cannot be used in this process: it was forked from one that had used an object store, whose "
+            "connections do not come along. Start processes with multiprocessing.get_context('forkserver') or "
+            "('spawn'); DataLoader takes either as multiprocessing_context"
+        )
+    _Process.used = True
+
+
+class Requests:
+    """Makes requests to one store, with its limits, and counts them. Any number of threads may use it."""
+
+    def __init__(self, options: NetworkOptions, credentials: Callable[[], str]) -> None:
+        self.options = options
+        self.counter = RequestCounter()
+        self.credentials = credentials
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+        self._hedging: ThreadPoolExecutor | None = None
+
+    def make(self, request: Callable[[], _T], place: str) -> _T:
+        """The answer to a request, which is made again if its failure may pass. The errors of the interface; what
+        obstore says of a condition that does not hold comes as it is."""
+        return self._made(request, place, hedged=False)
+
+    def read(self, request: Callable[[], _T], place: str) -> _T:
+        """Like `make`, for requests that change nothing: a second one is made if the first takes long."""
+        return self._made(request, place, hedged=self.options.hedge_after_seconds is not None)
+
+    def all(self, requests: list[Callable[[], _T]]) -> list[_T]:
+        """The results of calls of the above, several at once."""
+        if len(requests) < 2:
+            return [request() for request in requests]
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(self.options.max_concurrent_requests, "shortgop-requests")
+        futures = [self._threads.submit(request) for request in requests]
+        try:
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _made(self, request: Callable[[], _T], place: str, *, hedged: bool) -> _T:
+        import obstore.exceptions as theirs
+
+        check_process(place)
+        began = time.monotonic()
+        try:
+            for attempt in range(self.options.retries + 1):
+                self.counter.add(requests=1)
+                try:
+                    return self._first_of_two(request) if hedged else request()
+                except (theirs.AlreadyExistsError, theirs.PreconditionError, EOFError):
+                    raise
+                except (theirs.BaseError, OSError, ValueError) as error:
+                    if attempt == self.options.retries or not failure(error).is_passing:
+                        raise system_error(error, place, self.credentials()) from _short(error)
+                self.counter.add(retries=1)
+                time.sleep(backoff_seconds(attempt, self.options, random.random()))  # noqa: S311
+            raise AssertionError("the last attempt returns or raises")
+        finally:
+            self.counter.add(waited_seconds=time.monotonic() - began)
+
+    def _first_of_two(self, request: Callable[[], _T]) -> _T:
+        with self._lock:
+            if self._hedging is None:
+                self._hedging = ThreadPoolExecutor(_HEDGING_THREADS, "shortgop-hedging")
+        running: set[Future[_T]] = {self._hedging.submit(request)}
+        done, running = wait(running, self.options.hedge_after_seconds)
+        if not done:
+            self.counter.add(requests=1, hedged=1)
+            running.add(self._hedging.submit(request))
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            succeeded = [future for future in done if future.exception() is None]
+            if succeeded:
+                return succeeded[0].result()
+        return done.pop().result()
+
+
+def backoff_seconds(attempt: int, options: NetworkOptions, draw: float) -> float:
+    """How long to wait after a failed attempt, the first being 0: exponential, with full jitter. `draw` is uniform in
+    [0, 1)."""
+    return draw * min(options.max_backoff_seconds, options.first_backoff_seconds * float(2**attempt))
+
+
+def _short(error: BaseException) -> BaseException | None:
+    """Not obstore's own error: a traceback would show its page of text. Others come from Python and are short."""
+    return error if len(str(error)) < 200 else None

@@ -1,0 +1,43 @@
+"""Files on this host's disk that work on a store needs for a while, and the removal of those that dead processes left.
+
+A name holds the number of its process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+from .this_process import has_ended_here
+
+
+def scratch_path(name: str) -> Path:
+    """A new path in the folder for temporary files (TMPDIR)."""
+    folder = _folder()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder / f"{os.getpid()}.{uuid.uuid4().hex[:12]}.{name}"
+
+
+def remove_abandoned() -> None:
+    """Remove what processes of this user that have ended left."""
+    with contextlib.suppress(OSError):
+        for path in list(_folder().iterdir()):
+            pid = path.name.partition(".")[0]
+            if pid.isdecimal() and has_ended_here(int(pid)):
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+
+
+def _folder() -> Path:
+    # Containers may share the folder for temporary files and have processes of the same number.
+    try:
+        container = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        container = 0
+    return Path(tempfile.gettempdir()) / f"shortgop-{os.getuid()}-{container:x}"

@@ -1,0 +1,39 @@
+"""Which process this is, so that others can tell whether it goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+
+def machine() -> str:
+    """What processes have in common that see each other by their numbers: one boot of one kernel, and its part that
+    the container sees. Empty where the system does not say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def started(pid: int) -> str:
+    """When a process started, in ticks since the system did. Empty if there is no such process, or if it has ended and
+    waits for its parent to notice."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    values = re.sub(r".*\)", "", text, flags=re.DOTALL).split()
+    return "" if values[0] in "ZX" else values[19]
+
+
+def has_ended_here(pid: int) -> bool:
+    """Whether there is no process of this number on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False

@@ -1,0 +1,104 @@
+"""Uploads to object stores: a file goes up in parts while it is written, and appears when all of it is there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from typing import Any
+
+from ..whole_files import writing
+from .bucket import Bucket
+from .network import PIECE_BYTES
+from .object_errors import system_error
+from .retrying import check_process
+
+# Parts on their way at once. One more fills up here, and one in obstore: four of 8 MiB for each upload.
+_CONCURRENT_PARTS = 2
+
+
+class ObjectUpload:
+    """`Upload` to an object store. `key` must be one that nothing else has or gets."""
+
+    def __init__(self, bucket: Bucket, key: str) -> None:
+        self._bucket = bucket
+        self._key = key
+        # What has not been sent yet, always less than a part: just that can be taken back.
+        self._unsent = bytearray()
+        self._sent_bytes = 0
+        self._writer: Any = None
+
+    @property
+    def num_bytes(self) -> int:
+        return self._sent_bytes + len(self._unsent)
+
+    def write(self, data: bytes) -> None:
+        with writing(self._bucket.place(self._key)):
+            rest = memoryview(data)
+            while rest:
+                taken = rest[: PIECE_BYTES - len(self._unsent)]
+                self._unsent += taken
+                rest = rest[len(taken) :]
+                if len(self._unsent) == PIECE_BYTES:
+                    self._send()
+
+    def cut(self, num_bytes: int) -> int:
+        del self._unsent[max(0, num_bytes - self._sent_bytes) :]
+        return self.num_bytes
+
+    def commit(self) -> str:
+        with writing(self._bucket.place(self._key)):
+            if self._writer is None:
+                self._bucket.put(self._key, bytes(self._unsent), None)
+            else:
+                if self._unsent:
+                    self._send()
+                self._close()
+        self._writer = None
+        return self._key
+
+    def discard(self) -> None:
+        self._unsent.clear()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            # What cannot be removed now, the next job removes. obstore aborts when an error leaves its block.
+            with contextlib.suppress(Exception):
+                writer.__exit__(RuntimeError, RuntimeError("discarded"), None)
+
+    def _send(self) -> None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        check_process(self._bucket.url)
+        counter = self._bucket.requests.counter
+        try:
+            if self._writer is None:
+                counter.add(requests=1)
+                self._writer = obstore.open_writer(
+                    self._bucket.uploading_store,
+                    self._bucket.root.key(self._key),
+                    buffer_size=PIECE_BYTES,
+                    max_concurrency=_CONCURRENT_PARTS,
+                )
+            self._writer.write(bytes(self._unsent))
+        except (BaseError, OSError) as error:
+            raise self._system_error(error) from None
+        counter.add(requests=1, bytes_written=len(self._unsent))
+        self._sent_bytes += len(self._unsent)
+        self._unsent.clear()
+
+    def _close(self) -> None:
+        from obstore.exceptions import BaseError
+
+        try:
+            self._bucket.requests.counter.add(requests=1)
+            self._writer.close()
+        except (BaseError, OSError) as error:
+            # The answer may be all that was lost.
+            found = self._bucket.find(self._key)
+            if found is None:
+                raise self._system_error(error) from None
+            if found.num_bytes != self._sent_bytes:
+                raise OSError(errno.EIO, "the store has another length of it than was sent") from None
+
+    def _system_error(self, error: BaseException) -> OSError:
+        return system_error(error, self._bucket.place(self._key), self._bucket.requests.credentials())

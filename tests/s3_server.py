@@ -1,0 +1,113 @@
+"""An S3 server on loopback: moto's, in a process of its own.
+
+    python s3_server.py
+
+The first line on standard output is its port. It ends when its standard input does, so that none is left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+BUCKET = "corpus"
+
+
+def environment(endpoint: str) -> dict[str, str]:
+    """What makes plain s3:// URLs mean this server, in this process and its children. Nothing of the user's own
+    settings is looked at."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_CONFIG_FILE": "/nowhere/config",
+        "AWS_SHARED_CREDENTIALS_FILE": "/nowhere/credentials",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+OTHER_SETTINGS = ("AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN")
+
+
+@contextlib.contextmanager
+def running(script: str, *arguments: str) -> Iterator[str]:
+    """The address of a server that a script of the tests starts."""
+    command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            port = process.stdout.readline().strip()
+            assert port, f"{script} did not start"
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.stdin.close()
+            process.kill()
+
+
+@contextlib.contextmanager
+def s3_server() -> Iterator[str]:
+    """The endpoint of a new server, which holds one empty bucket."""
+    with running("s3_server.py") as endpoint:
+        make_bucket(endpoint, BUCKET)
+        yield endpoint
+
+
+def make_bucket(endpoint: str, name: str) -> None:
+    request = urllib.request.Request(f"{endpoint}/{name}", method="PUT")
+    request.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, x")
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 200
+
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class OneWriteAtATime:
+    """Moto sees whether the condition of a PUT holds, and then puts: of two threads, both could win."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+        self.lock = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+            return self.application(environ, start_response)
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length)
+        if len(body) < length:
+            start_response("400 Bad Request", [("Content-Length", "0")])
+            return []
+        environ["wsgi.input"] = io.BytesIO(body)
+        with self.lock:
+            return list(self.application(environ, start_response))
+
+
+def main() -> None:
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from werkzeug.serving import make_server
+
+    class Handler(MotoRequestHandler):
+        # Else each answer waits 40 ms for the acknowledgement of its headers.
+        disable_nagle_algorithm = True
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    application = OneWriteAtATime(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_address[1], flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
