@@ -26,6 +26,7 @@ from ray.exceptions import (
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
 from ..storage.interface import Storage
+from .failing import WORKER_DIED
 from .order import Order
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
@@ -136,7 +137,7 @@ def run_units(
                 if len(unit.items) > 1:
                     order.again(Whole(each) for each in split_unit(unit, options.profile.key()))
                 elif order.give_up(step):
-                    reason = f"{unit.items[0].source.given}: its worker died {_MAX_RETRIES + 1} times: {_brief(error)}"
+                    reason = f"{unit.items[0].source.given}: {WORKER_DIED} {_MAX_RETRIES + 1} times: {_brief(error)}"
                     yield give_up(dataset, unit, reason)
             except TaskUnschedulableError as error:
                 raise ToolError(f"Ray cannot place a unit of work: {_brief(error)}") from error

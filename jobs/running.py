@@ -11,6 +11,7 @@ from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
+from .failing import MaxFailures
 from .order import Order
 from .steps import run_step
 from .tally import Tally
@@ -24,13 +25,22 @@ _PUBLISH_SHARE = 0.05
 
 
 def run_all(
-    units: Sequence[Unit], out: Storage, options: Options, where: Where, *, keep_seconds: float, tally: Tally
+    units: Sequence[Unit],
+    out: Storage,
+    options: Options,
+    where: Where,
+    *,
+    keep_seconds: float,
+    tally: Tally,
+    max_failures: MaxFailures | None = None,
 ) -> list[UnitResult]:
     """Run the units and publish their results, whatever ends the job. The caller holds the writer lock.
 
-    Snapshots that have not been current for more than `keep_seconds` are removed meanwhile. OutputError, ToolError and
-    DatasetBusyError end the job.
+    Snapshots that have not been current for more than `keep_seconds` are removed meanwhile. OutputError, ToolError,
+    DatasetBusyError and, with more failures than `max_failures`, TooManyFailuresError end the job.
     """
+    total = sum(len(unit.items) for unit in units)
+    failed = 0
     profile = options.profile.to_json()
     results: list[UnitResult] = []
     published, cost = time.monotonic(), 0.0
@@ -40,6 +50,9 @@ def run_all(
             for result in finished:
                 results.append(result)
                 tally.on_result(result)
+                failed += len(result.failures)
+                if max_failures is not None:
+                    max_failures.check(failed, total)
                 since = time.monotonic() - published
                 if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
                     start = time.monotonic()
