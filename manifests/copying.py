@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -158,7 +159,7 @@ def _contents(manifest: Manifest) -> list[bytes]:
     rates = zip(manifest.videos.fps_num.tolist(), manifest.videos.fps_den.tolist(), strict=True)
     return [
         hashlib.blake2b(manifest.gops.crc32[start:stop].tobytes(), digest_size=8, key=f"{rate}".encode()[:64]).digest()
-        for start, stop, rate in zip(ends, ends[1:], rates, strict=True)
+        for (start, stop), rate in zip(pairwise(ends), rates, strict=True)
     ]
 
 

@@ -190,8 +190,8 @@ def test_a_stale_worker_that_ends_after_its_retry_changes_nothing(unit: Unit, tm
         create(DiskStorage(dataset), {})
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
             attempts = [
-                pool.submit(run_unit, DiskStorage(dataset), unit, Options(Profile(crf=crf)), str)
-                for crf in order  # type: ignore[arg-type]
+                pool.submit(run_unit, DiskStorage(dataset), unit, Options(Profile(crf=crf)), str)  # type: ignore[arg-type]
+                for crf in order
             ]
             assert [attempt.result().videos for attempt in attempts] == [1, 1]
         publish(DiskStorage(dataset))
