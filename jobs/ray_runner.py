@@ -162,12 +162,18 @@ def _gone_source(error: RayTaskError) -> str:
 
 
 def _run_step(dataset: Storage, step: Step, options: Options, board: Any, mark: str | None) -> Outcome:
+    # Several nodes of a cluster may be on one machine.
+    node = f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:6]}"
+
+    def report(progress: UnitProgress) -> None:
+        board.put.remote(replace(progress, node=node))
+
     if mark is None:
-        return run_step(dataset, step, options, board.put.remote)
+        return run_step(dataset, step, options, report)
     try:
         check_mark(dataset, mark)
         check_sources(step.unit)
-        return run_step(dataset, step, options, board.put.remote)
+        return run_step(dataset, step, options, report)
     except (OutputError, ToolError, SourceNotFoundError) as error:
         machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
         raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error

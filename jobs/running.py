@@ -12,6 +12,7 @@ from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
 from .failing import MaxFailures
+from .job_status import StatusBoard, status_kept
 from .order import Order
 from .steps import run_step
 from .tally import Tally
@@ -41,12 +42,14 @@ def run_all(
     """
     total = sum(len(unit.items) for unit in units)
     failed = 0
+    board = StatusBoard(units)
+    tally.tell(board)
     profile = options.profile.to_json()
     results: list[UnitResult] = []
     published, cost = time.monotonic(), 0.0
     try:
         # Closed here, so that Ray ends before the lock on the dataset is released.
-        with closing(_results(units, out, options, where, tally)) as finished:
+        with status_kept(out, board), closing(_results(units, out, options, where, tally)) as finished:
             for result in finished:
                 results.append(result)
                 tally.on_result(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from .look import Expected
 from .units import Unit
@@ -38,6 +39,16 @@ def ignore(_progress: Progress) -> None:
     """An OnProgress that does nothing."""
 
 
+class Listener(Protocol):
+    """Is told everything that a tally is told, and its progress after each change."""
+
+    def on_update(self, progress: Progress) -> None: ...
+
+    def on_progress(self, unit: UnitProgress) -> None: ...
+
+    def on_result(self, result: UnitResult) -> None: ...
+
+
 class Tally:
     """Adds up what units report, and calls `on_progress` with the job's progress after each change."""
 
@@ -49,11 +60,17 @@ class Tally:
         self._estimates: dict[str, int] = {}
         self._frames: dict[str, int] = {}
         self._sections: dict[str, dict[int | None, int]] = {}
+        self._listeners: list[Listener] = []
 
     @property
     def seconds(self) -> float:
         """The time since the job began."""
         return time.monotonic() - self._started
+
+    def tell(self, listener: Listener) -> None:
+        """Let one more listener know, from now on."""
+        self._listeners.append(listener)
+        self._update()
 
     def note(self, text: str) -> None:
         self._note = text
@@ -65,6 +82,8 @@ class Tally:
         self._sources_total = sum(len(unit.items) for unit in units)
 
     def on_progress(self, unit: UnitProgress) -> None:
+        for listener in self._listeners:
+            listener.on_progress(unit)
         sections = self._sections.setdefault(unit.unit, {})
         if unit.section is None:
             # A source that was cut and is now encoded whole starts again.
@@ -75,6 +94,8 @@ class Tally:
         self._update()
 
     def on_result(self, result: UnitResult) -> None:
+        for listener in self._listeners:
+            listener.on_result(result)
         self._frames[result.unit] = self._estimates[result.unit] = result.frames
         self._sections.pop(result.unit, None)
         self._sources_done += result.videos + len(result.failures)
@@ -83,15 +104,16 @@ class Tally:
         self._update()
 
     def _update(self) -> None:
-        self._on_progress(
-            Progress(
-                sources_done=self._sources_done,
-                sources_total=self._sources_total,
-                sources_failed=self._sources_failed,
-                frames_done=sum(self._frames.values()),
-                frames_planned=sum(self._estimates.values()),
-                bytes_done=self._bytes,
-                seconds=self.seconds,
-                note=self._note,
-            )
+        progress = Progress(
+            sources_done=self._sources_done,
+            sources_total=self._sources_total,
+            sources_failed=self._sources_failed,
+            frames_done=sum(self._frames.values()),
+            frames_planned=sum(self._estimates.values()),
+            bytes_done=self._bytes,
+            seconds=self.seconds,
+            note=self._note,
         )
+        for listener in self._listeners:
+            listener.on_update(progress)
+        self._on_progress(progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -56,12 +56,13 @@ class UnitResult:
 @dataclass(frozen=True)
 class UnitProgress:
     """The progress of a unit: frames encoded, and frames planned for those of its sources that are planned so far. With
-    `section`, the frames of one section of a long video."""
+    `section`, the frames of one section of a long video. `node` is the machine at work."""
 
     unit: str
     frames: int
     planned: int
     section: int | None = None
+    node: str = field(default="", compare=False)
 
 
 OnProgress = Callable[[UnitProgress], None]
