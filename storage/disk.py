@@ -154,7 +154,7 @@ class DiskStorage:
         if version is None:
             return self.put_new(key, data)
         final = self.folder / key
-        with writing(final), final.open("r+b") as file, contextlib.suppress(FileNotFoundError):
+        with writing(final), contextlib.suppress(FileNotFoundError), final.open("r+b") as file:
             # Whoever replaces a file has its lock, where there are locks. Else another writer may come between the
             # comparison and the rename.
             with contextlib.suppress(OSError):

@@ -175,8 +175,8 @@ def _probe(bucket: Bucket) -> Iterator[str]:
         if not _keeps_conditions(bucket, key):
             raise OutputError(
                 f"{bucket.url} takes no notice of the conditions of a PUT (If-None-Match, If-Match), so two jobs could "
-                "overwrite each other's files; write to a disk and copy the dataset there, or use a store that has "
-                "them, such as S3, Google Cloud Storage, Azure or a recent Ceph",
+                "overwrite each other's files; write to a disk and copy the dataset there with the tools of the store, "
+                "or use one that has them, such as S3, Google Cloud Storage, Azure or Ceph",
                 file=bucket.url,
             )
         yield key
@@ -187,13 +187,15 @@ def _probe(bucket: Bucket) -> Iterator[str]:
 
 def _keeps_conditions(bucket: Bucket, key: str) -> bool:
     try:
-        bucket.put(key, b"first", None)
+        version = bucket.put(key, b"first", None)
     except OSError as error:
         if error.errno == errno.ENOTSUP:
             return False
         raise
-    made_again = bucket.put_unchecked(key, b"second", create=True)
-    return not made_again and not bucket.put_unchecked(key, b"third", create=False)
+    if bucket.put_unchecked(key, b"second", create=True) or bucket.put_unchecked(key, b"third", create=False):
+        return False
+    # A condition that holds must let it through, too.
+    return version is not None and bucket.put(key, b"fourth", version) is not None
 
 
 def _remove_leftovers(bucket: Bucket, probe: str, spared_seconds: float) -> None:

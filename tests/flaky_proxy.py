@@ -124,6 +124,8 @@ class _State:
         return rate > 0 and self.draws.random() < rate
 
 
+# https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+_CODES = {400: "InvalidRequest", 403: "AccessDenied", 429: "SlowDown", 501: "NotImplemented", 503: "SlowDown"}
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade"}
 
 
@@ -144,7 +146,7 @@ async def _forward(state: _State, session: ClientSession, request: web.Request) 
     if status or state.drawn(faults.failed):
         status = status or state.draws.choice([500, 503])
         state.requests[number] = Request(**{**asdict(state.requests[number]), "status": status})
-        code = "SlowDown" if status in (429, 503) else "InternalError"
+        code = _CODES.get(status, "InternalError")
         return web.Response(status=status, text=f"<Error><Code>{code}</Code></Error>", content_type="application/xml")
     hidden = _HOP_BY_HOP | {each.lower() for each in faults.hidden_headers}
     headers = [(name, value) for name, value in request.headers.items() if name.lower() not in hidden]

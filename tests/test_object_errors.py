@@ -1,0 +1,157 @@
+"""What goes wrong with stores: errors of the system with one short line, and where credentials come from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import boto3
+import pytest
+
+from flaky_proxy import Faults, FlakyProxy
+from s3_server import BUCKET
+from shortgop.errors import OutputError
+from shortgop.storage.connections import bucket_region
+from shortgop.storage.locate import storage_at
+from shortgop.storage.network import NetworkOptions
+
+NO_RETRIES = NetworkOptions(retries=0)
+
+
+def short(error: BaseException) -> bool:
+    """Whether nothing of obstore's pages of text is in what a user sees."""
+    shown = "".join(traceback.format_exception(error))
+    return len(str(error)) < 400 and "\n" not in str(error) and "Debug source" not in shown
+
+
+def test_what_is_not_there(s3_url: str) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        storage_at(s3_url).read("zarr.json")
+    assert caught.value.filename == f"{s3_url}/zarr.json"
+    assert short(caught.value)
+
+
+def test_a_bucket_that_is_not_there(s3_url: str) -> None:
+    storage = storage_at("s3://no-such-bucket/dataset")
+    with pytest.raises(FileNotFoundError, match="there is no such bucket") as caught:
+        list(storage.files(""))
+    assert short(caught.value)
+    with pytest.raises(OutputError, match="cannot write s3://no-such-bucket/dataset: there is no such bucket"):
+        storage.make()
+
+
+def test_no_permission(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    storage = storage_at(proxied_url)
+    s3_proxy.faults(Faults(statuses=10, status=403))
+    with pytest.raises(PermissionError, match="tried the key key... from AWS_ACCESS_KEY_ID") as caught:
+        storage.read("a")
+    assert short(caught.value)
+    with pytest.raises(OutputError, match="403.*tried the key.*give yourself permission") as written:
+        storage.put_new("a", b"abc")
+    assert short(written.value)
+
+
+def test_a_server_that_does_not_work(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    s3_proxy.faults(Faults(statuses=10, status=503))
+    with pytest.raises(OSError, match="the server answered 503 SlowDown") as caught:
+        storage_at(proxied_url, network=NO_RETRIES).read("a")
+    assert short(caught.value)
+
+
+def test_no_server(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(OSError, match=r"no connection to the server \(Connection refused\)") as caught:
+        storage_at(s3_url, network=NO_RETRIES).read("a")
+    assert short(caught.value)
+
+
+def test_keys_and_endpoint_of_a_profile(
+    s3_url: str, s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ALLOW_HTTP"):
+        monkeypatch.delenv(name)
+    (tmp_path / "config").write_text(f"[profile team]\nregion = eu-west-1\nendpoint_url = {s3_endpoint}\n")
+    (tmp_path / "credentials").write_text("[team]\naws_access_key_id = abc\naws_secret_access_key = def\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    storage = storage_at(s3_url)
+    with storage.lock():
+        assert storage.put_new("a", b"abc")
+    assert storage.read("a") == b"abc"
+
+
+def test_a_plain_http_endpoint_needs_no_other_setting(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    assert storage_at(s3_url).put_new("a", b"abc")
+
+
+def test_the_region_of_a_bucket_is_asked_for(s3_endpoint: str) -> None:
+    assert bucket_region(f"{s3_endpoint}/corpus") == "us-east-1"
+    assert bucket_region("http://127.0.0.1:9/corpus") == "us-east-1"
+
+
+def test_web_servers_are_read_only(s3_url: str, s3_endpoint: str) -> None:
+    storage_at(s3_url).put_new("a/b", b"0123456789")
+    prefix = s3_url.removeprefix(f"s3://{BUCKET}/")
+    boto3.client("s3", region_name="us-east-1").put_object_acl(Bucket=BUCKET, Key=f"{prefix}/a/b", ACL="public-read")
+    web = storage_at(s3_url.replace("s3:/", s3_endpoint))
+    assert web.read("a/b", 2, 4) == b"23"
+    with web.open("a/b") as file:
+        assert file.read(8, 10) == b"89"
+    assert web.find("a/c") is None
+    for write in (
+        lambda: web.put_new("c", b""),
+        lambda: web.remove("a/b"),
+        lambda: web.start("a", "b"),
+        web.lock,
+        web.make,
+    ):
+        with pytest.raises(OutputError, match="nothing is written to web servers"):
+            write()
+    with pytest.raises(OSError, match="a web server does not list its files"):
+        list(web.files(""))
+
+
+def run(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_obstore_is_imported_where_a_store_is_used() -> None:
+    code = (
+        "import sys, shortgop\n"
+        "from shortgop.storage.locate import storage_at\n"
+        "storage = storage_at('s3://bucket/dataset')\n"
+        "print([name for name in ('obstore', 'boto3') if name in sys.modules])\n"
+    )
+    assert run(code).strip() == "[]"
+
+
+FORK = """
+import os
+from shortgop.errors import UsageError
+from shortgop.storage.locate import storage_at
+storage = storage_at('memory://name')
+{before}
+child = os.fork()
+if child == 0:
+    try:
+        print(storage.put_new('b', b'abc'), flush=True)
+    except UsageError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_process_says_what_to_do() -> None:
+    shown = run(FORK.format(before="storage.put_new('a', b'abc')"))
+    assert "memory://name" in shown
+    assert "multiprocessing.get_context('forkserver')" in shown
+
+
+def test_a_process_forked_before_the_first_request_works() -> None:
+    assert run(FORK.format(before="")).strip() == "True"

@@ -1,0 +1,215 @@
+"""How many requests a store gets for what, and what happens when they fail or take long."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flaky_proxy import Faults, FlakyProxy
+from shortgop.errors import UsageError
+from shortgop.storage.locate import storage_at
+from shortgop.storage.network import PIECE_BYTES, NetworkOptions, RequestCounter
+from shortgop.storage.objects import ObjectStorage
+from shortgop.storage.opened_objects import coalesced
+from shortgop.storage.retrying import backoff_seconds
+
+QUICK = NetworkOptions(first_backoff_seconds=0.01)
+
+
+def opened(url: str, options: NetworkOptions = QUICK) -> ObjectStorage:
+    storage = storage_at(url, network=options)
+    assert isinstance(storage, ObjectStorage)
+    return storage
+
+
+def upload(storage: ObjectStorage, num_bytes: int) -> None:
+    started = storage.start("shards/u1", ".shard")
+    started.write(bytes(num_bytes))
+    started.commit()
+
+
+def open_and_read(storage: ObjectStorage) -> None:
+    with storage.open("zarr.json") as file:
+        file.read(0, 3)
+        file.read(1, 2)
+
+
+def read_members(storage: ObjectStorage) -> None:
+    with storage.open("large") as file:
+        file.will_need([(0, 1000), (2000, 3000), (PIECE_BYTES, PIECE_BYTES + 10)])
+        file.read(100, 200)
+        file.read(2000, 3000)
+
+
+def lock(storage: ObjectStorage) -> None:
+    with storage.lock():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("expected", "operation"),
+    [
+        ({"HEAD": 1}, lambda storage: storage.find("zarr.json")),
+        ({"GET": 1}, lambda storage: storage.read("zarr.json")),
+        ({"GET": 1}, open_and_read),
+        ({"GET": 3}, read_members),
+        ({"GET": 2}, lambda storage: storage.read("large")),
+        ({"GET": 2}, lambda storage: storage.read_ranges("large", [(0, 5), (9, 20)])),
+        ({"GET": 1}, lambda storage: list(storage.files(""))),
+        ({"PUT": 1}, lambda storage: storage.put_new("new", b"abc")),
+        ({"PUT": 1, "HEAD": 1, "GET": 1}, lambda storage: storage.put_new("zarr.json", b"one")),
+        ({"PUT": 1, "HEAD": 1}, lambda storage: storage.put_new("zarr.json", b"other")),
+        ({"HEAD": 1}, lambda storage: storage.take("zarr.json")),
+        ({"POST": 1, "GET": 1}, lambda storage: storage.remove("zarr.json")),
+        ({"PUT": 1}, lambda storage: upload(storage, PIECE_BYTES - 1)),
+        ({"POST": 2, "PUT": 3}, lambda storage: upload(storage, 2 * PIECE_BYTES + 1)),
+        ({"PUT": 4, "GET": 2, "POST": 2, "HEAD": 1}, lock),
+        ({"GET": 1}, lambda storage: storage.make()),
+    ],
+)
+def test_requests_of_each_operation(
+    proxied_url: str, s3_proxy: FlakyProxy, expected: dict[str, int], operation: Callable[[ObjectStorage], object]
+) -> None:
+    storage = opened(proxied_url)
+    storage.put_new("zarr.json", b"one")
+    storage.put_new("large", bytes(PIECE_BYTES + 300_000))
+    s3_proxy.forget()
+    operation(storage)
+    assert s3_proxy.counts() == expected
+
+
+def test_what_was_asked_is_counted(proxied_url: str) -> None:
+    storage = opened(proxied_url)
+    storage.put_new("a", bytes(1000))
+    storage.read_ranges("a", [(0, 10), (20, 40)])
+    counts = storage.counts()
+    assert (counts.requests, counts.bytes_written, counts.bytes_read) == (3, 1000, 30)
+    assert (counts.retries, counts.hedged) == (0, 0)
+    assert counts.waited_seconds > 0
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_what_may_pass_is_tried_again(proxied_url: str, s3_proxy: FlakyProxy, status: int) -> None:
+    storage = opened(proxied_url)
+    s3_proxy.faults(Faults(statuses=2, status=status))
+    assert storage.put_new("a", b"abc")
+    s3_proxy.faults(Faults(statuses=2, status=status))
+    assert storage.read("a") == b"abc"
+    assert storage.counts().retries == 4
+
+
+@pytest.mark.parametrize("status", [400, 403, 501])
+def test_what_does_not_pass_is_not_tried_again(proxied_url: str, s3_proxy: FlakyProxy, status: int) -> None:
+    storage = opened(proxied_url)
+    s3_proxy.faults(Faults(statuses=100, status=status))
+    with pytest.raises(OSError, match=f"the server answered {status}"):
+        storage.read("a")
+    assert len(s3_proxy.requests()) == 1
+
+
+def test_a_body_that_is_cut_is_read_again(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    storage = opened(proxied_url)
+    content = bytes(range(256)) * 1000
+    storage.put_new("a", content)
+    s3_proxy.faults(Faults(seed=3, cut=0.6))
+    for start in range(10):
+        assert storage.read("a", start, 200_000) == content[start:200_000]
+    assert storage.counts().retries > 3
+
+
+def test_the_answer_of_a_put_may_be_lost(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    storage = opened(proxied_url)
+    s3_proxy.faults(Faults(lost_puts=1))
+    assert storage.put_new("a", b"one")
+    found = storage.find("a")
+    assert found is not None
+    s3_proxy.faults(Faults(lost_puts=1))
+    assert storage.replace("a", b"two", found.version)
+    assert storage.read("a") == b"two"
+    # The store did it, and another writer was faster: the key is taken, by another content.
+    s3_proxy.faults(Faults(lost_puts=1))
+    assert not storage.put_new("a", b"three")
+
+
+def test_an_upload_goes_on_while_requests_fail(proxied_url: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
+    storage = opened(proxied_url)
+    s3_proxy.faults(Faults(seed=5, failed=0.3, lost=0.2))
+    file = tmp_path / "file"
+    file.write_bytes(bytes(range(256)) * 100_000)
+    assert storage.put_new_file("a", file)
+    s3_proxy.faults(Faults())
+    assert storage.read("a") == file.read_bytes()
+
+
+def test_a_slow_read_is_made_twice(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    storage = opened(proxied_url, NetworkOptions(hedge_after_seconds=0.2, timeout_seconds=5))
+    storage.put_new("a", b"abc")
+    s3_proxy.faults(Faults(silent=1))
+    began = time.monotonic()
+    assert storage.read("a") == b"abc"
+    assert time.monotonic() - began < 4
+    assert storage.counts().hedged == 1
+    assert storage.counts().retries == 0
+
+
+def test_a_quick_read_is_made_once(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    storage = opened(proxied_url, NetworkOptions(hedge_after_seconds=20.0))
+    storage.put_new("a", b"abc")
+    assert storage.read("a") == b"abc"
+    assert storage.counts().hedged == 0
+    assert s3_proxy.counts() == {"GET": 1, "PUT": 1}
+
+
+def test_ranges_are_read_several_at_once_but_not_all(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    storage = opened(proxied_url, NetworkOptions(max_concurrent_requests=5))
+    storage.put_new("a", bytes(1000))
+    s3_proxy.faults(Faults(latency_seconds=0.3))
+    began = time.monotonic()
+    storage.read_ranges("a", [(10 * number, 10 * number + 5) for number in range(10)])
+    # Two rounds of five; one after the other would take 3 s, all at once 0.3 s.
+    assert 0.6 <= time.monotonic() - began < 2.5
+
+
+def test_a_silent_server_is_a_timeout(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    storage = opened(proxied_url, NetworkOptions(timeout_seconds=0.3, retries=1, first_backoff_seconds=0.01))
+    s3_proxy.faults(Faults(silent=2))
+    with pytest.raises(TimeoutError, match="no answer in time"):
+        storage.read("a")
+
+
+@given(st.integers(0, 30), st.floats(0, 1, exclude_max=True), st.floats(0, 2), st.floats(0.1, 60))
+def test_back_off_grows_and_is_bounded(attempt: int, draw: float, first: float, longest: float) -> None:
+    options = NetworkOptions(first_backoff_seconds=first, max_backoff_seconds=longest)
+    seconds = backoff_seconds(attempt, options, draw)
+    assert 0 <= seconds <= min(longest, first * 2**attempt)
+    assert seconds <= backoff_seconds(attempt + 1, options, draw)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))), st.integers(0, 10))
+def test_joined_ranges_hold_all_and_little_more(ranges: list[tuple[int, int]], gap: int) -> None:
+    joined = coalesced(ranges, gap)
+    wanted = {at for start, stop in ranges for at in range(start, stop)}
+    read = [at for start, stop in joined for at in range(start, stop)]
+    assert wanted <= set(read)
+    assert len(read) == len(set(read))
+    for (_, stop), (start, _) in itertools.pairwise(joined):
+        assert start - stop > gap
+
+
+def test_counts_add_up() -> None:
+    counter = RequestCounter()
+    counter.add(requests=2, retries=1)
+    counter.add(requests=1, bytes_read=5)
+    assert (counter.counts.requests, counter.counts.retries, counter.counts.bytes_read) == (3, 1, 5)
+
+
+@pytest.mark.parametrize("name", ["timeout_seconds", "hedge_after_seconds", "max_concurrent_requests", "retries"])
+def test_limits_that_make_no_sense(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} is -1"):
+        NetworkOptions(**{name: -1})
