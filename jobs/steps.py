@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, replace
 
-from ..errors import CorruptDataError, ToolError
+from ..errors import OutputError, ToolError
 from ..manifests.parts import write_part
 from ..manifests.sections import Unused, joined_sections, read_section, remove_sections, write_section
 from ..manifests.tables import Manifest, shards_table
@@ -113,14 +113,18 @@ def run_step(dataset: Storage, step: Step, options: Options, on_progress: OnProg
         if isinstance(step, OneSection):
             return _encode(dataset, step, options, on_progress)
         return _join(dataset, step, options)
-    except (NotCutError, CorruptDataError) as error:
-        return Refused(str(error))
+    except (OutputError, ToolError):
+        raise
+    except Exception as error:  # noqa: BLE001  # one bad source must not fail the others; encoding it whole says why
+        return Refused(f"{type(error).__name__}: {error}")
 
 
 def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress) -> Outcome:
     try:
         found = survey(unit.items[0].source.path, options, find_ffmpeg().path)
-    except NotCutError:
+    except (OutputError, ToolError):
+        raise
+    except Exception:  # noqa: BLE001  # as above; most often NotCutError
         return run_unit(dataset, unit, options, on_progress)
     frames = sum(len(section.plan.grid) for section in found.sections)
     on_progress(UnitProgress(unit.id, 0, frames))

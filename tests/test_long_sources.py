@@ -180,6 +180,26 @@ def test_a_section_that_fits_nothing_leads_to_the_whole_video(
     assert [read_number(frame) for frame in video.get_frames_at(range(0, _FRAMES, 7)).data] == [*range(0, _FRAMES, 7)]
 
 
+def test_a_section_that_kills_its_workers_fails_its_source_alone(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stand in for ffmpeg with a program that kills whoever runs it behind the first section."""
+    killer = tmp_path / "ffmpeg"
+    killer.write_text(
+        f'#!/bin/sh\ncase "$*" in *"-ss "*) kill -{int(signal.SIGKILL)} $PPID;; esac\nexec {find_ffmpeg().path} "$@"\n'
+    )
+    killer.chmod(0o755)
+    find_ffmpeg.cache_clear()
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(killer))
+    try:
+        report = run(sources, tmp_path / "dataset", "ray")
+    finally:
+        find_ffmpeg.cache_clear()
+    assert (report.videos_added, [failure.id for failure in report.failures]) == (1, ["long.mp4"])
+    assert "its worker died 4 times" in report.failures[0].reason
+    assert [video.id for video in shortgop.open(tmp_path / "dataset")] == ["short.mp4"]
+
+
 def test_sections_of_a_job_that_was_given_up_are_removed_after_a_week(sources: Path, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, "inline")
