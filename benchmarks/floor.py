@@ -55,8 +55,9 @@ class GopPackets:
 def packets_of(dataset: Path, manifest: Manifest, request: Request) -> Iterator[GopPackets]:
     """The packets that a request needs, GOP by GOP."""
     store, layout = GopStore(DiskStorage(dataset), manifest), VideoGops.of(manifest)
-    for read in store.reads(plan_frames(layout, request).gops, max_parts=1):
-        for gop, data in store.fetch(read):
+    reads = store.reads(plan_frames(layout, request).gops, max_parts=1)
+    with store.fetching(reads) as fetch:
+        for gop, data in (each for read in reads for each in fetch(read)):
             pattern = manifest.pattern(int(manifest.gops.pattern[gop.gop]))
             bounds = sample_bounds(data)
             samples = needed_samples(pattern, gop.frames)

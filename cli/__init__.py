@@ -3,11 +3,20 @@
 A command imports what it needs when it runs: `shortgop --help`, `info` and `verify` import neither torch nor Ray.
 """
 
-from . import edit_commands, inspect_commands, moving_commands, prepare_command, read_commands, status_command
+from . import (
+    cache_command,
+    edit_commands,
+    inspect_commands,
+    moving_commands,
+    prepare_command,
+    read_commands,
+    status_command,
+)
 from .app import app
 
 __all__ = [
     "app",
+    "cache_command",
     "edit_commands",
     "inspect_commands",
     "moving_commands",

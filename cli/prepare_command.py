@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,7 +29,7 @@ from .progress import job_progress
 
 @app.command()
 def prep(  # noqa: PLR0917  # typer makes options of them
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Video files, folders, globs, lists.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Video files, folders, globs, lists, URLs.")],
     out_path: Annotated[str, typer.Option("--out", metavar="DATASET", help="The dataset, new or existing.")],
     profile_name: Annotated[
         str | None, typer.Option("--profile", metavar="NAME", help="fast (to read), balanced or small.  [fast]")
@@ -68,7 +67,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         str, typer.Option(help="Sources that changed since: keep the old frames, replace them, or fail.")
     ] = "keep",
     id_root: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Ids are paths below it.  [the folders first given]")
+        str | None, typer.Option(metavar="FOLDER", help="Ids are paths below it.  [the folders first given]")
     ] = None,
     address: AddressOption = None,
     workers: WorkersOption = None,

@@ -65,19 +65,19 @@ def gops_of(dataset: Path) -> list[Gop]:
     manifest = reader_of(opened).manifest
     plan = plan_frames(VideoGops.of(manifest), [(row, range(len(video))) for row, video in enumerate(opened)])
     store = GopStore(DiskStorage(dataset), manifest)
-    gops = []
-    for read in store.reads(plan.gops, max_parts=len(plan.gops)):
-        for gop, data in store.fetch(read):
-            gops.append(
-                Gop(
-                    opened.ids[gop.video],
-                    manifest.config(int(manifest.videos.config[gop.video])),
-                    manifest.pattern(int(manifest.gops.pattern[gop.gop])),
-                    bytes(data),
-                    FIRST_NUMBERS * gop.video + gop.first_frame,
-                )
+    reads = store.reads(plan.gops, max_parts=len(plan.gops))
+    with store.fetching(reads) as fetch:
+        return [
+            Gop(
+                opened.ids[gop.video],
+                manifest.config(int(manifest.videos.config[gop.video])),
+                manifest.pattern(int(manifest.gops.pattern[gop.gop])),
+                bytes(data),
+                FIRST_NUMBERS * gop.video + gop.first_frame,
             )
-    return gops
+            for read in reads
+            for gop, data in fetch(read)
+        ]
 
 
 def decoded(codec: Any, gop: Gop, frames: Sequence[int]) -> Iterator[tuple[int, VideoFrame]]:

@@ -2,6 +2,8 @@
 
 named_options               `shortgop.prepare`: the options of a job by their names
 sources, places, ids        which videos a job is about, and their ids
+walking                     folders of this machine, and globs in them
+addresses, store_files, fetched_sources  sources in stores: URLs, what lies there, and their local files
 lists, column_types         lists of sources, and the types of their columns
 labels                      columns that lists set, in a job or by themselves
 identity                    whether a file is the one that was prepared

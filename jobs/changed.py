@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from ..errors import SourceError, UsageError
 from ..manifests.tables import Manifest
 from ..wording import counted
+from .addresses import is_url
 from .sources import Source
 from .units import Item
 from .work import Failure
@@ -54,7 +55,8 @@ def refuse_two_files(
         identity = int(manifest.videos.identity[row]) if source.part is None else None
         is_beside = source.part is not None and os.path.dirname(other) == os.path.dirname(source.path)  # noqa: PTH120
         if not source.id_is_given and other and not is_beside and is_other_file(other, source.path, identity):
-            root = f"add --id-root {_folder_of_both(source, other)}, so that their ids differ, or "
+            both = _folder_of_both(source, other)
+            root = f"add --id-root {both}, so that their ids differ, or " if both else ""
             raise UsageError(
                 f"{source.path} would get the id {source.id!r}, which another file has in the dataset: {other}; "
                 f"{'' if source.is_listed else root}give it in a list with an `id` column, or prepare it into a "
@@ -64,8 +66,10 @@ def refuse_two_files(
             )
 
 
-def _folder_of_both(source: Source, other: str) -> Path:
-    """A folder below which the source has another path than its id."""
+def _folder_of_both(source: Source, other: str) -> Path | None:
+    """A folder below which the source has another path than its id; None where they are in a store."""
+    if is_url(source.path) or is_url(other):
+        return None
     folder = Path(os.path.commonpath([other, source.path]))
     return folder.parent if os.path.relpath(source.path, folder) == source.id else folder
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import UsageError
+from .addresses import is_url, parse
 from .lists import valid_text
 from .places import from_home
 
@@ -18,9 +19,15 @@ MAX_ROOTS = 1000
 """A root lengthens zarr.json, which every reader reads. Folders beyond this number are not remembered."""
 
 
-def paths_of(folder: Path) -> tuple[str, ...]:
+Folder = Path | str
+"""A folder of this machine, or the URL of one in a store."""
+
+
+def paths_of(folder: Folder) -> tuple[str, ...]:
     """The absolute paths of a folder: as it is written, and with the links in it resolved from the left, up to each of
-    its parts. "" is the root of the file system; no path ends with a slash."""
+    its parts. "" is the root of the file system; no path ends with a slash. A folder in a store has one, its URL."""
+    if isinstance(folder, str):
+        return (valid_text(folder).rstrip("/"),)
     real = Path(os.path.realpath(folder))
     # `a/..` need not be the folder that `a` is in, if `a` is a link.
     path = real if ".." in folder.parts else folder.absolute()
@@ -30,7 +37,7 @@ def paths_of(folder: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(valid_text(str(each)).rstrip("/") for each in paths))
 
 
-def id_roots(known: Sequence[str], bases: Iterable[Path], given: str | None = None) -> tuple[str, ...]:
+def id_roots(known: Sequence[str], bases: Iterable[Folder], given: str | None = None) -> tuple[str, ...]:
     """The id roots of a job whose sources lie in the folders `bases`, for a dataset that remembers the roots `known`.
 
     A folder becomes a root if no other root holds it. `given`, the user's --id-root, comes before all others.
@@ -38,8 +45,8 @@ def id_roots(known: Sequence[str], bases: Iterable[Path], given: str | None = No
     """
     places = {base: paths_of(base) for base in bases}
     if given is not None:
-        folder = Path(from_home(given))
-        if not folder.is_dir():
+        folder: Folder = parse(given).url if is_url(given) else Path(from_home(given))
+        if isinstance(folder, Path) and not folder.is_dir():
             raise UsageError(f"--id-root {given} is not a folder; give one that holds all sources", file=given)
         root = _resolved(folder)
         for base, paths in places.items():
@@ -72,5 +79,20 @@ def path_below(roots: Mapping[str, int], paths: Iterable[str]) -> str | None:
     return None if found is None else found[2]
 
 
-def _resolved(folder: Path) -> str:
+def folder_of(url: str) -> str:
+    """The URL of the folder in which the file at a URL lies."""
+    return url.rpartition("/")[0]
+
+
+def id_of_url(roots: Mapping[str, int], folder: str, url: str) -> str:
+    """The id of a file in a store: its path below the first of the roots that holds it, else below `folder`."""
+    below = path_below(roots, [folder_of(valid_text(url))])
+    if below is None:
+        return valid_text(url[len(folder) :].lstrip("/"))
+    return f"{below}/{valid_text(url).rpartition('/')[2]}".lstrip("/")
+
+
+def _resolved(folder: Folder) -> str:
+    if isinstance(folder, str):
+        return paths_of(folder)[0]
     return valid_text(os.path.realpath(folder)).rstrip("/")

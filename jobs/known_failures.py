@@ -19,6 +19,7 @@ from ..manifests.parts import write_part
 from ..manifests.tables import Failures, empty, failures_table
 from ..prep.stretch import Stretch
 from ..storage.interface import Storage
+from .addresses import is_url, parse
 from .sources import Source
 
 WITHDRAWN = ""
@@ -73,7 +74,8 @@ def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: Iterable[
 
 
 def _gone(table: Failures, arguments: Sequence[str], sources: Iterable[Source]) -> list[int]:
-    folders = [Path(argument).absolute() for argument in arguments if Path(argument).is_dir()]
+    urls = [parse(argument).url for argument in arguments if is_url(argument)]
+    folders = [Path(argument).absolute() for argument in arguments if not is_url(argument) and Path(argument).is_dir()]
     named, beside, cut = set(), set(), set()
     for source in sources:
         named.add(source.id)
@@ -81,10 +83,14 @@ def _gone(table: Failures, arguments: Sequence[str], sources: Iterable[Source]) 
         if isinstance(source.part, Stretch) and source.is_listed and not source.id_is_given:
             cut.add((source.path, source.id.rpartition("@")[0]))
 
-    def is_gone(source_id: str, path: Path) -> bool:
+    def is_gone(source_id: str, name: str) -> bool:
         # The id of a stretch says its times. A stretch that a list corrects has another id.
-        if source_id not in named and (str(path), source_id.rpartition("@")[0]) in cut:
+        if source_id not in named and (name, source_id.rpartition("@")[0]) in cut:
             return True
+        if is_url(name):
+            # What lies below a folder that was given now was found. Nothing is known of other files.
+            return source_id not in named and any(name.startswith(f"{url}/") for url in urls)
+        path = Path(name)
         ours = path.parent in beside or any(map(path.is_relative_to, folders))
         return ours and source_id not in named and not os.path.lexists(path)
 
@@ -92,5 +98,5 @@ def _gone(table: Failures, arguments: Sequence[str], sources: Iterable[Source]) 
     return [
         row
         for row, (source_id, path, reason) in enumerate(columns)
-        if path and reason != WITHDRAWN and is_gone(source_id, Path(path))
+        if path and reason != WITHDRAWN and is_gone(source_id, path)
     ]

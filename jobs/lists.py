@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 from ..errors import ToolError, UsageError
 from ..wording import counted
+from .addresses import is_url, shown
 from .column_types import column_type, typed
 
 # Types of Parquet columns that JSON does not have, and whose text loses nothing.
@@ -96,7 +97,10 @@ def read_labels(
 
 
 def id_of_path(path: str) -> str:
-    """The id of a path in a list without an `id`: the path as it is written, in its shortest form."""
+    """The id of a path in a list without an `id`: the path as it is written, in its shortest form; a URL without its
+    query."""
+    if is_url(path):
+        return valid_text(shown(path))
     return valid_text(posixpath.normpath(path).lstrip("/"))
 
 

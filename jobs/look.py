@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from functools import cache
+from io import BufferedIOBase
 from typing import TypeVar
 
 from ..errors import SourceError
@@ -16,13 +18,18 @@ from ..prep.probe import estimate
 from ..prep.profile import Profile
 from ..prep.section_plan import expected_pixels, expected_seconds
 from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
+from .addresses import is_url, parse, shown
 from .identity import identity_of
 from .source_parts import identity_of_part
 from .sources import Source
+from .store_files import StoreFile, asked, copied, identity_of_file
 from .units import Item
 
 # Looking at files mostly waits for disks and networks, so there are more threads than cores.
 _LOOK_THREADS = 16
+# Reading the index of a file in a store takes some requests. Of more files than this only the sizes are known, from the
+# listing, and progress is without the number of frames until each is planned.
+_MAX_ESTIMATED = 1000
 
 _T = TypeVar("_T")
 
@@ -40,7 +47,7 @@ def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolic
     """What `find`, which looks for the sources of a job, returns. SourceError if a folder does not answer."""
     with stall_limit(float(policy.max_stall_seconds)):
         try:
-            return in_time(find, f"looking for sources in {', '.join(arguments)}")
+            return in_time(find, f"looking for sources in {', '.join(map(shown, arguments))}")
         except StalledError as error:
             raise SourceError(f"{error.message}: {REMEDY}") from error
 
@@ -56,6 +63,8 @@ def look_at(
 
     # Stretches of a file share its fingerprint.
     of_file = cache(identity_of)
+    stored = cache(asked)
+    estimated = sum(source.in_store is not None for source in sources) <= _MAX_ESTIMATED
 
     def look(source: Source) -> tuple[Item, Expected]:
         try:
@@ -65,10 +74,21 @@ def look_at(
             return Item(source, known.get(source.id, 0), 0), Expected()
 
     def look_closely(source: Source) -> tuple[Item, Expected]:
-        identity, size_bytes = identity_of_part(source.path, source.part, of_file)
+        file = source.in_store
+        if file is None:
+            identity, size_bytes = identity_of_part(source.path, source.part, of_file)
+        else:
+            # From here on the source is the file that lies there now.
+            file = StoreFile(file.address, stored(file))
+            source = replaced(source, in_store=file)
+            identity, size_bytes = identity_of_part(source.path, source.part, lambda _path: identity_of_file(file))
         there = known.get(source.id) == identity if replace else source.id in known
         stays = there and source.id not in again
-        expected = Expected() if stays or source.part else _expected(source.path, options.profile)
+        if stays or source.part:
+            return Item(source, identity, size_bytes), Expected()
+        if file is None:
+            return Item(source, identity, size_bytes), _expected(source.path, options.profile)
+        expected = _expected_in_store(file, options.profile) if estimated else Expected()
         return Item(source, identity, size_bytes), expected
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
@@ -76,11 +96,20 @@ def look_at(
     return [item for item, _ in looked], {item.source.id: expected for item, expected in looked}
 
 
-def _expected(path: str, profile: Profile) -> Expected:
-    header = estimate(path, profile.fps)
+def _expected(source: str | BufferedIOBase, profile: Profile) -> Expected:
+    header = estimate(source, profile.fps)
     pixels = expected_pixels(header.width, header.height, profile.size)
     source_pixels = header.width * header.height
     return Expected(header.frames, expected_seconds(header.source_frames, source_pixels, header.frames, pixels))
+
+
+def _expected_in_store(file: StoreFile, profile: Profile) -> Expected:
+    """What is expected of a file in a store, from its header and its index: the rest is not read."""
+    try:
+        with copied(file) as copy:
+            return _expected(copy.reader(), profile)
+    except SourceError:
+        return Expected()
 
 
 def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:
@@ -95,6 +124,9 @@ def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:
             return False
 
         def look() -> bool:
+            if is_url(path):
+                found = identity_of_file(StoreFile(parse(path)))[0]
+                return identity is None or found == identity
             if os.path.realpath(path) == os.path.realpath(source):
                 return False
             return os.path.lexists(path) if identity is None else identity_of(path)[0] == identity

@@ -63,7 +63,7 @@ def prepare(
     on_types: OnTypes = ignore_types,
     on_update: OnProgress = ignore,
 ) -> Report:
-    """Bring `sources` (files, folders, globs, lists) into the dataset at `out`, which is made if it does not exist.
+    """Bring `sources` (files, folders, globs, lists, URLs) into the dataset at `out`, which is made if there is none.
 
     Videos that are in the dataset already are left alone, except those in shards that are missing or were cut:
     these are made again. With `check` all shards are read, and videos whose bytes differ from those that were

@@ -8,9 +8,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from ..errors import OutputError, SourceNotFoundError
+from ..errors import OutputError, SourceError, SourceNotFoundError
 from ..storage.interface import Storage
 from ..whole_files import writing
+from .addresses import is_url
+from .store_files import StoreFile, asked
 from .units import Unit
 
 # A network file system may show a new file some seconds late.
@@ -60,10 +62,24 @@ def _has_mark(dataset: Path, mark: str) -> bool:
 
 
 def check_sources(unit: Unit) -> None:
-    """SourceNotFoundError if this process cannot read a source that the driver has read."""
+    """SourceNotFoundError if this process cannot read a source that the driver has read. Of the sources in stores one
+    is asked for: what would be missing are credentials or the network."""
     for item in unit.items:
         if item.size_bytes and not can_read(item.source.path):
             raise SourceNotFoundError(f"{item.source.path!r} cannot be read; {_REMEDY}", file=item.source.path)
+    in_stores = (item.source.in_store for item in unit.items if item.size_bytes and item.source.in_store is not None)
+    file = next(in_stores, None)
+    if file is not None:
+        try:
+            asked(StoreFile(file.address))
+        except SourceNotFoundError:
+            # It was removed meanwhile, which is a failure of that source alone.
+            pass
+        except SourceError as error:
+            raise SourceNotFoundError(
+                f"{error.message}; all nodes of a cluster need the network and the credentials for the sources",
+                file=file.address.url,
+            ) from error
 
 
 def without_check(unit: Unit, path: str) -> Unit:
@@ -73,4 +89,5 @@ def without_check(unit: Unit, path: str) -> Unit:
 
 
 def can_read(path: str) -> bool:
-    return os.access(path, os.R_OK)
+    # A store is the same from every machine that has credentials for it.
+    return is_url(path) or os.access(path, os.R_OK)

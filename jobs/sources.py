@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import cache, partial
+from itertools import takewhile
 from pathlib import Path, PurePath
 
-from ..errors import UsageError
+from ..errors import SourceError, SourceNotFoundError, UsageError
 from ..prep.stretch import Stretch
+from .addresses import beside, is_url, parse, shown
 from .column_types import check_types
-from .ids import id_roots, path_below, paths_of
+from .ids import Folder, folder_of, id_of_url, id_roots, path_below, paths_of
 from .importers.recognise import inside, recognised
 from .importers.webdataset import samples_of
 from .importing import PLAIN, Importing
 from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, is_list, read_list, valid_text
 from .places import from_home
 from .source_parts import Imported, Member, SourcePart, stretch_of_row
+from .store_files import StoreFile, asked, files_below, is_folder, small_copy
+from .walking import fixed_part, is_local_folder, matching, walk
 
 # Formats of videos that FFmpeg reads and decodes. .avif, .png and .webp are missing: nearly all of these are stills,
 # and each would be a failure. So are .avs, .mod and .dat, which mostly name other things.
@@ -43,7 +45,8 @@ class Source:
     `id` is the path below an id root (see `ids`), or what a list says; it is always valid Unicode. `path` is absolute.
     `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns. `id_is_given`
     says that the id is from the `id` column of a list, `is_listed` that it is what a list says, with or without that
-    column. `part`: what of the file the video is made from; None for the whole file.
+    column. `part`: what of the file the video is made from; None for the whole file. `in_store`: where a file in a
+    store lies; its `path` and `given` are its URL without what may be a secret.
     """
 
     id: str
@@ -53,6 +56,12 @@ class Source:
     id_is_given: bool = False
     is_listed: bool = False
     part: SourcePart | None = None
+    in_store: StoreFile | None = None
+
+    @property
+    def file(self) -> tuple[str, str]:
+        """What tells its file from all others. On the web the query may do so, which is not in `path`."""
+        return (self.path, "" if self.in_store is None else self.in_store.address.query)
 
 
 @dataclass(frozen=True)
@@ -68,11 +77,18 @@ class _Found:
 _Naming = Callable[[Path], Callable[[Path], str]]
 
 
-def folders_of(arguments: Sequence[str]) -> list[Path]:
+def folders_of(arguments: Sequence[str]) -> list[Folder]:
     """The folders in which the arguments' sources lie: a folder itself, a file's folder, the folder in front of the
     first wildcard of a glob. Lists have none. What is wrong with an argument is for `find_sources` to say."""
-    folders: dict[Path, None] = {}
+    folders: dict[Folder, None] = {}
     for argument in arguments:
+        if is_url(argument):
+            url = parse(argument).url
+            if is_folder(argument, _has_known_name):
+                folders[url] = None
+            elif not is_list(url):
+                folders[folder_of(url)] = None
+            continue
         if not can_be_a_path(argument):
             continue
         path = Path(from_home(argument))
@@ -82,7 +98,7 @@ def folders_of(arguments: Sequence[str]) -> list[Path]:
             if not is_list(path.name):
                 folders[path.parent] = None
         elif glob.has_magic(str(path)):
-            folders[_fixed_part(str(path))[0]] = None
+            folders[fixed_part(str(path))[0]] = None
     return list(folders)
 
 
@@ -103,6 +119,8 @@ def find_sources(
       have a video's extension.
     - A list (.txt .csv .tsv .jsonl .ndjson .parquet) stands for the sources on its lines; `read_list` gives the form.
       Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
+    - A URL that ends with a slash, or at which there is no file, stands for the files below it; one of a list for its
+      lines; any other for the file itself.
     - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
 
@@ -126,6 +144,7 @@ def find_sources(
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
     naming = cache(lambda base: _ids_in(base, numbered))
+    naming_urls = partial(id_of_url, numbered)
     by_id: dict[str, _Found] = {}
     typed: set[str] = set()
 
@@ -135,7 +154,11 @@ def find_sources(
 
     read = partial(read_list, types=types, on_types=note)
     for argument in arguments:
-        for found in _find(argument, naming, read, importing):
+        for found in (
+            _find_in_store(argument, naming_urls, read, importing)
+            if is_url(argument)
+            else _find(argument, naming, read, importing)
+        ):
             before = by_id.get(found.source.id)
             by_id[found.source.id] = found if before is None else _same(before, found)
     check_types(types or {}, typed)
@@ -151,8 +174,10 @@ def _same(first: _Found, second: _Found) -> _Found:
             f"{one.given!r} and {other.given!r} are two samples with the same key {one.id!r}; write the tars again "
             "with keys that differ, or prepare them into datasets of their own"
         )
-    if os.path.realpath(one.path) != os.path.realpath(other.path):
-        root = f"add --id-root {os.path.commonpath([one.path, other.path])}, a folder that both lie in, or "
+    in_store = one.in_store is not None or other.in_store is not None
+    if one.file != other.file if in_store else os.path.realpath(one.path) != os.path.realpath(other.path):
+        both = _common_folder(one.path, other.path)
+        root = f"add --id-root {both}, a folder that both lie in, or " if both else ""
         raise UsageError(
             f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two files with the same "
             f"id {one.id!r}; {'' if one.is_listed or other.is_listed else root}give a list with an `id` column in "
@@ -171,6 +196,60 @@ def _same(first: _Found, second: _Found) -> _Found:
             "columns of their times with --cuts START,END"
         )
     return second if second.listed and not first.listed else first
+
+
+def _common_folder(one: str, other: str) -> str:
+    """The folder, or the folder in a store, that holds both files; "" without one."""
+    if not is_url(one) and not is_url(other):
+        return os.path.commonpath([one, other])
+    pairs = zip(one.split("/"), other.split("/"), strict=False)
+    parts = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return "/".join(parts) if is_url(one) and is_url(other) and len(parts) > 2 else ""
+
+
+def _find_in_store(
+    argument: str, naming: Callable[[str, str], str], read: _ReadList, importing: Importing
+) -> list[_Found]:
+    """What a URL stands for: the videos below it, the lines of a list, or the file itself."""
+    address = parse(argument)
+    url = address.url
+    if is_folder(argument, _has_known_name):
+        files = files_below(address, _is_video_name)
+        found = [
+            _Found(_in_store(naming(url, file.address.url), file, file.address.url), f"in {url!r}", listed=False)
+            for file in files
+        ]
+        if not found:
+            raise UsageError(
+                f"the folder {url!r} holds no videos: nothing below it ends in one of {VIDEO_SUFFIXES}; give another "
+                "URL, or a list of files of another kind",
+                file=url,
+            )
+        return found
+    if is_list(address.name):
+        return _in_list(argument, read, importing)
+    if address.name.lower().endswith(".tar"):
+        raise UsageError(f"{url} is a tar, and tars are read from disks; copy it to one, and give that", file=url)
+    file = StoreFile(address)
+    try:
+        file = replace(file, stored=asked(file))
+    except SourceNotFoundError as error:
+        if glob.has_magic(url):
+            raise UsageError(
+                f"{url} does not exist, and globs are not expanded in stores; give the folder, or a list", file=url
+            ) from error
+        raise UsageError(error.message, file=url) from error
+    except SourceError as error:
+        raise UsageError(error.message, file=url) from error
+    return [_Found(_in_store(naming(folder_of(url), url), file, url), "given by itself", listed=False)]
+
+
+def _has_known_name(name: str) -> bool:
+    return _is_video_name(name) or is_list(name) or name.lower().endswith(".tar")
+
+
+def _in_store(source_id: str, file: StoreFile, given: str, attributes: str = "{}") -> Source:
+    return Source(valid_text(source_id), file.address.url, given, attributes, in_store=file)
 
 
 def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing) -> list[_Found]:
@@ -197,7 +276,7 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
     if path.is_dir():
         place, id_of = f"in {argument!r}", naming(path)
         found = [_Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path)]
-        others = inside(path, _walk(path), importing, _is_video_name, has_videos=bool(found))
+        others = inside(path, walk(path), importing, _is_video_name, has_videos=bool(found))
         found += [_imported(each, path, naming) for each in others]
         if not found:
             raise UsageError(
@@ -241,18 +320,37 @@ def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
     return lambda file: prefix(file.parent) + file.name
 
 
+def _rows(argument: str, read: _ReadList) -> list[Row]:
+    """The rows of a list, which may lie in a store."""
+    if not is_url(argument):
+        return read(argument)
+    address = parse(argument)
+    with small_copy(address) as copy:
+        try:
+            rows = read(str(copy))
+        except UsageError as error:
+            error.message = error.message.replace(str(copy), address.url)
+            error.file = address.url
+            raise
+    return [replace(row, place=row.place.replace(str(copy), address.url)) for row in rows]
+
+
 def _in_list(argument: str, read: _ReadList, importing: Importing) -> list[_Found]:
-    folder = Path(argument).parent
+    folder, list_url = Path(argument).parent, is_url(argument)
     found = []
-    for row in read(argument):
+    for row in _rows(argument, read):
         part = stretch_of_row(row, importing)
         row_id = row.id or id_of_path(row.path) + (f"@{part}" if part else "")
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
-        path = folder / from_home(row.path)
+        if list_url or is_url(row.path):
+            address = parse(beside(parse(argument), row.path) if list_url else row.path)
+            source = _in_store(row_id, StoreFile(address), shown(row.path), row.attributes)
+        else:
+            source = _source(row_id, folder / from_home(row.path), row.path, row.attributes)
         source = replace(
-            _source(row_id, path, row.path, row.attributes),
+            source,
             id_is_given=row.id is not None,
             is_listed=True,
             part=part,
@@ -261,23 +359,14 @@ def _in_list(argument: str, read: _ReadList, importing: Importing) -> list[_Foun
     return found
 
 
-def _fixed_part(pattern: str) -> tuple[Path, list[str]]:
-    """The folder in front of the first wildcard of a glob, and the parts below it."""
-    root, parts = Path(), list(Path(pattern).parts)
-    # A folder whose name looks like a glob is a folder.
-    while len(parts) > 1 and (not glob.has_magic(parts[0]) or os.path.lexists(root / parts[0])):
-        root /= parts.pop(0)
-    return root, parts
-
-
 def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importing) -> list[_Found]:
-    root, parts = _fixed_part(pattern)
+    root, parts = fixed_part(pattern)
     spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
-    matches = dict.fromkeys(_matches(root, parts))
+    matches = dict.fromkeys(matching(root, parts))
     files: dict[Path, None] = {}
     found: list[_Found] = []
     for path in matches:
-        if _is_folder(path):
+        if is_local_folder(path):
             files.update(dict.fromkeys(_videos_below(path)))
         elif spelled_out and path.suffix.lower() == ".tar":
             found += [_imported(each, root, naming) for each in samples_of(path, _is_video_name).sources]
@@ -306,64 +395,5 @@ def _is_video_name(name: str) -> bool:
 
 def _videos_below(top: Path) -> Iterator[Path]:
     # Broken links and pipes are sources too: a failure is better than a source that is passed over.
-    for folder, files in _walk(top):
+    for folder, files in walk(top):
         yield from (folder / name for name in files if _is_video_name(name))
-
-
-def _matches(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """The paths below `folder` that match the parts of a pattern. A path may come twice."""
-    if not parts:
-        yield folder
-    elif not _is_folder(folder):
-        return
-    elif parts[0] == "**":
-        for below, _ in _walk(folder):
-            yield from _matches(below, parts[1:])
-    elif not glob.has_magic(parts[0]):
-        if os.path.lexists(folder / parts[0]):
-            yield from _matches(folder / parts[0], parts[1:])
-    else:
-        for name, _ in _entries(folder, hidden=parts[0].startswith(".")):
-            if fnmatchcase(name, parts[0]):
-                yield from _matches(folder / name, parts[1:])
-
-
-def _walk(top: Path) -> Iterator[tuple[Path, list[str]]]:
-    """`top` and all folders below it, with the files in each. A link to a folder above it is not followed."""
-    waiting: list[tuple[Path, frozenset[tuple[int, int]]]] = [(top, frozenset())]
-    while waiting:
-        folder, around = waiting.pop()
-        with _reading(folder):
-            status = folder.stat()
-        here = (status.st_dev, status.st_ino)
-        if here not in around:
-            entries = _entries(folder)
-            yield folder, [name for name, is_folder in entries if not is_folder]
-            waiting += [(folder / name, around | {here}) for name, is_folder in entries if is_folder]
-
-
-def _entries(folder: Path, *, hidden: bool = False) -> list[tuple[str, bool]]:
-    """The names in a folder, each with whether it is a folder or a link to one."""
-    with _reading(folder), os.scandir(folder) as entries:
-        return [
-            (entry.name, _is_folder(Path(entry)) if entry.is_symlink() else entry.is_dir())
-            for entry in entries
-            if hidden or not entry.name.startswith(".")
-        ]
-
-
-def _is_folder(path: Path) -> bool:
-    with _reading(path):
-        return path.is_dir()
-
-
-@contextlib.contextmanager
-def _reading(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the folder {str(folder)!r}: {error.strerror or error}; "
-            "fix that, or list the videos in a file",
-            file=str(folder),
-        ) from error

@@ -69,10 +69,14 @@ def long_apart(
     units: Sequence[Unit], profile_key: str, seconds: Mapping[str, float], *, long_seconds: float
 ) -> list[Unit]:
     """The units, with each whole file that takes `long_seconds` or more in a unit of its own. These come first, those
-    that take longest before the others. `seconds` has how long each source is expected to take, by its id."""
+    that take longest before the others. `seconds` has how long each source is expected to take, by its id.
+
+    A file in an object store is not long in this sense: each worker would have to fetch its own copy.
+    """
 
     def is_long(item: Item) -> bool:
-        return item.source.part is None and seconds.get(item.source.id, 0.0) >= long_seconds
+        alone = item.source.part is None and item.source.in_store is None
+        return alone and seconds.get(item.source.id, 0.0) >= long_seconds
 
     long: list[Unit] = []
     others: list[Unit] = []
@@ -114,7 +118,7 @@ def same_file(items: Iterable[Item]) -> list[list[Item]]:
     for item in items:
         source = item.source
         both = before is not None and isinstance(source.part, Stretch) and isinstance(before.part, Stretch)
-        if both and before is not None and before.path == source.path:
+        if both and before is not None and before.file == source.file:
             runs[-1].append(item)
         else:
             runs.append([item])
@@ -124,16 +128,16 @@ def same_file(items: Iterable[Item]) -> list[list[Item]]:
 
 def _blocks(items: Sequence[Item]) -> list[list[Item]]:
     """What no cut divides, sorted by id: single items, and the stretches of one file, up to 256 of them."""
-    leaders: dict[str, str] = {}
+    leaders: dict[tuple[str, str], str] = {}
     for item in items:
         source = item.source
         if isinstance(source.part, Stretch):
-            leaders[source.path] = min(source.id, leaders.get(source.path, source.id))
+            leaders[source.file] = min(source.id, leaders.get(source.file, source.id))
 
     def place(item: Item) -> tuple[str, Fraction, str]:
         source = item.source
         if isinstance(source.part, Stretch):
-            return leaders[source.path], source.part.start, source.id
+            return leaders[source.file], source.part.start, source.id
         return source.id, Fraction(0), source.id
 
     return [

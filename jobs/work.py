@@ -17,15 +17,16 @@ from ..manifests.ragged import Array
 from ..manifests.schema import SCHEMA
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
-from ..prep.encode_cuts import Cut, prepare_cuts
+from ..prep.encode_cuts import Cut
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.manifest_rows import Identity
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
 from ..prep.stretch import Stretch
 from ..storage.interface import Storage
+from .fetched_sources import cut_out, file_of
 from .known_failures import Said, said
-from .source_files import options_of, source_file
+from .source_files import options_of
 from .units import Item, Unit, same_file
 
 _REPORT_EVERY_SECONDS = 0.5
@@ -125,17 +126,16 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
 ) -> Sequence[Manifest | Exception]:
     """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError and
     ToolError are raised."""
-    path = items[0].source.path
     callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
     done: Sequence[Manifest | Exception]
     try:
         cuts = [Cut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)]
-        if cuts:
-            done = prepare_cuts(path, cuts, options, ffmpeg_path, shards, **callbacks)
-        else:
-            with source_file(dataset, items[0].source, options.policy) as file:
+        with file_of(dataset, items[0].source, options.policy) as file:
+            if cuts:
+                done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
+            else:
                 own = options_of(options, items[0].source)
-                done = [prepare_video(file, video_identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
+                done = [prepare_video(file.whole(), video_identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
     except (OutputError, ToolError):
         raise
     except Exception as error:  # noqa: BLE001  # one bad source must not fail the others

@@ -2,6 +2,7 @@
 
 options, profile            what the user chooses
 opening, playlists, mounts  open a source as one file; detect a mount that does not answer
+part_of_file                stretches of an MP4 of which only a part is fetched
 probe, picture, picture_check, clean_aperture, pixel_crop, container_crop  what its headers and first frames say
 signs, scan, chains, access_units, damage, salvage, joins  which frames of a source are damaged, and which are kept
 source_times, rates, grid   which source frame each tick shows

@@ -43,6 +43,12 @@ def clean_aperture(path: str, track_id: int) -> Aperture | None:
     return None
 
 
+def is_fragmented(path: str) -> bool:
+    """Whether an MP4 states that it consists of fragments, which have indexes of their own."""
+    moov = _read_moov(Path(path))
+    return any(box.type == b"mvex" for box in boxes(moov))
+
+
 def _read_moov(file: Path) -> bytes:
     """The payload of the moov box, or b"" where there is none."""
     with file.open("rb") as source:

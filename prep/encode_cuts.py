@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from .joins import recordings
 from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
+from .part_of_file import NeedsWholeFileError, PartlyFetched, fetched_runs, probe_by_index
 from .picture_filters import deinterlaces
 from .pieces import Piece, Run, joined_grid, runs_of
 from .probe import NO_ENTRIES, SourceVideo, probe, with_pts
@@ -56,21 +58,26 @@ def prepare_cuts(
     *,
     on_plan: Count,
     on_frames: Count,
+    part: PartlyFetched | None = None,
 ) -> list[Manifest | Exception]:
     """Encode stretches of one source into `shards`: the rows of each, or the reason why there are none.
 
     `on_plan` is called with the number of frames that all videos together will have, `on_frames` as by
-    `prepare_video`. OutputError and ToolError are raised, with the shards as they were before.
+    `prepare_video`. OutputError and ToolError are raised, with the shards as they were before. With `part` only what
+    the stretches need of the file is fetched; NeedsWholeFileError is raised where that is not enough.
     """
     mark = shards.mark()
     try:
         with stall_limit(float(options.policy.max_stall_seconds)):
-            work = _Work(path, cuts, options, ffmpeg_path, shards, on_plan, on_frames)
+            work = _Work(path, cuts, options, ffmpeg_path, shards, on_plan, on_frames, part)
             try:
                 work.run()
-            except (OutputError, ToolError):
+            except (OutputError, ToolError, NeedsWholeFileError):
                 raise
-            except Exception as error:  # noqa: BLE001  # what is done is kept; the reason stands for all others
+            except Exception as error:
+                if part is not None:
+                    raise NeedsWholeFileError(str(error)) from error
+                # What is done is kept; the reason stands for all others.
                 work.refuse(work.left(), error)
             return [work.results[number] for number in range(len(cuts))]
     except BaseException:
@@ -89,6 +96,7 @@ class _Work:
     shards: ShardWriter
     on_plan: Count
     on_frames: Count
+    part: PartlyFetched | None = None
     results: dict[int, Manifest | Exception] = field(default_factory=dict)
     looked_closer: bool = False
 
@@ -100,7 +108,9 @@ class _Work:
 
     def run(self) -> None:
         path = self.path
-        source = tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it"))
+        part = self.part
+        look = partial(probe, path) if part is None else partial(probe_by_index, part)
+        source = tried_again(path, lambda: read_in_time(path, look, "reading it"))
         try:
             self._cut_whole(source)
         except DamageFoundError as found:
@@ -112,6 +122,8 @@ class _Work:
 
         def look() -> None:
             # Once is enough: what is sound stays sound.
+            if self.part is not None:
+                raise NeedsWholeFileError("it may be damaged")
             if not self.looked_closer:
                 look_closer(source)
                 self.looked_closer = True
@@ -121,10 +133,15 @@ class _Work:
         if source.pts is not None:
             pieces = self._pieces(source)
             lead_frames = _LEAD_FRAMES if deinterlaces(source, self.options.profile) else 0
-            runs = runs_of(pieces, source.pts, source.entries, source.timebase, lead_frames)
+            if self.part is None:
+                runs = runs_of(pieces, source.pts, source.entries, source.timebase, lead_frames)
+            else:
+                runs = fetched_runs(self.part, source, pieces, lead_frames)
             self._encode(source, runs, look)
         if not self.left():
             return
+        if self.part is not None:
+            raise NeedsWholeFileError("ffmpeg shows other frames than planned")
         decoded_pts = tried_again(self.path, lambda: decode_pts(source, self.ffmpeg_path))
         if may_have_lost(source, decoded_pts):
             look()
@@ -211,7 +228,7 @@ class _Work:
             if due is not None:
                 encode = replace(encode, nvdec=False)
             videos = self._attempt(replace(plan, encode=encode), look)
-            if videos is None and run.seek is not None:
+            if videos is None and run.seek is not None and self.part is None:
                 videos = self._attempt(replace(plan, encode=replace(encode, seek=None)), look)
             for index, (piece, video) in enumerate(zip(run.pieces, videos or (), strict=False)):
                 self.results[piece.number] = self._rows(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -74,6 +75,11 @@ def open_source(path: str) -> InputContainer:
         raise _refusal(path, error) from error
 
 
+def open_contents(file: BufferedIOBase) -> InputContainer:
+    """Open a file object with PyAV, whatever its name. Errors are FFmpeg's own."""
+    return _open(_Nameless(file))
+
+
 def input_argv(path: str, demuxer: str) -> list[str]:
     """Arguments for ffmpeg to read this one file with the demuxer that PyAV used ("": any on the whitelist)."""
     forced = ["-f", demuxer] if demuxer else []
@@ -132,7 +138,7 @@ def _open(file: Any, demuxer: str | None = None, *, limits: dict[str, str] = _LI
 class _Nameless:
     """A file object without a name, so that FFmpeg sees only the contents."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO | BufferedIOBase) -> None:
         self.read: Callable[[int], bytes] = file.read
         self.seek: Callable[[int, int], int] = file.seek
         self.tell: Callable[[], int] = file.tell

@@ -40,6 +40,7 @@ _KINDS = (
     _Kind("a VobSub index", rb"# VobSub index file"),
     _Kind("a Magic Lantern video", rb"MLVI"),
 )
+SCRIPT_SUFFIXES = tuple(kind.suffix for kind in _KINDS if kind.suffix)
 _BY_SUFFIX = {".avs": "an AviSynth script", ".vpy": "a VapourSynth script"}
 # The demuxers that read scripts, with their options. Without safe=0, concat refuses absolute paths and names with
 # spaces.

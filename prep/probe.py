@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from io import BufferedIOBase
 from pathlib import Path
 
 import av
@@ -19,7 +20,7 @@ from av.video.stream import VideoStream
 from ..errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
 from .container_crop import ContainerCrop, container_crop
-from .opening import demuxer_of, open_source, packets_of, video_stream
+from .opening import demuxer_of, open_contents, open_source, packets_of, video_stream
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
 from .signs import PacketLog, suspicion_of_end
 from .still_pictures import why_still
@@ -65,6 +66,7 @@ class SourceVideo:
     picture: SourcePicture = PLAIN_PICTURE
     crop: ContainerCrop | None = None
     entries: Array = field(default_factory=NO_ENTRIES.copy)
+    places: Array = field(default_factory=NO_ENTRIES.copy)
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -72,8 +74,9 @@ class SourceVideo:
         return (self.crop.coded_width, self.crop.coded_height) if self.crop else (self.width, self.height)
 
 
-def probe(path: str) -> SourceVideo:
-    """Read a source's streams and packets.
+def probe(path: str, *, by_index: bool = False) -> SourceVideo:
+    """Read a source's streams and packets. With `by_index` the content of packets is not looked at: keyframes are those
+    that the container calls so, and only the container shows signs of damage.
 
     SourceNotFoundError, NotAVideoError, DamagedSourceError or another SourceError when it cannot be used.
     """
@@ -91,15 +94,18 @@ def probe(path: str) -> SourceVideo:
         stream = video_stream(path, container)
         if stream.codec_context is None:
             raise NotAVideoError(f"{path} has a video codec that FFmpeg does not know; convert it first", file=path)
-        return _probe_stream(path, container, stream)
+        return _probe_stream(path, container, stream, by_index=by_index)
 
 
-def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> SourceVideo:
+def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, by_index: bool) -> SourceVideo:
     if stream.time_base is None:
         raise NotAVideoError(f"{path} has a video stream without a timebase; remux it first", file=path)
-    packets = PacketLog(stream.codec_context)
+    packets = PacketLog(stream.codec_context, reads_headers=not by_index)
+    places: list[tuple[int | None, int | None, int]] = []
     try:
         for packet in packets_of(container, stream):
+            if packet.size and by_index:
+                places.append((packet.pts, packet.pos, packet.size))
             if packet.size:
                 packets.see(packet)
             if packet.size and not packet.is_discard:
@@ -112,7 +118,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
     if len(pts) == 1 and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
-    frames = _first_frames(path, stream.index)
+    frames = first_frames(path, stream.index)
     frame = frames[0]
     coded = (frame.width, frame.height)
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
@@ -147,6 +153,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream) -> 
         ),
         crop=crop,
         entries=NO_ENTRIES if order is None else packets.entries(container.format.name),
+        places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     return source if order is None else with_pts(source, order, durations[last])
 
@@ -181,10 +188,11 @@ def _video(container: InputContainer, stream_index: int) -> VideoStream:
     return stream
 
 
-def _first_frames(path: str, stream_index: int) -> list[VideoFrame]:
-    """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container."""
+def first_frames(path: str, stream_index: int, opened: InputContainer | None = None) -> list[VideoFrame]:
+    """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container.
+    They are read from `opened`, if it is given, and it is closed."""
     frames: list[VideoFrame] = []
-    with open_source(path) as container, contextlib.suppress(av.error.FFmpegError):
+    with opened or open_source(path) as container, contextlib.suppress(av.error.FFmpegError):
         for frame in _sound_frames(container, stream_index):
             frames.append(frame)
             if len(frames) == FRAMES_LOOKED_AT or frame.interlaced_frame:
@@ -232,11 +240,12 @@ class Estimate:
     height: int = 0
 
 
-def estimate(path: str, fps: Fraction | None) -> Estimate:
-    """What the header alone says of a source, for progress bars and plans. `fps` None is the source's rate."""
+def estimate(source: str | BufferedIOBase, fps: Fraction | None) -> Estimate:
+    """What the header alone says of a file (its path, or a file object), for progress bars and plans. `fps` None is the
+    source's rate."""
     try:
-        with open_source(path) as container:
-            stream = video_stream(path, container)
+        with open_source(source) if isinstance(source, str) else open_contents(source) as container:
+            stream = video_stream("a file", container)
             decoder = stream.codec_context
             width, height = (decoder.width, decoder.height) if decoder else (0, 0)
             source_frames = _header_frames(container, stream, None)

@@ -47,7 +47,8 @@ MOOV_IS_MISSING = (
 class PacketLog:
     """The packets of a stream in decode order, and the first sign of damage in them."""
 
-    def __init__(self, decoder: CodecContext) -> None:
+    def __init__(self, decoder: CodecContext, *, reads_headers: bool = True) -> None:
+        self._reads_headers = reads_headers
         self.pts: list[int | None] = []
         self.durations: list[int] = []
         self.last_dts: int | None = None
@@ -69,7 +70,9 @@ class PacketLog:
             self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
         self._seen += 1
         self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
-        if self._codec in _READ_CODECS or (self._codec == "hevc" and packet.is_keyframe):
+        if not self._reads_headers:
+            self._is_entry = packet.is_keyframe
+        elif self._codec in _READ_CODECS or (self._codec == "hevc" and packet.is_keyframe):
             unit = self._headers.read(bytes(packet))
             if self._codec in ("h264", "hevc"):
                 self._is_entry = packet.is_keyframe and unit.is_entry

@@ -21,6 +21,7 @@ from ..manifests.tables import Manifest
 from ..manifests.video_columns import LabelColumns
 from ..storage.interface import Storage
 from ..storage.locate import storage_at
+from ..storage.network import NetworkOptions
 from ..wording import counted
 from .chosen import ChosenRows
 from .columns import Columns
@@ -32,6 +33,7 @@ from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
 from .reader import ReadOptions, SnapshotReader
 from .stats import Stats
+from .store_options import cache_at, limits_of, network_of
 from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
@@ -51,6 +53,10 @@ def open(  # noqa: A001
     fallback: bool = False,
     threads: int | None = None,
     pool_bytes: int = 1 << 30,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_bytes: int = 1 << 35,
+    max_gap_bytes: int | None = None,
+    hedge_after: float | None = None,
     strict: bool = False,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`: its current or an earlier `snapshot`.
@@ -60,7 +66,14 @@ def open(  # noqa: A001
     here; with `fallback` they are decoded on the CPU and converted on the GPU. `threads` is the number of threads that
     decode the parts of a request, by default 1, and on a GPU 2 for each NVDEC engine. Memory of batches is used again
     once no tensor and no array shares it; all such memory, in use or not, is at most `pool_bytes`, and 0 turns this
-    off. The other options say what each frame is converted to:
+    off.
+
+    Where `path` is the URL of a store, the ranges of a request are fetched several at once. With `cache_dir`, a folder
+    on a local disk, GOPs that were fetched are kept there for all processes of the host: `cache_bytes` at most, those
+    that were not used for longest go first. Ranges that are at most `max_gap_bytes` apart are fetched together, by
+    default as many as a connection carries in the time that a request of `open` took. With `hedge_after`, a read that
+    takes more than so many seconds is asked for again, and the first answer counts. The other options say what each
+    frame is converted to:
 
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
@@ -80,7 +93,8 @@ def open(  # noqa: A001
     frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order)
     chosen_device = device_of(device)
     options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
-    place = _place(path)
+    options = replace(options, cache=cache_at(cache_dir, cache_bytes))
+    place = _place(path, network_of(hedge_after))
     if snapshot is None:
         root, manifest = open_current(place)
         snapshot = str(root.snapshot)
@@ -97,6 +111,7 @@ def open(  # noqa: A001
                 file=str(place),
             )
         manifest = open_manifest(place, snapshot)
+    options = replace(options, limits=limits_of(place, max_gap_bytes))
     if chosen_device.type != "cpu":
         choice = _choice(place, manifest, chosen_device, fallback=fallback)
         options = replace(options, threads=choice.threads(threads), device=choice)
@@ -128,9 +143,9 @@ def _choice(place: Storage, manifest: Manifest, device: torch.device, *, fallbac
     return choice
 
 
-def _place(path: Any) -> Storage:
+def _place(path: Any, network: NetworkOptions) -> Storage:
     try:
-        return storage_at(path)
+        return storage_at(path, network=network)
     except TypeError:
         raise WrongTypeError(f"path is {path!r}; it has to be the folder that `shortgop prep` wrote") from None
 

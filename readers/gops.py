@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from ..errors import DatasetError, DecodeError, MissingDataError
 from ..manifests.layout import shard_key
 from ..manifests.lost import damage_remedy, lost_remedy, was_removed
+from ..manifests.records import VideoRow
 from ..manifests.shard_bytes import Piece, ShardBytes, gop_piece
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
+from ..storage.range_cache import Entry, RangeCache
 from .decoders.base import Buffer
+from .fetching import FetchedBatch, Fetcher
 from .plan import ByteRange, GopPlan, coalesce
+from .read_limits import ON_DISK, ReadLimits
 from .stats import Tally
 
-# Reading a gap of this length takes about as long as another read call.
-_MAX_GAP_BYTES = 1 << 16
-# Bounds the memory of a long request besides its frames.
-_MAX_READ_BYTES = 1 << 22
+Fetch = Callable[["GopRead"], Iterator[tuple[GopPlan, Buffer]]]
 
 
 @dataclass(frozen=True)
@@ -40,18 +44,25 @@ def longest_first(reads: Sequence[GopRead], cost: Callable[[GopPlan], int]) -> l
 class GopStore:
     """Reads the GOPs of one manifest. Any number of threads may use it."""
 
-    def __init__(self, dataset: Storage, manifest: Manifest) -> None:
+    def __init__(
+        self, dataset: Storage, manifest: Manifest, limits: ReadLimits = ON_DISK, cache: RangeCache | None = None
+    ) -> None:
         self._dataset = dataset
+        self._limits = limits
         self._manifest = manifest
         self._keys = [shard_key(name) for name in manifest.shards.name.texts()]
         self._source = ShardBytes(dataset, lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset))
-        self.tally = Tally(dataset.opens)
+        self.tally = Tally(dataset.opens, dataset.counts)
+        self.fetcher: Fetcher | None = None
+        """What fetches from a store, or through the cache. A disk is read where its bytes are decoded."""
+        if dataset.folder is None or cache is not None:
+            self.fetcher = Fetcher(self._source, cache, limits, self.tally)
 
     def reads(self, gops: Sequence[GopPlan], *, max_parts: int) -> list[GopRead]:
         """Reads that fetch these GOPs, in the order of the shards, with at most `max_parts` GOPs each."""
         pieces = [gop_piece(self._manifest, gop.gop) for gop in gops]
         ranges = [ByteRange(self._shard(gop), piece.start, piece.stop) for gop, piece in zip(gops, pieces, strict=True)]
-        limits = {"max_gap_bytes": _MAX_GAP_BYTES, "max_read_bytes": _MAX_READ_BYTES, "max_parts": max_parts}
+        limits = self._limits
         return [
             GopRead(
                 self._keys[read.range.file],
@@ -59,19 +70,37 @@ class GopStore:
                 read.range.stop,
                 tuple((gops[part], pieces[part]) for part in read.parts),
             )
-            for read in coalesce(ranges, **limits)
+            for read in coalesce(
+                ranges,
+                max_gap_bytes=limits.max_gap_bytes,
+                max_read_bytes=limits.max_read_bytes,
+                max_parts=max_parts,
+            )
         ]
 
     def will_need(self, reads: Sequence[GopRead]) -> None:
-        """Tell the system which bytes are read soon."""
+        """Have these bytes on their way, or in the memory of the system, when they are fetched. Nothing waits."""
+        if self.fetcher is not None:
+            self.fetcher.will_need(self._entries(reads))
+            return
         for read in reads:
             self._dataset.will_need(read.key, read.start, read.stop)
 
-    def fetch(self, read: GopRead) -> Iterator[tuple[GopPlan, Buffer]]:
-        """Yield each GOP of a read with its bytes (moof + mdat).
+    def fetching(self, reads: Sequence[GopRead]) -> AbstractContextManager[Fetch]:
+        """A function, for a block, that yields each GOP of one of these reads with its bytes (moof + mdat).
 
         CorruptDataError when they are not the bytes that prep wrote; MissingDataError, UnreadableDataError.
         """
+        if self.fetcher is None:
+            return contextlib.nullcontext(self._read)
+        return self._on_their_way(self.fetcher, reads)
+
+    @contextlib.contextmanager
+    def _on_their_way(self, fetcher: Fetcher, reads: Sequence[GopRead]) -> Iterator[Fetch]:
+        with fetcher.batch(self._entries(reads)) as batch:
+            yield partial(self._taken, batch)
+
+    def _read(self, read: GopRead) -> Iterator[tuple[GopPlan, Buffer]]:
         started = time.perf_counter()
         gop = read.gops[0][0]
         try:
@@ -86,6 +115,43 @@ class GopStore:
                 yield gop, gop_data
         except DatasetError as error:
             raise self.located(error, gop) from error
+
+    def _taken(self, batch: FetchedBatch, read: GopRead) -> Iterator[tuple[GopPlan, Buffer]]:
+        for gop, piece in read.gops:
+            try:
+                data = batch.take(self._entry(read.key, piece))
+            except DatasetError as error:
+                raise self.located(error, gop) from error
+            yield gop, data
+
+    def _entries(self, reads: Sequence[GopRead]) -> list[Entry]:
+        return [self._entry(read.key, piece) for read in reads for _, piece in read.gops]
+
+    def _entry(self, key: str, piece: Piece) -> Entry:
+        return Entry(self._dataset.url, key, piece.start, piece.stop, piece.crc32)
+
+    def fill_cache(self, videos: Sequence[VideoRow]) -> Iterator[VideoRow]:
+        """Fetch the GOPs of videos that the cache does not have, and mark the others as used: yields each video that
+        is done. Nothing happens without a cache."""
+        if self.fetcher is None:
+            return
+        of_videos = [self._entries_of(video) for video in videos]
+        with self.fetcher.batch([entry for entries in of_videos for entry in entries]) as batch:
+            for video, entries in zip(videos, of_videos, strict=True):
+                for entry in entries:
+                    batch.take(entry)
+                yield video
+        self.fetcher.finish()
+
+    def _entries_of(self, video: VideoRow) -> list[Entry]:
+        shards = self._manifest.segments.shard
+        return [
+            self._entry(
+                self._keys[int(shards[video.first_segment + number // video.segment_gops])],
+                gop_piece(self._manifest, video.first_gop + number),
+            )
+            for number in range(video.num_gops)
+        ]
 
     def _count(self, num_bytes: int) -> None:
         self.tally.add(reads=1, bytes_read=num_bytes)

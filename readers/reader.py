@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,16 +18,18 @@ from ..manifests.records import VideoRow
 from ..manifests.shared_tables import TablesToShare
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
+from ..storage.range_cache import RangeCache, disk_bytes
 from .clip_output import ClipOutput, check_outputs, geometry_numbers, target_of
 from .convert.copies import copy_frame
-from .decoders.base import Decoder, GopRequest, Target
+from .decoders.base import Buffer, Decoder, GopRequest, Target
 from .decoders.choose import ON_CPU, DeviceChoice, decoder_for
 from .frame_format import FrameFormat, Geometry
-from .gops import GopRead, GopStore, longest_first
+from .gops import GopStore, longest_first
 from .memory_limit import fits, too_many
 from .memory_pool import MemoryPool
 from .metadata import VideoMetadata, video_metadata
 from .plan import GopPlan, VideoGops, needed_samples, plan_frames
+from .read_limits import ON_DISK, ReadLimits
 from .stats import Stats
 from .workers import Workers
 
@@ -43,6 +45,8 @@ class ReadOptions:
     threads: int
     pool_bytes: int
     device: DeviceChoice = ON_CPU
+    limits: ReadLimits = ON_DISK
+    cache: RangeCache | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threads", integer(self.threads, "threads"))
@@ -66,7 +70,7 @@ class SnapshotReader:
         self.manifest = manifest
         self.options = options
         self._pixels, self._layout = options.format.pixels, options.format.layout
-        self._store = GopStore(dataset, manifest)
+        self._store = GopStore(dataset, manifest, options.limits, options.cache)
         self._tables_to_share = TablesToShare(manifest)
         self._workers = Workers(options.threads)
         self._pool = MemoryPool(options.pool_bytes)
@@ -158,6 +162,20 @@ class SnapshotReader:
         plan = plan_frames(self._gops, zip(videos, frames, strict=True))
         self._store.will_need(self._store.reads(plan.gops, max_parts=len(plan.gops)))
 
+    def fill_cache(self, videos: Sequence[int]) -> Iterator[int]:
+        """Fetch the GOPs of videos that the cache does not have: yields, for each video that is done, how many bytes
+        came from the store meanwhile."""
+        before = self.stats().bytes_read
+        for _ in self._store.fill_cache([self.manifest.video(video) for video in videos]):
+            fetched = self.stats().bytes_read
+            yield fetched - before
+            before = fetched
+
+    def cached_bytes(self, video: int) -> int:
+        """What the GOPs of a video take in a cache."""
+        first, count = int(self._gops.first_gops[video]), self.manifest.video(video).num_gops
+        return sum(map(disk_bytes, self.manifest.gops.length[first : first + count].tolist()))
+
     def use_threads(self, threads: int) -> None:
         """Decode on this many threads from now on. UsageError for less than 1."""
         self.options = replace(self.options, threads=threads)
@@ -187,8 +205,8 @@ class SnapshotReader:
         if self._decoder.device.type != "cpu":
             reads = longest_first(reads, self._decode_cost)
         started = time.perf_counter()
-        with self._decoder.request():
-            self._workers.each(lambda read: self._decode(read, targets, geometries), reads)
+        with self._decoder.request(), self._store.fetching(reads) as fetch:
+            self._workers.each(lambda read: self._decode(fetch(read), targets, geometries), reads)
         seconds = time.perf_counter() - started
         for output, slot, original in plan.repeats:
             copy_frame(targets[output].slot(original), targets[output].slot(slot))
@@ -273,9 +291,11 @@ class SnapshotReader:
     def _id(self, video: int) -> str:
         return self.manifest.videos.id.text(video)
 
-    def _decode(self, read: GopRead, targets: Sequence[Target], geometries: Sequence[Geometry]) -> None:
-        """Read some GOPs, and decode the requested frames into their places."""
-        for gop, data in self._store.fetch(read):
+    def _decode(
+        self, gops: Iterable[tuple[GopPlan, Buffer]], targets: Sequence[Target], geometries: Sequence[Geometry]
+    ) -> None:
+        """Decode the requested frames of some GOPs into their places. Each comes with its bytes."""
+        for gop, data in gops:
             config = self._configs[self.manifest.videos.config[gop.video]]
             pattern = self._patterns[self.manifest.gops.pattern[gop.gop]]
             started = time.perf_counter()

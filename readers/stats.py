@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ..storage.network import RequestCounts
+
 
 @dataclass(frozen=True)
 class Stats:
@@ -17,7 +19,7 @@ class Stats:
     """
 
     reads: int = 0
-    """Reads of files. Neighbouring GOPs are read at once."""
+    """Reads of shards, by calls of the system or requests to a store. Neighbouring GOPs are read at once."""
     bytes_read: int = 0
     packets_read: int = 0
     """Packets in the GOPs that were read."""
@@ -41,6 +43,18 @@ class Stats:
     """Outputs of 1 MB and more in memory that was used before; `pool_misses` took new memory. An `out` of the caller
     counts as neither."""
     pool_misses: int = 0
+    cache_hits: int = 0
+    """GOPs that came out of the local cache; `cache_misses` came from the store. Both are 0 without a cache."""
+    cache_misses: int = 0
+    wait_seconds: float = 0.0
+    """Seconds that decoders waited for a store or the cache; a part of `io_seconds`."""
+    requests: int = 0
+    """Requests to the store for any purpose, the repeated ones included; 0 on a disk."""
+    bytes_received: int = 0
+    """Bytes that the store sent."""
+    retries: int = 0
+    """Requests that were repeated because they failed; `hedges` because the answer was late."""
+    hedges: int = 0
     engine_seconds: float = 0.0
     """Seconds of requests, times the NVDEC engines of the GPU; 0 on the CPU."""
 
@@ -65,16 +79,19 @@ class Stats:
 class Tally:
     """Adds up counts from any number of threads. A forked process starts from zero."""
 
-    def __init__(self, files: Callable[[], tuple[int, int]]) -> None:
-        """`files` returns the reads that found their file open and those that did not, with those before a fork."""
-        self._files = files
+    def __init__(
+        self, files: Callable[[], tuple[int, int]], requests: Callable[[], RequestCounts] = RequestCounts
+    ) -> None:
+        """`files` returns the reads that found their file open and those that did not, and `requests` what was asked
+        of a store: each with those before a fork."""
+        self._files, self._requests = files, requests
         self._start()
 
     def _start(self) -> None:
         # A lock that another thread held at the time of the fork would never be released here.
         self._lock = threading.Lock()
         self._totals: dict[str, Any] = dict.fromkeys((each.name for each in fields(Stats)), 0)
-        self._files_before = self._files()
+        self._files_before, self._requests_before = self._files(), self._requests()
         self._process = os.getpid()
 
     def add(self, **counts: float) -> None:
@@ -94,4 +111,9 @@ class Tally:
         names = ("file_hits", "file_misses")
         for name, count, before in zip(names, self._files(), self._files_before, strict=True):
             totals[name] = count - before
+        sent, sent_before = self._requests(), self._requests_before
+        totals["requests"] = sent.requests - sent_before.requests
+        totals["bytes_received"] = sent.bytes_read - sent_before.bytes_read
+        totals["retries"] = sent.retries - sent_before.retries
+        totals["hedges"] = sent.hedged - sent_before.hedged
         return Stats(**totals)

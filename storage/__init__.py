@@ -10,4 +10,6 @@ objects                       objects in a bucket, or files of a web server; bui
   retrying, network           requests that are made again, and their limits and counts
   connections, object_errors  where credentials and endpoints come from; what obstore's errors mean
   scratch, this_process       temporary files on this host, and which process they belong to
+local_copy                    a file of a store as a local file, of which only what is needed is fetched
+range_cache                   ranges of objects, kept on a local disk for all processes of a host
 """

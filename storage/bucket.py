@@ -51,7 +51,7 @@ class Bucket:
 
     @cached_property
     def uploading_store(self) -> ObjectStore:
-        """obstore's store for uploads, which retries by itself."""
+        """obstore's store for what takes several requests, which retries by itself."""
         return connect(self.root, self._options, uploads=True)
 
     # Reading
@@ -186,7 +186,9 @@ class Bucket:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        copy = partial(obstore.copy, self._store, self.root.key(source), self.root.key(key), overwrite=False)
+        # One call makes several requests, each of which obstore makes again.
+        store = self.uploading_store
+        copy = partial(obstore.copy, store, self.root.key(source), self.root.key(key), overwrite=False)
         try:
             self.requests.make(copy, self.place(key))
         except (AlreadyExistsError, PreconditionError):

@@ -92,7 +92,8 @@ def connect(root: Root, options: NetworkOptions, *, uploads: bool = False) -> Ob
         if key:
             config["account_key"] = key
         return stores.AzureStore(container, config=config, client_options=client, retry_config=retry)
-    return stores.HTTPStore(root.base, client_options=client, retry_config=retry)
+    url = f"{root.base}?{options.query}" if options.query else root.base
+    return stores.HTTPStore(url, client_options=client, retry_config=retry)
 
 
 def _s3(root: Root, client: ClientConfig, retry: RetryConfig) -> ObjectStore:
@@ -151,7 +152,8 @@ def _from_profile() -> tuple[Any, S3Config]:
         found = session.get_credentials()
     except BotoCoreError as error:
         raise ToolError(f"the AWS settings of this user do not work: {error}") from error
-    if session.region_name:
+    # boto3 itself does not know AWS_REGION, which counts more than the profile.
+    if session.region_name and not _environment("AWS_REGION"):
         config["region"] = session.region_name
     if not (urlsplit(resolved).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
         config["endpoint"] = resolved

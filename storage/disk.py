@@ -30,6 +30,7 @@ from ..whole_files import (
 )
 from .disk_lock import LOCK_FILE, disk_lock
 from .interface import OpenedFile, Stored, Taken, Upload
+from .network import RequestCounts
 from .open_files import OpenFiles, read_exactly
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
@@ -124,6 +125,9 @@ class DiskStorage:
 
     def opens(self) -> tuple[int, int]:
         return self._open_files.hits_and_misses
+
+    def counts(self) -> RequestCounts:
+        return RequestCounts()
 
     def scratch(self, name: str) -> Path:
         return temporary_path(self.folder, name)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from .network import RequestCounts
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -143,6 +145,10 @@ class Storage(Protocol):
         """How many reads found their file open, and how many opened it; nothing is opened in a store."""
         ...
 
+    def counts(self) -> RequestCounts:
+        """What the requests through this object amounted to so far; a disk has none."""
+        ...
+
     # Writing
 
     def scratch(self, name: str) -> Path:
@@ -163,7 +169,8 @@ class Storage(Protocol):
 
     def replace(self, key: str, data: bytes, version: str | None) -> bool:
         """Replace a file if it still has this version, or put it if `version` is None and there is none. False if the
-        file has another version; the caller reads it again."""
+        file has another version, or is gone; the caller reads it again. There it may find what it meant to write: the
+        answer of a store was lost, and another writer came after."""
         ...
 
     def start(self, stem: str, suffix: str) -> Upload:

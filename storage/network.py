@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from ..errors import UsageError
 
@@ -30,13 +30,17 @@ class NetworkOptions:
     max_backoff_seconds: float = 10.0
     hedge_after_seconds: float | None = None
     max_concurrent_requests: int = 16
+    # Goes with the URL of each file of a web server, and may be a secret: the signature of a presigned URL.
+    query: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            least = 0 if field.name in ("retries", "first_backoff_seconds") else None
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, str):
+                continue
+            least = 0 if each.name in ("retries", "first_backoff_seconds") else None
             if value is not None and not (value >= 0 if least == 0 else value > 0):
-                raise UsageError(f"{field.name} is {value!r}; it has to be {'at least' if least == 0 else 'above'} 0")
+                raise UsageError(f"{each.name} is {value!r}; it has to be {'at least' if least == 0 else 'above'} 0")
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def _meaning(what: Failure, credentials: str) -> tuple[int, str]:
     cases = (
         (what.code == "NoSuchBucket", errno.ENOENT, "there is no such bucket"),
         (what.kind == "FileNotFoundError", errno.ENOENT, "there is no such object"),
-        (denied or "redential" in _first_line(what), errno.EACCES, f"{_answer(what)}; tried {credentials}"),
+        (denied or _lacks_settings(what), errno.EACCES, f"{_answer(what)}; tried {credentials}"),
         (
             what.connection == "Timeout" or what.code == "RequestTimeout",
             errno.ETIMEDOUT,
@@ -94,6 +94,11 @@ def _meaning(what: Failure, credentials: str) -> tuple[int, str]:
         (what.has_no_ranges, errno.ENOTSUP, "the server has no range requests"),
     )
     return next(((number, text) for holds, number, text in cases if holds), (errno.EIO, _answer(what)))
+
+
+def _lacks_settings(what: Failure) -> bool:
+    line = _first_line(what)
+    return "redential" in line or "must be specified" in line
 
 
 def _answer(what: Failure) -> str:

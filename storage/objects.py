@@ -26,8 +26,8 @@ class ObjectStorage:
     """`Storage` for everything that is no disk. `url` is as `storage_at` checked it.
 
     Requests per call, when none fails: `find`, `read` and `read_tail` of up to 8 MiB, `open`, `put_new`, `replace` and
-    `take` one; `remove` two, and for a folder one more for 1000 files; an upload one if it has less than 8 MiB, else
-    two and one for each 8 MiB; `put_new_file` from 8 MiB on as many as an upload, and four; `lock` seven, and two when
+    `take` one; `remove` two, and for a folder two more for 1000 files; an upload one if it has less than 8 MiB, else
+    two and one for each 8 MiB; `put_new_file` from 8 MiB on as many as an upload, and four; `lock` eight, and two when
     it is released.
     """
 

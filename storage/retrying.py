@@ -92,7 +92,8 @@ class Requests:
                     raise
                 except (theirs.BaseError, OSError, ValueError) as error:
                     if attempt == self.options.retries or not failure(error).is_passing:
-                        raise system_error(error, place, self.credentials()) from _short(error)
+                        # A traceback would show the page of text of obstore's error.
+                        raise system_error(error, place, self.credentials()) from None
                 self.counter.add(retries=1)
                 time.sleep(backoff_seconds(attempt, self.options, random.random()))  # noqa: S311
             raise AssertionError("the last attempt returns or raises")
@@ -120,8 +121,3 @@ def backoff_seconds(attempt: int, options: NetworkOptions, draw: float) -> float
     """How long to wait after a failed attempt, the first being 0: exponential, with full jitter. `draw` is uniform in
     [0, 1)."""
     return draw * min(options.max_backoff_seconds, options.first_backoff_seconds * float(2**attempt))
-
-
-def _short(error: BaseException) -> BaseException | None:
-    """Not obstore's own error: a traceback would show its page of text. Others come from Python and are short."""
-    return error if len(str(error)) < 200 else None

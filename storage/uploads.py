@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import time
 from typing import Any
 
 from ..whole_files import writing
@@ -70,6 +71,7 @@ class ObjectUpload:
 
         check_process(self._bucket.url)
         counter = self._bucket.requests.counter
+        began = time.monotonic()
         try:
             if self._writer is None:
                 counter.add(requests=1)
@@ -82,15 +84,15 @@ class ObjectUpload:
             self._writer.write(bytes(self._unsent))
         except (BaseError, OSError) as error:
             raise self._system_error(error) from None
-        counter.add(requests=1, bytes_written=len(self._unsent))
+        counter.add(requests=1, bytes_written=len(self._unsent), waited_seconds=time.monotonic() - began)
         self._sent_bytes += len(self._unsent)
         self._unsent.clear()
 
     def _close(self) -> None:
         from obstore.exceptions import BaseError
 
+        began = time.monotonic()
         try:
-            self._bucket.requests.counter.add(requests=1)
             self._writer.close()
         except (BaseError, OSError) as error:
             # The answer may be all that was lost.
@@ -99,6 +101,8 @@ class ObjectUpload:
                 raise self._system_error(error) from None
             if found.num_bytes != self._sent_bytes:
                 raise OSError(errno.EIO, "the store has another length of it than was sent") from None
+        finally:
+            self._bucket.requests.counter.add(requests=1, waited_seconds=time.monotonic() - began)
 
     def _system_error(self, error: BaseException) -> OSError:
         return system_error(error, self._bucket.place(self._key), self._bucket.requests.credentials())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 import shutil
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 import shortgop
 from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
-from shortgop.readers.gops import GopRead
+from shortgop.readers.decoders.base import Buffer
+from shortgop.readers.plan import GopPlan
 from shortgop.readers.reader import SnapshotReader
 from shortgop.readers.stats import Stats
 from synthetic import constant_rate_pts, make_video
@@ -208,8 +210,9 @@ def test_each_gop_is_fed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     gops: list[int] = []
     decode = SnapshotReader._decode
 
-    def counting(self: SnapshotReader, read: GopRead, *into: Any) -> None:
-        gops.extend(gop.gop for gop, _ in read.gops)
+    def counting(self: SnapshotReader, fetched: Iterable[tuple[GopPlan, Buffer]], *into: Any) -> None:
+        read = list(fetched)
+        gops.extend(gop.gop for gop, _ in read)
         decode(self, read, *into)
 
     monkeypatch.setattr(SnapshotReader, "_decode", counting)

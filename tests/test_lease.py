@@ -10,7 +10,8 @@ import pytest
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.errors import DatasetBusyError, OutputError
 from shortgop.storage.bucket import Bucket
-from shortgop.storage.lease import KEY, TEMPORARY, Lease, LeaseTiming, held
+from shortgop.storage.interface import Stored
+from shortgop.storage.lease import KEY, TEMPORARY, Lease, LeaseTiming, _is_left, held
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
 from shortgop.storage.unfinished_uploads import is_old
@@ -104,6 +105,17 @@ def test_a_lock_is_taken_while_requests_fail(proxied_url: str, s3_proxy: FlakyPr
     for _ in range(3):
         with storage.lock():
             assert storage.find(KEY) is not None
+
+
+def test_temporary_files_of_workers_that_may_go_on_are_spared() -> None:
+    def is_left(name: str, age_seconds: int, spared_seconds: float) -> bool:
+        return _is_left(Stored(f"{TEMPORARY}/{name}", 3, 0, ""), age_seconds * 1_000_000_000, spared_seconds)
+
+    assert is_left("u1.zip-0123", 1, 0)
+    assert not is_left("u1.zip-0123", 3500, 3600)
+    assert is_left("u1.zip-0123", 3700, 3600)
+    assert not is_left("probe-0123", 500, 0)
+    assert is_left("probe-0123", 700, 0)
 
 
 def test_uploads_of_workers_that_may_go_on_are_spared() -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import boto3
 import pytest
+from obstore.store import AzureStore
 
 from flaky_proxy import Faults, FlakyProxy
 from s3_server import BUCKET
 from shortgop.errors import OutputError
-from shortgop.storage.connections import bucket_region
+from shortgop.storage.connections import Root, bucket_region, connect
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
 
@@ -86,6 +87,22 @@ def test_keys_and_endpoint_of_a_profile(
 def test_a_plain_http_endpoint_needs_no_other_setting(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     assert storage_at(s3_url).put_new("a", b"abc")
+
+
+def test_azure_takes_the_settings_of_its_own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(PermissionError, match="Account must be specified; tried Azure's settings") as caught:
+        storage_at("az://container/dataset").find("a")
+    assert short(caught.value)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "account")
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "a2V5")
+    store = connect(Root.of("az://container/dataset"), NO_RETRIES)
+    assert isinstance(store, AzureStore)
+    assert (store.config["account_name"], store.config["account_key"]) == ("account", "a2V5")
+    store = connect(Root.of("abfss://container@other.dfs.core.windows.net/dataset"), NO_RETRIES)
+    assert isinstance(store, AzureStore)
+    assert (store.config["container_name"], store.config["account_name"]) == ("container", "other")
 
 
 def test_the_region_of_a_bucket_is_asked_for(s3_endpoint: str) -> None:

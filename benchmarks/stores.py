@@ -1,0 +1,307 @@
+"""Reading from a store beside reading from a disk: clips a second, bytes for each clip, and time to the first batch.
+
+    python benchmarks/stores.py
+
+An S3 server on loopback (that of the tests) holds a dataset, behind a proxy that adds latency to each request. Batches
+of 8 random clips, 16 frames at stride 4, 224x224; one worker with one thread, so that the other core is left to
+the server. Loaders are timed in turn, round by round, between two batches in the middle of a round:
+
+- ClipLoader over the dataset on the disk, in the store, and in the store behind a full local cache;
+- the same without workers, for the time to the first batch: starting a worker takes seconds;
+- whole shards first, as MosaicML Streaming does: each shard that a batch needs is fetched whole, once, to a local
+  disk, and read there with the same decoder (written here for the comparison);
+- WebDataset over the same videos as MP4s in tars, one random clip of each video, decoded by TorchCodec. It streams a
+  tar from its start, so its order is that of the tars.
+
+Bytes and requests are those that the proxy saw. `make bench` leaves this out; the figures in docs/design/readers.md
+come from here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import sys
+import tarfile
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import footage
+
+import shortgop
+from shortgop.readers.cache_filling import fill_cache
+from shortgop.readers.dataset import reader_of
+from shortgop.storage.disk import DiskStorage
+from shortgop.storage.locate import storage_at
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from flaky_proxy import Faults, FlakyProxy, flaky_proxy
+from s3_server import BUCKET, environment, s3_server
+
+SIZE = (224, 224)
+FRAMES, STRIDE, BATCH = 16, 4, 8
+AHEAD = 4
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a way of reading took at a latency. `ratio` is how many times as long as ClipLoader on the disk."""
+
+    way: str
+    latency_ms: float
+    clips_per_second: float
+    ratio: float
+    bytes_per_clip: float
+    requests_per_clip: float
+    first_batch_seconds: float
+
+
+def put_up(folder: Path, url: str) -> None:
+    store = storage_at(url)
+    for each in DiskStorage(folder).files(""):
+        if each.key != "complete":
+            store.put_new_file(each.key, folder / each.key)
+
+
+def loader_of(path: str, **options: Any) -> shortgop.ClipLoader:
+    policy = shortgop.RandomClips(FRAMES, stride=STRIDE, clips_per_video=200)
+    clips = shortgop.ClipDataset(path, policy, size=SIZE, crop="center", **options)
+    return shortgop.ClipLoader(clips, shortgop.ElasticSampler(clips, BATCH), workers=1, threads=1)
+
+
+def epochs_of(loader: shortgop.ClipLoader) -> Callable[[int], Iterator[Any]]:
+    def batches(epoch: int) -> Iterator[Any]:
+        loader.sampler.set_epoch(epoch)  # type: ignore[union-attr]
+        return iter(loader)
+
+    return batches
+
+
+def timed(batches: Iterator[Any], count: int) -> float:
+    """Clips a second once the loader runs."""
+    for _ in range(AHEAD):
+        next(batches)
+    started = time.perf_counter()
+    for _ in range(count):
+        next(batches)
+    return count * BATCH / (time.perf_counter() - started)
+
+
+def in_this_process(url: str) -> Iterator[Any]:
+    """The same batches without workers, and nothing read ahead."""
+    far = shortgop.open(url, size=SIZE, crop="center")
+    clips = shortgop.ClipDataset(far, shortgop.RandomClips(FRAMES, stride=STRIDE, clips_per_video=200))
+    for batch in shortgop.ElasticSampler(clips, BATCH).planned_batches():
+        yield far.get_clips([(clip.video, clip.frames.tolist()) for clip in clips.clip_index.clips(batch.draws)])
+
+
+def whole_shards(url: str, scratch: Path) -> Iterator[Any]:
+    """The same batches, each read after the shards that it needs were fetched whole."""
+    store, far = storage_at(url), shortgop.open(url, size=SIZE, crop="center")
+    policy = shortgop.RandomClips(FRAMES, stride=STRIDE, clips_per_video=200)
+    clips = shortgop.ClipDataset(far, policy)
+    manifest = reader_of(far).manifest
+    names = manifest.shards.name.texts()
+    for each in store.files(""):
+        if not each.key.startswith("shards/"):
+            (scratch / each.key).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / each.key).write_bytes(store.read(each.key))
+    (scratch / "shards").mkdir()
+    near = None
+    for batch in shortgop.ElasticSampler(clips, BATCH).planned_batches():
+        wanted = clips.clip_index.clips(batch.draws)
+        for clip in wanted:
+            first = int(manifest.first_segments[clip.video])
+            last = manifest.first_segments[clip.video + 1] if clip.video + 1 < len(far) else len(manifest.segments)
+            for shard in set(manifest.segments.shard[first : int(last)].tolist()):
+                file = scratch / "shards" / names[shard]
+                if not file.exists():
+                    file.write_bytes(store.read(f"shards/{names[shard]}"))
+        if near is None:
+            # What is not there yet is not read.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                near = shortgop.open(scratch, size=SIZE, crop="center")
+        yield near.get_clips([(clip.video, clip.frames.tolist()) for clip in wanted])
+
+
+def write_tars(dataset: Path, url: str, videos_each: int) -> list[str]:
+    """The dataset's videos as MP4s in tars, in the store; returns their keys."""
+    store = storage_at(url)
+    exported = footage.make_exported(dataset)
+    keys = []
+    for first in range(0, len(exported), videos_each):
+        with tempfile.NamedTemporaryFile(suffix=".tar") as file:
+            with tarfile.open(file.name, "w") as tar:
+                for path in exported[first : first + videos_each]:
+                    tar.add(path, f"{path.stem}.mp4")
+            keys.append(f"tars/{first:04}.tar")
+            store.put_new_file(keys[-1], Path(file.name))
+    return keys
+
+
+def web_dataset(url: str, keys: list[str]) -> Iterator[Any]:
+    """Batches of one random clip of each video of the tars, streamed with curl, as WebDataset does for http."""
+    import obstore
+    import torch
+    import webdataset
+    from obstore.store import S3Store
+    from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
+
+    draws = random.Random(0)  # noqa: S311  # which clips
+    place = S3Store.from_url(url)
+    urls = [f"pipe:curl -s -L '{obstore.sign(place, 'GET', key, timedelta(hours=1))}'" for key in keys]
+
+    def clip(sample: dict[str, Any]) -> torch.Tensor:
+        decoder = VideoDecoder(sample["mp4"], seek_mode="approximate")
+        start = draws.randrange(len(decoder) - (FRAMES - 1) * STRIDE)
+        frames = decoder.get_frames_at(list(range(start, start + FRAMES * STRIDE, STRIDE))).data
+        side = min(frames.shape[-2:])
+        middle = frames[..., :side, (frames.shape[-1] - side) // 2 :][..., :side]
+        return torch.nn.functional.interpolate(middle, SIZE, mode="bilinear", antialias=True)
+
+    batch = []
+    for sample in webdataset.WebDataset(urls, shardshuffle=False, empty_check=False):
+        batch.append(clip(sample))
+        if len(batch) == BATCH:
+            yield torch.stack(batch)
+            batch = []
+
+
+def traffic(proxy: FlakyProxy, sizes: dict[str, int]) -> tuple[int, int]:
+    """Bytes and requests since the last `forget`, of objects."""
+    total = count = 0
+    for each in proxy.requests("GET"):
+        if each.query.startswith("list-type") or "list-type" in each.query:
+            continue
+        count += 1
+        size = next((size for key, size in sizes.items() if each.key.endswith(key)), 0)
+        if each.range:
+            first, last = each.range.removeprefix("bytes=").split("-")
+            total += min(int(last) + 1, size) - int(first) if first else int(last)
+        else:
+            total += size
+    return total, count
+
+
+def measure(latency: float, rounds: int, count: int, world: World) -> list[Row]:
+    proxy = world.proxy
+    proxy.faults(Faults(latency_seconds=latency))
+    loaders = {
+        "ClipLoader, disk": loader_of(str(world.disk)),
+        "ClipLoader, store": loader_of(world.url),
+        "ClipLoader, store behind a full cache": loader_of(world.url, cache_dir=world.cache, cache_bytes=1 << 34),
+    }
+    first = dict.fromkeys(loaders, 0.0)
+    rates: dict[str, list[float]] = {name: [] for name in loaders}
+    spent: dict[str, tuple[int, int, int]] = {}
+    for turn in range(rounds + 1):
+        for name, loader in loaders.items():
+            proxy.forget()
+            started = time.perf_counter()
+            batches = epochs_of(loader)(turn)
+            if turn == 0:
+                next(batches)
+                first[name] = time.perf_counter() - started
+            rate = timed(batches, count)
+            del batches
+            if turn:
+                rates[name].append(rate)
+            else:
+                time.sleep(2 * latency)
+                # What was read ahead and not delivered counts as well: a few batches of those.
+                spent[name] = (*traffic(proxy, world.sizes), (1 + AHEAD + count) * BATCH)
+    for loader in loaders.values():
+        loader.close()
+    rows = []
+    for name in loaders:
+        ratios = [disk / other for disk, other in zip(rates["ClipLoader, disk"], rates[name], strict=True)]
+        num_bytes, requests, clips = spent[name]
+        rows.append(
+            Row(
+                name, latency * 1000, statistics.median(rates[name]), statistics.median(ratios),
+                num_bytes / clips, requests / clips, first[name],
+            )
+        )  # fmt: skip
+    rows.append(one_pass("this process, store", latency, count, world, lambda: in_this_process(world.url)))
+    rows.append(one_pass("whole shards first", latency, count, world, lambda: whole_shards(world.url, world.scratch())))
+    rows.append(
+        one_pass(
+            "WebDataset over MP4s", latency, count, world,
+            lambda: web_dataset(f"{world.url}-tars", world.tars),
+        )
+    )  # fmt: skip
+    return rows
+
+
+def one_pass(way: str, latency: float, count: int, world: World, make: Callable[[], Iterator[Any]]) -> Row:
+    """A way that is no loader with workers: its rate is not compared, only its bytes and its first batch."""
+    world.proxy.forget()
+    started = time.perf_counter()
+    batches = make()
+    next(batches)
+    first = time.perf_counter() - started
+    clips = BATCH * (1 + sum(1 for _ in islice(batches, count)))
+    num_bytes, requests = traffic(world.proxy, world.sizes)
+    nan = float("nan")
+    return Row(way, latency * 1000, nan, nan, num_bytes / clips, requests / clips, first)
+
+
+@dataclass
+class World:
+    """The places of one run."""
+
+    proxy: FlakyProxy
+    disk: Path
+    url: str
+    cache: Path
+    tars: list[str]
+    sizes: dict[str, int]
+    root: Path
+
+    def scratch(self) -> Path:
+        return Path(tempfile.mkdtemp(dir=self.root))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=12, help="Batches that are timed in each round.")
+    parser.add_argument("--latency-ms", type=float, nargs="*", default=[1.0, 10.0, 50.0])
+    options = parser.parse_args()
+    disk = footage.make_dataset(footage.make_sources("stores", 12, 256, 20, preset="veryfast"), "256", name="-stores")
+    with s3_server() as endpoint, flaky_proxy(endpoint) as proxy, tempfile.TemporaryDirectory() as folder:
+        os.environ.update(environment(proxy.endpoint))
+        url = f"s3://{BUCKET}/clips"
+        put_up(disk, url)
+        tars = write_tars(disk, f"{url}-tars", 3)
+        sizes = {each.key: each.num_bytes for each in storage_at(f"s3://{BUCKET}").files("")}
+        cache = Path(folder) / "cache"
+        fill_cache(shortgop.open(url, cache_dir=cache, cache_bytes=1 << 34))
+        # The fork server and the libraries start once for all.
+        next(iter(loader_of(str(disk))))
+        next(web_dataset(f"{url}-tars", tars))
+        world = World(proxy, disk, url, cache, tars, sizes, Path(folder))
+        print(f"{sum(size for key, size in sizes.items() if '/shards/' in key) / 1e6:.1f} MB in "
+              f"{sum('/shards/' in key for key in sizes)} shards, 12 videos of 20 s")  # fmt: skip
+        rows = [
+            row
+            for latency in options.latency_ms
+            for row in measure(latency / 1000, options.rounds, options.batches, world)
+        ]
+    for row in rows:
+        print(json.dumps(asdict(row)))
+
+
+if __name__ == "__main__":
+    main()

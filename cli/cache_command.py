@@ -1,0 +1,69 @@
+"""The command that fills the local cache: `cache`."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import DatasetWarning, UsageError
+from ..wording import counted
+from .app import EXIT_SOMETHING_MISSING, app, err, errors, megabytes, out, print_json
+from .parameters import DatasetArgument, JsonOption
+from .progress import loop_bar
+
+
+@app.command()
+def cache(  # noqa: PLR0917  # typer makes options of them
+    dataset: DatasetArgument,
+    cache_dir: Annotated[Path, typer.Option("--cache-dir", help="A folder on a local disk, as for shortgop.open.")],
+    cache_bytes: Annotated[int, typer.Option("--cache-bytes", min=1, help="How much all its files take at most.")],
+    videos: Annotated[
+        list[str] | None, typer.Option("--videos", metavar="ID", help="A video; may be given several times.")
+    ] = None,
+    all_videos: Annotated[
+        bool, typer.Option("--all", help="As many videos as fit, in the order of their ids.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch videos of a store into the local cache before they are read. Run it again to go on after an interruption.
+
+    Exit status: 0 all videos are in the cache, 3 some did not fit; the others are.
+    """
+    with errors():
+        from ..readers.cache_filling import Filling, fill_cache
+        from ..readers.dataset import open as open_dataset
+
+        if bool(videos) == all_videos:
+            raise UsageError("say which videos: --videos ID, which may be given several times, or --all")
+        with warnings.catch_warnings():
+            # What is said of the cache, and of videos that are lost, becomes an error where it concerns these.
+            warnings.simplefilter("ignore", DatasetWarning)
+            opened = open_dataset(dataset, cache_dir=cache_dir, cache_bytes=cache_bytes)
+            total = len(opened) if all_videos else len(videos or ())
+            with loop_bar(err, "videos", total) as advance:
+
+                def on_progress(state: Filling) -> None:
+                    if state.videos_done:
+                        advance()
+
+                done = fill_cache(opened, videos or None, on_progress=on_progress)
+        if as_json:
+            print_json({**dataclasses.asdict(done), "cache_dir": str(cache_dir), "cache_bytes": cache_bytes})
+        else:
+            out.print(
+                f"{counted(done.videos_done, 'video')} in {cache_dir}: {megabytes(done.bytes_fetched)} fetched, the "
+                "rest was there",
+                markup=False,
+                soft_wrap=True,
+            )
+            if done.left_out:
+                err.print(
+                    f"{counted(done.left_out, 'video')} did not fit into {megabytes(cache_bytes)}; raise --cache-bytes",
+                    style="yellow", markup=False, soft_wrap=True,
+                )  # fmt: skip
+        if done.left_out:
+            raise typer.Exit(EXIT_SOMETHING_MISSING)

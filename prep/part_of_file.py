@@ -1,0 +1,135 @@
+"""Stretches of an MP4 of which only a part is fetched: its index says where the packets of the stretches lie.
+
+The file at the path has its full length. What was not fetched reads as zeros, so the demuxer gives every packet its
+times and its place, as the index has them, and only some packets their content. What is made from them is proved as for
+any stretch: ffmpeg reports which frames it showed. Wherever something differs from what was expected, the whole file is
+fetched, and prepared in the ordinary way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Protocol
+
+import av
+import numpy as np
+
+from ..manifests.ragged import Array
+from .access_units import HeaderReader
+from .clean_aperture import is_fragmented
+from .opening import open_contents, open_source, video_stream
+from .pieces import Piece, Run, runs_of
+from .probe import SourceVideo, first_frames, probe
+
+# Behind the last frame of a run so many packets are fetched: ffmpeg reads ahead, and decoders put frames out late.
+_PACKETS_BEHIND = 60
+# Where this share of the file is wanted, it is fetched whole.
+_MAX_SHARE = 0.5
+# How often the runs are planned anew because a keyframe proved to be none from which everything decodes.
+_MAX_PLANS = 10
+
+
+class NeedsWholeFileError(Exception):
+    """The stretches cannot be made, or not for certain, from a part of the file."""
+
+
+class PartlyFetched(Protocol):
+    """A local file of full length, of which parts are fetched when they are needed."""
+
+    path: Path
+    num_bytes: int
+
+    def reader(self) -> BufferedIOBase:
+        """A file object that fetches what is read."""
+        ...
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Bytes [start, stop)."""
+        ...
+
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch the ranges [start, stop)."""
+        ...
+
+
+def probe_by_index(part: PartlyFetched) -> SourceVideo:
+    """Probe an MP4 by its index and a few of its frames. NeedsWholeFileError for any other file."""
+    path = str(part.path)
+    try:
+        with open_contents(part.reader()) as container:
+            stream = video_stream(path, container)
+            # The index of a file in fragments is spread over all of it.
+            if "mp4" not in container.format.name or not stream.frames or is_fragmented(path):
+                raise NeedsWholeFileError("its index is not in one place")
+            stream_index, num_packets = stream.index, stream.frames
+        # Fetches what the same function reads again from the file at the path.
+        first_frames(path, stream_index, open_contents(part.reader()))
+    except av.error.FFmpegError as error:
+        raise NeedsWholeFileError("it does not open as a video") from error
+    source = probe(path, by_index=True)
+    if source.stream_index != stream_index or len(source.places) != num_packets:
+        raise NeedsWholeFileError("its index has other packets than its header states")
+    return source
+
+
+def fetched_runs(part: PartlyFetched, source: SourceVideo, pieces: Sequence[Piece], lead_frames: int) -> list[Run]:
+    """The runs of ffmpeg that encode the pieces, once the packets that they read are fetched."""
+    if source.pts is None:
+        raise NeedsWholeFileError("its index does not say when its frames are shown")
+    entries = source.entries
+    for _ in range(_MAX_PLANS):
+        runs = runs_of(pieces, source.pts, entries, source.timebase, lead_frames)
+        begins = [_entry_of(run, source) for run in runs]
+        wrong = _no_entries(part, source, [pts for pts in begins if pts is not None])
+        if not wrong:
+            break
+        entries = np.setdiff1d(entries, wrong)
+    else:
+        raise NeedsWholeFileError("its keyframes are not what its index calls them")
+    ranges = [packet_range(source.places, pts, run.pieces[-1].last_pts) for pts, run in zip(begins, runs, strict=True)]
+    if sum(stop - start for start, stop in ranges) > _MAX_SHARE * part.num_bytes:
+        raise NeedsWholeFileError("most of it is wanted")
+    part.fetch(ranges)
+    # Nothing is there for a decoder that would begin at an earlier entry.
+    return [
+        run if run.seek is None else replace(run, seek=replace(run.seek, frames_before=_least(run.seek.frames_before)))
+        for run in runs
+    ]
+
+
+def packet_range(places: Array, first_pts: int | None, last_pts: int) -> tuple[int, int]:
+    """The bytes [start, stop) that hold the packets from the one with `first_pts` (None: the first one) to those behind
+    the last one that is shown up to `last_pts`.
+
+    `places` has a row (pts, position, bytes) for each packet, in decode order.
+    """
+    first = 0 if first_pts is None else int(np.flatnonzero(places[:, 0] == first_pts)[0])
+    last = int(np.flatnonzero(places[:, 0] <= last_pts)[-1])
+    read = places[first : last + 1 + _PACKETS_BEHIND]
+    return int(read[:, 1].min()), int((read[:, 1] + read[:, 2]).max())
+
+
+def _least(numbers: frozenset[int]) -> frozenset[int]:
+    return frozenset({min(numbers)})
+
+
+def _entry_of(run: Run, source: SourceVideo) -> int | None:
+    return None if run.seek is None else int(run.seek.seconds / source.timebase)
+
+
+def _no_entries(part: PartlyFetched, source: SourceVideo, begins: Sequence[int]) -> list[int]:
+    """Those of the packets with these pts whose headers say that a decoder may not start there."""
+    if source.codec not in ("h264", "hevc") or not begins:
+        return []
+    with open_source(source.path) as container:
+        extradata = video_stream(source.path, container).codec_context.extradata
+    wrong = []
+    for pts in begins:
+        _, position, size = source.places[np.flatnonzero(source.places[:, 0] == pts)[0]].tolist()
+        unit = HeaderReader(source.codec, extradata).read(part.read(position, position + size))
+        if not unit.is_entry:
+            wrong.append(pts)
+    return wrong

@@ -1,0 +1,67 @@
+"""Fills the local cache with videos before they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from ..errors import OutputError, UsageError
+from .dataset import Dataset, chosen_of, reader_of
+
+# Their requests run side by side. At the end of so many, what was fetched is waited for until it is in the cache.
+_VIDEOS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How far a cache is filled."""
+
+    videos: int
+    """Videos that are to be in the cache."""
+    videos_done: int = 0
+    bytes_fetched: int = 0
+    """Bytes that came from the store; the rest was in the cache already."""
+    left_out: int = 0
+    """Videos for which `cache_bytes` is too small."""
+
+
+def fill_cache(
+    dataset: Dataset,
+    videos: Iterable[str | int] | None = None,
+    *,
+    on_progress: Callable[[Filling], object] = lambda _: None,
+) -> Filling:
+    """Fetch videos, by id or number, into the cache that the dataset was opened with; by default all.
+
+    They are taken in their order as long as all of them together fit into `cache_bytes`, and what was in the cache
+    before goes for them. What is there is checked and not fetched again, so a second call goes on where the first was
+    broken off. UsageError for a dataset that has no cache, and for a first video that does not fit; VideoNotFoundError;
+    OutputError where the disk is full. Errors of reading are those of `Dataset`.
+    """
+    reader = reader_of(dataset)
+    cache = reader.options.cache
+    if cache is None:
+        raise UsageError("the dataset was opened without a cache; give cache_dir=, and cache_bytes=")
+    chosen = chosen_of(dataset)
+    rows = chosen.all_rows().tolist() if videos is None else [chosen.row_of(each, reader.manifest) for each in videos]
+    rows = list(dict.fromkeys(rows))
+    fitting, room = 0, cache.max_bytes
+    while fitting < len(rows) and (size := reader.cached_bytes(rows[fitting])) <= room:
+        fitting, room = fitting + 1, room - size
+    if rows and not fitting:
+        name = reader.manifest.videos.id.text(rows[0])
+        raise UsageError(
+            f"video {name!r} takes {size} bytes, and cache_bytes is {cache.max_bytes}: give it more", video=name
+        )
+    state = Filling(videos=fitting, left_out=len(rows) - fitting)
+    on_progress(state)
+    for first in range(0, fitting, _VIDEOS_AT_ONCE):
+        for fetched in reader.fill_cache(rows[first : min(first + _VIDEOS_AT_ONCE, fitting)]):
+            state = replace(state, videos_done=state.videos_done + 1, bytes_fetched=state.bytes_fetched + fetched)
+            on_progress(state)
+        if cache.stopped is not None:
+            raise OutputError(
+                f"cannot write {cache.folder}: {cache.stopped}; free some space and run this again",
+                file=str(cache.folder),
+            )
+    return state

@@ -1,0 +1,43 @@
+"""How large the requests to a store are, and which gaps they read over: pure functions of what it answered at first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MEGABYTE = 1 << 20
+# One connection to S3 carries 85 to 90 MB/s, and ranges are typically 8 or 16 MB, says "Best practices design patterns:
+# optimizing Amazon S3 performance" of its user guide.
+_BYTES_PER_SECOND = 90e6
+_READ_BYTES = 8 * _MEGABYTE
+# A store that is further away than this, or nearer, is read with these gaps.
+_LEAST_GAP_BYTES, _MOST_GAP_BYTES = 1 << 16, 4 * _MEGABYTE
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """Ranges that are at most `max_gap_bytes` apart are read at once, up to `max_read_bytes`."""
+
+    max_gap_bytes: int
+    max_read_bytes: int
+
+
+# On a disk, reading a gap of 64 KiB takes about as long as another read call. 4 MiB bound the memory of a long request
+# besides its frames.
+ON_DISK = ReadLimits(max_gap_bytes=_LEAST_GAP_BYTES, max_read_bytes=4 * _MEGABYTE)
+
+
+def limits_for(requests: int, num_bytes: int, seconds: float) -> ReadLimits:
+    """The limits for a store that answered some requests with so many bytes, one after the other, in so many seconds.
+
+    In the time that a request waits for its first byte, a connection to S3 carries latency x bandwidth: reading a gap
+    of as many bytes costs as much as another request. Without requests to tell, the limits are those of a disk.
+    """
+    if requests < 1:
+        return ON_DISK
+    latency_seconds = (seconds - num_bytes / _BYTES_PER_SECOND) / requests
+    return with_gap(min(max(round(latency_seconds * _BYTES_PER_SECOND), _LEAST_GAP_BYTES), _MOST_GAP_BYTES))
+
+
+def with_gap(max_gap_bytes: int) -> ReadLimits:
+    """The limits for a store with this gap. A request is long beside the gaps that it may read over."""
+    return ReadLimits(max_gap_bytes, max(_READ_BYTES, 4 * max_gap_bytes))

@@ -1,0 +1,53 @@
+"""What `shortgop.open` is told of the way from a store: the local cache, and how requests are made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..arguments import integer, number
+from ..errors import UsageError, WrongTypeError
+from ..storage.interface import Storage
+from ..storage.network import NetworkOptions
+from ..storage.range_cache import RangeCache
+from .read_limits import ON_DISK, ReadLimits, limits_for, with_gap
+
+
+def cache_at(cache_dir: str | os.PathLike[str] | None, cache_bytes: int) -> RangeCache | None:
+    """The cache in a folder of this host; None without one. UsageError or WrongTypeError for what is no folder or no
+    size."""
+    limit = integer(cache_bytes, "cache_bytes")
+    if limit < 1:
+        raise UsageError(f"cache_bytes is {limit}; it is how many bytes the cache may take, 1 or more")
+    if cache_dir is None:
+        return None
+    try:
+        folder = Path(cache_dir).expanduser().absolute()
+    except TypeError:
+        raise WrongTypeError(f"cache_dir is {cache_dir!r}; it has to be a folder of this host") from None
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"cache_dir is {folder}, which is a file; it has to be a folder of this host")
+    return RangeCache(folder, limit)
+
+
+def network_of(hedge_after: float | None) -> NetworkOptions:
+    """The limits on requests. UsageError or WrongTypeError for what is no number of seconds."""
+    if hedge_after is None:
+        return NetworkOptions()
+    seconds = float(number(hedge_after, "hedge_after"))
+    if seconds <= 0:
+        raise UsageError(f"hedge_after is {hedge_after!r}; it is after how many seconds a read is asked for again")
+    return NetworkOptions(hedge_after_seconds=seconds)
+
+
+def limits_of(place: Storage, max_gap_bytes: int | None) -> ReadLimits:
+    """How ranges of this place are read together: as `max_gap_bytes` says, or by what its first requests took."""
+    if max_gap_bytes is not None:
+        gap = integer(max_gap_bytes, "max_gap_bytes")
+        if gap < 0:
+            raise UsageError(f"max_gap_bytes is {gap}; it is how many bytes are read over rather than left out")
+        return with_gap(gap)
+    if place.folder is not None:
+        return ON_DISK
+    counts = place.counts()
+    return limits_for(counts.requests, counts.bytes_read, counts.waited_seconds)

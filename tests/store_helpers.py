@@ -1,0 +1,26 @@
+"""Putting objects into the stores of tests, over those that are there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import obstore
+from obstore.store import S3Store
+
+
+def put(url: str, content: Path | bytes) -> None:
+    """Put an object at an s3:// URL of the server that the environment names."""
+    store, key = _store(url)
+    obstore.put(store, key, content if isinstance(content, bytes) else content.read_bytes())
+
+
+def remove(url: str) -> None:
+    store, key = _store(url)
+    obstore.delete(store, key)
+
+
+def _store(url: str) -> tuple[S3Store, str]:
+    bucket, _, key = url.removeprefix("s3://").partition("/")
+    store = S3Store(bucket, endpoint=os.environ["AWS_ENDPOINT_URL"], client_options={"allow_http": True})
+    return store, key

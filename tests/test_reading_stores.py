@@ -1,0 +1,287 @@
+"""A dataset in a store, or behind the local cache, reads as the same dataset on a disk does."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import shortgop
+from flaky_proxy import Faults, FlakyProxy
+from shortgop.cli import app
+from shortgop.readers import fetching
+from shortgop.readers.cache_filling import Filling, fill_cache
+from shortgop.readers.dataset import reader_of
+from shortgop.storage.disk import DiskStorage
+from shortgop.storage.locate import storage_at
+from shortgop.storage.range_cache import RangeCache
+from synthetic import read_number
+
+Opener = Callable[..., shortgop.Dataset]
+
+
+@pytest.fixture
+def on_disk(three_videos: Path) -> shortgop.Dataset:
+    return shortgop.open(three_videos)
+
+
+@pytest.fixture(params=["memory", "s3", "cached disk", "cached s3"])
+def opener(request: pytest.FixtureRequest, three_videos: Path, tmp_path: Path) -> Opener:
+    """What opens the dataset in a place that is no disk, or behind the cache."""
+    place = str(three_videos)
+    if "disk" not in request.param:
+        place = f"memory://{uuid.uuid4().hex}" if request.param == "memory" else request.getfixturevalue("s3_url")
+        put_up(three_videos, place)
+    cached: dict[str, Any] = {"cache_dir": tmp_path / "cache"} if "cached" in request.param else {}
+    return lambda **options: shortgop.open(place, **{**cached, **options})
+
+
+def put_up(folder: Path, url: str) -> None:
+    """Copy a dataset from a disk into a store."""
+    store = storage_at(url)
+    for each in DiskStorage(folder).files(""):
+        store.put_new_file(each.key, folder / each.key)
+
+
+def test_any_frames_of_any_videos_are_those_of_the_disk(opener: Opener, on_disk: shortgop.Dataset) -> None:
+    dataset = opener(threads=2)
+    draws = random.Random(0)
+    for _ in range(12):
+        video = draws.choice(on_disk.ids)
+        frames = [draws.randrange(len(on_disk[video])) for _ in range(draws.randint(1, 40))]
+        ours, theirs = dataset[video].get_frames_at(frames), on_disk[video].get_frames_at(frames)
+        assert torch.equal(ours.data, theirs.data)
+        assert torch.equal(ours.pts_seconds, theirs.pts_seconds)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_whole_video_and_a_batch_are_those_of_the_disk(
+    opener: Opener, on_disk: shortgop.Dataset, threads: int
+) -> None:
+    dataset = opener(threads=threads)
+    for video in on_disk.ids:
+        assert torch.equal(dataset[video].get_all_frames().data, on_disk[video].get_all_frames().data)
+    requests = [("ntsc.mp4", range(start, start + 30, 3)) for start in range(0, 45, 7)]
+    assert torch.equal(dataset.get_clips(requests).data, on_disk.get_clips(requests).data)
+
+
+def test_a_copy_by_pickle_reads_the_same(opener: Opener, on_disk: shortgop.Dataset) -> None:
+    copy = pickle.loads(pickle.dumps(opener()))
+    assert torch.equal(copy["ntsc.mp4"][::9], on_disk["ntsc.mp4"][::9])
+
+
+@pytest.fixture
+def proxied(three_videos: Path, proxied_url: str, s3_proxy: FlakyProxy) -> str:
+    """The dataset on a server whose requests are counted."""
+    put_up(three_videos, proxied_url)
+    s3_proxy.forget()
+    return proxied_url
+
+
+class TestRequests:
+    def test_a_small_dataset_opens_with_three(self, proxied: str, s3_proxy: FlakyProxy) -> None:
+        """The root, the snapshot, and a list of the shards."""
+        dataset = shortgop.open(proxied)
+        assert s3_proxy.counts() == {"GET": 3}
+        assert dataset.stats().requests == 0, "counted from then on"
+
+    def test_a_clip_takes_one(self, proxied: str, s3_proxy: FlakyProxy) -> None:
+        """32 frames of four GOPs, in two segments of one shard."""
+        dataset = shortgop.open(proxied)
+        s3_proxy.forget()
+        batch = dataset["ntsc.mp4"].get_frames_at(range(2, 34))
+        assert [read_number(frame) for frame in batch.data] == list(range(2, 34))
+        requests = s3_proxy.requests()
+        assert [(each.method, each.status) for each in requests] == [("GET", 206)]
+        stats = dataset.stats()
+        assert (stats.requests, stats.reads, stats.retries, stats.hedges) == (1, 1, 0, 0)
+        first, last = map(int, requests[0].range.removeprefix("bytes=").split("-"))
+        assert stats.bytes_received == stats.bytes_read == last + 1 - first
+        assert stats.wait_seconds > 0
+
+    def test_a_batch_takes_one_for_each_run_of_a_shard(self, proxied: str, s3_proxy: FlakyProxy) -> None:
+        dataset = shortgop.open(proxied, max_gap_bytes=0)
+        s3_proxy.forget()
+        dataset.get_clips([("ntsc.mp4", [0, 9, 17]), ("ntsc.mp4", [3, 11, 20]), ("ntsc.mp4", [60, 61, 70])])
+        # GOPs 0 and 1 of the first segment, 2 of the next, behind its init, then 7 and 8, which two segments have.
+        assert len(s3_proxy.requests()) == 4
+        s3_proxy.forget()
+        shortgop.open(proxied, max_gap_bytes=1 << 20)["ntsc.mp4"].get_frames_at([0, 70])
+        assert len(s3_proxy.requests(holding="shards/")) == 2, "a list, and one read over all that lies between"
+
+    def test_of_what_the_cache_has_none(self, proxied: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
+        """Also in another process of this host, here a dataset that was opened anew."""
+        options: dict[str, Any] = {"cache_dir": tmp_path, "cache_bytes": 1 << 30}
+        first = shortgop.open(proxied, **options)
+        first["film.mkv"].get_frames_at(range(20))
+        assert (first.stats().cache_hits, first.stats().cache_misses) == (0, 3)
+        wait_for(lambda: len(entries_in(tmp_path)) == 3)
+        second = shortgop.open(proxied, **options)
+        s3_proxy.forget()
+        batch = second["film.mkv"].get_frames_at(range(4, 24))
+        assert [read_number(frame) for frame in batch.data] == list(range(4, 24))
+        assert s3_proxy.requests() == []
+        assert (second.stats().cache_hits, second.stats().cache_misses, second.stats().requests) == (3, 0, 0)
+
+    def test_a_damaged_entry_is_fetched_again(self, proxied: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
+        dataset = shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=1 << 30)
+        expected = dataset["film.mkv"].get_frames_at(range(8)).data
+        wait_for(lambda: len(entries_in(tmp_path)) == 1)
+        file = entries_in(tmp_path)[0]
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+        for requests in (1, 0):
+            s3_proxy.forget()
+            assert torch.equal(dataset["film.mkv"].get_frames_at(range(8)).data, expected)
+            assert len(s3_proxy.requests()) == requests
+            wait_for(lambda: file.read_bytes() != data)
+
+    def test_those_that_fail_are_made_again_and_counted(self, proxied: str, s3_proxy: FlakyProxy) -> None:
+        dataset = shortgop.open(proxied, max_gap_bytes=0)
+        s3_proxy.faults(Faults(seed=1, failed=0.2, cut=0.2))
+        for start in range(0, 60, 9):
+            batch = dataset["ntsc.mp4"].get_frames_at(range(start, start + 9))
+            assert [read_number(frame) for frame in batch.data] == list(range(start, start + 9))
+        assert dataset.stats().retries > 0
+
+    def test_a_late_one_is_hedged(self, proxied: str, s3_proxy: FlakyProxy) -> None:
+        dataset = shortgop.open(proxied, hedge_after=0.2)
+        s3_proxy.faults(Faults(silent=1))
+        assert read_number(dataset["ntsc.mp4"][40]) == 40
+        assert dataset.stats().hedges == 1
+
+
+class TestReadingAhead:
+    def test_what_was_announced_is_fetched_before_it_is_asked_for(self, proxied: str, s3_proxy: FlakyProxy) -> None:
+        clips = shortgop.ClipDataset(proxied, shortgop.AllClips(8), videos=["ntsc.mp4"])
+        s3_proxy.faults(Faults(latency_seconds=0.3))
+        s3_proxy.forget()
+        clips.will_need([0, 1, 2])
+        wait_for(lambda: clips.stats().reads == len(s3_proxy.requests()) > 0)
+        before = clips.stats()
+        items = clips.items(clips.full_draws([0, 1, 2]))
+        used = clips.stats() - before
+        assert used.requests == 0
+        assert used.wait_seconds < 0.2
+        for item in items:
+            first = int(item["start"])
+            assert [read_number(frame) for frame in item["frames"]] == list(range(first, first + 8))
+
+    def test_the_reads_of_a_batch_run_side_by_side(self, proxied: str, s3_proxy: FlakyProxy) -> None:
+        dataset = shortgop.open(proxied, max_gap_bytes=0)
+        s3_proxy.faults(Faults(latency_seconds=0.5))
+        # Every other GOP: each is a request.
+        batch = dataset["ntsc.mp4"].get_frames_at([0, 16, 32, 48, 64])
+        assert [read_number(frame) for frame in batch.data] == [0, 16, 32, 48, 64]
+        stats = dataset.stats()
+        assert stats.requests == 5
+        assert stats.wait_seconds < 5 * 0.5
+
+    def test_what_nobody_takes_is_bounded(self, proxied: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(fetching, "_MAX_BYTES_AHEAD", 10_000)
+        dataset = shortgop.open(proxied, max_gap_bytes=0)
+        reader = reader_of(dataset)
+        for video in range(3):
+            reader.will_need([video], [list(range(0, 40, 8))])
+        bytes_ahead = dataset.stats().bytes_read
+        wait_for(lambda: dataset.stats().requests > 0)
+        assert bytes_ahead <= 10_000 + 5_000
+        # A batch that is longer comes a part at a time.
+        frames = dataset["ntsc.mp4"].get_all_frames().data
+        assert [read_number(frame) for frame in frames] == list(range(75))
+
+    def test_one_error_does_not_keep_others_from_being_read(self, three_videos: Path, proxied_url: str) -> None:
+        put_up(three_videos, proxied_url)
+        dataset = shortgop.open(proxied_url)
+        storage_at(proxied_url).remove("shards")
+        for _ in range(2):
+            with pytest.raises(shortgop.MissingDataError, match=r"frames 0 to 7 of video 'film.mkv'.*is missing; run"):
+                dataset["film.mkv"].get_frames_at(range(30))
+        put_up(three_videos, proxied_url)
+        assert read_number(dataset["film.mkv"][9]) == 9
+
+
+class TestFilling:
+    def test_videos_are_read_without_requests_then(self, proxied: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
+        dataset = shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=1 << 30)
+        states: list[Filling] = []
+        done = fill_cache(dataset, ["film.mkv", "ntsc.mp4"], on_progress=states.append)
+        assert (done.videos, done.videos_done, done.left_out) == (2, 2, 0)
+        assert [state.videos_done for state in states] == [0, 1, 2]
+        assert done.bytes_fetched == dataset.stats().bytes_read > 0
+        s3_proxy.forget()
+        dataset["film.mkv"].get_all_frames()
+        dataset["ntsc.mp4"].get_all_frames()
+        assert s3_proxy.requests() == []
+        # Again: what is there is not fetched.
+        assert fill_cache(dataset, ["film.mkv", "ntsc.mp4"]).bytes_fetched == 0
+        assert s3_proxy.requests() == []
+
+    def test_videos_are_taken_as_long_as_they_fit(self, proxied: str, tmp_path: Path) -> None:
+        sizes = [reader_of(shortgop.open(proxied)).cached_bytes(row) for row in range(3)]
+        dataset = shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=sizes[0] + sizes[1])
+        done = fill_cache(dataset)
+        assert (done.videos_done, done.left_out) == (2, 1)
+        assert RangeCache(tmp_path, 1).used_bytes == sizes[0] + sizes[1]
+        with pytest.raises(shortgop.UsageError, match="give it more"):
+            fill_cache(shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=100))
+        with pytest.raises(shortgop.UsageError, match="without a cache"):
+            fill_cache(shortgop.open(proxied))
+
+    def test_the_command(self, proxied: str, tmp_path: Path) -> None:
+        cache = ["--cache-dir", str(tmp_path), "--cache-bytes", str(1 << 30)]
+        run = CliRunner().invoke(app, ["cache", proxied, "--videos", "film.mkv", *cache])
+        assert run.exit_code == 0, run.output
+        assert "1 video in" in run.output
+        run = CliRunner().invoke(app, ["cache", proxied, "--all", *cache, "--json"])
+        assert json.loads(run.stdout)["videos_done"] == 3
+        assert CliRunner().invoke(app, ["cache", proxied, *cache]).exit_code == 2
+        size = reader_of(shortgop.open(proxied)).cached_bytes(0)
+        small = ["--cache-dir", str(tmp_path / "small"), "--cache-bytes", str(size)]
+        run = CliRunner().invoke(app, ["cache", proxied, "--all", *small])
+        assert run.exit_code == 3
+        assert "did not fit" in run.output
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"cache_dir": 3}, "cache_dir is 3"),
+        ({"cache_bytes": 0}, "cache_bytes is 0"),
+        ({"cache_bytes": 1.5}, "cache_bytes is 1.5"),
+        ({"max_gap_bytes": -1}, "max_gap_bytes is -1"),
+        ({"hedge_after": 0}, "hedge_after is 0"),
+        ({"hedge_after": "1"}, "hedge_after is '1'"),
+    ],
+)
+def test_options_that_make_no_sense(three_videos: Path, options: dict[str, Any], error: str) -> None:
+    with pytest.raises(shortgop.UsageError, match=error):
+        shortgop.open(three_videos, **options)
+
+
+def test_a_cache_dir_that_is_a_file_is_refused(three_videos: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(shortgop.UsageError, match="which is a file"):
+        shortgop.open(three_videos, cache_dir=tmp_path / "file")
+
+
+def entries_in(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("ranges-1/*/*") if path.stat().st_size]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """What was fetched is put into the cache after it was handed over."""
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
