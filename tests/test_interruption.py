@@ -198,7 +198,7 @@ def test_worker_and_driver_killed_on_ray_while_a_reader_reads(sources: Path, und
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, "ray")
     wait_until(job, (dataset / ".tmp").exists, "work under way")
-    wait_until(job, lambda: kill_one(job.pid, "ray::_run_unit"), "a worker")
+    wait_until(job, lambda: kill_one(job.pid, "ray::_run_step"), "a worker")
     wait_until(job, lambda: kill_one(job.pid, "ray::_Board"), "the actor that collects progress")
     wait_until(job, lambda: _can_be_opened(dataset), "a first snapshot")
     reader = shortgop.open(dataset)
