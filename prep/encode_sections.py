@@ -169,8 +169,9 @@ def encode_section(  # noqa: PLR0917  # six unrelated inputs
     try:
         with stall_limit(float(options.policy.max_stall_seconds)):
             # All sections need one encoder, but each machine has its own decoder.
-            profile = replace(options.profile, encoder=encode.pipeline.encoder)
-            pipeline = pipeline_for(ffmpeg_path, source, profile, use_gpu=options.use_gpu)
+            pipeline = pipeline_for(ffmpeg_path, source, options.profile, use_gpu=options.use_gpu)
+            if pipeline.encoder != encode.pipeline.encoder:
+                raise NotCutError(f"{encode.pipeline.encoder} does not run on this machine")
             crops = source.crop is not None and crops_by_itself(ffmpeg_path)
             plan = replace(section.plan, encode=replace(encode, pipeline=pipeline, crops_by_itself=crops))
             videos = attempt(plan, ffmpeg_path, shards, on_frames, on_complaint=lambda: look_closer(source))
