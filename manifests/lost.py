@@ -15,12 +15,15 @@ from .layout import open_current, shard_key
 from .ragged import Array
 from .tables import Manifest
 
+# Ten requests' worth. Of more, reading finds out what is lost.
+_MAX_LISTED = 10_000
+
 
 def lost_shards(dataset: Storage, manifest: Manifest) -> dict[int, DatasetError]:
     """The error of each shard that is missing, has another length or cannot be read, by row. Only file metadata is
-    read."""
+    read. In a store nothing is looked at if there are more than ten thousand: listing these would take long."""
     lost: dict[int, DatasetError] = {}
-    if not len(manifest.shards):
+    if not len(manifest.shards) or (dataset.folder is None and len(manifest.shards) > _MAX_LISTED):
         return lost
     names, lengths = manifest.shards.name.texts(), manifest.shards.length.tolist()
     try:

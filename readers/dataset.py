@@ -87,9 +87,9 @@ def open(  # noqa: A001
 
     NotADatasetError when there is no dataset at `path`, or none that has results yet; FormatVersionError for a dataset
     of another version; MissingDataError, CorruptDataError or UnreadableDataError when its tables cannot be read.
-    Opening compares the length of each shard with the manifest. Missing shards and shards of another length cause a
-    DatasetWarning with the number of videos in them (`Dataset.lost_ids`), and an error when such a video is read; with
-    `strict` they cause the error at once.
+    Opening compares the length of each shard with the manifest, in a store only of up to 10,000 shards. Missing shards
+    and shards of another length cause a DatasetWarning with the number of videos in them (`Dataset.lost_ids`), and an
+    error when such a video is read; with `strict` they cause the error at once.
     """
     frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order)
     chosen_device = device_of(device)
