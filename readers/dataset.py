@@ -38,6 +38,9 @@ from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
 
+# Ten requests' worth. Of more in a store, reading finds out what is lost.
+_MAX_LISTED_SHARDS = 10_000
+
 
 def open(  # noqa: A001
     path: str | os.PathLike[str],
@@ -117,7 +120,7 @@ def open(  # noqa: A001
     if chosen_device.type != "cpu":
         choice = _choice(place, manifest, chosen_device, fallback=fallback)
         options = replace(options, threads=choice.threads(threads), device=choice)
-    lost = lost_shards(place, manifest)
+    lost = lost_shards(place, manifest, max_listed=_MAX_LISTED_SHARDS)
     if lost and strict:
         raise next(iter(lost.values()))
     if lost:
