@@ -18,6 +18,7 @@ The tree is what `except` clauses may rely on:
      │   ├─ CorruptDataError         the bytes differ from those that were written
      │   └─ UnreadableDataError      the system cannot read a file; its content may be intact
      ├─ DatasetBusyError             another job is writing to this dataset
+     ├─ TooManyFailuresError         more sources failed than the job allows
      ├─ OutputError                  the dataset cannot be written: disk full, no permission
      ├─ VideoNotFoundError (KeyError)   the dataset has no video with that id or number
      ├─ FrameIndexError (IndexError)    the video has no frame with that number or at that time
@@ -135,6 +136,10 @@ class UnreadableDataError(DatasetError):
 
 class DatasetBusyError(ShortGopError):
     """Another job is writing to this dataset."""
+
+
+class TooManyFailuresError(ShortGopError):
+    """More sources failed than the job allows."""
 
 
 class OutputError(ShortGopError):

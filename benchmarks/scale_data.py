@@ -106,8 +106,13 @@ def made_up(numbers: Array, *, name: str = "u", shards: bool = True) -> Manifest
         configs=Configs(
             codec=from_texts(["h264"]),
             extradata=from_rows([bytes(40)]),
-            **{side: np.array([value], dtype="<i4") for side, value in (("width", 340), ("height", 256))},
-            **{name: np.ones(1, dtype="u1") for name in ("primaries", "transfer", "matrix", "full_range")},
+            width=np.array([340], dtype="<i4"),
+            height=np.array([256], dtype="<i4"),
+            primaries=np.ones(1, dtype="u1"),
+            transfer=np.ones(1, dtype="u1"),
+            matrix=np.ones(1, dtype="u1"),
+            full_range=np.ones(1, dtype="u1"),
+            pipeline=from_texts([""]),
         ),
         shards=Shards(
             name=from_texts(f"{name}{number:08x}-0.shard" for number in range(len(shard_starts) - 1)),

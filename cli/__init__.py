@@ -3,7 +3,15 @@
 A command imports what it needs when it runs: `shortgop --help`, `info` and `verify` import neither torch nor Ray.
 """
 
-from . import cache_command, edit_commands, inspect_commands, moving_commands, prepare_command, read_commands
+from . import (
+    cache_command,
+    edit_commands,
+    inspect_commands,
+    moving_commands,
+    prepare_command,
+    read_commands,
+    status_command,
+)
 from .app import app
 
 __all__ = [
@@ -14,4 +22,5 @@ __all__ = [
     "moving_commands",
     "prepare_command",
     "read_commands",
+    "status_command",
 ]

@@ -81,6 +81,12 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     include_dropped: Annotated[
         bool, typer.Option("--include-dropped", help="Take in again what `shortgop drop` took out.")
     ] = False,
+    max_failures: Annotated[
+        str | None, typer.Option(metavar="N|P%", help="End the job when more sources than this have failed.")
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try sources again that killed their workers in an earlier job.")
+    ] = False,
     keep_snapshots: KeepSnapshotsOption = "1d",
     as_json: JsonOption = False,
 ) -> None:
@@ -104,8 +110,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
                 preset=preset, fastdecode=fastdecode, segment_seconds=segment_seconds, shard_mb=shard_mb,
                 salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall, changed=changed, id_root=id_root,
                 check=check, address=address, workers=workers, runner=runner, streams_per_gpu=streams_per_gpu,
-                keep_snapshots=keep_snapshots, include_dropped=include_dropped, types=parse_types(types or []),
-                on_types=show_types, cuts=cuts, image_fps=image_fps, on_progress=on_progress,
+                keep_snapshots=keep_snapshots, include_dropped=include_dropped, max_failures=max_failures,
+                retry_failed=retry_failed, types=parse_types(types or []), on_types=show_types, cuts=cuts,
+                image_fps=image_fps, on_progress=on_progress,
                 on_recognised=lambda text: err.print(text, markup=False, soft_wrap=True),
             )  # fmt: skip
         if as_json:

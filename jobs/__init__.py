@@ -9,9 +9,11 @@ labels                      columns that lists set, in a job or by themselves
 identity                    whether a file is the one that was prepared
 look, changed               what the files are now, and what to do if they are not what was prepared
 units, work                 the plan of units, and one unit of work
+steps, order                a long video in sections: what each task does, and which follows
 where, running              where units run, and how their results are published
 ray_runner, ray_login, cluster_address, shared_files  units on a cluster
-tally, outcome              how far a job is, and its report
+tally, job_status, outcome  how far a job is, for itself and for others; its report
+failing                     when failures end a job, and which sources are set aside
 gpu_readable                which videos no GPU decodes
 known_failures, known_paths  what failed before; files that the dataset has under other ids
 """

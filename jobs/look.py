@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from dataclasses import replace as replaced
-from fractions import Fraction
 from functools import cache
+from io import BufferedIOBase
 from typing import TypeVar
 
 from ..errors import SourceError
 from ..prep.mounts import read_in_time
 from ..prep.options import Options, SourcePolicy
-from ..prep.probe import estimate_frames
+from ..prep.probe import estimate
+from ..prep.profile import Profile
+from ..prep.section_plan import expected_pixels, expected_seconds
 from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
 from .addresses import is_url, parse, shown
 from .identity import identity_of
@@ -31,6 +34,15 @@ _MAX_ESTIMATED = 1000
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True)
+class Expected:
+    """About how many frames a source will have, and how many seconds one core will take for them; 0 if it is in the
+    dataset, or its header does not say."""
+
+    frames: int = 0
+    seconds: float = 0.0
+
+
 def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolicy) -> _T:
     """What `find`, which looks for the sources of a job, returns. SourceError if a folder does not answer."""
     with stall_limit(float(policy.max_stall_seconds)):
@@ -42,8 +54,8 @@ def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolic
 
 def look_at(
     sources: Sequence[Source], options: Options, known: Mapping[str, int], again: Collection[str], *, replace: bool
-) -> tuple[list[Item], dict[str, int]]:
-    """Each source with its fingerprint and size, and by id about how many frames it will have.
+) -> tuple[list[Item], dict[str, Expected]]:
+    """Each source with its fingerprint and size, and by id what is expected of it.
 
     `known` has the identities of the dataset's videos by id, `again` the ids of those that are to be made again. With
     `replace` those whose source has changed are, too. The length of a video that stays is not looked up.
@@ -54,14 +66,14 @@ def look_at(
     stored = cache(asked)
     estimated = sum(source.in_store is not None for source in sources) <= _MAX_ESTIMATED
 
-    def look(source: Source) -> tuple[Item, int]:
+    def look(source: Source) -> tuple[Item, Expected]:
         try:
             return _in_time(source.path, options.policy, lambda: look_closely(source))
         except SourceError:
             # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
-            return Item(source, known.get(source.id, 0), 0), 0
+            return Item(source, known.get(source.id, 0), 0), Expected()
 
-    def look_closely(source: Source) -> tuple[Item, int]:
+    def look_closely(source: Source) -> tuple[Item, Expected]:
         file = source.in_store
         if file is None:
             identity, size_bytes = identity_of_part(source.path, source.part, of_file)
@@ -73,24 +85,31 @@ def look_at(
         there = known.get(source.id) == identity if replace else source.id in known
         stays = there and source.id not in again
         if stays or source.part:
-            return Item(source, identity, size_bytes), 0
+            return Item(source, identity, size_bytes), Expected()
         if file is None:
-            return Item(source, identity, size_bytes), estimate_frames(source.path, options.profile.fps)
-        frames = _estimate_in_store(file, options.profile.fps) if estimated else 0
-        return Item(source, identity, size_bytes), frames
+            return Item(source, identity, size_bytes), _expected(source.path, options.profile)
+        expected = _expected_in_store(file, options.profile) if estimated else Expected()
+        return Item(source, identity, size_bytes), expected
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
         looked = list(pool.map(look, sources))
-    return [item for item, _ in looked], {item.source.id: frames for item, frames in looked}
+    return [item for item, _ in looked], {item.source.id: expected for item, expected in looked}
 
 
-def _estimate_in_store(file: StoreFile, fps: Fraction | None) -> int:
-    """About how many frames a file in a store will have, from its header and its index: the rest is not read."""
+def _expected(source: str | BufferedIOBase, profile: Profile) -> Expected:
+    header = estimate(source, profile.fps)
+    pixels = expected_pixels(header.width, header.height, profile.size)
+    source_pixels = header.width * header.height
+    return Expected(header.frames, expected_seconds(header.source_frames, source_pixels, header.frames, pixels))
+
+
+def _expected_in_store(file: StoreFile, profile: Profile) -> Expected:
+    """What is expected of a file in a store, from its header and its index: the rest is not read."""
     try:
         with copied(file) as copy:
-            return estimate_frames(copy.reader(), fps)
+            return _expected(copy.reader(), profile)
     except SourceError:
-        return 0
+        return Expected()
 
 
 def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:

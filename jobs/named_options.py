@@ -12,6 +12,7 @@ from ..errors import WrongTypeError
 from ..manifests.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
+from .failing import parse_max_failures
 from .gpu_slots import DEFAULT_STREAMS_PER_GPU
 from .importing import importing_of
 from .lists import OnTypes, ignore_types
@@ -53,6 +54,8 @@ def prepare(
     cuts: str | tuple[str, str] | None = None,
     image_fps: Number | None = None,
     include_dropped: bool = False,
+    max_failures: int | str | None = None,
+    retry_failed: bool = False,
     types: Mapping[str, str] | None = None,
     check: bool = False,
     address: str | None = None,
@@ -70,6 +73,7 @@ def prepare(
     alone. An option of the encoding (`profile` to `shard_mb`) that is None has its value in the dataset, in a new one
     that of the profile "fast". `fps` is "source" or a rate, `size` "source", a short side or (width, height),
     `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is seconds, or a text such as "30m".
+    `max_failures` is a number of sources, or a part of them such as "5%".
     `types` gives the types of columns of CSV lists that are not to be inferred ("text", "integer", "float", "boolean",
     "json"), and `on_types` is called with each list and the types of its columns.
     `cuts` names the columns of a list with the times of stretches, "start,end", and `image_fps` is the rate of folders
@@ -80,7 +84,8 @@ def prepare(
     The report lists sources that could not be prepared; they raise nothing. Raises UsageError for options and sources
     that make no sense, SourceError if a folder of sources does not answer, or if sources have changed and `changed` is
     "fail", OutputError if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing,
-    DatasetBusyError if another job writes to the dataset. Finished work is kept, and the same call goes on from there.
+    DatasetBusyError if another job writes to the dataset, TooManyFailuresError if more sources failed than
+    `max_failures`. Finished work is kept, and the same call goes on from there.
     """
     where = Where(runner, address, workers, streams_per_gpu)
     given: dict[str, Any] = {
@@ -121,6 +126,8 @@ def prepare(
         changed=cast("Any", changed),
         id_root=None if id_root is None else os.fspath(id_root),
         include_dropped=include_dropped,
+        max_failures=parse_max_failures(max_failures),
+        retry_failed=retry_failed,
         types=types,
         on_types=on_types,
         on_update=on_progress or ignore,

@@ -18,10 +18,12 @@ from ..manifests.verify import damaged_videos, verify
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.profile import Profile, profile_from_json
+from ..prep.section_plan import SECTION_SECONDS
 from ..prep.tool_choice import check_tools
 from ..storage.interface import Storage
 from ..wording import counted
 from .changed import Changed, changed_failure, check_choice, next_revisions, refuse_changed, refuse_two_files
+from .failing import MaxFailures, set_aside
 from .gpu_readable import not_for_gpus
 from .ids import MAX_ROOTS, id_roots
 from .importing import PLAIN, Importing
@@ -29,13 +31,14 @@ from .known_failures import withdraw_gone
 from .known_paths import with_known_ids
 from .labels import update_listed, with_known_columns
 from .lists import OnTypes, ignore_types
-from .look import look_at, other_files, search
+from .look import Expected, look_at, other_files, search
 from .outcome import Report, with_context
 from .running import run_all
 from .sources import Source, find_sources, folders_of
 from .tally import OnProgress, Tally, ignore
-from .units import Item, Unit, after_edits, changed_sources, plan_units
+from .units import Item, Unit, after_edits, changed_sources, long_apart, plan_units
 from .where import Where
+from .work import Failure
 
 __all__ = ["Report", "Where", "existing_profile", "prepare", "repair"]
 
@@ -53,7 +56,10 @@ def prepare(
     changed: Changed = "keep",
     id_root: str | None = None,
     include_dropped: bool = False,
+    max_failures: MaxFailures | None = None,
+    retry_failed: bool = False,
     types: Mapping[str, str] | None = None,
+    section_seconds: float = SECTION_SECONDS,
     on_types: OnTypes = ignore_types,
     on_update: OnProgress = ignore,
 ) -> Report:
@@ -61,25 +67,29 @@ def prepare(
 
     Videos that are in the dataset already are left alone, except those in shards that are missing or were cut:
     these are made again. With `check` all shards are read, and videos whose bytes differ from those that were
-    written are made again too. `changed` says what to do about sources that have changed since: "keep" the old
-    frames and report it, "replace" them in the next snapshot, or "fail" before anything is encoded. Videos that are
-    there get the columns that a list names, and keep their others. What was dropped is left out, unless
-    `include_dropped`. `types` gives the types of columns of CSV and TSV lists that are not to be inferred, and
-    `on_types` is told all of them. `policy` is about sources that are damaged or have gaps, `importing` about what
-    sources are besides files. `where` says where the units run, by default on a local Ray. Ids are paths below
-    `id_root`, by default below the folders that the dataset remembers, see `ids`. Snapshots that have not been
-    current for more than `keep_snapshots_seconds` are removed.
+    written are made again too. `changed` says what to do about sources that have changed since: "keep" the old frames
+    and report it, "replace" them in the next snapshot, or "fail" before anything is encoded. Videos that are there get
+    the columns that a list names, and keep their others. What was dropped is left out, unless `include_dropped`. With
+    more failures than `max_failures` the job ends. A source that failed is tried again by every job, but one that
+    killed its workers only with `retry_failed`. `types` gives the types of columns of CSV and TSV lists that are not to
+    be inferred, and `on_types` is told all of them. `policy` is about sources that are damaged or have gaps,
+    `importing` about what sources are besides files. A source that is expected to keep one core busy for twice
+    `section_seconds` or longer is encoded in sections of about that length, by several workers. `where` says where the
+    units run, by default on a local Ray. Ids are paths below `id_root`, by default below the folders that the dataset
+    remembers, see `ids`. Snapshots that have not been current for more than `keep_snapshots_seconds` are removed.
 
     Raises UsageError for arguments that make no sense, SourceError if the folders of sources do not answer or with
     "fail", OutputError if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing, DatasetBusyError
-    if another job writes to the dataset. Sources that cannot be prepared raise nothing: the report and the dataset list
-    them.
+    if another job writes to the dataset, TooManyFailuresError. Sources that cannot be prepared raise nothing: the
+    report and the dataset list them.
     """
     check_choice(changed)
     find_lost = _lost_by_bytes if check else _lost_by_length
     how = _How(
-        Options(profile, policy), where or Where(), keep_snapshots_seconds, changed, Tally(on_update), include_dropped
-    )
+        Options(profile, policy, section_seconds=section_seconds),
+        where or Where(), keep_snapshots_seconds, changed, Tally(on_update), include_dropped,
+        max_failures, retry_failed,
+    )  # fmt: skip
 
     def find(roots: Sequence[str]) -> list[Source]:
         return find_sources(sources, roots, importing=importing, types=types, on_types=on_types)
@@ -152,6 +162,8 @@ class _How:
     changed: Changed
     tally: Tally
     include_dropped: bool = False
+    max_failures: MaxFailures | None = None
+    retry_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,12 +180,14 @@ class _Found:
 @dataclass(frozen=True)
 class _Todo:
     """What a job does. `units` make the `repaired` videos, which are lost, the `replaced` ones, whose source has
-    changed, and those that are new. `kept` are the sources that have changed and do not replace their videos."""
+    changed, and those that are new. `kept` are the sources that have changed and do not replace their videos, `aside`
+    are the failures, by id, of those that are not tried again."""
 
     units: list[Unit]
     repaired: frozenset[str]
     replaced: frozenset[str]
     kept: list[Item]
+    aside: Mapping[str, Failure]
 
 
 def _job(found: _Found, out: Storage, how: _How, find_lost: _FindLost) -> Report:
@@ -201,12 +215,16 @@ def _job(found: _Found, out: Storage, how: _How, find_lost: _FindLost) -> Report
         items = with_known_ids(items, before)
         relabelled = update_listed(out, before, [item.source for item in items])
         before = _current(out) if relabelled else before
-        todo = _plan(items, before, known, lost, how)
+        aside = {} if how.retry_failed else set_aside(out, items)
+        todo = _plan(items, before, known, lost, estimates, aside, how)
         _remember(out, found)
         tally.plan(todo.units, estimates)
         results = []
         if todo.units:
-            results = run_all(todo.units, out, how.options, how.where, keep_seconds=how.keep_seconds, tally=tally)
+            results = run_all(
+                todo.units, out, how.options, how.where,
+                keep_seconds=how.keep_seconds, tally=tally, max_failures=how.max_failures,
+            )  # fmt: skip
         tidy(out, how.keep_seconds)
         snapshot = layout.read_root(out).snapshot
         after = _current(out) if todo.units else before
@@ -217,7 +235,7 @@ def _job(found: _Found, out: Storage, how: _How, find_lost: _FindLost) -> Report
     still_lost = lost.keys() - repaired - replaced
     return Report(
         sources=len(found.sources),
-        already_there=len(items) - to_prepare - len(todo.kept),
+        already_there=len(items) - to_prepare - len(todo.kept) - len(todo.aside),
         videos_added=sum(result.videos for result in results) - len(repaired) - len(replaced),
         frames_added=sum(result.frames for result in results),
         bytes_added=sum(result.bytes for result in results),
@@ -225,6 +243,7 @@ def _job(found: _Found, out: Storage, how: _How, find_lost: _FindLost) -> Report
         failures=(
             *(with_context(failure, lost, todo.replaced) for failure in failures),
             *(changed_failure(item, lost) for item in todo.kept),
+            *todo.aside.values(),
         ),
         snapshot=snapshot,
         repaired=tuple(sorted(repaired)),
@@ -267,8 +286,8 @@ def _remember(out: Storage, found: _Found) -> None:
 
 def _look(
     sources: Sequence[Source], manifest: Manifest, known: Mapping[str, int], lost: Mapping[str, str], how: _How
-) -> tuple[list[Item], dict[str, int]]:
-    """The sources as they are now, and by id about how many frames they have. `known` has the identities of the
+) -> tuple[list[Item], dict[str, Expected]]:
+    """The sources as they are now, and by id what is expected of them. `known` has the identities of the
     dataset's videos. UsageError or SourceError if the job should not go on; nothing has been changed then."""
     items, estimates = look_at(sources, how.options, known, lost, replace=how.changed == "replace")
     changed = changed_sources(items, known)
@@ -278,8 +297,14 @@ def _look(
     return items, estimates
 
 
-def _plan(
-    items: Sequence[Item], manifest: Manifest, known: Mapping[str, int], lost: Mapping[str, str], how: _How
+def _plan(  # noqa: PLR0917  # what is known of sources and dataset
+    items: Sequence[Item],
+    manifest: Manifest,
+    known: Mapping[str, int],
+    lost: Mapping[str, str],
+    expected: Mapping[str, Expected],
+    aside: Mapping[str, Failure],
+    how: _How,
 ) -> _Todo:
     """What to do about sources that were looked at just now."""
     changed = changed_sources(items, known)
@@ -287,14 +312,18 @@ def _plan(
     replaced = ids if how.changed == "replace" else frozenset[str]()
     repaired = frozenset(lost) - ids
     done = {video_id: identity for video_id, identity in known.items() if video_id not in repaired | replaced}
+    done |= dict.fromkeys(aside, 0)
     again = next_revisions(with_known_columns(manifest, items), manifest, repaired | replaced)
+    profile_key = how.options.profile.key()
     units = plan_units(
         after_edits(again, last_number(manifest), dropped(manifest)),
-        profile_key=how.options.profile.key(),
+        profile_key=profile_key,
         done=done,
         shard_bytes=how.options.profile.shard_bytes,
     )
-    return _Todo(units, repaired, replaced, [] if replaced else changed)
+    seconds = {video_id: each.seconds for video_id, each in expected.items()}
+    units = long_apart(units, profile_key, seconds, long_seconds=2 * how.options.section_seconds)
+    return _Todo(units, repaired, replaced, [] if replaced else changed, aside)
 
 
 def _current(out: Storage) -> Manifest:

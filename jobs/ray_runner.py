@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,11 +26,14 @@ from ray.exceptions import (
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
 from ..storage.interface import Storage
+from .failing import WORKER_DIED
 from .gpu_slots import Place, Slots, next_place, slots_for, slots_of
+from .order import Order
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
+from .steps import Outcome, Step, Whole, run_step
 from .units import Unit, split_unit
-from .work import OnProgress, UnitProgress, UnitResult, give_up, run_unit
+from .work import OnProgress, UnitProgress, UnitResult, give_up
 
 # The units of a worker or a node that dies are simply done again. This bound is for a unit that kills its worker each
 # time.
@@ -112,38 +114,41 @@ def run_units(
     """
     board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
     slots = slots_for(options.profile.encoder, slots)
-    task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_unit)
+    task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
-    waiting = deque(units)
-    running: dict[ray.ObjectRef[UnitResult], Unit] = {}
-    places: dict[ray.ObjectRef[UnitResult], Place] = {}
-    while waiting or running:
-        while waiting and (place := next_place(slots, list(places.values()))) is not None:
-            unit = waiting.popleft()
+    order = Order(units)
+    running: dict[ray.ObjectRef[Outcome], Step] = {}
+    places: dict[ray.ObjectRef[Outcome], Place] = {}
+    while order or running:
+        while order and (place := next_place(slots, list(places.values()))) is not None:
+            step = order.next()
             own = replace(options, use_gpu=place == "gpu")
             share = slots.gpu_share if place == "gpu" else 0
-            reference = task.options(num_gpus=share).remote(dataset, unit, own, board, mark)
-            running[reference], places[reference] = unit, place
+            reference = task.options(num_gpus=share).remote(dataset, step, own, board, mark)
+            running[reference], places[reference] = step, place
         done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
         # Progress is optional: there is none while Ray restarts the board on another node.
         with contextlib.suppress(RayError):
             for progress in ray.get(board.take.remote(), timeout=_BOARD_SECONDS):
                 on_progress(progress)
         for reference in done:
-            unit = running.pop(reference)
+            step = running.pop(reference)
             del places[reference]
+            unit = step.unit
             try:
-                yield ray.get(reference)
+                result = order.done(step, ray.get(reference))
+                if result is not None:
+                    yield result
             except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
                 if len(unit.items) > 1:
-                    waiting.extendleft(reversed(split_unit(unit, options.profile.key())))
-                    continue
-                reason = f"{unit.items[0].source.given}: its worker died {_MAX_RETRIES + 1} times: {_brief(error)}"
-                yield give_up(dataset, unit, reason)
+                    order.again(Whole(each) for each in split_unit(unit, options.profile.key()))
+                elif order.give_up(step):
+                    reason = f"{unit.items[0].source.given}: {WORKER_DIED} {_MAX_RETRIES + 1} times: {_brief(error)}"
+                    yield give_up(dataset, unit, reason)
             except TaskUnschedulableError as error:
                 raise ToolError(f"Ray cannot place a unit of work: {_brief(error)}") from error
             except RayTaskError as error:
-                waiting.appendleft(without_check(unit, _gone_source(error)))
+                order.again([replace(step, unit=without_check(unit, _gone_source(error)))])
 
 
 def _gone_source(error: RayTaskError) -> str:
@@ -162,13 +167,19 @@ def _gone_source(error: RayTaskError) -> str:
     raise (cause if isinstance(cause, ShortGopError) else error) from None
 
 
-def _run_unit(dataset: Storage, unit: Unit, options: Options, board: Any, mark: str | None) -> UnitResult:
+def _run_step(dataset: Storage, step: Step, options: Options, board: Any, mark: str | None) -> Outcome:
+    # Several nodes of a cluster may be on one machine.
+    node = f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:6]}"
+
+    def report(progress: UnitProgress) -> None:
+        board.put.remote(replace(progress, node=node))
+
     if mark is None:
-        return run_unit(dataset, unit, options, board.put.remote)
+        return run_step(dataset, step, options, report)
     try:
         check_mark(dataset, mark)
-        check_sources(unit)
-        return run_unit(dataset, unit, options, board.put.remote)
+        check_sources(step.unit)
+        return run_step(dataset, step, options, report)
     except (OutputError, ToolError, SourceNotFoundError) as error:
         machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
         raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error
@@ -178,10 +189,10 @@ class _Board:
     """An actor that holds the latest progress of each unit until the driver takes it."""
 
     def __init__(self) -> None:
-        self._latest: dict[str, UnitProgress] = {}
+        self._latest: dict[tuple[str, int | None], UnitProgress] = {}
 
     def put(self, progress: UnitProgress) -> None:
-        self._latest[progress.unit] = progress
+        self._latest[progress.unit, progress.section] = progress
 
     def take(self) -> list[UnitProgress]:
         latest = list(self._latest.values())

@@ -12,10 +12,14 @@ from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
+from .failing import MaxFailures
+from .job_status import StatusBoard, status_kept
+from .order import Order
+from .steps import run_step
 from .tally import Tally
 from .units import Unit
 from .where import Where
-from .work import UnitResult, run_unit
+from .work import UnitResult
 
 # A snapshot is written whole, so its cost grows with the dataset. These keep that cost to a few percent of the job.
 _PUBLISH_EVERY_SECONDS = 20.0
@@ -23,22 +27,36 @@ _PUBLISH_SHARE = 0.05
 
 
 def run_all(
-    units: Sequence[Unit], out: Storage, options: Options, where: Where, *, keep_seconds: float, tally: Tally
+    units: Sequence[Unit],
+    out: Storage,
+    options: Options,
+    where: Where,
+    *,
+    keep_seconds: float,
+    tally: Tally,
+    max_failures: MaxFailures | None = None,
 ) -> list[UnitResult]:
     """Run the units and publish their results, whatever ends the job. The caller holds the writer lock.
 
-    Snapshots that have not been current for more than `keep_seconds` are removed meanwhile. OutputError, ToolError and
-    DatasetBusyError end the job.
+    Snapshots that have not been current for more than `keep_seconds` are removed meanwhile. OutputError, ToolError,
+    DatasetBusyError and, with more failures than `max_failures`, TooManyFailuresError end the job.
     """
+    total = sum(len(unit.items) for unit in units)
+    failed = 0
+    board = StatusBoard(units)
+    tally.tell(board)
     profile = options.profile.to_json()
     results: list[UnitResult] = []
     published, cost = time.monotonic(), 0.0
     try:
         # Closed here, so that Ray ends before the lock on the dataset is released.
-        with closing(_results(units, out, options, where, tally)) as finished:
+        with status_kept(out, board), closing(_results(units, out, options, where, tally)) as finished:
             for result in finished:
                 results.append(result)
                 tally.on_result(result)
+                failed += len(result.failures)
+                if max_failures is not None:
+                    max_failures.check(failed, total)
                 since = time.monotonic() - published
                 if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
                     start = time.monotonic()
@@ -60,8 +78,12 @@ def _results(
 ) -> Generator[UnitResult, None, None]:
     if where.runner == "inline":
         tally.note("encoding")
-        for unit in units:
-            yield run_unit(out, unit, replace(options, use_gpu=where.uses_gpus), tally.on_progress)
+        order, options = Order(units), replace(options, use_gpu=where.uses_gpus)
+        while order:
+            step = order.next()
+            result = order.done(step, run_step(out, step, options, tally.on_progress))
+            if result is not None:
+                yield result
         return
     cluster = where.cluster
     tally.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from .look import Expected
 from .units import Unit
 from .work import UnitProgress, UnitResult
 
@@ -37,6 +39,16 @@ def ignore(_progress: Progress) -> None:
     """An OnProgress that does nothing."""
 
 
+class Listener(Protocol):
+    """Is told everything that a tally is told, and its progress after each change."""
+
+    def on_update(self, progress: Progress) -> None: ...
+
+    def on_progress(self, unit: UnitProgress) -> None: ...
+
+    def on_result(self, result: UnitResult) -> None: ...
+
+
 class Tally:
     """Adds up what units report, and calls `on_progress` with the job's progress after each change."""
 
@@ -47,43 +59,61 @@ class Tally:
         self._sources_done = self._sources_total = self._sources_failed = self._bytes = 0
         self._estimates: dict[str, int] = {}
         self._frames: dict[str, int] = {}
+        self._sections: dict[str, dict[int | None, int]] = {}
+        self._listeners: list[Listener] = []
 
     @property
     def seconds(self) -> float:
         """The time since the job began."""
         return time.monotonic() - self._started
 
+    def tell(self, listener: Listener) -> None:
+        """Let one more listener know, from now on."""
+        self._listeners.append(listener)
+        self._update()
+
     def note(self, text: str) -> None:
         self._note = text
         self._update()
 
-    def plan(self, units: Sequence[Unit], estimates: dict[str, int]) -> None:
-        """The units that the job runs; `estimates` has about how many frames each source has, by its id."""
-        self._estimates = {unit.id: sum(estimates[item.source.id] for item in unit.items) for unit in units}
+    def plan(self, units: Sequence[Unit], estimates: Mapping[str, Expected]) -> None:
+        """The units that the job runs; `estimates` has what is expected of each source, by its id."""
+        self._estimates = {unit.id: sum(estimates[item.source.id].frames for item in unit.items) for unit in units}
         self._sources_total = sum(len(unit.items) for unit in units)
 
     def on_progress(self, unit: UnitProgress) -> None:
-        self._frames[unit.unit] = unit.frames
+        for listener in self._listeners:
+            listener.on_progress(unit)
+        sections = self._sections.setdefault(unit.unit, {})
+        if unit.section is None:
+            # A source that was cut and is now encoded whole starts again.
+            sections.clear()
+        sections[unit.section] = unit.frames
+        self._frames[unit.unit] = sum(sections.values())
         self._estimates[unit.unit] = max(self._estimates.get(unit.unit, 0), unit.planned)
         self._update()
 
     def on_result(self, result: UnitResult) -> None:
+        for listener in self._listeners:
+            listener.on_result(result)
         self._frames[result.unit] = self._estimates[result.unit] = result.frames
+        self._sections.pop(result.unit, None)
         self._sources_done += result.videos + len(result.failures)
         self._sources_failed += len(result.failures)
         self._bytes += result.bytes
         self._update()
 
     def _update(self) -> None:
-        self._on_progress(
-            Progress(
-                sources_done=self._sources_done,
-                sources_total=self._sources_total,
-                sources_failed=self._sources_failed,
-                frames_done=sum(self._frames.values()),
-                frames_planned=sum(self._estimates.values()),
-                bytes_done=self._bytes,
-                seconds=self.seconds,
-                note=self._note,
-            )
+        progress = Progress(
+            sources_done=self._sources_done,
+            sources_total=self._sources_total,
+            sources_failed=self._sources_failed,
+            frames_done=sum(self._frames.values()),
+            frames_planned=sum(self._estimates.values()),
+            bytes_done=self._bytes,
+            seconds=self.seconds,
+            note=self._note,
         )
+        for listener in self._listeners:
+            listener.on_update(progress)
+        self._on_progress(progress)

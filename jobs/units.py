@@ -32,10 +32,12 @@ class Item:
 
 @dataclass(frozen=True)
 class Unit:
-    """The work of one task: several short videos, or one long one. `id` is 16 hexadecimal digits."""
+    """The work of one task: several short videos, or one long one. `id` is 16 hexadecimal digits. With `is_long` its
+    one video may be encoded in sections, by several tasks."""
 
     id: str
     items: tuple[Item, ...]
+    is_long: bool = False
 
 
 def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int) -> list[Unit]:
@@ -61,6 +63,30 @@ def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, in
     groups = _groups(blocks, target_bytes)
     remaining = (tuple(item for item in group if item.source.id not in done) for group in groups)
     return [Unit(_unit_id(profile_key, group), group) for group in remaining if group]
+
+
+def long_apart(
+    units: Sequence[Unit], profile_key: str, seconds: Mapping[str, float], *, long_seconds: float
+) -> list[Unit]:
+    """The units, with each whole file that takes `long_seconds` or more in a unit of its own. These come first, those
+    that take longest before the others. `seconds` has how long each source is expected to take, by its id.
+
+    A file in an object store is not long in this sense: each worker would have to fetch its own copy.
+    """
+
+    def is_long(item: Item) -> bool:
+        alone = item.source.part is None and item.source.in_store is None
+        return alone and seconds.get(item.source.id, 0.0) >= long_seconds
+
+    long: list[Unit] = []
+    others: list[Unit] = []
+    for unit in units:
+        apart = [item for item in unit.items if is_long(item)]
+        rest = tuple(item for item in unit.items if not is_long(item))
+        long += [Unit(_unit_id(profile_key, (item,)), (item,), is_long=True) for item in apart]
+        if rest:
+            others.append(Unit(_unit_id(profile_key, rest), rest) if apart else unit)
+    return sorted(long, key=lambda unit: -seconds[unit.items[0].source.id]) + others
 
 
 def after_edits(items: Sequence[Item], number: int, drops: Mapping[str, Drop]) -> list[Item]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -56,11 +56,14 @@ class UnitResult:
 
 @dataclass(frozen=True)
 class UnitProgress:
-    """The progress of a unit: frames encoded, and frames planned for those of its sources that are planned so far."""
+    """The progress of a unit: frames encoded, and frames planned for those of its sources that are planned so far. With
+    `section`, the frames of one section of a long video. `node` is the machine at work."""
 
     unit: str
     frames: int
     planned: int
+    section: int | None = None
+    node: str = field(default="", compare=False)
 
 
 OnProgress = Callable[[UnitProgress], None]
@@ -72,11 +75,11 @@ def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProg
     A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
     source alike: they are raised, and nothing is committed.
     """
-    committed = _committed(dataset, unit)
+    committed = committed_result(dataset, unit)
     if committed is not None:
         return committed
     ffmpeg = choose_ffmpeg(options.profile, use_gpu=options.use_gpu)
-    progress = _Progress(unit.id, on_progress)
+    progress = FrameCount(unit.id, on_progress)
     manifests: list[Manifest] = []
     failures: list[Failure] = []
     with contextlib.closing(ShardWriter(dataset, unit.id, options.profile.shard_bytes)) as shards:
@@ -89,7 +92,7 @@ def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProg
                 else:
                     failures.append(failure_of(item, done))
         rows = merge(manifests)
-        committed = _committed(dataset, unit)
+        committed = committed_result(dataset, unit)
         if committed is not None:
             return committed
         files = shards.commit()
@@ -97,7 +100,7 @@ def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProg
     rows = replace(
         rows,
         videos=replace(
-            rows.videos, revision=_of_items(unit, rows, "revision"), after_edit=_of_items(unit, rows, "after_edit")
+            rows.videos, revision=of_items(unit, rows, "revision"), after_edit=of_items(unit, rows, "after_edit")
         ),
         shards=shards_table([(file.name, file.length) for file in placed]),
         failures=failures_of(_to_record(unit, failures)),
@@ -110,7 +113,7 @@ def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProg
         unused = {file.name: file.unused for file in files.values() if file.unused is not None}
         write_part(dataset, unit.id, rows, options.profile.to_json(), unused=unused, again=again)
     progress.report()
-    return replace(_result(unit, rows), failures=tuple(failures))
+    return replace(result_of(unit, rows), failures=tuple(failures))
 
 
 def _prepared(  # noqa: PLR0917  # six unrelated inputs
@@ -119,20 +122,20 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
     options: Options,
     ffmpeg_path: str,
     shards: ShardWriter,
-    progress: _Progress,
+    progress: FrameCount,
 ) -> Sequence[Manifest | Exception]:
     """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError and
     ToolError are raised."""
     callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
     done: Sequence[Manifest | Exception]
     try:
-        cuts = [Cut(_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)]
+        cuts = [Cut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)]
         with file_of(dataset, items[0].source, options.policy) as file:
             if cuts:
                 done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
             else:
                 own = options_of(options, items[0].source)
-                done = [prepare_video(file.whole(), _identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
+                done = [prepare_video(file.whole(), video_identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
     except (OutputError, ToolError):
         raise
     except Exception as error:  # noqa: BLE001  # one bad source must not fail the others
@@ -144,7 +147,7 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
     return done
 
 
-def _of_items(unit: Unit, rows: Manifest, field: str) -> Array:
+def of_items(unit: Unit, rows: Manifest, field: str) -> Array:
     """A column of the videos in `rows`, from a field of the unit's items that has its name."""
     values = {item.source.id: getattr(item, field) for item in unit.items}
     return np.array([values[video_id] for video_id in rows.ids], dtype=SCHEMA["videos"][field].dtype)
@@ -157,12 +160,12 @@ def _to_record(unit: Unit, failures: Sequence[Failure]) -> list[Failure]:
     return [failure for failure in failures if failure.id not in there]
 
 
-def _identity(item: Item) -> Identity:
+def video_identity(item: Item) -> Identity:
     source = item.source
     return Identity(source.id, source.given, source.path, source.attributes, item.identity)
 
 
-def _committed(dataset: Storage, unit: Unit) -> UnitResult | None:
+def committed_result(dataset: Storage, unit: Unit) -> UnitResult | None:
     """The result of the unit if it was committed before, else None. Its worker may have died after committing, or
     another attempt was faster.
 
@@ -170,10 +173,10 @@ def _committed(dataset: Storage, unit: Unit) -> UnitResult | None:
     """
     attempts = (rows for rows, _ in parts_of_unit(dataset, unit.id))
     done = [rows for rows in attempts if len(rows.videos) and has_its_shards(dataset, rows)]
-    return _result(unit, done[0]) if done else None
+    return result_of(unit, done[0]) if done else None
 
 
-def _result(unit: Unit, rows: Manifest) -> UnitResult:
+def result_of(unit: Unit, rows: Manifest) -> UnitResult:
     failed = rows.failures
     return UnitResult(
         unit=unit.id,
@@ -211,11 +214,12 @@ def failure_of(item: Item, error: Exception) -> Failure:
     return Failure(item.source.id, item.source.given, reason, item.source.path)
 
 
-class _Progress:
+class FrameCount:
     """Adds up a unit's frames and reports them from time to time."""
 
-    def __init__(self, unit: str, on_progress: OnProgress) -> None:
+    def __init__(self, unit: str, on_progress: OnProgress, section: int | None = None) -> None:
         self._unit = unit
+        self._section = section
         self._on_progress = on_progress
         self._frames = 0
         self._planned = 0
@@ -242,4 +246,4 @@ class _Progress:
 
     def report(self) -> None:
         self._reported = time.monotonic()
-        self._on_progress(UnitProgress(self._unit, self._frames, self._planned))
+        self._on_progress(UnitProgress(self._unit, self._frames, self._planned, self._section))

@@ -6,7 +6,7 @@ zarr_read, zarr_write, zarr_small, zarr_sizes, zarr_zip  how tables are stored
 shared_tables                  tables in memory that processes share
 label_columns, zarr_columns, video_columns  what source lists say of all videos, as arrays
 stacking, merge, edits         tables put together; what corrects them: edits and drops
-layout, parts, publish, tidy   the life of a dataset: paths and root, parts, snapshots, removal
+layout, parts, sections, publish, tidy  the life of a dataset: paths and root, parts, snapshots, removal
 lost, verify, export, summary, history, output_files  operations on a whole dataset
 annotate, drop                 columns that are set, and videos that are taken out
 collect, rewrite, stored_bytes  what nothing needs any more is removed, also from within shards

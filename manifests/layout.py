@@ -3,9 +3,11 @@
     zarr.json                the root; its attributes name the format version, the profile and the snapshot
     manifest/<snapshot>.zip  immutable tables; a folder if version 1 of the format wrote it
     parts/<part>.zip         the tables of one unit of work
+    sections/<section>.zip   the tables of one section of a long video that is not finished
     shards/<name>.shard      segments back to back
+    .status.json             how far the last job is, for people
 
-Only zarr.json, and parts from which dropped rows are taken, are ever replaced.
+Only zarr.json, .status.json, and parts from which dropped rows are taken, are ever replaced.
 """
 
 from __future__ import annotations

@@ -16,11 +16,14 @@ from .ragged import Array
 from .tables import Manifest
 
 
-def lost_shards(dataset: Storage, manifest: Manifest) -> dict[int, DatasetError]:
+def lost_shards(dataset: Storage, manifest: Manifest, *, max_listed: int | None = None) -> dict[int, DatasetError]:
     """The error of each shard that is missing, has another length or cannot be read, by row. Only file metadata is
-    read."""
+    read. In a store a listing tells, a thousand shards with each request; if there are more than `max_listed`,
+    nothing is looked at."""
     lost: dict[int, DatasetError] = {}
-    if not len(manifest.shards):
+    if not len(manifest.shards) or (
+        dataset.folder is None and max_listed is not None and len(manifest.shards) > max_listed
+    ):
         return lost
     names, lengths = manifest.shards.name.texts(), manifest.shards.length.tolist()
     try:

@@ -15,6 +15,7 @@ from ..errors import DatasetError, UsageError
 from ..storage.interface import Storage
 from .layout import open_manifest, read_root, shard_key, snapshot_attributes, snapshot_key, snapshots
 from .parts import finished_parts, had_videos, read_part
+from .sections import remove_old_sections, shards_of_sections
 
 KEEP_SECONDS = 24 * 3600.0
 # An unfinished unit may still run on a host that the driver no longer reaches.
@@ -33,8 +34,9 @@ def parse_duration(text: str) -> float:
 
 
 def tidy(dataset: Storage, keep_seconds: float = KEEP_SECONDS) -> None:
-    """Remove old snapshots, and then the shards that no snapshot and no part names."""
+    """Remove old snapshots and sections, and then the shards that no snapshot, no part and no section names."""
     remove_old_snapshots(dataset, keep_seconds)
+    remove_old_sections(dataset)
     remove_stray_shards(dataset)
 
 
@@ -99,13 +101,14 @@ def stray_shards(dataset: Storage, *, gone_snapshots: Collection[str] = (), gone
 
 
 def _names(dataset: Storage, gone_snapshots: Collection[str] = ()) -> Iterator[set[str]]:
-    """Sets of the shards that each snapshot names, then of those that unpublished parts name."""
+    """Sets of the shards that each snapshot names, then of those that unpublished parts and sections name."""
     current = read_root(dataset).snapshot
     # The current snapshot comes first: as a rule it names all shards, and the others need not be read.
     for snapshot in sorted(snapshots(dataset).keys() - set(gone_snapshots), key=lambda name: (name != current, name)):
         yield set(open_manifest(dataset, snapshot).shards.name.texts())
     known = set() if current is None else set(snapshot_attributes(dataset, current)["parts"])
     yield _named_by(dataset, finished_parts(dataset) - known)
+    yield shards_of_sections(dataset)
 
 
 def _named_by(dataset: Storage, parts: Iterable[str]) -> set[str]:
@@ -118,7 +121,8 @@ def _is_given_up(dataset: Storage, name: str) -> bool:
         if stored is not None and time.time() - stored.modified_ns / 1e9 >= _ABANDONED_SECONDS:
             return True
     with contextlib.suppress(DatasetError):
-        return had_videos(dataset, name.partition("-")[0])
+        # The shards of a section are named after its unit and its number in it.
+        return had_videos(dataset, name.partition("-")[0].partition("_")[0])
     return False
 
 

@@ -7,6 +7,8 @@ probe, picture, picture_check, clean_aperture, pixel_crop, container_crop  what 
 signs, scan, chains, access_units, damage, salvage, joins  which frames of a source are damaged, and which are kept
 source_times, rates, grid   which source frame each tick shows
 sizes, picture_filters, command, encoders  the ffmpeg command
+encode_cuts, pieces, stretch  stretches of a source as videos of their own
+encode_sections, section_plan  a long source in sections, by several workers
 ffmpeg, processes, stalls, attempts  run ffmpeg, and again if it was ended
 frame_report, fragments     which frames ffmpeg encoded, for the comparison with the plan; its output in GOPs
 shards, manifest_rows, given_up  what is stored, and how it differs from the source

@@ -9,6 +9,7 @@ from typing import Literal, cast, get_args
 from ..arguments import exact_seconds
 from ..errors import UsageError
 from .profile import Profile
+from .section_plan import SECTION_SECONDS
 from .stalls import DEFAULT_LIMIT_SECONDS
 
 _MAX_STALL_SECONDS = 86_400
@@ -57,8 +58,11 @@ def named_policy(*, salvage: bool, gaps: str, max_gap: Number, max_stall: Number
 
 @dataclass(frozen=True)
 class Options:
-    """The profile of the dataset's videos, the policy for this job's sources, and whether a GPU may be used."""
+    """The profile of the dataset's videos, the policy for this job's sources, and whether a GPU may be used. A source
+    that is expected to keep a core busy for twice `section_seconds` or longer is encoded in sections of about that many
+    seconds of work."""
 
     profile: Profile
     policy: SourcePolicy = DEFAULT_POLICY
     use_gpu: bool = True
+    section_seconds: float = SECTION_SECONDS

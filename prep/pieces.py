@@ -24,10 +24,12 @@ SKIPPED_FRAMES = 100
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """One piece of an encode: the source frames from `first_pts` to `last_pts`. `number` is the caller's."""
+    """One piece of an encode: the source frames from `first_pts` to `last_pts`. `number` is the caller's. The piece
+    begins at tick `first_tick` of its grid's rule; only the first piece of an encode may have another one than 0."""
 
     number: int
     grid: FrameGrid
+    first_tick: int = 0
 
     @property
     def first_pts(self) -> int:
@@ -135,6 +137,9 @@ def piece_filters(pieces: Sequence[Piece]) -> list[str]:
         f"+gte(PTS,{piece.first_pts * parts})*{len(before.grid)}" for before, piece in pairwise(pieces)
     )
     tick = f"if(lte(ld(0),0),0,max(1,ceil((ld(0)*{a}-{b * parts})/{c * parts})))"
+    if pieces[0].first_tick:
+        # The first frame may be shown since an earlier tick.
+        tick = f"max(0,{tick}-{pieces[0].first_tick})"
     length = 1 / (fps * unit)
     wanted = "+".join(f"between(pts,{piece.first_pts * parts},{piece.last_pts * parts})" for piece in pieces)
     return [

@@ -229,17 +229,36 @@ def _later_frames(container: InputContainer, stream_index: int) -> Iterator[Vide
                     break
 
 
-def estimate_frames(source: str | BufferedIOBase, fps: Fraction | None) -> int:
-    """About how many frames a file (its path, or a file object) will have at `fps` (None: the source's rate), from the
-    header alone; 0 when the header does not say. For progress bars."""
+@dataclass(frozen=True)
+class Estimate:
+    """About how many frames a video will have, how many its source has, and the width and height of the source's
+    pictures; 0 if its header does not say."""
+
+    frames: int = 0
+    source_frames: int = 0
+    width: int = 0
+    height: int = 0
+
+
+def estimate(source: str | BufferedIOBase, fps: Fraction | None) -> Estimate:
+    """What the header alone says of a file (its path, or a file object), for progress bars and plans. `fps` None is the
+    source's rate."""
     try:
         with open_source(source) if isinstance(source, str) else open_contents(source) as container:
             stream = video_stream("a file", container)
-            if fps is None and stream.frames:
-                return stream.frames
-            rate = fps or stream.average_rate or 0
-            if stream.duration and stream.time_base:
-                return round(stream.duration * stream.time_base * rate)
-            return round(Fraction(container.duration or 0, av.time_base) * rate)
+            decoder = stream.codec_context
+            width, height = (decoder.width, decoder.height) if decoder else (0, 0)
+            source_frames = _header_frames(container, stream, None)
+            frames = _header_frames(container, stream, fps) if fps else source_frames
+            return Estimate(frames, source_frames, width, height)
     except (av.error.FFmpegError, OSError, SourceError):
-        return 0
+        return Estimate()
+
+
+def _header_frames(container: InputContainer, stream: VideoStream, fps: Fraction | None) -> int:
+    if fps is None and stream.frames:
+        return stream.frames
+    rate = fps or stream.average_rate or 0
+    if stream.duration and stream.time_base:
+        return round(stream.duration * stream.time_base * rate)
+    return round(Fraction(container.duration or 0, av.time_base) * rate)

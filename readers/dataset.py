@@ -38,6 +38,9 @@ from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
 
+# Ten requests' worth. Of more in a store, reading finds out what is lost.
+_MAX_LISTED_SHARDS = 10_000
+
 
 def open(  # noqa: A001
     path: str | os.PathLike[str],
@@ -87,9 +90,9 @@ def open(  # noqa: A001
 
     NotADatasetError when there is no dataset at `path`, or none that has results yet; FormatVersionError for a dataset
     of another version; MissingDataError, CorruptDataError or UnreadableDataError when its tables cannot be read.
-    Opening compares the length of each shard with the manifest. Missing shards and shards of another length cause a
-    DatasetWarning with the number of videos in them (`Dataset.lost_ids`), and an error when such a video is read; with
-    `strict` they cause the error at once.
+    Opening compares the length of each shard with the manifest, in a store only of up to 10,000 shards. Missing shards
+    and shards of another length cause a DatasetWarning with the number of videos in them (`Dataset.lost_ids`), and an
+    error when such a video is read; with `strict` they cause the error at once.
     """
     frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order)
     chosen_device = device_of(device)
@@ -117,7 +120,7 @@ def open(  # noqa: A001
     if chosen_device.type != "cpu":
         choice = _choice(place, manifest, chosen_device, fallback=fallback)
         options = replace(options, threads=choice.threads(threads), device=choice)
-    lost = lost_shards(place, manifest)
+    lost = lost_shards(place, manifest, max_listed=_MAX_LISTED_SHARDS)
     if lost and strict:
         raise next(iter(lost.values()))
     if lost:

@@ -23,6 +23,7 @@ TREE = {
         "SourceError",
         "DatasetError",
         "DatasetBusyError",
+        "TooManyFailuresError",
         "OutputError",
         "VideoNotFoundError",
         "FrameIndexError",

@@ -15,7 +15,7 @@ import shortgop
 from datasets import make_dataset
 from shortgop.prep.ffmpeg import find_ffmpeg, running
 from shortgop.prep.opening import input_argv
-from shortgop.prep.probe import estimate_frames, probe
+from shortgop.prep.probe import estimate, probe
 from synthetic import SyntheticVideo, burn, constant_rate_pts, make_video, read_number
 
 
@@ -56,7 +56,7 @@ def test_a_script_is_not_followed_to_other_files_and_called_by_its_name(
     with pytest.raises(shortgop.NotAVideoError, match=f"is {kind}.*a source is one file; give those files") as caught:
         probe(str(script))
     assert caught.value.file == str(script)
-    assert estimate_frames(str(script), None) == 0
+    assert estimate(str(script), None).frames == 0
 
 
 # Scripts that were given on purpose
@@ -226,7 +226,7 @@ def test_an_audio_file_with_cover_art_has_no_video(suffix: str, tmp_path: Path) 
         ffmpeg(*tone, "-i", cover, "-map", 0, "-map", 1, "-c:v", "copy", "-disposition:v", "attached_pic", sound)
     with pytest.raises(shortgop.NotAVideoError, match=r"has no video, only a cover picture"):
         probe(str(sound))
-    assert estimate_frames(str(sound), None) == 0
+    assert estimate(str(sound), None).frames == 0
 
 
 def _flac_picture_block(folder: Path, cover: Path) -> str:

@@ -18,7 +18,7 @@ from flaky_proxy import FlakyProxy
 from shortgop.jobs.addresses import parse
 from shortgop.jobs.store_files import StoreFile, copied
 from shortgop.prep.part_of_file import packet_range
-from shortgop.prep.probe import estimate_frames
+from shortgop.prep.probe import estimate
 from store_helpers import put
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
@@ -82,7 +82,7 @@ def test_a_look_at_a_long_mp4_reads_its_index(
     put(f"{proxied_url}/long.mp4", video.path)
     s3_proxy.forget()
     with copied(StoreFile(parse(f"{proxied_url}/long.mp4"))) as copy:
-        assert estimate_frames(copy.reader(), None) == NUM_FRAMES
+        assert estimate(copy.reader(), None).frames == NUM_FRAMES
     assert len(s3_proxy.requests()) <= 4
     assert bytes_read(s3_proxy) < video.path.stat().st_size / 10
 

@@ -14,8 +14,8 @@ def _words(text: str) -> list[str]:
 NAMES = _words("""
     CorruptDataError DamagedSourceError Dataset DatasetBusyError DatasetError DatasetWarning DecodeError EncodeError
     ClipBatch FormatVersionError Frame FrameBatch FrameIndexError MissingDataError NotADatasetError NotAVideoError
-    OutputError ShortGopError SourceError SourceNotFoundError Stats ToolError UnreadableDataError UsageError Video
-    VideoNotFoundError WrongTypeError __version__ open
+    OutputError ShortGopError SourceError SourceNotFoundError Stats TooManyFailuresError ToolError UnreadableDataError
+    UsageError Video VideoNotFoundError WrongTypeError __version__ open
     AllClips CenterClips Chunked ClassBalanced ClipDataset ClipLoader ClipTable ClipsAt ElasticSampler LoaderStats
     MixedClips Mixture MultiRate Offsets OneClipPerVideo Output RandomClips RandomFrames Sequential Shuffled Systematic
     UniformClips Weighted

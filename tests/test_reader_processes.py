@@ -18,7 +18,8 @@ import torch
 
 import shortgop
 from datasets import make_dataset
-from shortgop.readers import gops
+from shortgop.readers.read_limits import ReadLimits
+from shortgop.storage import disk
 from synthetic import constant_rate_pts, make_video, read_number
 
 
@@ -131,7 +132,7 @@ def open_files() -> int:
 
 
 def test_open_files_are_bounded(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gops, "_MAX_OPEN_FILES", 2)
+    monkeypatch.setattr(disk, "_MAX_OPEN_FILES", 2)
     videos = list(shortgop.open(many_shards))
     assert len(list((many_shards / "shards").iterdir())) == 6
     before = open_files()
@@ -169,7 +170,8 @@ def steps(video: shortgop.Video, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_long_request_holds_one_read_at_a_time(
     video: shortgop.Video, steps: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gops, "_MAX_READ_BYTES", 1)
+    reader: Any = video._reader
+    monkeypatch.setattr(reader._store, "_limits", ReadLimits(max_gap_bytes=0, max_read_bytes=1))
     assert [read_number(picture) for picture in video.get_all_frames().data] == list(range(75))
     assert steps == ["read", "decode"] * 10
 

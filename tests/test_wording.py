@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,9 +37,9 @@ def test_a_reason_speaks_of_one_lost_frame_or_of_several() -> None:
 
 def test_a_lost_shard_is_one_of_one_or_of_several() -> None:
     missing = {0: MissingDataError("a.shard is missing")}
-    one = lost_text(DiskStorage(Path("d")), video("a"), missing)
-    assert one.startswith("1 of 1 video of d cannot be read, or only in part: 1 of 1 shard is missing or damaged")
+    one = lost_text(DiskStorage("/d"), video("a"), missing)
+    assert one.startswith("1 of 1 video of /d cannot be read, or only in part: 1 of 1 shard is missing or damaged")
     two = merge([video("a"), video("b", shard="unit-1.shard")])
-    assert "1 of 2 videos of d cannot be read, or only in part: 1 of 2 shards is missing" in lost_text(
-        DiskStorage(Path("d")), two, missing
+    assert "1 of 2 videos of /d cannot be read, or only in part: 1 of 2 shards is missing" in lost_text(
+        DiskStorage("/d"), two, missing
     )

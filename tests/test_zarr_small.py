@@ -85,13 +85,12 @@ def test_what_is_larger_than_a_chunk_is_not_small(monkeypatch: pytest.MonkeyPatc
 def test_a_small_dataset_is_published_without_importing_zarr(tmp_path: Path) -> None:
     code = f"""
 import sys
-from pathlib import Path
 from shortgop.manifests.layout import create
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.tables import empty
-dataset = Path({str(tmp_path / "d")!r})
-dataset.mkdir()
+from shortgop.storage.disk import DiskStorage
+dataset = DiskStorage({str(tmp_path / "d")!r})
 create(dataset, {{}})
 write_part(dataset, "u1", empty())
 assert publish(dataset) == "000001"

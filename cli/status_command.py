@@ -1,0 +1,94 @@
+"""`shortgop status`: how far a job is, from any machine that reads the dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from ..storage.locate import storage_at
+from ..wording import counted
+from .app import app, err, errors, megabytes, out, print_json
+from .parameters import DatasetArgument, JsonOption
+
+if TYPE_CHECKING:
+    from ..jobs.job_status import JobStatus, Task
+
+_LOOK_EVERY_SECONDS = 2.0
+# A job that runs writes its progress every five seconds.
+_SILENT_SECONDS = 60.0
+
+
+@app.command()
+def status(
+    dataset: DatasetArgument,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on until the job ends.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far the job is that writes to DATASET, or how the last one ended. From any machine."""
+    with errors():
+        from ..jobs.job_status import read_status
+
+        storage = storage_at(dataset)
+        found = read_status(storage)
+        if watch and not as_json:
+            with Live(console=err, auto_refresh=False, transient=True) as live:
+                while found.state == "running":
+                    live.update(Group(*map(Text, status_lines(found, time.time()))), refresh=True)
+                    time.sleep(_LOOK_EVERY_SECONDS)
+                    found = read_status(storage)
+        if as_json:
+            print_json(dataclasses.asdict(found) | {"seconds_left": found.seconds_left})
+        else:
+            for line in status_lines(found, time.time()):
+                out.print(line, markup=False, soft_wrap=True)
+
+
+def status_lines(found: JobStatus, now: float) -> list[str]:
+    """What `shortgop status` prints, at the time `now` in seconds since 1970."""
+    age = max(0.0, now - found.written)
+    who = f"process {found.pid} on {found.host}"
+    if found.state == "running":
+        head = f"{who}, running for {_duration(found.written - found.started)}, heard of {_duration(age)} ago"
+        if age > _SILENT_SECONDS:
+            head += ": it may be dead; the same command goes on from there"
+    else:
+        why = f": {found.reason}" if found.reason else ""
+        head = f"{who}, {found.state} {_duration(age)} ago, after {_duration(found.written - found.started)}{why}"
+    failed = f", {found.sources_failed} failed" if found.sources_failed else ""
+    left = "" if found.seconds_left is None else f", about {_duration(found.seconds_left)} left"
+    rate = f"{found.frames_per_second:.0f} frames/s" + (
+        f" ({found.recent_frames_per_second:.0f} in the last minute)" if found.state == "running" else ""
+    )
+    return [
+        head,
+        *([f"now: {found.note}"] if found.state == "running" and found.note else []),
+        f"{found.sources_done} of {counted(found.sources_total, 'source')} done{failed}",
+        f"{found.frames_done} of {counted(found.frames_planned, 'frame')}, {rate}{left}",
+        f"{megabytes(found.bytes_in)} of sources became {megabytes(found.bytes_out)}",
+        *(f"node {node or 'of this process'}: {counted(frames, 'frame')}" for node, frames in found.nodes.items()),
+        *_tasks("running", found.running),
+        *_tasks("slowest", found.slowest),
+        *_tasks("largest", found.largest),
+    ]
+
+
+def _tasks(what: str, tasks: Sequence[Task]) -> list[str]:
+    return [
+        f"{what}: {task.source}, {counted(task.frames, 'frame')} in {_duration(task.seconds)}"
+        f"{f', {megabytes(task.num_bytes)}' if task.num_bytes else ''}{f', on {task.node}' if task.node else ''}"
+        for task in tasks
+    ]
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,215 @@
+"""How far a job is, for whoever asks from any machine: a small file in the dataset that the job replaces every few
+seconds.
+
+The file is for people: nothing of the dataset depends on it, and a job goes on if it cannot be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import json
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from ..errors import CorruptDataError, ShortGopError, UsageError
+from ..storage.interface import Storage
+from .tally import Progress
+from .units import Unit
+from .work import UnitProgress, UnitResult
+
+STATUS_KEY = ".status.json"
+_WRITE_EVERY_SECONDS = 5.0
+_RATE_OVER_SECONDS = 60.0
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Task:
+    """A unit that runs or is finished, by its first source. `seconds` is the time since the job first heard of it, or
+    until it was finished; `num_bytes` are those written."""
+
+    source: str
+    frames: int
+    seconds: float
+    num_bytes: int = 0
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """What a job writes of itself. Times are in seconds since 1970.
+
+    `state` is "running", "finished", or "ended" with the error in `reason`. `bytes_in` and `bytes_out` are those of
+    finished sources and of what was made of them. `recent_frames_per_second` is the rate over the last minute.
+    `nodes` has the frames that each machine encoded.
+    """
+
+    host: str
+    pid: int
+    started: float
+    written: float
+    state: str = "running"
+    reason: str = ""
+    note: str = ""
+    sources_done: int = 0
+    sources_total: int = 0
+    sources_failed: int = 0
+    frames_done: int = 0
+    frames_planned: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    recent_frames_per_second: float = 0.0
+    nodes: dict[str, int] = field(default_factory=dict)
+    running: tuple[Task, ...] = ()
+    slowest: tuple[Task, ...] = ()
+    largest: tuple[Task, ...] = ()
+
+    @property
+    def frames_per_second(self) -> float:
+        """The rate since the job began to encode."""
+        return self.frames_done / max(self.written - self.started, 1e-3)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """An estimate from the frames that are left and the recent rate; None if nothing is known."""
+        if self.state != "running" or not self.frames_done:
+            return None
+        rate = self.recent_frames_per_second or self.frames_per_second
+        return max(0, self.frames_planned - self.frames_done) / rate
+
+
+def read_status(dataset: Storage) -> JobStatus:
+    """What the last job wrote of itself. UsageError if no job has encoded anything for this dataset."""
+    try:
+        values: dict[str, Any] = json.loads(dataset.read(STATUS_KEY))
+        tasks = {name: tuple(Task(**task) for task in values[name]) for name in ("running", "slowest", "largest")}
+        known = {each.name for each in fields(JobStatus)}
+        return JobStatus(**{name: value for name, value in (values | tasks).items() if name in known})
+    except FileNotFoundError:
+        raise UsageError(
+            f"no job has left its progress in {dataset}; check the path, or wait until one begins to encode"
+        ) from None
+    except (ValueError, TypeError, KeyError) as error:
+        place = dataset.place(STATUS_KEY)
+        raise CorruptDataError(f"{place} is damaged; the next job replaces it", file=place) from error
+
+
+class StatusBoard:
+    """Collects what is known of a job, and gives its status at any time. Any thread may ask."""
+
+    def __init__(self, units: Sequence[Unit], clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._started = clock()
+        self._units = {unit.id: unit for unit in units}
+        self._lock = threading.Lock()
+        self._progress = Progress()
+        self._begun: dict[str, float] = {}
+        self._seen: dict[tuple[str, int | None], UnitProgress] = {}
+        self._nodes: dict[str, int] = {}
+        self._rates: deque[tuple[float, int]] = deque([(self._started, 0)])
+        self._slowest: list[Task] = []
+        self._largest: list[Task] = []
+        self._bytes_in = 0
+
+    def on_update(self, progress: Progress) -> None:
+        with self._lock:
+            self._progress = progress
+            self._rates.append((self._clock(), progress.frames_done))
+            while len(self._rates) > 2 and self._rates[1][0] < self._clock() - _RATE_OVER_SECONDS:
+                self._rates.popleft()
+
+    def on_progress(self, unit: UnitProgress) -> None:
+        with self._lock:
+            self._begun.setdefault(unit.unit, self._clock())
+            before = self._seen.get((unit.unit, unit.section))
+            self._seen[unit.unit, unit.section] = unit
+            more = unit.frames - (before.frames if before else 0)
+            self._nodes[unit.node] = self._nodes.get(unit.node, 0) + max(0, more)
+
+    def on_result(self, result: UnitResult) -> None:
+        with self._lock:
+            task = self._task(result.unit, result.frames, result.bytes)
+            self._slowest = heapq.nlargest(_SHOWN, [*self._slowest, task], key=lambda each: each.seconds)
+            self._largest = heapq.nlargest(_SHOWN, [*self._largest, task], key=lambda each: each.num_bytes)
+            unit = self._units.get(result.unit)
+            self._bytes_in += sum(item.size_bytes for item in unit.items) if unit else 0
+            self._begun.pop(result.unit, None)
+            self._seen = {key: each for key, each in self._seen.items() if key[0] != result.unit}
+
+    def status(self, state: str = "running", reason: str = "") -> JobStatus:
+        with self._lock:
+            now, done = self._clock(), self._progress
+            (since, frames_then), frames_now = self._rates[0], self._rates[-1][1]
+            running = [
+                self._task(unit, sum(each.frames for key, each in self._seen.items() if key[0] == unit))
+                for unit in self._begun
+            ]
+            return JobStatus(
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                started=self._started,
+                written=now,
+                state=state,
+                reason=reason,
+                note=done.note,
+                sources_done=done.sources_done,
+                sources_total=done.sources_total,
+                sources_failed=done.sources_failed,
+                frames_done=done.frames_done,
+                frames_planned=done.frames_planned,
+                bytes_in=self._bytes_in,
+                bytes_out=done.bytes_done,
+                recent_frames_per_second=max(0, frames_now - frames_then) / max(now - since, 1e-3),
+                nodes=dict(sorted(self._nodes.items())),
+                running=tuple(sorted(running, key=lambda task: -task.seconds)[:_SHOWN]),
+                slowest=tuple(self._slowest),
+                largest=tuple(self._largest),
+            )
+
+    def _task(self, unit_id: str, frames: int, num_bytes: int = 0) -> Task:
+        unit = self._units.get(unit_id)
+        names = [item.source.given for item in unit.items] if unit else [unit_id]
+        source = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        nodes = sorted({each.node for key, each in self._seen.items() if key[0] == unit_id and each.node})
+        seconds = self._clock() - self._begun.get(unit_id, self._clock())
+        return Task(source, frames, seconds, num_bytes, ", ".join(nodes))
+
+
+@contextlib.contextmanager
+def status_kept(dataset: Storage, board: StatusBoard, every_seconds: float = _WRITE_EVERY_SECONDS) -> Iterator[None]:
+    """Writes the board's status into the dataset while the block runs, and once more when it ends."""
+    ended = threading.Event()
+
+    def keep() -> None:
+        while True:
+            _write(dataset, board.status())
+            if ended.wait(every_seconds):
+                return
+
+    writer = threading.Thread(target=keep, name="status", daemon=True)
+    writer.start()
+    state, reason = "finished", ""
+    try:
+        yield
+    except BaseException as error:
+        state = "ended"
+        reason = str(error) if isinstance(error, ShortGopError) else type(error).__name__
+        raise
+    finally:
+        ended.set()
+        writer.join()
+        _write(dataset, board.status(state, reason))
+
+
+def _write(dataset: Storage, status: JobStatus) -> None:
+    # Only for people: a full disk or a store that does not answer shows elsewhere.
+    with contextlib.suppress(ShortGopError, OSError):
+        stored = dataset.find(STATUS_KEY)
+        dataset.replace(STATUS_KEY, json.dumps(asdict(status)).encode(), None if stored is None else stored.version)

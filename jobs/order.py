@@ -1,0 +1,80 @@
+"""In which order the steps of a job are run, and what follows from each outcome. Knows nothing of where they run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from .steps import Join, Look, OneSection, Outcome, Refused, SectionDone, Sections, Step, Whole
+from .units import Unit
+from .work import UnitResult
+
+
+class Order:
+    """The steps that wait. `next` gives one, `done` takes its outcome. Steps of long videos come before all others,
+    because the job ends with the last of them."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._waiting: deque[Step] = deque(Look(unit) if unit.is_long else Whole(unit) for unit in units)
+        # By unit: how many of its sections are not done, and whether it has to be encoded whole.
+        self._sections_left: dict[str, int] = {}
+        self._refused: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def next(self) -> Step:
+        return self._waiting.popleft()
+
+    def again(self, steps: Iterable[Step]) -> None:
+        """Steps to run before all others."""
+        self._waiting.extendleft(reversed(list(steps)))
+
+    def done(self, step: Step, outcome: Outcome) -> UnitResult | None:
+        """Take the outcome of a step. Returns the result of its unit where that is finished."""
+        unit = step.unit
+        if isinstance(outcome, Sections):
+            self._sections_left[unit.id] = len(outcome.sections)
+            self.again(OneSection(unit, outcome.cut, number, each) for number, each in enumerate(outcome.sections))
+            return None
+        if isinstance(step, OneSection):
+            return self._section_done(step, outcome)
+        if isinstance(outcome, Refused):
+            self.again([Whole(unit)])
+            return None
+        if isinstance(outcome, UnitResult):
+            return outcome
+        raise AssertionError(f"{type(step).__name__} has no outcome {type(outcome).__name__}")
+
+    def give_up(self, step: Step) -> bool:
+        """Leave out the other steps of a unit. False if it was given up before: several of its sections may fail."""
+        unit = step.unit
+        if isinstance(step, OneSection) and unit.id not in self._sections_left:
+            return False
+        self._leave_out(unit)
+        self._sections_left.pop(unit.id, None)
+        return True
+
+    def _section_done(self, step: OneSection, outcome: Outcome) -> UnitResult | None:
+        unit = step.unit
+        if unit.id not in self._sections_left:
+            # The unit was given up, or another job had finished it.
+            return None
+        if isinstance(outcome, UnitResult):
+            self._leave_out(unit)
+            del self._sections_left[unit.id]
+            return outcome
+        self._sections_left[unit.id] -= 1
+        if not isinstance(outcome, SectionDone):
+            # Those that run are waited for: the same worker may be needed for the whole video.
+            self._refused.add(unit.id)
+            self._sections_left[unit.id] -= self._leave_out(unit)
+        if not self._sections_left[unit.id]:
+            del self._sections_left[unit.id]
+            self.again([Whole(unit) if unit.id in self._refused else Join(unit, step.cut)])
+        return None
+
+    def _leave_out(self, unit: Unit) -> int:
+        before = len(self._waiting)
+        self._waiting = deque(step for step in self._waiting if step.unit.id != unit.id)
+        return before - len(self._waiting)

@@ -1,0 +1,186 @@
+"""The steps in which units are done: a unit at once, or a long video in sections. What runs in a worker.
+
+A long video takes a look at its source, a step for each section, and one that joins them. A step that was done before
+finds its result, so a job that was killed goes on where it was. Whatever keeps sections from fitting together leads to
+Refused, and then the video is encoded whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+
+from ..errors import OutputError, ToolError
+from ..manifests.parts import write_part
+from ..manifests.sections import Unused, joined_sections, read_section, remove_sections, write_section
+from ..manifests.tables import Manifest, shards_table
+from ..prep.encode_sections import NotCutError, Section, encode_section, survey
+from ..prep.options import Options
+from ..prep.shards import ShardWriter
+from ..prep.tool_choice import choose_ffmpeg
+from ..storage.interface import Storage
+from .units import Unit
+from .work import (
+    FrameCount,
+    OnProgress,
+    UnitProgress,
+    UnitResult,
+    committed_result,
+    of_items,
+    result_of,
+    run_unit,
+    video_identity,
+)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a long video is cut. `key` differs for other cuts or other frames; `dropped` and `repeated` count source
+    frames of the whole video."""
+
+    key: str
+    sections: int
+    dropped: int
+    repeated: int
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Encode a unit in one go."""
+
+    unit: Unit
+
+
+@dataclass(frozen=True)
+class Look:
+    """Look at the source of a long unit and cut it, or encode it at once."""
+
+    unit: Unit
+
+
+@dataclass(frozen=True, eq=False)
+class OneSection:
+    """Encode section `number`."""
+
+    unit: Unit
+    cut: Cut
+    number: int
+    section: Section
+
+
+@dataclass(frozen=True)
+class Join:
+    """Make the part of a long unit of all its sections."""
+
+    unit: Unit
+    cut: Cut
+
+
+@dataclass(frozen=True, eq=False)
+class Sections:
+    """The outcome of a look: the source is encoded in these sections."""
+
+    cut: Cut
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
+class SectionDone:
+    """A section is in the dataset."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The video has to be encoded whole, for this reason."""
+
+    reason: str
+
+
+Step = Whole | Look | OneSection | Join
+Outcome = UnitResult | Sections | SectionDone | Refused
+
+
+def run_step(dataset: Storage, step: Step, options: Options, on_progress: OnProgress) -> Outcome:
+    """Do a step in this process. OutputError and ToolError concern every source alike, and are raised."""
+    if isinstance(step, Whole):
+        return run_unit(dataset, step.unit, options, on_progress)
+    committed = committed_result(dataset, step.unit)
+    if committed is not None:
+        return committed
+    if isinstance(step, Look):
+        return _look(dataset, step.unit, options, on_progress)
+    try:
+        if isinstance(step, OneSection):
+            return _encode(dataset, step, options, on_progress)
+        return _join(dataset, step, options)
+    except (OutputError, ToolError):
+        raise
+    except Exception as error:  # noqa: BLE001  # one bad source must not fail the others; encoding it whole says why
+        return Refused(f"{type(error).__name__}: {error}")
+
+
+def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress) -> Outcome:
+    try:
+        own = _for_sections(options)
+        found = survey(unit.items[0].source.path, own, choose_ffmpeg(own.profile, use_gpu=own.use_gpu).path)
+    except (OutputError, ToolError):
+        raise
+    except Exception:  # noqa: BLE001  # as above; most often NotCutError
+        return run_unit(dataset, unit, options, on_progress)
+    frames = sum(len(section.plan.grid) for section in found.sections)
+    on_progress(UnitProgress(unit.id, 0, frames))
+    return Sections(Cut(found.key, len(found.sections), found.dropped, found.repeated), found.sections)
+
+
+def _for_sections(options: Options) -> Options:
+    """Sections of a video need one encoder. A GPU that fails for one of them would leave it to another one."""
+    return replace(options, use_gpu=False) if options.profile.encoder == "auto" else options
+
+
+def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: OnProgress) -> Outcome:
+    name = _name(step.unit, step.cut, step.number)
+    frames = len(step.section.plan.grid)
+    if read_section(dataset, name) is not None:
+        on_progress(UnitProgress(step.unit.id, frames, 0, step.number))
+        return SectionDone()
+    progress = FrameCount(step.unit.id, on_progress, step.number)
+    profile = options.profile
+    with contextlib.closing(ShardWriter(dataset, f"{step.unit.id}_{step.number}", profile.shard_bytes)) as shards:
+        identity = video_identity(step.unit.items[0])
+        try:
+            own = _for_sections(options)
+            ffmpeg = choose_ffmpeg(own.profile, use_gpu=own.use_gpu)
+            rows = encode_section(step.section, identity, own, ffmpeg.path, shards, progress.add)
+        except ToolError as error:
+            # Another machine chose the encoder.
+            raise NotCutError(str(error)) from error
+        files = shards.commit()
+    placed = [files[shard] for shard in rows.shards.name.texts()]
+    rows = replace(rows, shards=shards_table([(file.name, file.length) for file in placed]))
+    write_section(dataset, name, rows, {file.name: file.unused for file in files.values() if file.unused is not None})
+    progress.report()
+    return SectionDone()
+
+
+def _join(dataset: Storage, step: Join, options: Options) -> UnitResult:
+    unit, cut = step.unit, step.cut
+    sections: list[Manifest] = []
+    unused: Unused = {}
+    for number in range(cut.sections):
+        found = read_section(dataset, _name(unit, cut, number))
+        if found is None:
+            raise NotCutError(f"section {number} of {unit.items[0].source.given} is gone")
+        sections.append(found[0])
+        unused |= found[1]
+    rows = joined_sections(sections, dropped=cut.dropped, repeated=cut.repeated)
+    videos = replace(
+        rows.videos, revision=of_items(unit, rows, "revision"), after_edit=of_items(unit, rows, "after_edit")
+    )
+    rows = replace(rows, videos=videos)
+    write_part(dataset, unit.id, rows, options.profile.to_json(), unused=unused)
+    remove_sections(dataset, unit.id)
+    return result_of(unit, rows)
+
+
+def _name(unit: Unit, cut: Cut, number: int) -> str:
+    return f"{unit.id}-{cut.key}-{number}"

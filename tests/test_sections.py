@@ -1,0 +1,177 @@
+"""Long sources in sections: each tick shows the frame that it shows without cuts, and nothing else of a dataset
+differs but where the bytes lie."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shortgop
+from datasets import current_manifest, rows_of
+from odd_pictures import joined_h264, remuxed
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.manifests.layout import open_current
+from shortgop.manifests.verify import verify
+from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
+from shortgop.prep.profile import Profile
+from shortgop.prep.section_plan import expected_seconds
+from shortgop.storage.disk import DiskStorage
+from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
+
+RATE = Fraction(30)
+KHZ = Fraction(1, 90000)
+MS = Fraction(1, 1000)
+OPEN_GOP = {"x264-params": "open-gop=1:b-adapt=0:scenecut=0"}
+OPEN_GOP_HEVC = {"x265-params": "log-level=error:open-gop=1:b-adapt=0:scenecut=0:pools=none:frame-threads=1"}
+PROFILE = Profile(segment_seconds=Fraction(1, 4), gop_frames=8)
+
+
+def prepared(
+    source: SyntheticVideo,
+    out: Path,
+    profile: Profile = PROFILE,
+    *,
+    seconds: float,
+    policy: SourcePolicy = DEFAULT_POLICY,
+) -> Report:
+    return prepare(
+        [str(source.path)], DiskStorage(out), profile, where=Where("inline"), policy=policy, section_seconds=seconds
+    )
+
+
+def cut_and_whole(
+    source: SyntheticVideo,
+    folder: Path,
+    profile: Profile = PROFILE,
+    policy: SourcePolicy = DEFAULT_POLICY,
+    *,
+    sections: int = 3,
+) -> tuple[Path, Path]:
+    """Two datasets of the source, encoded in about so many sections and whole."""
+    pixels = source.width * source.height
+    seconds = 1e9
+    for name in ("whole", "cut"):
+        report = prepared(source, folder / name, profile, seconds=seconds, policy=policy)
+        assert (report.videos_added, report.failures) == (1, ())
+        seconds = expected_seconds(source.num_frames, pixels, report.frames_added, pixels) / sections
+    return folder / "cut", folder / "whole"
+
+
+def num_shards(dataset: Path) -> int:
+    return len(list((dataset / "shards").iterdir()))
+
+
+def numbers(dataset: Path) -> list[int]:
+    """The numbers that the frames of the only video show."""
+    video = shortgop.open(dataset)[0]
+    return [read_number(frame) for frame in video.get_frames_at(range(len(video))).data]
+
+
+def assert_same_video(source: SyntheticVideo, cut: Path, whole: Path) -> None:
+    """Row for row: all tables agree but for where the bytes are and what they are. The encoder starts anew with each
+    section, so the bytes may differ."""
+    one, other = rows_of(cut), rows_of(whole)
+    bytes_of = ("bytes of", "shards.", "segments.shard", "segments.offset", "gops.offset", "gops.length", "gops.crc32")
+    names = [name for name in other if not name.startswith(bytes_of)]
+    assert {name: one[name] for name in names} == {name: other[name] for name in names}
+    timeline = current_manifest(whole).timeline
+    assert timeline is not None
+    shown = [source.pts.index(pts) for pts in timeline.pts.tolist()]
+    assert numbers(cut) == [source.first_number + number for number in shown]
+    assert list(verify(DiskStorage(cut), open_current(DiskStorage(cut))[1])) == []
+    assert not (cut / "sections").exists()
+    assert not (cut / ".tmp").exists()
+
+
+def make(path: Path, frames: int = 300, **options: Any) -> SyntheticVideo:
+    """30 frames a second, from 2 s on where the container can begin there."""
+    timebase = {".mkv": MS, ".webm": MS, ".flv": MS, ".ts": KHZ}.get(path.suffix, 1 / RATE)
+    pts = constant_rate_pts(RATE, frames, timebase, start=0 if path.suffix == ".avi" else round(2 / timebase))
+    return make_video(path, pts=pts, timebase=timebase, **options)
+
+
+SOURCES: dict[str, dict[str, Any]] = {
+    "long.mp4": {"gop": 95},
+    "short.mp4": {"gop": 20, "b_frames": 3},
+    "open.mp4": {"gop": 20, "b_frames": 3, "options": OPEN_GOP},
+    "late.mkv": {"gop": 20},
+    "open.mkv": {"gop": 20, "b_frames": 3, "codec": "libx265", "options": OPEN_GOP_HEVC},
+    "vp9.webm": {"gop": 20, "codec": "libvpx-vp9", "b_frames": 0},
+    "mpeg4.avi": {"gop": 20, "codec": "mpeg4", "b_frames": 0},
+    "sound.mp4": {"gop": 20, "audio_start": Fraction(0)},
+    "sound.mkv": {"gop": 20, "audio_start": Fraction(1)},
+    "flash.flv": {"gop": 20},
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_each_tick_shows_the_frame_that_it_shows_without_cuts(name: str, tmp_path: Path) -> None:
+    source = make(tmp_path / name, **SOURCES[name])
+    cut, whole = cut_and_whole(source, tmp_path)
+    assert num_shards(cut) == 3
+    assert_same_video(source, cut, whole)
+
+
+@pytest.mark.parametrize(
+    ("seed", "fps"), [(0, None), (1, Fraction(7)), (2, Fraction(60)), (3, None), (4, Fraction(24)), (5, Fraction(5))]
+)
+def test_variable_rates_and_other_rates(seed: int, fps: Fraction | None, tmp_path: Path) -> None:
+    """Frames that are dropped or repeated where sections meet."""
+    name, timebase = ("v.mkv", MS) if seed % 4 else ("v.mp4", KHZ)
+    pts = variable_rate_pts(seed, 240, timebase, start=round(seed / timebase))
+    source = make_video(tmp_path / name, pts=pts, timebase=timebase, gop=10 + seed, b_frames=seed % 4)
+    profile = dataclasses.replace(PROFILE, fps=fps, gop_frames=1 if fps and fps < 10 else 8)
+    cut, whole = cut_and_whole(source, tmp_path, profile, SourcePolicy(gaps="keep"), sections=6)
+    assert num_shards(cut) >= 2
+    assert_same_video(source, cut, whole)
+
+
+@pytest.mark.parametrize("gaps", ["close", "keep"])
+def test_gaps(gaps: Any, tmp_path: Path) -> None:
+    pts = [*range(120), *range(200, 320), *range(420, 500)]
+    source = make_video(tmp_path / "v.mkv", pts=[number * 33 for number in pts], timebase=MS, gop=7)
+    cut, whole = cut_and_whole(
+        source, tmp_path, policy=SourcePolicy(gaps=gaps, max_gap_seconds=Fraction(2)), sections=6
+    )
+    assert num_shards(cut) >= 3
+    assert_same_video(source, cut, whole)
+
+
+def test_a_container_without_an_index_stays_whole(tmp_path: Path) -> None:
+    source = make(tmp_path / "stream.ts", gop=20)
+    cut, whole = cut_and_whole(source, tmp_path)
+    assert num_shards(cut) == 1
+    assert_same_video(source, cut, whole)
+
+
+def test_a_container_that_cannot_be_seeked_exactly_is_found_out_and_stays_whole(tmp_path: Path) -> None:
+    """A Matroska file in whose index each time is that of the keyframe before."""
+    source = make(tmp_path / "v.mkv", 600, gop=20, b_frames=0)
+    data = source.path.read_bytes()
+    cues = data.rindex(b"\x1c\x53\xbb\x6b")
+    times = re.findall(rb"\xb3\x82(..)", data[cues:], re.DOTALL)
+    earlier = iter([times[0], *times[:-1]])
+    wrong = re.sub(rb"\xb3\x82..", lambda _: b"\xb3\x82" + next(earlier), data[cues:], flags=re.DOTALL)
+    source.path.write_bytes(data[:cues] + wrong)
+    cut, whole = cut_and_whole(source, tmp_path)
+    assert num_shards(cut) == 1
+    assert_same_video(source, cut, whole)
+
+
+@pytest.mark.parametrize("frames", [range(60, 200), range(104, 110), range(208, 416)])
+def test_pictures_that_change_stay_whole(frames: range, tmp_path: Path) -> None:
+    """Also where they change at a cut, so that no section has pictures of two sizes."""
+    parts = [range(frames.start), frames, range(frames.stop, 420)]
+    stream = joined_h264(
+        tmp_path, [(part, size, ()) for part, size in zip(parts, ((96, 64), (128, 96), (96, 64)), strict=True)]
+    )
+    joined = remuxed(stream, tmp_path / "v.mkv")
+    for name, seconds in (("cut", 0.01), ("whole", 1e9)):
+        prepare([str(joined)], DiskStorage(tmp_path / name), PROFILE, where=Where("inline"), section_seconds=seconds)
+    assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
+    assert numbers(tmp_path / "cut") == list(range(420))

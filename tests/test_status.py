@@ -1,0 +1,163 @@
+"""How far a job is, as anyone can ask who reads the dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import threading
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from shortgop.cli import app
+from shortgop.cli.status_command import status_lines
+from shortgop.errors import CorruptDataError, TooManyFailuresError, UsageError
+from shortgop.jobs.failing import MaxFailures
+from shortgop.jobs.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.sources import Source
+from shortgop.jobs.tally import Progress
+from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.work import UnitProgress, UnitResult
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+from synthetic import constant_rate_pts, make_video
+
+_PATIENCE_SECONDS = 120
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    for number in range(2):
+        make_video(
+            folder / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 300), timebase=Fraction(1, 30),
+            size=(320, 256), options={"qp": "1", "preset": "ultrafast"},
+        )  # fmt: skip
+    (folder / "broken.mp4").write_text("not a video")
+    return folder
+
+
+def run(sources: Path, dataset: Path, limit: MaxFailures | None = None) -> None:
+    prepare([str(sources)], DiskStorage(dataset), Profile(), where=Where("inline"), max_failures=limit)
+
+
+def show(dataset: Path, *options: str) -> str:
+    done = CliRunner().invoke(app, ["status", str(dataset), *options])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_finished_job_says_what_it_did(sources: Path, tmp_path: Path) -> None:
+    run(sources, tmp_path / "dataset")
+    found = read_status(DiskStorage(tmp_path / "dataset"))
+    assert (found.state, found.reason) == ("finished", "")
+    assert (found.sources_done, found.sources_total, found.sources_failed) == (3, 3, 1)
+    assert (found.frames_done, found.frames_planned) == (600, 600)
+    assert found.bytes_in == sum(file.stat().st_size for file in sources.iterdir())
+    assert found.bytes_out == sum(file.stat().st_size for file in (tmp_path / "dataset" / "shards").iterdir())
+    assert sum(found.nodes.values()) == 600
+    assert len(found.slowest) == len(found.largest) == 3
+    assert found.running == ()
+    text = show(tmp_path / "dataset", "--watch")
+    assert "3 of 3 sources done, 1 failed\n600 of 600 frames," in text
+    assert json.loads(show(tmp_path / "dataset", "--json"))["state"] == "finished"
+
+
+def test_a_job_that_ended_says_why(sources: Path, tmp_path: Path) -> None:
+    with pytest.raises(TooManyFailuresError):
+        run(sources, tmp_path / "dataset", MaxFailures(0))
+    assert "more than --max-failures 0 allows" in show(tmp_path / "dataset").splitlines()[0]
+
+
+def test_a_job_shows_itself_while_it_runs_and_what_was_heard_last_where_it_was_killed(
+    sources: Path, tmp_path: Path
+) -> None:
+    dataset = DiskStorage(tmp_path / "dataset")
+    command = [sys.executable, "-m", "shortgop", "prep", str(sources), "--out", str(tmp_path / "dataset")]
+    job = subprocess.Popen([*command, "--runner", "inline"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while dataset.find(STATUS_KEY) is None:
+        assert time.monotonic() < end
+        assert job.poll() is None
+        time.sleep(0.01)
+    job.kill()
+    job.wait()
+    found = read_status(dataset)
+    assert (found.state, found.pid, found.sources_total) == ("running", job.pid, 3)
+    run(sources, tmp_path / "dataset")
+    assert read_status(dataset).state == "finished"
+
+
+def test_without_a_job_there_is_nothing_to_show(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no job has left its progress in"):
+        read_status(DiskStorage(tmp_path))
+    (tmp_path / STATUS_KEY).write_text("{")
+    with pytest.raises(CorruptDataError, match=r"\.status\.json is damaged"):
+        read_status(DiskStorage(tmp_path))
+
+
+def test_watching_ends_with_the_job(tmp_path: Path) -> None:
+    found = JobStatus("host", 7, started=time.time(), written=time.time(), sources_total=2)
+
+    def write(status: JobStatus) -> None:
+        (tmp_path / "new").write_text(json.dumps(dataclasses.asdict(status)))
+        (tmp_path / "new").rename(tmp_path / STATUS_KEY)
+
+    write(found)
+    end = threading.Timer(1, write, [dataclasses.replace(found, state="finished")])
+    end.start()
+    text = show(tmp_path, "--watch")
+    end.join()
+    assert "process 7 on host, finished" in text
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def unit(name: str) -> Unit:
+    return Unit(name, (Item(Source(f"{name}.mp4", f"/v/{name}.mp4", f"{name}.mp4", "{}"), 1, 5_000_000),))
+
+
+def test_rates_nodes_and_the_slowest_units() -> None:
+    clock = Clock()
+    board = StatusBoard([unit(f"u{number}") for number in range(8)], clock)
+    for number in range(7):
+        board.on_progress(UnitProgress(f"u{number}", 0, 100, node="a" if number % 2 else "b"))
+        clock.now += 10 * (number + 1)
+        board.on_progress(UnitProgress(f"u{number}", 100, 100, node="a" if number % 2 else "b"))
+        board.on_update(Progress(number, 8, 0, 100 * number + 100, 800, 1000 * number))
+        board.on_result(UnitResult(f"u{number}", 1, 100, 1000 - number, ()))
+    board.on_progress(UnitProgress("u7", 30, 0, section=3, node="a"))
+    board.on_progress(UnitProgress("u7", 20, 0, section=4, node="b"))
+    clock.now += 1
+    found = board.status()
+    assert found.nodes == {"a": 330, "b": 420}
+    assert [task.source for task in found.slowest] == ["u6.mp4", "u5.mp4", "u4.mp4", "u3.mp4", "u2.mp4"]
+    assert [task.seconds for task in found.slowest[:2]] == [70, 60]
+    assert [task.source for task in found.largest] == ["u0.mp4", "u1.mp4", "u2.mp4", "u3.mp4", "u4.mp4"]
+    assert [(task.source, task.frames, task.seconds, task.node) for task in found.running] == [
+        ("u7.mp4", 50, 1, "a, b")
+    ]
+    assert found.bytes_in == 35_000_000
+    # Over the last minute and what lies between: 100 frames in 70 seconds, and one second without.
+    assert found.recent_frames_per_second == pytest.approx(100 / 71)
+    assert found.seconds_left == pytest.approx(100 / (100 / 71))
+
+
+def test_a_job_that_was_not_heard_of_for_a_minute_may_be_dead() -> None:
+    found = JobStatus("host", 7, started=0, written=600, frames_done=600, frames_planned=1200, sources_total=2)
+    lines = status_lines(found, now=605)
+    assert lines[0] == "process 7 on host, running for 10 min, heard of 5 s ago"
+    assert lines[2] == "600 of 1200 frames, 1 frames/s (0 in the last minute), about 10 min left"
+    assert status_lines(found, now=700)[0].endswith("it may be dead; the same command goes on from there")
