@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -261,12 +261,11 @@ def _read_columns(
 
 
 def _is_there(open_file: OpenFile, path: str) -> bool:
-    """Whether the store has the array at `path`."""
-    try:
-        with opening(open_file, f"{path}/zarr.json"):
+    """Whether the store has a file of the column at `path`. If it has one and lacks another, that one is lost."""
+    for key in (f"{path}/zarr.json", f"{path}_offsets/zarr.json", f"{path}/c/0"):
+        with suppress(MissingDataError), opening(open_file, key):
             return True
-    except MissingDataError:
-        return False
+    return False
 
 
 def _column_before(column: Column, rows: int) -> Array | Ragged:
