@@ -48,6 +48,8 @@ def writing(path: Path | str) -> Iterator[None]:
             errno.EEXIST: "a file has the name of a folder that is needed; write somewhere else",
         }
         remedy = remedies.get(error.errno or 0, "fix that and run the same command again")
+        if "bucket" in (error.strerror or ""):
+            remedy = "make the bucket first, or check its name"
         what = f"cannot write {path}: {error.strerror or error}"
         raise OutputError(f"{what}; {remedy}", file=str(path)) from error
 

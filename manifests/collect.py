@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import DatasetError
 from ..storage.interface import Storage
 from .edits import Drop, drops_of, merged_edits
-from .layout import open_current, open_manifest, read_root, snapshots
+from .layout import listed, open_current, open_manifest, read_root, snapshots
 from .lost import lost_shards
 from .parts import clean_part, finished_parts, open_part
 from .publish import publish
@@ -180,7 +180,7 @@ def _named(dataset: Storage, names: Iterable[str]) -> set[str]:
 
 
 def _shard_lengths(dataset: Storage) -> dict[str, int]:
-    return {stored.key.removeprefix("shards/"): stored.num_bytes for stored in dataset.files("shards")}
+    return {stored.key.removeprefix("shards/"): stored.num_bytes for stored in listed(dataset, "shards")}
 
 
 def _snapshot_lengths(dataset: Storage) -> dict[str, int]:

@@ -32,7 +32,7 @@ from ..errors import (
     UnreadableDataError,
     not_read,
 )
-from ..storage.interface import Storage, Stored
+from ..storage.interface import NO_BUCKET, Storage, Stored
 from ..whole_files import writing
 from . import zarr_zip as zips
 from .host_copies import HostCopies
@@ -88,7 +88,7 @@ def snapshot_key(snapshot: str) -> str:
 def snapshot_folder(dataset: Storage, snapshot: str) -> str | None:
     """The folder that version 1 of the format wrote as this snapshot; None if there is none."""
     folder = f"manifest/{snapshot}"
-    return folder if any(dataset.files(folder)) and not dataset.find(snapshot_key(snapshot)) else None
+    return folder if any(listed(dataset, folder)) and not dataset.find(snapshot_key(snapshot)) else None
 
 
 def make_place(dataset: Storage) -> None:
@@ -178,10 +178,12 @@ def _read_root(dataset: Storage) -> tuple[Root, str]:
     try:
         with dataset.open(ROOT_KEY) as opened:
             text, version = opened.read(0, opened.stored.num_bytes), opened.stored.version
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError) as error:
         folder = dataset.folder
         gone, is_file = folder is not None and not folder.exists(), folder is not None and folder.is_file()
         what = "does not exist" if gone else "is a file" if is_file else "holds no dataset"
+        if error.strerror == NO_BUCKET:
+            raise NotADatasetError(f"{dataset}: {NO_BUCKET}; check its name", file=file) from None
         raise NotADatasetError(f"{dataset} {what}; {_DATASET_REMEDY}", file=file) from None
     except OSError as error:
         raise not_read(file, error) from error
@@ -326,7 +328,7 @@ def _reading(dataset: Storage, snapshot: str, soon: Callable[[str], bool] = lamb
         file = f"{place}/{error.file}" if error.file and folder else place
         if isinstance(error, UnreadableDataError):
             raise UnreadableDataError(f"{place}: {error.message}", file=file) from error
-        if snapshot not in snapshots(dataset):
+        if folder is None and not has_snapshot(dataset, snapshot):
             raise _gone(dataset, snapshot) from error
         raise type(error)(f"{place}: {error.message}; {_COPY_AGAIN}", file=file) from error
 
@@ -335,10 +337,23 @@ def _open(dataset: Storage, folder: str, key: str) -> BinaryIO:
     return BytesIO(dataset.read(f"{folder}/{key}"))
 
 
+def listed(dataset: Storage, folder: str) -> Iterator[Stored]:
+    """The files below a folder, in no order. UnreadableDataError if they cannot be listed."""
+    try:
+        yield from dataset.files(folder)
+    except OSError as error:
+        raise not_read(dataset.place(folder), error) from error
+
+
+def has_snapshot(dataset: Storage, snapshot: str) -> bool:
+    """Whether a snapshot is there. Nothing is listed, which not every store allows."""
+    return dataset.find(snapshot_key(snapshot)) is not None or snapshot_folder(dataset, snapshot) is not None
+
+
 def snapshots(dataset: Storage) -> dict[str, list[Stored]]:
     """The files of all snapshots that are there, current or not, by name: decimal digits."""
     found: dict[str, list[Stored]] = {}
-    for stored in dataset.files("manifest"):
+    for stored in listed(dataset, "manifest"):
         found.setdefault(stored.key.split("/")[1].removesuffix(".zip"), []).append(stored)
     return {name: files for name, files in found.items() if name.isdecimal()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from ..wording import counted
 from .layout import open_current, shard_key
 from .ragged import Array
 from .tables import Manifest
+
+# Where files cannot be listed, each takes a request of its own.
+_MAX_ASKED = 16
 
 
 def lost_shards(dataset: Storage, manifest: Manifest, *, max_listed: int | None = None) -> dict[int, DatasetError]:
@@ -29,13 +32,13 @@ def lost_shards(dataset: Storage, manifest: Manifest, *, max_listed: int | None 
     try:
         actual_lengths = _lengths(dataset, [shard_key(name) for name in names])
     except OSError as error:
-        refused = not_read(dataset.place(shard_key("")), error)
+        refused = not_read(dataset.place("shards"), error)
         return dict.fromkeys(range(len(names)), refused)
     for row, (name, expected, actual) in enumerate(zip(names, lengths, actual_lengths, strict=True)):
         file = dataset.place(shard_key(name))
         if isinstance(actual, OSError):
             lost[row] = not_read(file, actual, remedy=lost_remedy(dataset))
-        elif actual != expected:
+        elif actual is not None and actual != expected:
             lost[row] = (MissingDataError if actual < expected else CorruptDataError)(
                 f"{file} has {actual} bytes, the manifest says {expected}; it was changed after it was written; "
                 f"{lost_remedy(dataset)}",
@@ -44,18 +47,38 @@ def lost_shards(dataset: Storage, manifest: Manifest, *, max_listed: int | None 
     return lost
 
 
-def _lengths(dataset: Storage, keys: Sequence[str]) -> Iterator[int | OSError]:
-    """The length of each file, or why it is not known."""
-    if dataset.folder is None:
+def _lengths(dataset: Storage, keys: Sequence[str]) -> list[int | OSError | None]:
+    """The length of each file, or why it is not known; None where that would take too many requests."""
+    if dataset.folder is not None:
+        return [_stat(dataset.place(key)) for key in keys]
+    try:
         # One request tells of a thousand files.
         found = {stored.key: stored.num_bytes for stored in dataset.files("shards")}
-        yield from (found.get(key, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))) for key in keys)
-        return
-    for key in keys:
-        try:
-            yield os.stat(dataset.place(key)).st_size  # noqa: PTH116  # making a Path takes longer than this call
-        except OSError as error:
-            yield error
+    except OSError as error:
+        # Web servers list nothing, and who may read objects need not be allowed to list them.
+        if error.errno not in (errno.ENOTSUP, errno.EACCES, errno.EPERM):
+            raise
+        return [_asked(dataset, key) for key in keys] if len(keys) <= _MAX_ASKED else [None] * len(keys)
+    return [found.get(key, _gone()) for key in keys]
+
+
+def _stat(file: str) -> int | OSError:
+    try:
+        return os.stat(file).st_size  # noqa: PTH116  # making a Path takes longer than this call
+    except OSError as error:
+        return error
+
+
+def _asked(dataset: Storage, key: str) -> int | OSError:
+    try:
+        stored = dataset.find(key)
+    except OSError as error:
+        return error
+    return _gone() if stored is None else stored.num_bytes
+
+
+def _gone() -> OSError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def lost_remedy(dataset: Storage) -> str:

@@ -18,7 +18,7 @@ from ..errors import CorruptDataError, DatasetError, MissingDataError, Unreadabl
 from ..storage.interface import Storage
 from . import zarr_zip as zips
 from .label_columns import LabelColumn
-from .layout import FORMAT_VERSION, part_key
+from .layout import FORMAT_VERSION, listed, part_key
 from .ragged import Array
 from .tables import TABLE_TYPES, Manifest, Table
 from .zarr_read import read_attributes, read_manifest
@@ -144,7 +144,7 @@ def open_part(dataset: Storage, part: str) -> tuple[Manifest, dict[str, Any]]:
 
 def finished_parts(dataset: Storage) -> set[str]:
     """Names of all committed parts: the unit's id, followed by `.1`, `.2` ... for further attempts."""
-    names = (stored.key.removeprefix("parts/") for stored in dataset.files("parts"))
+    names = (stored.key.removeprefix("parts/") for stored in listed(dataset, "parts"))
     return {name.removesuffix(".zip") for name in names if name.endswith(".zip")}
 
 

@@ -25,6 +25,7 @@ from .layout import (
     FORMAT_VERSION,
     Root,
     change_root,
+    listed,
     open_manifest,
     open_timeline,
     read_root,
@@ -115,7 +116,7 @@ def has_its_shards(dataset: Storage, manifest: Manifest) -> bool:
     if all(dataset.find(shard_key(name)) for name in manifest.shards.name.texts()):
         return True
     folder = dataset.folder
-    return not (any(dataset.files("shards")) if folder is None else (folder / "shards").is_dir())
+    return not (any(listed(dataset, "shards")) if folder is None else (folder / "shards").is_dir())
 
 
 def _write(

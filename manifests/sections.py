@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import CorruptDataError, DatasetError
 from ..storage.interface import Storage, Stored
-from .layout import FORMAT_VERSION
+from .layout import FORMAT_VERSION, listed
 from .parts import finished_units, had_videos, pack, unpack
 from .publish import has_its_shards
 from .ragged import from_texts
@@ -84,7 +84,7 @@ def joined_sections(sections: Sequence[Manifest], *, dropped: int, repeated: int
 
 def remove_sections(dataset: Storage, unit: str) -> None:
     """Remove the sections of a unit whose part is there."""
-    for stored in dataset.files("sections"):
+    for stored in listed(dataset, "sections"):
         if _unit_of(stored) == unit:
             dataset.remove(stored.key)
 
@@ -92,20 +92,20 @@ def remove_sections(dataset: Storage, unit: str) -> None:
 def remove_old_sections(dataset: Storage) -> None:
     """Remove the sections of videos that are finished, and those of jobs that were given up a week ago."""
     latest: dict[str, int] = {}
-    for stored in dataset.files("sections"):
+    for stored in listed(dataset, "sections"):
         latest[_unit_of(stored)] = max(stored.modified_ns, latest.get(_unit_of(stored), 0))
     finished = finished_units(dataset) if latest else set()
     for unit, modified_ns in latest.items():
         if (unit in finished and had_videos(dataset, unit)) or time.time() - modified_ns / 1e9 > KEEP_SECONDS:
             remove_sections(dataset, unit)
-    if not any(dataset.files("sections")):
+    if not any(listed(dataset, "sections")):
         # Not where workers remove sections: others may be adding some.
         dataset.remove("sections")
 
 
 def shards_of_sections(dataset: Storage) -> set[str]:
     """The shards that sections name: those of videos that are not finished."""
-    names = [stored.key.removeprefix(_FOLDER).removesuffix(".zip") for stored in dataset.files("sections")]
+    names = [stored.key.removeprefix(_FOLDER).removesuffix(".zip") for stored in listed(dataset, "sections")]
     found = (read_section(dataset, name) for name in names)
     return {name for each in found if each is not None for name in each[0].shards.name.texts()}
 

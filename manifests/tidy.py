@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from ..errors import DatasetError, UsageError
 from ..storage.interface import Storage
-from .layout import open_manifest, read_root, shard_key, snapshot_attributes, snapshot_key, snapshots
+from .layout import listed, open_manifest, read_root, shard_key, snapshot_attributes, snapshot_key, snapshots
 from .parts import finished_parts, had_videos, read_part
 from .sections import remove_old_sections, shards_of_sections
 
@@ -87,7 +87,7 @@ def stray_shards(dataset: Storage, *, gone_snapshots: Collection[str] = (), gone
     already, and snapshots do not count as naming the shards `gone`.
     """
     # Listed before the snapshots and parts are read: a shard that comes later is never removed.
-    names = (stored.key.removeprefix("shards/") for stored in dataset.files("shards"))
+    names = (stored.key.removeprefix("shards/") for stored in listed(dataset, "shards"))
     strays = {name for name in names if _SHARD.fullmatch(name)}
     try:
         for named in _names(dataset, gone_snapshots):

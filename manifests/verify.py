@@ -17,7 +17,7 @@ from ..errors import CorruptDataError, DatasetError
 from ..storage.interface import Storage
 from .gop_check import check_gop, frame_ticks, nal_length_bytes
 from .label_columns import derived_columns
-from .layout import open_column, open_column_kinds, open_timeline, shard_key, snapshot_key
+from .layout import listed, open_column, open_column_kinds, open_timeline, shard_key, snapshot_key
 from .lost import lost_videos, where_it_is
 from .mp4 import Init, parse_init
 from .parts import parts_of_unit
@@ -79,7 +79,7 @@ def stray_files(dataset: Storage, manifest: Manifest) -> list[str]:
     """Files in the shards folder that the manifest does not name. They do no harm, and are of use only to a running
     job."""
     known = {shard_key(name) for name in manifest.shards.name.texts()}
-    return sorted(dataset.place(stored.key) for stored in dataset.files("shards") if stored.key not in known)
+    return sorted(dataset.place(stored.key) for stored in listed(dataset, "shards") if stored.key not in known)
 
 
 def damaged_videos(manifest: Manifest, problems: Iterable[Problem]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import MissingDataError
 from ..storage.interface import Storage
 from .label_columns import Kind, LabelColumn, derived_columns, text_array
-from .layout import open_column, open_column_kinds, snapshots
+from .layout import has_snapshot, open_column, open_column_kinds
 from .ragged import Array, lazy
 from .tables import Manifest
 
@@ -89,6 +89,6 @@ class LabelColumns:
         try:
             return read()
         except MissingDataError:
-            if self._snapshot in snapshots(self._dataset):
+            if has_snapshot(self._dataset, self._snapshot):
                 raise
             return None

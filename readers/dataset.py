@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.layout import FORMAT_VERSION, open_current, open_manifest, read_root, snapshots
+from ..manifests.layout import FORMAT_VERSION, has_snapshot, open_current, open_manifest, read_root
 from ..manifests.lost import lost_shards, lost_text, lost_videos
 from ..manifests.ragged import Array, lazy
 from ..manifests.summary import FailureSummary, failure_summaries, size_of
@@ -109,7 +109,8 @@ def open(  # noqa: A001
             raise WrongTypeError(
                 f"snapshot is {snapshot!r}; it has to be a string such as {root.snapshot!r}", file=str(place)
             )
-        if snapshot not in snapshots(place):
+        # A snapshot is a number: "../other" would lead out of the dataset.
+        if not snapshot.isdecimal() or not has_snapshot(place, snapshot):
             raise UsageError(
                 f"{place} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}, and jobs remove earlier "
                 "ones after some time",

@@ -267,6 +267,8 @@ class Bucket:
                 answer = obstore.get(self._store, self.root.key(key), options=options)
                 return bytes(answer.bytes()), answer.meta
             except NotSupportedError as error:
+                if self.is_web_server:
+                    raise
                 raise _NothingThereError from error
             except BaseError as error:
                 what = failure(error)

@@ -18,6 +18,9 @@ from typing import Protocol
 
 from .network import RequestCounts
 
+# What `strerror` says where not only a file is missing, but all that it would lie in.
+NO_BUCKET = "there is no such bucket"
+
 
 @dataclass(frozen=True)
 class Stored:

@@ -11,6 +11,8 @@ import errno
 import re
 from dataclasses import dataclass
 
+from .interface import NO_BUCKET
+
 # https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 _STATUSES_TO_RETRY = (408, 429, 500, 502, 503, 504)
 _CODES_TO_RETRY = (
@@ -77,7 +79,7 @@ def system_error(error: BaseException, place: str, credentials: str) -> OSError:
 def _meaning(what: Failure, credentials: str) -> tuple[int, str]:
     denied = what.kind in ("PermissionDeniedError", "UnauthenticatedError") or what.status in (401, 403)
     cases = (
-        (what.code == "NoSuchBucket", errno.ENOENT, "there is no such bucket"),
+        (what.code == "NoSuchBucket", errno.ENOENT, NO_BUCKET),
         (what.kind == "FileNotFoundError", errno.ENOENT, "there is no such object"),
         (denied or _lacks_settings(what), errno.EACCES, f"{_answer(what)}; tried {credentials}"),
         (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,14 @@ if TYPE_CHECKING:
     from .connections import Root
 
 
+# Below a root others may upload too, such as to a dataset that lies in a folder of this one. `Storage.start` makes
+# keys of this form, and what is large goes to these folders.
+_OURS = re.compile(r"(shards|\.tmp)/[^/]+-[0-9a-f]{32}(\.\w+)?")
+
+
 def abort_unfinished(root: Root, spared_seconds: float) -> int:
-    """Abort the uploads below a root that began at least so long ago. Returns how many there were. Zero where that is
-    not possible, or not allowed: nothing but room is lost."""
+    """Abort the uploads that `Storage.start` began at this root, at least so long ago. Returns how many there were.
+    Zero where that is not possible, or not allowed: nothing but room is lost."""
     if root.scheme != "s3" or importlib.util.find_spec("boto3") is None:
         return 0
     from botocore.exceptions import BotoCoreError, ClientError
@@ -29,10 +35,17 @@ def abort_unfinished(root: Root, spared_seconds: float) -> int:
         prefix = {"Prefix": f"{root.prefix}/"} if root.prefix else {}
         for page in client.get_paginator("list_multipart_uploads").paginate(Bucket=root.bucket, **prefix):
             for upload in page.get("Uploads", []):
+                if not is_ours(root, upload["Key"]):
+                    continue
                 if is_old(upload["Initiated"], datetime.now(UTC), spared_seconds):
                     client.abort_multipart_upload(Bucket=root.bucket, Key=upload["Key"], UploadId=upload["UploadId"])
                     count += 1
     return count
+
+
+def is_ours(root: Root, key: str) -> bool:
+    """Whether a key in the bucket is one that an upload of this root has."""
+    return _OURS.fullmatch(key.removeprefix(f"{root.prefix}/") if root.prefix else key) is not None
 
 
 def is_old(began: datetime, now: datetime, spared_seconds: float) -> bool:

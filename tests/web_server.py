@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass
 class WebServer:
-    """`root` is its URL. It serves the files of a folder to whoever has the signature, and only by GET."""
+    """`root` is its URL. It serves the files of a folder to whoever has the signature, which holds for GET alone."""
 
     root: str
     requests: list[str] = field(default_factory=list)
@@ -56,13 +56,21 @@ def web_server(folder: Path, signature: str, *, etags: bool = True) -> Iterator[
             version["Content-Range"] = f"bytes {start}-{stop - 1}/{len(data)}"
             self.answer(206, data[start:stop], **version)
 
+        def do_HEAD(self) -> None:
+            # A signature is one of GET alone.
+            if signature:
+                self.answer(403, b"")
+            else:
+                self.do_GET()
+
         def answer(self, status: int, data: bytes, **headers: str) -> None:
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            if self.command == "GET":
+                self.wfile.write(data)
 
         def log_message(self, *_arguments: object) -> None:
             pass
