@@ -96,6 +96,11 @@ class Refuses:
         return frames
 
 
+def filled_from_the_environment(frames: torch.Tensor) -> torch.Tensor:
+    """A transform that shows a variable of its process's environment."""
+    return torch.full_like(frames, int(os.environ.get("SHORTGOP_TEST_LEVEL", "0")))
+
+
 @dataclass(frozen=True)
 class Sleeps:
     """A transform that takes this long, in workers, and says when it begins."""

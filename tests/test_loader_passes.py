@@ -16,6 +16,7 @@ from loader_helpers import (
     Shown,
     all_shown,
     clips,
+    filled_from_the_environment,
     loader_of,
     open_files,
     own_workers,
@@ -133,3 +134,12 @@ def test_a_fork_that_exits_on_its_own_disturbs_nothing(
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert [*seen, *all_shown(batches)] == clips_shown
+
+
+def test_workers_have_the_environment_of_now(clips_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fork server keeps that of its start; the keys of a store may have come since."""
+    loader = loader_of(clips(clips_folder, transform=filled_from_the_environment))
+    assert int(next(iter(loader))["frames"].max()) == 0
+    monkeypatch.setenv("SHORTGOP_TEST_LEVEL", "7")
+    loader = loader_of(clips(clips_folder, transform=filled_from_the_environment))
+    assert int(next(iter(loader))["frames"].min()) == 7

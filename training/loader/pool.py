@@ -17,7 +17,7 @@ from ...errors import DatasetError, UsageError
 from ...wording import counted
 from .arena import Arena
 from .messages import Cancel, Done, ReadsItems, Ready, UseArena, Work
-from .worker import serve
+from .worker import SameEnvironment, serve
 
 # Besides the first time.
 _MAX_REPEATS = 2
@@ -195,7 +195,10 @@ class WorkerPool:
         ours, theirs = self._context.Pipe(duplex=True)
         dataset, threads, process_id = self._start_arguments
         process = self._context.Process(
-            target=serve, args=(theirs, dataset, threads, process_id), name="shortgop loader", daemon=True
+            target=serve,
+            args=(SameEnvironment(), theirs, dataset, threads, process_id),
+            name="shortgop loader",
+            daemon=True,
         )
         try:
             process.start()

@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import connection, parent_process, reduction
 from typing import Any
@@ -47,8 +48,33 @@ def read_work(dataset: ReadsItems, work: Work, arena: Arena | MappedArena) -> Do
     return Done(work.number, work.pass_number, rest if any(rest) else (), failed, spent, dataset.skipped_here - skipped)
 
 
-def serve(pipe: connection.Connection, dataset: ReadsItems, threads: int, loader_process: int) -> None:
-    """Do the work that comes through the pipe until it ends, or the process on its other side does."""
+class SameEnvironment:
+    """Gives the process that unpickles it the environment of the one that pickled it.
+
+    A fork server keeps the environment in which it was started. The keys of a store may have come since, and opening
+    the dataset wants them.
+    """
+
+    def __reduce__(self) -> tuple[Callable[[dict[str, str]], SameEnvironment], tuple[dict[str, str]]]:
+        return _take_environment, (dict(os.environ),)
+
+
+def _take_environment(environment: dict[str, str]) -> SameEnvironment:
+    os.environ.update(environment)
+    return SameEnvironment()
+
+
+def serve(
+    _environment: SameEnvironment,
+    pipe: connection.Connection,
+    dataset: ReadsItems,
+    threads: int,
+    loader_process: int,
+) -> None:
+    """Do the work that comes through the pipe until it ends, or the process on its other side does.
+
+    The environment is the first argument, so that it is there when the dataset is unpickled.
+    """
     # Ctrl-C reaches all processes of a terminal. The loader's process decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
