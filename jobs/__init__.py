@@ -4,13 +4,14 @@ named_options               `shortgop.prepare`: the options of a job by their na
 sources, places, ids        which videos a job is about, and their ids
 walking                     folders of this machine, and globs in them
 addresses, store_files, fetched_sources  sources in stores: URLs, what lies there, and their local files
+source_parts, source_files, importing  sources that are part of a file, or folders of pictures; datasets of other tools
 lists, column_types         lists of sources, and the types of their columns
 labels                      columns that lists set, in a job or by themselves
 identity                    whether a file is the one that was prepared
 look, changed               what the files are now, and what to do if they are not what was prepared
 units, work                 the plan of units, and one unit of work
 steps, order                a long video in sections: what each task does, and which follows
-where, running              where units run, and how their results are published
+where, gpu_slots, running   where units run, and how their results are published
 ray_runner, ray_login, cluster_address, shared_files  units on a cluster
 tally, job_status, outcome  how far a job is, for itself and for others; its report
 failing                     when failures end a job, and which sources are set aside

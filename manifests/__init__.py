@@ -3,12 +3,14 @@
 schema, tables, records, ragged  the data model: how columns are stored, tables, a row as plain values, columns of lists
 mp4, gop_check                 what the bytes of a segment say, and what they must say
 zarr_read, zarr_write, zarr_small, zarr_sizes, zarr_zip  how tables are stored
-shared_tables                  tables in memory that processes share
+shared_tables, mapped_tables   tables in memory that processes share
+host_copies                    the tables of a large snapshot, decoded once for all processes of a host
 label_columns, zarr_columns, video_columns  what source lists say of all videos, as arrays
-stacking, merge, edits         tables put together; what corrects them: edits and drops
+stacking, merge, folding, edits  tables put together, many parts in bounded memory; what corrects them: edits and drops
 layout, parts, sections, publish, tidy  the life of a dataset: paths and root, parts, snapshots, removal
 lost, verify, export, summary, history, output_files  operations on a whole dataset
 annotate, drop                 columns that are set, and videos that are taken out
+equal_contents, shard_bytes    videos that hold the same; pieces of shards, checked
 collect, rewrite, stored_bytes  what nothing needs any more is removed, also from within shards
 moving, compact, copying, rollback  videos moved to other shards and datasets, and back to an earlier snapshot
 """

@@ -3,14 +3,16 @@
 options, profile            what the user chooses
 opening, playlists, mounts  open a source as one file; detect a mount that does not answer
 part_of_file                stretches of an MP4 of which only a part is fetched
-probe, picture, picture_check, clean_aperture, pixel_crop, container_crop  what its headers and first frames say
+probe, still_pictures, picture, picture_check, clean_aperture, pixel_crop, container_crop  what its headers and first frames say
 signs, scan, chains, access_units, damage, salvage, joins  which frames of a source are damaged, and which are kept
 source_times, rates, grid   which source frame each tick shows
-sizes, picture_filters, command, encoders  the ffmpeg command
+sizes, picture_filters, encoder_options, command  the ffmpeg command
+capabilities, capability_trials, pipelines, tool_choice  what decodes, scales and encodes: tried, and chosen for each source
+gpu_filters, gpu_attempts, gpu_errors  frames that stay on a GPU, and what the CPU does where a GPU fails
 encode_cuts, pieces, stretch  stretches of a source as videos of their own
 encode_sections, section_plan  a long source in sections, by several workers
-ffmpeg, processes, stalls, attempts  run ffmpeg, and again if it was ended
+encode_run, ffmpeg, processes, stalls, attempts  run ffmpeg, and again if it was ended
 frame_report, fragments     which frames ffmpeg encoded, for the comparison with the plan; its output in GOPs
 shards, manifest_rows, given_up  what is stored, and how it differs from the source
-doctor                      which encoders and decoders run on this machine
+doctor, nvdec_sizes         which encoders and decoders run on this machine; which sizes NVDEC takes
 """
