@@ -3,11 +3,12 @@
 options, profile            what the user chooses
 opening, playlists, mounts  open a source as one file; detect a mount that does not answer
 part_of_file                stretches of an MP4 of which only a part is fetched
-probe, still_pictures, picture, picture_check, clean_aperture, pixel_crop, container_crop  what its headers and first frames say
+probe, picture, picture_check, clean_aperture, pixel_crop, container_crop  what its headers and first frames say
+still_pictures              sources that are one picture
 signs, scan, chains, access_units, damage, salvage, joins  which frames of a source are damaged, and which are kept
 source_times, rates, grid   which source frame each tick shows
 sizes, picture_filters, encoder_options, command  the ffmpeg command
-capabilities, capability_trials, pipelines, tool_choice  what decodes, scales and encodes: tried, and chosen for each source
+capabilities, capability_trials, pipelines, tool_choice  what decodes, scales and encodes: tried, and chosen
 gpu_filters, gpu_attempts, gpu_errors  frames that stay on a GPU, and what the CPU does where a GPU fails
 encode_cuts, pieces, stretch  stretches of a source as videos of their own
 encode_sections, section_plan  a long source in sections, by several workers
