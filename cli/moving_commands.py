@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,9 @@ from .progress import loop_bar
 if TYPE_CHECKING:
     from ..manifests.copying import Copied
 
+IncludeDroppedOption = Annotated[
+    bool, typer.Option("--include-dropped", help="Take in again what was dropped in the target.")
+]
 OutOption = Annotated[str, typer.Option("--out", metavar="DATASET", help="The folder or URL to write to.")]
 
 
@@ -26,46 +30,74 @@ OutOption = Annotated[str, typer.Option("--out", metavar="DATASET", help="The fo
 def copy(
     dataset: DatasetArgument,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The folder or URL of the copy, new or existing.")],
+    include_dropped: IncludeDroppedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Copy a dataset, from and to a folder or a store. Nothing is encoded again, and every GOP is checked.
 
     The copy has the current snapshot's videos, and nothing of what was dropped. The same command again goes on where
-    one that was interrupted was, and brings what has been added since.
+    one that was interrupted was, and brings what has been added or prepared again since. What was dropped in TARGET
+    stays out.
     """
-    _bring([dataset], target, as_json=as_json)
+    _bring([dataset], target, update=True, include_dropped=include_dropped, as_json=as_json)
 
 
 @app.command()
 def merge(
     datasets: Annotated[list[str], typer.Argument(metavar="DATASET...", help="Folders or URLs that prep wrote to.")],
     out_place: OutOption,
+    include_dropped: IncludeDroppedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Put the videos of several datasets into one, new or existing. Nothing is encoded again, and every GOP is checked.
 
     All of them need the same profile, and each id may mean one video only.
     """
-    _bring(datasets, out_place, as_json=as_json)
+    _bring(datasets, out_place, update=False, include_dropped=include_dropped, as_json=as_json)
 
 
-def _bring(datasets: list[str], target: str, *, as_json: bool) -> None:
+def _bring(datasets: list[str], target: str, *, update: bool, include_dropped: bool, as_json: bool) -> None:
     with errors():
         from ..manifests.copying import copy_videos
 
         with loop_bar(err, "shards", None) as advance:
             done = copy_videos(
-                [storage_at(each) for each in datasets], storage_at(target), on_bytes=lambda _: advance()
-            )
+                [storage_at(each) for each in datasets], storage_at(target), update=update,
+                include_dropped=include_dropped, on_bytes=lambda _: advance(),
+            )  # fmt: skip
         if as_json:
             print_json({**dataclasses.asdict(done), "dataset": target})
         else:
+            for text in _notices(done, datasets[0] if len(datasets) == 1 else "a source", target):
+                err.print(text, style="yellow", markup=False, soft_wrap=True)
             out.print(_copied_text(done, target), markup=False, soft_wrap=True)
 
 
 def _copied_text(done: Copied, target: str) -> str:
+    replaced = f", {len(done.replaced)} of them in place of an earlier revision" if done.replaced else ""
     already = f", {len(done.already)} were there already" if done.already else ""
-    return f"{counted(len(done.ids), 'video')}, {megabytes(done.num_bytes)} copied to {target}{already}"
+    return f"{counted(len(done.ids), 'video')}, {megabytes(done.num_bytes)} copied to {target}{replaced}{already}"
+
+
+def _notices(done: Copied, source: str, target: str) -> Iterator[str]:
+    """What the target does not have as the source has it."""
+    if done.dropped:
+        they_were = "it was" if len(done.dropped) == 1 else "they were"
+        yield (
+            f"{counted(len(done.dropped), 'video')} left out because {they_were} dropped in {target}: "
+            f"{some_of(done.dropped)}; --include-dropped takes them in again"
+        )
+    if done.dropped_in_source:
+        were = "was" if len(done.dropped_in_source) == 1 else "were"
+        yield (
+            f"{counted(len(done.dropped_in_source), 'video')} of {target} {were} dropped in {source}: "
+            f"{some_of(done.dropped_in_source)}; `shortgop drop {target} ID ...` takes them out"
+        )
+    if done.other_columns:
+        yield (
+            f"columns of {counted(len(done.other_columns), 'video')} differ from {source} and stay as they are: "
+            f"{some_of(done.other_columns)}; `shortgop annotate {target} LABELS` sets them"
+        )
 
 
 @app.command()

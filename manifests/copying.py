@@ -7,7 +7,9 @@ but what is copied, so a copy that was interrupted goes on where it was.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+import json
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,7 +19,7 @@ import numpy as np
 from ..errors import UsageError
 from ..storage.interface import Storage
 from ..wording import counted
-from .edits import Drop, dropped, drops_table, last_number
+from .edits import Drop, dropped, drops_table, last_number, sorted_json
 from .layout import (
     Root,
     create,
@@ -45,12 +47,21 @@ _IDS_SHOWN = 3
 @dataclass(frozen=True)
 class Copied:
     """What `copy_videos` did: ids that it brought, and those that the target had already. `num_bytes` are those of the
-    shards that it wrote; `snapshot` is the target's current one."""
+    shards that it wrote; `snapshot` is the target's current one.
+
+    `replaced` are those of `ids` of which the target had an earlier revision. `dropped` were left out, since they were
+    dropped in the target. The target still has the other two: `dropped_in_source` were dropped in a source, and the
+    columns of `other_columns`, which are some of `already`, differ from those in a source.
+    """
 
     ids: tuple[str, ...]
     already: tuple[str, ...]
     num_bytes: int
     snapshot: str
+    replaced: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    dropped_in_source: tuple[str, ...] = ()
+    other_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,19 +74,39 @@ class _Source:
     rows: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What to copy, and ids as `Copied` has them. `contents` are those of the videos to copy, by id."""
+
+    sources: tuple[_Source, ...]
+    contents: Mapping[str, bytes]
+    already: tuple[str, ...]
+    replaced: tuple[str, ...]
+    dropped: tuple[str, ...]
+    other_columns: tuple[str, ...]
+
+
 def copy_videos(
-    sources: Sequence[Storage], target: Storage, *, on_bytes: Callable[[int], object] = lambda _: None
+    sources: Sequence[Storage],
+    target: Storage,
+    *,
+    update: bool = False,
+    include_dropped: bool = False,
+    on_bytes: Callable[[int], object] = lambda _: None,
 ) -> Copied:
     """Bring the videos of the current snapshots of `sources` into `target`, a new dataset or one of the same profile.
 
     Videos come with their columns as they are now, what was dropped stays dropped, and every GOP is checked by its
     CRC-32 on the way. `on_bytes` is told the length of each shard as it is written. The same call again copies what is
-    missing.
+    missing. A source that is named twice counts once.
+
+    Videos that were dropped in the target stay out, unless `include_dropped`. With `update` a video of a source takes
+    the place of the target's video of that id, columns included, if its frames differ and its revision is greater.
 
     UsageError if two videos have one id and other frames, or if profiles differ; NotADatasetError, MissingDataError or
     CorruptDataError if a source is not whole; OutputError, DatasetBusyError for the target.
     """
-    opened = [(source, *open_current(source)) for source in sources]
+    opened = [(source, *open_current(source)) for source in {source.url: source for source in sources}.values()]
     for source, _, manifest in opened:
         lost = lost_shards(source, manifest)
         if lost:
@@ -92,20 +123,31 @@ def copy_videos(
         if not len(now.videos):
             set_profile(target, first.profile)
         _refuse_other_profiles([(target, read_root(target)), (sources[0], first)])
-        wanted, already = _wanted(opened, now, target)
-        number = last_number(now) + 1
+        plan = _plan(opened, now, target, update=update, include_dropped=include_dropped)
         try:
-            num_bytes = sum(_copy(source, target, number, on_bytes) for source in wanted)
-            there = set(now.ids).union(*(manifest.ids for _, _, manifest in opened))
-            _bring_the_rest([manifest for _, _, manifest in opened], target, there, number)
+            num_bytes = sum(_copy(source, target, now, on_bytes) for source in plan.sources)
+            _bring_the_rest([manifest for _, _, manifest in opened], target, now)
         finally:
             publish(target)
-        return Copied(
-            ids=tuple(source.manifest.ids[row] for source in wanted for row in source.rows),
-            already=already,
-            num_bytes=num_bytes,
-            snapshot=read_root(target).snapshot or "",
-        )
+        return _result(plan, [manifest for _, _, manifest in opened], _current(target), num_bytes, read_root(target))
+
+
+def _result(plan: _Plan, sources: Sequence[Manifest], after: Manifest, num_bytes: int, root: Root) -> Copied:
+    """`after` is what the target has now."""
+    contents = dict(zip(after.ids, _contents(after), strict=True)) if plan.contents else {}
+    # As keys: their order counts, and they are looked up.
+    came = {video_id: None for video_id, content in plan.contents.items() if contents.get(video_id) == content}
+    there = set(after.ids).difference(*(manifest.ids for manifest in sources))
+    return Copied(
+        ids=tuple(came),
+        already=plan.already,
+        num_bytes=num_bytes,
+        snapshot=root.snapshot or "",
+        replaced=tuple(video_id for video_id in plan.replaced if video_id in came),
+        dropped=plan.dropped,
+        dropped_in_source=tuple(sorted(there.intersection(each for manifest in sources for each in dropped(manifest)))),
+        other_columns=plan.other_columns,
+    )
 
 
 def _current(dataset: Storage) -> Manifest:
@@ -125,32 +167,69 @@ def _refuse_other_profiles(roots: Sequence[tuple[Storage, Root]]) -> None:
             )
 
 
-def _wanted(
-    opened: Sequence[tuple[Storage, Root, Manifest]], now: Manifest, target: Storage
-) -> tuple[list[_Source], tuple[str, ...]]:
-    """What to copy of each dataset, and the ids that are there already. UsageError for ids that mean two videos."""
+def _plan(
+    opened: Sequence[tuple[Storage, Root, Manifest]],
+    now: Manifest,
+    target: Storage,
+    *,
+    update: bool,
+    include_dropped: bool,
+) -> _Plan:
+    """What to copy of each dataset into `target`, which has `now`. UsageError for ids that mean two videos."""
     owner: dict[str, tuple[str, bytes]] = {
         video_id: (target.url, content) for video_id, content in zip(now.ids, _contents(now), strict=True)
     }
-    wanted, already, clashes = [], [], []
+    out = set() if include_dropped else dropped(now).keys()
+    # As keys, since a video may be in several sources.
+    already, left_out, other_columns = dict[str, None](), dict[str, None](), dict[str, None]()
+    sources, contents, replaced, clashes = [], dict[str, bytes](), [], []
     for source, root, manifest in opened:
         rows = []
         for row, (video_id, content) in enumerate(zip(manifest.ids, _contents(manifest), strict=True)):
-            known = owner.setdefault(video_id, (source.url, content))
-            if known == (source.url, content) and known[0] != target.url:
-                rows.append(row)
-            elif known[1] == content:
-                already.append(video_id)
-            else:
-                clashes.append(f"{video_id!r} of {known[0]} and of {source}")
-        wanted.append(_Source(source, root, manifest, tuple(rows)))
+            if video_id in out:
+                left_out[video_id] = None
+                continue
+            url, known = owner.get(video_id, (None, content))
+            if known != content:
+                if not (update and url == target.url and _is_later(manifest, row, now)):
+                    clashes.append((video_id, url, source))
+                    continue
+                replaced.append(video_id)
+            elif url is not None:
+                already[video_id] = None
+                if url == target.url and _columns(manifest, row) != _columns(now, now.row_of(video_id)):
+                    other_columns[video_id] = None
+                continue
+            owner[video_id] = source.url, content
+            contents[video_id] = content
+            rows.append(row)
+        sources.append(_Source(source, root, manifest, tuple(rows)))
     if clashes:
-        raise UsageError(
-            f"{counted(len(clashes), 'id')} {'means' if len(clashes) == 1 else 'mean'} two videos: "
-            f"{'; '.join(clashes[:_IDS_SHOWN])}{' ...' * (len(clashes) > _IDS_SHOWN)}; drop one of them with "
-            "`shortgop drop`, or prepare it again under another id"
+        raise _clash_error(clashes, target)
+    return _Plan(tuple(sources), contents, tuple(already), tuple(replaced), tuple(left_out), tuple(other_columns))
+
+
+def _is_later(manifest: Manifest, row: int, now: Manifest) -> bool:
+    return int(manifest.videos.revision[row]) > int(now.videos.revision[now.row_of(manifest.ids[row])])
+
+
+def _columns(manifest: Manifest, row: int) -> str:
+    return sorted_json(json.loads(manifest.videos.attributes.text(row) or "{}"))
+
+
+def _clash_error(clashes: Sequence[tuple[str, str | None, Storage]], target: Storage) -> UsageError:
+    said = "; ".join(f"{video_id!r} of {url} and of {source}" for video_id, url, source in clashes[:_IDS_SHOWN])
+    remedy = "drop one of them with `shortgop drop`, or prepare it again under another id"
+    of_target = next((video_id for video_id, url, _ in clashes if url == target.url), None)
+    if of_target is not None:
+        remedy += (
+            f"; `shortgop drop {shlex.join([str(target), of_target])}` and then the same command with "
+            "--include-dropped puts the source's video in the place of the target's"
         )
-    return wanted, tuple(already)
+    return UsageError(
+        f"{counted(len(clashes), 'id')} {'means' if len(clashes) == 1 else 'mean'} two videos: {said}"
+        f"{' ...' * (len(clashes) > _IDS_SHOWN)}; {remedy}"
+    )
 
 
 def _contents(manifest: Manifest) -> list[bytes]:
@@ -163,14 +242,17 @@ def _contents(manifest: Manifest) -> list[bytes]:
     ]
 
 
-def _copy(source: _Source, target: Storage, number: int, on_bytes: Callable[[int], object]) -> int:
-    """Copy the wanted videos of a dataset. Returns the bytes that were written."""
+def _copy(source: _Source, target: Storage, now: Manifest, on_bytes: Callable[[int], object]) -> int:
+    """Copy the wanted videos of a dataset to the target, which has `now`. Returns the bytes that were written."""
     dataset, snapshot, manifest = source.dataset, source.root.snapshot or "", source.manifest
     first_segments, first_frames = manifest.first_segments.tolist(), manifest.first_frames.tolist()
-    done = finished_parts(target)
+    done, number, drops = finished_parts(target), last_number(now) + 1, dropped(now)
 
     def run(move: Move) -> int:
-        unit = unit_of_move("copied", manifest, move)
+        # An earlier copy's part has the videos as they were before they were dropped.
+        ids = [manifest.ids[row] for row in move.videos]
+        again = [(video_id, drops[video_id].number) for video_id in ids if video_id in drops]
+        unit = unit_of_move(f"copied {again}" if again else "copied", manifest, move)
         if unit in done:
             return 0
         pts = [open_timeline(dataset, snapshot, first_frames[row], first_frames[row + 1]) for row in move.videos]
@@ -190,15 +272,17 @@ def _copy(source: _Source, target: Storage, number: int, on_bytes: Callable[[int
         return sum(pool.map(run, put_together(shards_of, live_bytes(manifest).tolist(), shard_bytes)))
 
 
-def _bring_the_rest(manifests: Sequence[Manifest], target: Storage, there: set[str], number: int) -> None:
+def _bring_the_rest(manifests: Sequence[Manifest], target: Storage, now: Manifest) -> None:
     """Write a part of what was dropped, and of the failures, of ids that are not among the videos."""
+    there = set(now.ids).union(*(manifest.ids for manifest in manifests))
+    known, number = dropped(now), last_number(now) + 1
     drops = {
         video_id: Drop(number, drop.revision)
         for manifest in manifests
         for video_id, drop in dropped(manifest).items()
-        if video_id not in there
+        if video_id not in there and (video_id not in known or known[video_id].revision < drop.revision)
     }
-    failures = stack([_without(manifest.failures, there | drops.keys()) for manifest in manifests])
+    failures = stack([_without(manifest.failures, there | known.keys() | drops.keys()) for manifest in manifests])
     if drops or len(failures):
         unit = hashlib.blake2b(repr((sorted(drops), failures.id.texts())).encode("utf-8", "backslashreplace"))
         write_part(
