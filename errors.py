@@ -170,6 +170,7 @@ _REMEDIES = {
     errno.EPERM: "give yourself permission to read it",
     errno.EIO: "repair its disk or its server",
     errno.ENOMEM: "free some memory",
+    errno.EILSEQ: "rename that object",
 }
 
 
@@ -179,5 +180,10 @@ def not_read(file: str, error: OSError | MemoryError, *, remedy: str = "") -> Da
         return UnreadableDataError(f"{file} does not fit into memory; free some memory and try again", file=file)
     if error.errno in _MISSING:
         return MissingDataError(f"{file} is missing{'; ' if remedy else ''}{remedy}", file=file)
-    advice = _REMEDIES.get(error.errno or 0, "fix that")
+    # What a table is read from may be named by its key alone; the error of a store has the URL.
+    in_store = any("://" in name for name in (file, str(error.filename)))
+    if in_store and error.errno in (errno.EIO, errno.ETIMEDOUT):
+        advice = "check the network and the store"
+    else:
+        advice = _REMEDIES.get(error.errno or 0, "fix that")
     return UnreadableDataError(f"{file} cannot be read: {error.strerror or error}; {advice} and try again", file=file)

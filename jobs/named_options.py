@@ -17,7 +17,7 @@ from .gpu_slots import DEFAULT_STREAMS_PER_GPU
 from .importing import importing_of
 from .lists import OnTypes, ignore_types
 from .outcome import Report
-from .places import dataset_at
+from .places import dataset_at, text_of
 from .prepare import existing_profile
 from .prepare import prepare as run_job
 from .tally import OnProgress, ignore
@@ -115,7 +115,7 @@ def prepare(
     # The source's own rate is None in a profile, like an option that is left out here.
     encoding = changed_profile(existing_profile(dataset), wanted | ({"fps": None} if fps == "source" else {}))
     return run_job(
-        [os.fspath(source) for source in ([sources] if isinstance(sources, str | os.PathLike) else sources)],
+        [text_of(source) for source in ([sources] if isinstance(sources, str | os.PathLike) else sources)],
         dataset,
         encoding,
         policy=policy,

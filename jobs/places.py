@@ -6,7 +6,20 @@ import os
 from pathlib import Path
 
 from ..storage.interface import Storage
-from ..storage.locate import storage_at
+from ..storage.locate import file_path, refuse_half_a_url, storage_at
+
+
+def without_scheme(text: str) -> str:
+    """The path that a file:// URL means; any other text as it is. UsageError for one of another host."""
+    return str(file_path(text)) if text[:7].lower() == "file://" else text
+
+
+def text_of(source: str | os.PathLike[str]) -> str:
+    """A source as text. UsageError for a Path that was made of a URL, and so lost a slash."""
+    text = os.fspath(source)
+    if not isinstance(source, str) and not os.path.lexists(text):
+        refuse_half_a_url(text, is_path=True)
+    return text
 
 
 def from_home(path: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 
 from ..errors import SourceError, SourceNotFoundError, UsageError
 from ..prep.stretch import Stretch
+from ..storage.locate import refuse_half_a_url
 from .addresses import beside, is_url, parse, shown
 from .column_types import check_types
 from .ids import Folder, folder_of, id_of_url, id_roots, path_below, paths_of
@@ -20,7 +21,7 @@ from .importers.recognise import inside, recognised
 from .importers.webdataset import samples_of
 from .importing import PLAIN, Importing
 from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, is_list, read_list, valid_text
-from .places import from_home
+from .places import from_home, without_scheme
 from .source_parts import Imported, Member, SourcePart, stretch_of_row
 from .store_files import StoreFile, asked, files_below, is_folder, small_copy
 from .walking import fixed_part, is_local_folder, matching, walk
@@ -81,7 +82,7 @@ def folders_of(arguments: Sequence[str]) -> list[Folder]:
     """The folders in which the arguments' sources lie: a folder itself, a file's folder, the folder in front of the
     first wildcard of a glob. Lists have none. What is wrong with an argument is for `find_sources` to say."""
     folders: dict[Folder, None] = {}
-    for argument in arguments:
+    for argument in map(without_scheme, arguments):
         if is_url(argument):
             url = parse(argument).url
             if is_folder(argument, _has_known_name):
@@ -121,6 +122,7 @@ def find_sources(
       Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
     - A URL that ends with a slash, or at which there is no file, stands for the files below it; one of a list for its
       lines; any other for the file itself.
+    - A file:// URL stands for the path that it names.
     - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
 
@@ -153,7 +155,7 @@ def find_sources(
         on_types(file, kinds)
 
     read = partial(read_list, types=types, on_types=note)
-    for argument in arguments:
+    for argument in map(without_scheme, arguments):
         for found in (
             _find_in_store(argument, naming_urls, read, importing)
             if is_url(argument)
@@ -261,6 +263,7 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
     except OSError as error:
         if glob.has_magic(argument):
             return _in_glob(argument, naming, read, importing)
+        refuse_half_a_url(argument, is_path=False)
         missing = isinstance(error, FileNotFoundError)
         reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
         raise UsageError(
@@ -323,7 +326,7 @@ def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
 def _rows(argument: str, read: _ReadList) -> list[Row]:
     """The rows of a list, which may lie in a store."""
     if not is_url(argument):
-        return read(argument)
+        return [replace(row, path=without_scheme(row.path)) for row in read(argument)]
     address = parse(argument)
     with small_copy(address) as copy:
         try:

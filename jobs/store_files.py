@@ -168,6 +168,8 @@ def _in_words(address: Address, error: OSError) -> SourceError:
         return SourceNotFoundError(f"{url} does not exist{what}; put it there, or give the URL where it is", file=url)
     if isinstance(error, PermissionError):
         remedy = "give credentials that may read it, in the environment or a profile, or a presigned URL"
+    elif error.errno == errno.EILSEQ:
+        remedy = "rename that object, or leave its folder out by giving the others"
     elif error.errno == errno.ESTALE:
         return _replaced(address)
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):

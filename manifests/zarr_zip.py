@@ -120,7 +120,7 @@ def _read_directory(file: OpenedFile) -> dict[str, _Member]:
         with zipfile.ZipFile(cast(BinaryIO, _WholeFile(file))) as archive:
             infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
             ends = [*(info.header_offset for info in infos[1:]), archive.start_dir]
-            return {
+            members = {
                 info.filename: _Member(
                     info.header_offset, info.file_size, info.CRC, info.compress_type == zipfile.ZIP_STORED, end
                 )
@@ -134,6 +134,10 @@ def _read_directory(file: OpenedFile) -> dict[str, _Member]:
             raise error.__context__ from None
         # zipfile has half a dozen exceptions for damaged files.
         raise CorruptDataError(f"not a whole zip file: {type(error).__name__}: {error}") from error
+    if any(member.header < 0 for member in members.values()):
+        # zipfile counts offsets from the end of the file.
+        raise CorruptDataError("not a whole zip file: bytes are missing at its front")
+    return members
 
 
 def _open_member(file: OpenedFile, directory: Mapping[str, _Member], name: str) -> BinaryIO:

@@ -9,6 +9,7 @@ from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
 from ..manifests.host_copies import HostCopies, copies_in
 from ..storage.interface import Storage
+from ..storage.locate import is_half_a_url, is_url
 from ..storage.network import NetworkOptions
 from ..storage.range_cache import RangeCache
 from .read_limits import ON_DISK, ReadLimits, limits_for, with_gap
@@ -23,6 +24,9 @@ def cache_at(cache_dir: str | os.PathLike[str] | None, cache_bytes: int) -> Rang
     if cache_dir is None:
         return None
     try:
+        text = str(Path(cache_dir)) if isinstance(cache_dir, os.PathLike) else cache_dir
+        if is_url(text) or is_half_a_url(text):
+            raise UsageError(f"cache_dir is {text}, a URL; it has to be a folder of this host, given as a path")
         folder = Path(cache_dir).expanduser().absolute()
     except TypeError:
         raise WrongTypeError(f"cache_dir is {cache_dir!r}; it has to be a folder of this host") from None

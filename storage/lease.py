@@ -34,6 +34,8 @@ _MAX_LEASE_BYTES = 64 * 1024
 _PROBE_SECONDS = 600
 # Workers of a job on other hosts may go on for a while after it died.
 _SPARED_SECONDS = 3600
+# A block that was interrupted does not wait for a silent server for longer than this.
+_GIVEN_UP_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,11 @@ class Lease:
 @contextlib.contextmanager
 def held(bucket: Bucket, timing: LeaseTiming = LeaseTiming()) -> Iterator[None]:
     """Hold the lease of a store. DatasetBusyError if another process holds it, OutputError if the store cannot keep
-    jobs apart. What dead writers left is gone inside the block."""
+    jobs apart. What dead writers left is gone inside the block.
+
+    After an error or an interruption the lease is given up within about three seconds: if the store does not answer, it
+    ends by itself.
+    """
     holding: _Holding | None = None
     try:
         with writing(bucket.url), _probe(bucket) as probe:
@@ -91,9 +97,12 @@ def held(bucket: Bucket, timing: LeaseTiming = LeaseTiming()) -> Iterator[None]:
             holding.renewing.start()
             _remove_leftovers(bucket, probe, spared_seconds)
         yield
-    finally:
+    except BaseException:
         if holding is not None:
-            holding.release()
+            holding.release(_GIVEN_UP_SECONDS)
+        raise
+    if holding is not None:
+        holding.release()
 
 
 @dataclass
@@ -123,9 +132,15 @@ class _Holding:
                 return
             self.lease, self.version = lease, version
 
-    def release(self) -> None:
-        """Remove the lease, if it is still this one. A release that fails is made up for by the next job."""
+    def release(self, max_seconds: float | None = None) -> None:
+        """Remove the lease, if it is still this one. A release that fails is made up for by the next job, and so is one
+        that takes longer than `max_seconds`."""
         self.ended.set()
+        removing = threading.Thread(target=self._remove, name="shortgop-lease-end", daemon=True)
+        removing.start()
+        removing.join(max_seconds)
+
+    def _remove(self) -> None:
         if self.renewing.ident is not None:
             self.renewing.join()
         with contextlib.suppress(OSError):

@@ -48,13 +48,13 @@ def storage_at(place: str | os.PathLike[str], *, network: NetworkOptions | None 
         raise UsageError("the place of the dataset is empty; give a path or a URL")
     found = _SCHEME.match(text)
     if found is None:
-        _refuse_half_a_url(text, is_path=not isinstance(place, str))
+        refuse_half_a_url(text, is_path=not isinstance(place, str))
         return _disk(Path(text))
     scheme = _SCHEMES.get(found[1].lower())
     if scheme is None:
         raise UsageError(f"{text}: {found[1]}:// is not known; known are paths, {_KNOWN}")
     if scheme == "file":
-        return _disk(_file_path(text))
+        return _disk(file_path(text))
     from .objects import ObjectStorage
 
     return ObjectStorage(_checked(text, scheme, found[2]), network or NetworkOptions())
@@ -66,7 +66,8 @@ def _disk(path: Path) -> Storage:
     return DiskStorage(path)
 
 
-def _file_path(text: str) -> Path:
+def file_path(text: str) -> Path:
+    """The path that a file:// URL means. UsageError for one that is relative, or of another host."""
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise UsageError(
@@ -92,9 +93,20 @@ def _checked(text: str, scheme: str, rest: str) -> str:
     return f"{scheme}://{bucket}/{prefix}".rstrip("/")
 
 
-def _refuse_half_a_url(text: str, *, is_path: bool) -> None:
-    half = _HALF_A_SCHEME.match(text)
-    if half and half[1].lower() in _SCHEMES:
+def is_half_a_url(text: str) -> bool:
+    """Whether a text begins like a URL of which a slash is missing, such as s3:/bucket."""
+    return _half(text) is not None
+
+
+def refuse_half_a_url(text: str, *, is_path: bool) -> None:
+    """UsageError for a text that is half a URL. `is_path` says that it was given as a Path."""
+    half = _half(text)
+    if half is not None:
         meant = f"{half[1]}://{text[half.end() :]}"
         why = "a Path cannot hold a URL; give it as text" if is_path else f"write {meant}"
         raise UsageError(f"{text} is neither a path nor a URL: {why}. A folder of that name is ./{text}")
+
+
+def _half(text: str) -> re.Match[str] | None:
+    half = _HALF_A_SCHEME.match(text)
+    return half if half and half[1].lower() in _SCHEMES else None

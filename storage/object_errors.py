@@ -78,7 +78,13 @@ def system_error(error: BaseException, place: str, credentials: str) -> OSError:
 
 def _meaning(what: Failure, credentials: str) -> tuple[int, str]:
     denied = what.kind in ("PermissionDeniedError", "UnauthenticatedError") or what.status in (401, 403)
+    odd = _odd_key(what)
     cases = (
+        (
+            bool(odd),
+            errno.EILSEQ,
+            f"it holds the key {odd!r}, which has an empty part, '.', '..' or a control character",
+        ),
         (what.code == "NoSuchBucket", errno.ENOENT, NO_BUCKET),
         (what.kind == "FileNotFoundError", errno.ENOENT, "there is no such object"),
         (denied or _lacks_settings(what), errno.EACCES, f"{_answer(what)}; tried {credentials}"),
@@ -96,6 +102,12 @@ def _meaning(what: Failure, credentials: str) -> tuple[int, str]:
         (what.has_no_ranges, errno.ENOTSUP, "the server has no range requests"),
     )
     return next(((number, text) for holds, number, text in cases if holds), (errno.EIO, _answer(what)))
+
+
+def _odd_key(what: Failure) -> str:
+    """The key in a listing that obstore has no path for; "" for another failure."""
+    found = re.search(r'invalid path: .*?[Pp]ath "([^\n]+?)"(?: contained|:)', what.text)
+    return found[1] if found else ""
 
 
 def _lacks_settings(what: Failure) -> bool:

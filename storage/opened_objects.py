@@ -25,6 +25,8 @@ class OpenedObject:
         self._kept = [(self.stored.num_bytes - len(tail), tail)]
 
     def read(self, start: int, stop: int) -> bytes:
+        if start < 0:
+            raise EOFError(f"the file has no byte {start}")
         at = bisect_right(self._kept, start, key=lambda piece: piece[0]) - 1
         if at >= 0:
             first, data = self._kept[at]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -37,6 +38,8 @@ _BLOCK_BYTES = 1 << 12
 _CANDIDATES = 256
 _BUSY_SECONDS = 10.0
 _FOLDERS = 256
+# The 16 bytes of a name, of which the first is that of the folder.
+_FILE_NAME = re.compile(r"[0-9a-f]{30}")
 
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
@@ -44,7 +47,8 @@ PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS entries (name BLOB PRIMARY KEY, bytes INTEGER NOT NULL, used INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_use ON entries (used);
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-INSERT OR IGNORE INTO state VALUES ('bytes', 0), ('boot', '');
+INSERT OR IGNORE INTO state SELECT 'bytes', COALESCE(SUM(bytes), 0) FROM entries
+    WHERE NOT EXISTS (SELECT 1 FROM state WHERE name = 'bytes');
 """
 
 
@@ -142,7 +146,7 @@ class RangeCache:
                 now = self._reserve(sizes)
                 files = self._created([entry.name for entry, _ in fitting])
             self._write(files, [data for _, data in fitting], now)
-        except (OSError, sqlite3.Error) as error:
+        except Exception as error:  # noqa: BLE001  # it runs on a thread whose errors nobody sees
             self._stop(error)
 
     @property
@@ -195,7 +199,7 @@ class RangeCache:
             if total > self.max_bytes:
                 total -= self._remove_oldest(index, total - self.max_bytes, there)
             index.executemany("INSERT INTO entries VALUES (?, ?, ?)", [(*each, now) for each in added.items()])
-            index.execute("UPDATE state SET value = ? WHERE name = 'bytes'", (total,))
+            index.execute("INSERT OR REPLACE INTO state VALUES ('bytes', ?)", (total,))
         return now
 
     def _remove_oldest(self, index: sqlite3.Connection, excess: int, keep: Sequence[bytes]) -> int:
@@ -256,19 +260,25 @@ class RangeCache:
             for number in range(_FOLDERS):
                 with contextlib.suppress(FileNotFoundError), os.scandir(f"{self._parent}/{number:02x}") as files:
                     for file in files:
+                        # Others may put files there: .DS_Store, .nfs0001.
+                        if not _FILE_NAME.fullmatch(file.name) or not file.is_file(follow_symlinks=False):
+                            continue
                         name = bytes.fromhex(f"{number:02x}{file.name}")
                         if not index.execute("SELECT 1 FROM entries WHERE name = ?", (name,)).fetchone():
                             Path(file.path).unlink()
-            index.execute("UPDATE state SET value = ? WHERE name = 'boot'", (boot,))
+            index.execute("INSERT OR REPLACE INTO state VALUES ('boot', ?)", (boot,))
 
     @staticmethod
     def _total(index: sqlite3.Connection) -> int:
-        return int(index.execute("SELECT value FROM state WHERE name = 'bytes'").fetchone()[0])
+        row = index.execute("SELECT value FROM state WHERE name = 'bytes'").fetchone()
+        if row is None:
+            row = index.execute("SELECT COALESCE(SUM(bytes), 0) FROM entries").fetchone()
+        return int(row[0])
 
-    def _stop(self, error: OSError | sqlite3.Error) -> None:
+    def _stop(self, error: Exception) -> None:
         if self.stopped is not None:
             return
-        self.stopped = str((error.strerror if isinstance(error, OSError) else None) or error)
+        self.stopped = str((error.strerror if isinstance(error, OSError) else None) or error) or type(error).__name__
         self.close()
         warnings.warn(
             f"nothing more is kept in {self.folder}: {self.stopped}; what was kept is still used. Free some space, or "

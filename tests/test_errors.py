@@ -1,5 +1,6 @@
 """The errors are part of the interface: their tree, what they carry, and how they read."""
 
+import errno
 import pickle
 import re
 
@@ -13,6 +14,7 @@ from shortgop.errors import (
     ShortGopError,
     UsageError,
     VideoNotFoundError,
+    not_read,
 )
 
 # Below each class its children, as the module's docstring draws them.
@@ -95,3 +97,13 @@ def test_they_are_the_errors_python_code_expects() -> None:
 def test_a_missing_video_reads_as_a_sentence() -> None:
     """A plain KeyError shows the repr of its message."""
     assert str(VideoNotFoundError("there is no video 'x'", video="x")) == "there is no video 'x'"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT])
+def test_what_a_store_does_not_answer_is_no_matter_of_disks(number: int) -> None:
+    url = "s3://bucket/set/a"
+    by_name = str(not_read(url, OSError(number, "the server answered 503", url)))
+    assert by_name == f"{url} cannot be read: the server answered 503; check the network and the store and try again"
+    # A table is named by its key.
+    assert "the network and the store" in str(not_read("a", OSError(number, "the server answered 503", url)))
+    assert "repair its disk" in str(not_read("/set/a", OSError(errno.EIO, "Input/output error", "/set/a")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -123,3 +124,20 @@ def test_uploads_of_workers_that_may_go_on_are_spared() -> None:
     assert not is_old(now - timedelta(minutes=59), now, 3600)
     assert is_old(now - timedelta(minutes=61), now, 3600)
     assert is_old(now + timedelta(minutes=5), now, 0), "clocks differ"
+
+
+def test_an_interruption_does_not_wait_for_a_silent_server(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    began = 0.0
+    with contextlib.suppress(KeyboardInterrupt), held(Bucket(proxied_url, NetworkOptions()), SHORT):
+        s3_proxy.faults(Faults(silent=100))
+        # The request that renews the lease gets no answer.
+        time.sleep(0.5)
+        began = time.monotonic()
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 5
+
+
+def test_an_error_releases_the_lease_of_a_server_that_answers(bucket: Bucket) -> None:
+    with pytest.raises(KeyboardInterrupt), held(bucket, SHORT):
+        raise KeyboardInterrupt
+    assert bucket.find(KEY) is None

@@ -414,3 +414,56 @@ def test_a_disk_that_is_full_is_one_warning_and_reading_goes_on(small_disk: Path
     there = [number for number in range(10) if cache.get(entry(number, 1_000_000)) is not None]
     assert there == list(range(len(there)))
     assert 3 <= len(there) <= 5
+
+
+def test_files_of_others_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    cache = RangeCache(tmp_path, 10 * ONE)
+    cache.put([item(1)])
+    (kept,) = files_of(cache)
+    others = [kept.parent / name for name in (".nfs123", ".DS_Store", "0" * 29)]
+    for other in others:
+        other.write_bytes(b"not of the cache")
+    unknown = kept.parent / ("0" * 30)
+    unknown.write_bytes(b"of the cache, and without a row")
+    (kept.parent / ("1" * 30)).mkdir()
+    after_a_restart(cache)
+    again = RangeCache(tmp_path, 10 * ONE)
+    again.put([item(2)])
+    assert again.stopped is None
+    assert [again.get(entry(number)) for number in (1, 2)] == [content(1), content(2)]
+    assert all(other.exists() for other in others)
+    assert not unknown.exists()
+
+
+def after_a_restart(cache: RangeCache) -> None:
+    cache.close()
+    with contextlib.closing(sqlite3.connect(cache.folder / "index.sqlite")) as index, index:
+        index.execute("UPDATE state SET value = 'another boot' WHERE name = 'boot'")
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_total_is_counted_again_where_its_row_is_lost(tmp_path: Path, is_open: bool) -> None:
+    cache = RangeCache(tmp_path, 2 * ONE)
+    cache.put([item(1)])
+    with contextlib.closing(sqlite3.connect(cache.folder / "index.sqlite")) as index, index:
+        index.execute("DELETE FROM state")
+    if not is_open:
+        cache = RangeCache(tmp_path, 2 * ONE)
+    assert cache.used_bytes == ONE
+    cache.put([item(2)])
+    cache.put([item(3)])
+    assert cache.stopped is None
+    assert cache.used_bytes == bytes_on_disk(cache) == 2 * ONE
+
+
+def test_an_index_that_makes_no_sense_ends_with_one_warning(tmp_path: Path) -> None:
+    cache = RangeCache(tmp_path, 10 * ONE)
+    cache.put([item(1)])
+    with contextlib.closing(sqlite3.connect(cache.folder / "index.sqlite")) as index, index:
+        index.execute("UPDATE state SET value = 'many' WHERE name = 'bytes'")
+    with pytest.warns(DatasetWarning, match="nothing more is kept in"):
+        cache.put([item(2)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cache.put([item(3)])
+    assert cache.get(entry(1)) == content(1)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import random
+import shutil
+import sqlite3
 import time
 import uuid
 from collections.abc import Callable
@@ -18,12 +21,14 @@ from typer.testing import CliRunner
 import shortgop
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.cli import app
+from shortgop.manifests.layout import open_current, snapshot_key
 from shortgop.readers import fetching
 from shortgop.readers.cache_filling import Filling, fill_cache
 from shortgop.readers.dataset import reader_of
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.locate import storage_at
 from shortgop.storage.range_cache import RangeCache
+from store_helpers import put
 from synthetic import read_number
 
 Opener = Callable[..., shortgop.Dataset]
@@ -227,6 +232,21 @@ class TestReadingAhead:
         assert read_number(dataset["film.mkv"][9]) == 9
 
 
+@pytest.mark.parametrize("num_cut", [1, 500, 2000])
+def test_a_manifest_that_was_cut_at_its_front_is_damaged(
+    three_videos: Path, s3_url: str, tmp_path: Path, num_cut: int
+) -> None:
+    put_up(three_videos, s3_url)
+    snapshot = snapshot_key(str(open_current(DiskStorage(three_videos))[0].snapshot))
+    cut = (three_videos / snapshot).read_bytes()[num_cut:]
+    put(f"{s3_url}/{snapshot}", cut)
+    shutil.copytree(three_videos, tmp_path / "copy")
+    (tmp_path / "copy" / snapshot).write_bytes(cut)
+    for place in (s3_url, tmp_path / "copy"):
+        with pytest.raises(shortgop.CorruptDataError, match="not a whole zip file.* copy"):
+            shortgop.open(place)
+
+
 class TestFilling:
     def test_videos_are_read_without_requests_then(self, proxied: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
         dataset = shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=1 << 30)
@@ -253,6 +273,29 @@ class TestFilling:
             fill_cache(shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=100))
         with pytest.raises(shortgop.UsageError, match="without a cache"):
             fill_cache(shortgop.open(proxied))
+
+    def test_a_cache_that_takes_nothing_is_an_error(self, proxied: str, tmp_path: Path) -> None:
+        dataset = shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=1 << 30)
+        fill_cache(dataset, ["film.mkv"])
+        index = sqlite3.connect(tmp_path / "ranges-1" / "index.sqlite")
+        with contextlib.closing(index), index:
+            index.execute("UPDATE state SET value = 'many' WHERE name = 'bytes'")
+        run = CliRunner().invoke(
+            app, ["cache", proxied, "--all", "--cache-dir", str(tmp_path), "--cache-bytes", str(1 << 30)]
+        )
+        assert run.exit_code == 1
+        assert "cannot write" in run.output
+
+    @pytest.mark.parametrize("place", ["s3://corpus/c", Path("s3://corpus/c"), "s3:/corpus/c", "file:///c"])
+    def test_a_cache_is_a_folder_of_this_host(
+        self, proxied: str, place: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(shortgop.UsageError, match="a folder of this host, given as a path"):
+            shortgop.open(proxied, cache_dir=place)
+        run = CliRunner().invoke(app, ["cache", proxied, "--all", "--cache-dir", str(place), "--cache-bytes", "1000"])
+        assert run.exit_code == 2
+        assert list(tmp_path.iterdir()) == []
 
     def test_the_command(self, proxied: str, tmp_path: Path) -> None:
         cache = ["--cache-dir", str(tmp_path), "--cache-bytes", str(1 << 30)]

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import shortgop
+from shortgop.errors import UsageError
 from shortgop.jobs.sources import Source, find_sources
 from source_arguments import NOT_UTF8, complaint, ids, make
 
@@ -212,3 +214,26 @@ def test_a_name_that_reads_like_the_spelled_out_bytes_of_another_collides_with_i
 def test_names_that_only_differ_in_such_bytes_are_two_sources() -> None:
     make(f"corpus/{NOT_UTF8}", os.fsdecode(b"corpus/caf\xe8.mp4"))
     assert ids("corpus") == [r"caf\udce8.mp4", r"caf\udce9.mp4"]
+
+
+# File URLs
+
+
+def test_a_file_url_is_a_path(tmp_path: Path) -> None:
+    make("my corpus/a.mp4", "my corpus/b/c.mkv")
+    url = f"file://{tmp_path}/my%20corpus"
+    assert ids(url) == ids("my corpus") == ["a.mp4", "b/c.mkv"]
+    assert ids(f"{url}/b/c.mkv") == ["c.mkv"]
+    assert ids(f"{url}/*.mp4") == ["a.mp4"]
+    Path("list.csv").write_text(f"path,id\n{url}/a.mp4,first\n", encoding="utf-8")
+    (source,) = find_sources(["list.csv"])
+    assert (source.id, source.path) == ("first", str(tmp_path / "my corpus/a.mp4"))
+    assert "write it as file:///folder" in complaint("file://host/corpus")
+
+
+def test_half_a_url_is_no_path() -> None:
+    assert "write s3://corpus/in" in complaint("s3:/corpus/in")
+    with pytest.raises(UsageError, match="a Path cannot hold a URL; give it as text"):
+        shortgop.prepare([Path("s3://corpus/in")], "out")
+    make("s3:/corpus/a.mp4")
+    assert ids("s3:/corpus") == ["a.mp4"]

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 import shortgop
@@ -342,3 +343,13 @@ def test_sources_travel_to_workers_with_what_they_need(s3_url: str) -> None:
     assert other == item.source
     assert other.in_store is not None
     assert other.in_store.stored is not None
+
+
+@pytest.mark.parametrize("odd", ["x//y.mkv", "x/../y.mkv", "x/./y.mkv"])
+def test_a_key_that_is_no_path_is_named(s3_url: str, odd: str) -> None:
+    bucket, _, prefix = s3_url.partition("://")[2].partition("/")
+    boto3.client("s3").put_object(Bucket=bucket, Key=f"{prefix}/in/{odd}", Body=b"content")
+    with pytest.raises(UsageError, match="rename that object, or leave its folder out") as caught:
+        find_sources([f"{s3_url}/in"])
+    assert repr(f"{prefix}/in/{odd}") in str(caught.value)
+    assert "network" not in str(caught.value)
