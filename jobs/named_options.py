@@ -17,7 +17,7 @@ from .gpu_slots import DEFAULT_STREAMS_PER_GPU
 from .importing import importing_of
 from .lists import OnTypes, ignore_types
 from .outcome import Report
-from .places import dataset_at, text_of
+from .places import dataset_at, text_of, without_scheme
 from .prepare import existing_profile
 from .prepare import prepare as run_job
 from .tally import OnProgress, ignore
@@ -124,7 +124,7 @@ def prepare(
         keep_snapshots_seconds=keep_seconds,
         check=check,
         changed=cast("Any", changed),
-        id_root=None if id_root is None else os.fspath(id_root),
+        id_root=None if id_root is None else without_scheme(text_of(id_root)),
         include_dropped=include_dropped,
         max_failures=parse_max_failures(max_failures),
         retry_failed=retry_failed,

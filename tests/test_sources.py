@@ -235,5 +235,7 @@ def test_half_a_url_is_no_path() -> None:
     assert "write s3://corpus/in" in complaint("s3:/corpus/in")
     with pytest.raises(UsageError, match="a Path cannot hold a URL; give it as text"):
         shortgop.prepare([Path("s3://corpus/in")], "out")
+    with pytest.raises(UsageError, match="a Path cannot hold a URL; give it as text"):
+        shortgop.prepare("in", "out", id_root=Path("s3://corpus"))
     make("s3:/corpus/a.mp4")
     assert ids("s3:/corpus") == ["a.mp4"]
