@@ -313,8 +313,9 @@ class Attempts:
             assert rows_of(dataset) == before
             assert names(dataset, "shards") == set(open_current(dataset)[1].shards.name.texts())
             outcomes.append((len(finished_parts(dataset)), before))
-        # Where one was so late that it saw the other's part, it left it at that.
-        if outcomes[0][0] == outcomes[1][0] == 2:
+        # Where one was so late that it saw the other's part, it left it at that. Which has its way depends on the
+        # names of the shards: on a disk on their content, in a store on random numbers.
+        if outcomes[0][0] == outcomes[1][0] == 2 and self.where == "disk":
             assert outcomes[0][1] == outcomes[1][1]
 
     def test_a_part_that_comes_after_its_shards_went_is_not_published_and_its_unit_is_done_again(
