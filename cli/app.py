@@ -55,10 +55,6 @@ def errors() -> Iterator[None]:
     except ShortGopError as error:
         err.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED) from error
-    except EOFError as error:
-        # typer would take it for the end of what a user types.
-        err.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(EXIT_FAILED) from error
     except KeyboardInterrupt as error:
         err.print("interrupted; finished work is kept, and the same command goes on from there")
         raise typer.Exit(EXIT_INTERRUPTED) from error

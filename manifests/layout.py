@@ -185,6 +185,8 @@ def _read_root(dataset: Storage) -> tuple[Root, str]:
         if error.strerror == NO_BUCKET:
             raise NotADatasetError(f"{dataset}: {NO_BUCKET}; check its name", file=file) from None
         raise NotADatasetError(f"{dataset} {what}; {_DATASET_REMEDY}", file=file) from None
+    except EOFError as error:
+        raise UnreadableDataError(f"{file} became shorter while it was read; try again", file=file) from error
     except OSError as error:
         raise not_read(file, error) from error
     return _parsed(dataset, text), version
