@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def folded(parts: int) -> dict[str, Any]:
 
 def _with_timeline(rows: Manifest) -> Manifest:
     timeline = Timeline(pts=512 * np.arange(int(rows.first_frames[-1]), dtype="<i8"))
-    return Manifest(**{**{name: getattr(rows, name) for name in rows.__dataclass_fields__}, "timeline": timeline})
+    return replace(rows, timeline=timeline)
 
 
 def in_process(*arguments: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def numbered(prefix: str, numbers: Array, suffix: str) -> Ragged:
     return Ragged(texts.ravel(), np.arange(len(numbers) + 1, dtype=np.int64) * texts.shape[1])
 
 
-def made_up(numbers: Array, *, name: str = "u", shards: bool = True) -> Manifest:
+def made_up(numbers: Array, *, name: str = "u") -> Manifest:
     """A manifest of the videos with these numbers, ascending, in shards whose names start with `name`, without a
     timeline."""
     count = len(numbers)
@@ -53,7 +53,7 @@ def made_up(numbers: Array, *, name: str = "u", shards: bool = True) -> Manifest
     before = offsets_of(lengths)
     # Where each video would start if all were in one shard.
     starts = before[first_gops] + INIT_BYTES * np.arange(count + 1)
-    shard = (starts[:-1] // SHARD_BYTES).astype("<i4") if shards else np.zeros(count, dtype="<i4")
+    shard = (starts[:-1] // SHARD_BYTES).astype("<i4")
     first_video = np.searchsorted(shard, np.arange(shard[-1] + 2))
     shard_starts = starts[first_video]
     offsets = starts[:-1] - shard_starts[shard]

@@ -70,8 +70,9 @@ def collect(
         before = _shard_lengths(dataset)
         root, manifest = open_current(dataset)
         rewritten: list[str] = []
-        skipped = _unreadable(dataset, manifest)
-        for plan in plan_rewrites(manifest, lost=lost_shards(dataset, manifest)):
+        lost = lost_shards(dataset, manifest)
+        skipped = _unreadable(manifest, lost)
+        for plan in plan_rewrites(manifest, lost=lost):
             names = [manifest.shards.name.text(shard) for shard in plan.shards]
             try:
                 rewrite(dataset, root.snapshot or "", manifest, plan, root.profile)
@@ -103,16 +104,17 @@ def collect(
 
 def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
     root, manifest = open_current(dataset)
-    plans = plan_rewrites(manifest, lost=lost_shards(dataset, manifest))
-    skipped = _unreadable(dataset, manifest)
+    lost, there = lost_shards(dataset, manifest), _snapshot_lengths(dataset)
+    plans = plan_rewrites(manifest, lost=lost)
+    skipped = _unreadable(manifest, lost)
     rewritten = {manifest.shards.name.text(shard) for plan in plans for shard in plan.shards}
     old = set(old_snapshots(dataset, keep_seconds))
     # If shards are written again, another snapshot takes the place of the current one.
     replaced = {root.snapshot or ""} if plans and keep_seconds <= 0 else set()
-    gone = rewritten - _named(dataset, snapshots(dataset).keys() - old - replaced) if replaced else set()
+    gone = rewritten - _named(dataset, there.keys() - old - replaced) if replaced else set()
     shards = stray_shards(dataset, gone_snapshots=old, gone=gone)
     lengths, live = _shard_lengths(dataset), live_bytes(manifest)
-    kept = (_named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
+    kept = (_named(dataset, there) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
     return Collected(
         snapshots=tuple(sorted(old | replaced, key=int)),
         shards=tuple(shards),
@@ -120,17 +122,16 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
         parts=tuple(_cleaned(dataset, manifest, skipped, dry_run=True)),
         bytes_freed=sum(lengths.get(name, 0) for name in shards)
         - sum(int(live[list(plan.shards)].sum()) for plan in plans),
-        snapshot_bytes_freed=sum(_snapshot_lengths(dataset)[name] for name in old | replaced),
+        snapshot_bytes_freed=sum(there.get(name, 0) for name in old | replaced),
         bytes_kept=sum(lengths.get(name, 0) for name in kept),
         skipped=tuple(dict.fromkeys(skipped.values())),
         snapshot=root.snapshot or "",
     )
 
 
-def _unreadable(dataset: Storage, manifest: Manifest) -> dict[str, str]:
+def _unreadable(manifest: Manifest, lost: Mapping[int, DatasetError]) -> dict[str, str]:
     """The shards that hold something that is not needed and cannot be read: name -> why."""
     unneeded = set(np.flatnonzero(live_bytes(manifest) < manifest.shards.length).tolist())
-    lost = lost_shards(dataset, manifest)
     return {manifest.shards.name.text(row): str(lost[row]) for row in lost.keys() & unneeded}
 
 

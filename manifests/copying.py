@@ -26,10 +26,10 @@ from .layout import (
     is_dataset,
     make_place,
     open_current,
-    open_timeline,
     read_root,
     set_id_roots,
     set_profile,
+    timeline_of,
 )
 from .lost import lost_shards, lost_text
 from .moving import DEFAULT_SHARD_BYTES, Move, move_segments, put_together, unit_of_move
@@ -245,7 +245,7 @@ def _contents(manifest: Manifest) -> list[bytes]:
 def _copy(source: _Source, target: Storage, now: Manifest, on_bytes: Callable[[int], object]) -> int:
     """Copy the wanted videos of a dataset to the target, which has `now`. Returns the bytes that were written."""
     dataset, snapshot, manifest = source.dataset, source.root.snapshot or "", source.manifest
-    first_segments, first_frames = manifest.first_segments.tolist(), manifest.first_frames.tolist()
+    first_segments = manifest.first_segments.tolist()
     done, number, drops = finished_parts(target), last_number(now) + 1, dropped(now)
 
     def run(move: Move) -> int:
@@ -255,7 +255,7 @@ def _copy(source: _Source, target: Storage, now: Manifest, on_bytes: Callable[[i
         unit = unit_of_move(f"copied {again}" if again else "copied", manifest, move)
         if unit in done:
             return 0
-        pts = [open_timeline(dataset, snapshot, first_frames[row], first_frames[row + 1]) for row in move.videos]
+        pts = timeline_of(dataset, snapshot, manifest, move.videos)
         rows = move_segments(dataset, manifest, move, target, unit, pts=pts)
         after = np.full(len(rows.videos), number, dtype="<i8")
         write_part(target, unit, replace(rows, videos=replace(rows.videos, after_edit=after)), source.root.profile)

@@ -101,11 +101,11 @@ def unit_of_move(kind: str, manifest: Manifest, move: Move) -> str:
 
 
 def move_segments(
-    source: Storage, manifest: Manifest, move: Move, target: Storage, unit: str, *, pts: Sequence[Array]
+    source: Storage, manifest: Manifest, move: Move, target: Storage, unit: str, *, pts: Array
 ) -> Manifest:
     """Write the segments into new shards of `target`. Returns the rows of the videos, whose segments lie there now.
 
-    `pts` are the rows of the timeline of each video. CorruptDataError or MissingDataError if the shards do not have the
+    `pts` are the rows of the timeline of the videos. CorruptDataError or MissingDataError if the shards do not have the
     bytes that were written.
     """
     owners = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
@@ -115,7 +115,7 @@ def move_segments(
         for number, group in enumerate(move.groups)
     ]
     rows = with_videos(_with_new_places(manifest, moved), np.array(move.videos, dtype=np.int64))
-    return replace(rows, timeline=Timeline(pts=np.concatenate(pts)))
+    return replace(rows, timeline=Timeline(pts=pts))
 
 
 def _write(source: Storage, manifest: Manifest, shards: Sequence[int], wanted: Array, new: Upload) -> _Moved:

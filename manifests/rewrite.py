@@ -14,7 +14,7 @@ import numpy as np
 
 from ..storage.interface import Storage
 from .edits import last_number
-from .layout import open_timeline
+from .layout import timeline_of
 from .lost import lost_videos
 from .moving import Move, connected, move_segments, put_together, unit_of_move
 from .parts import write_part
@@ -61,8 +61,7 @@ def rewrite(dataset: Storage, snapshot: str, manifest: Manifest, move: Move, pro
     CorruptDataError or MissingDataError if the shards do not have the bytes that were written; then they stay.
     """
     unit = unit_of_move("rewritten", manifest, move)
-    first = manifest.first_frames
-    pts = [open_timeline(dataset, snapshot, int(first[row]), int(first[row + 1])) for row in move.videos]
+    pts = timeline_of(dataset, snapshot, manifest, move.videos)
     rows = move_segments(dataset, manifest, move, dataset, unit, pts=pts)
     videos = rows.videos
     number = np.full(len(videos), last_number(manifest), dtype="<i8")

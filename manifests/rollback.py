@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import MissingDataError, UsageError
 from ..storage.interface import Storage
 from .edits import Drop, Edit, drops_of, drops_table, edits_table, last_number, to_json
-from .layout import open_current, open_manifest, open_timeline, read_root, snapshots
+from .layout import open_current, open_manifest, read_root, snapshots, timeline_of
 from .parts import write_part
 from .publish import has_its_shards, publish
 from .ragged import Array
@@ -48,7 +48,8 @@ def rollback(dataset: Storage, snapshot: str, *, dry_run: bool = False) -> Rolle
         earlier = _earlier(dataset, snapshot)
         done, part = _plan(manifest, earlier, root.snapshot or "")
         if done.dropped or done.restored or done.relabelled:
-            part = replace(part, timeline=Timeline(pts=_pts(dataset, snapshot, earlier, done.restored)))
+            restored = [earlier.row_of(video_id) for video_id in done.restored]
+            part = replace(part, timeline=Timeline(pts=timeline_of(dataset, snapshot, earlier, restored)))
             if not has_its_shards(dataset, part):
                 raise MissingDataError(
                     f"shards of snapshot {snapshot} of {dataset} are gone, so its videos cannot come back; prepare "
@@ -67,13 +68,6 @@ def _earlier(dataset: Storage, snapshot: str) -> Manifest:
     if snapshot not in there:
         raise UsageError(f"{dataset} has no snapshot {snapshot!r}; it has {', '.join(there)}", file=dataset.url)
     return open_manifest(dataset, snapshot)
-
-
-def _pts(dataset: Storage, snapshot: str, earlier: Manifest, ids: tuple[str, ...]) -> Array:
-    first = earlier.first_frames
-    rows = [earlier.row_of(video_id) for video_id in ids]
-    pts = [open_timeline(dataset, snapshot, int(first[row]), int(first[row + 1])) for row in rows]
-    return np.concatenate([np.zeros(0, dtype="<i8"), *pts])
 
 
 def _plan(now: Manifest, earlier: Manifest, snapshot: str) -> tuple[RolledBack, Manifest]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import permutations
 from multiprocessing import get_context
 from pathlib import Path
@@ -125,8 +127,18 @@ class Attempt:
 
     def report(self) -> None:
         found = video("a", frames=self._frames)
-        tables: dict[str, Any] = {name: getattr(found, name) for name in Manifest.__dataclass_fields__}
-        write_part(self._dataset, UNIT, Manifest(**{**tables, "shards": shards_table(self.names)}))
+        write_part(self._dataset, UNIT, replace(found, shards=shards_table(self.names)))
+
+
+@contextmanager
+def two_attempts(dataset: Storage) -> Iterator[tuple[Attempt, Attempt]]:
+    """Two attempts in a new dataset, which encode the unit to other bytes."""
+    create(dataset, {})
+    with (
+        closing(Attempt(dataset, b"the bytes of one", 10)) as one,
+        closing(Attempt(dataset, b"the other's", 12)) as other,
+    ):
+        yield one, other
 
 
 ORDERS = [
@@ -181,8 +193,7 @@ def test_of_parts_of_one_unit_the_same_wins_in_any_order_and_any_steps(
 
 def test_videos_that_differ_in_their_timelines_only_have_an_order_too() -> None:
     one = video("a")
-    tables: dict[str, Any] = {name: getattr(one, name) for name in Manifest.__dataclass_fields__}
-    other = Manifest(**{**tables, "timeline": Timeline(pts=np.arange(10, dtype="<i8"))})
+    other = replace(one, timeline=Timeline(pts=np.arange(10, dtype="<i8")))
     assert rows(merge([one, other])) == rows(merge([other, one]))
 
 
@@ -194,12 +205,7 @@ def test_a_video_that_was_made_again_wins_against_earlier_ones() -> None:
 
 def test_failures_that_differ_in_their_paths_only_have_an_order_too() -> None:
     one, other = failure("a", "cut"), failure("a", "cut")
-    moved = type(other.failures)(
-        **{**{name: getattr(other.failures, name) for name in type(other.failures).__dataclass_fields__},
-           "path": video("elsewhere").videos.path}
-    )  # fmt: skip
-    tables: dict[str, Any] = {name: getattr(other, name) for name in Manifest.__dataclass_fields__}
-    other = Manifest(**{**tables, "failures": moved})
+    other = replace(other, failures=replace(other.failures, path=video("elsewhere").videos.path))
     assert rows(merge([one, other])) == rows(merge([other, one]))
 
 
@@ -263,15 +269,11 @@ class Attempts:
         self, places: Places, order: list[tuple[str, int]]
     ) -> None:
         dataset = places.new()
-        create(dataset, {})
-        with (
-            closing(Attempt(dataset, b"the bytes of one", 10)) as one,
-            closing(Attempt(dataset, b"the other's", 12)) as two,
-        ):
+        with two_attempts(dataset) as attempts:
             for step, number in order:
-                getattr((one, two)[number], step)()
+                getattr(attempts[number], step)()
             publish(dataset)
-            assert named(open_current(dataset)[1]) == min(one.names, two.names)
+            assert named(open_current(dataset)[1]) == min(attempt.names for attempt in attempts)
 
     @pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(f"{step}{number}" for step, number in order))
     def test_whatever_the_order_of_two_attempts_what_a_snapshot_names_stays(
@@ -279,13 +281,9 @@ class Attempts:
     ) -> None:
         """Also where strays are removed at every moment, which a job does before its units and after them."""
         dataset = places.new()
-        create(dataset, {})
-        with (
-            closing(Attempt(dataset, b"the bytes of one", 10)) as one,
-            closing(Attempt(dataset, b"the other's", 12)) as two,
-        ):
+        with two_attempts(dataset) as attempts:
             for step, number in order:
-                getattr((one, two)[number], step)()
+                getattr(attempts[number], step)()
                 publish(dataset)
                 remove_stray_shards(dataset)
                 for snapshot in snapshots(dataset):

@@ -31,6 +31,7 @@ from shortgop.manifests.layout import (
     open_timeline,
     snapshot_attributes,
     snapshot_key,
+    timeline_of,
 )
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, read_part, write_part
@@ -93,6 +94,10 @@ class Publishing:
         for start, stop in ((0, 3), (7, 9), (15, 40), (100, 110)):
             expected = whole.timeline.pts[start:stop].tolist()
             assert open_timeline(empty_place, "000005", start, stop).tolist() == expected
+        first = whole.first_frames.tolist()
+        for videos in ([], [3], [0, 1, 4], [2, 0, 1]):
+            expected = [pts for row in videos for pts in whole.timeline.pts[first[row] : first[row + 1]].tolist()]
+            assert timeline_of(empty_place, "000005", whole, videos).tolist() == expected
 
     def test_a_lost_snapshot_is_named(self, published_place: Storage) -> None:
         published_place.remove(snapshot_key("000001"))

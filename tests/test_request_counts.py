@@ -10,12 +10,15 @@ from typer.testing import CliRunner
 
 import shortgop
 from datasets import make_dataset
+from example_manifests import video
 from flaky_proxy import FlakyProxy
 from shortgop.cli import app
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
+from shortgop.manifests.layout import create, open_current, timeline_of
+from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
@@ -85,6 +88,18 @@ def test_a_unit_looks_for_its_part_and_puts_a_shard_and_a_part(
 def test_publishing_nothing_takes_four_requests(dataset: Storage, s3_proxy: FlakyProxy) -> None:
     publish(dataset)
     assert files(s3_proxy) == ["GET manifest", "GET zarr.json", "GET manifest", "GET parts"]
+
+
+def test_the_timeline_of_any_number_of_videos_takes_one_request(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    place = storage_at(proxied_url)
+    create(place, {})
+    for name in "abcd":
+        write_part(place, name, video(name))
+    publish(place)
+    root, manifest = open_current(place)
+    s3_proxy.forget()
+    assert len(timeline_of(place, root.snapshot or "", manifest, [0, 1, 3])) == 30
+    assert files(s3_proxy) == ["GET manifest"]
 
 
 def test_an_edit_takes_some_thirty_requests(dataset: Storage, s3_proxy: FlakyProxy) -> None:
