@@ -108,21 +108,22 @@ def move_segments(
     `pts` are the rows of the timeline of the videos. CorruptDataError or MissingDataError if the shards do not have the
     bytes that were written.
     """
-    owners = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
-    wanted = np.flatnonzero(np.isin(owners, move.videos))
-    moved = [
-        _write(source, manifest, group, wanted, target.start(shard_key(f"{unit}-{number}"), ".shard"))
-        for number, group in enumerate(move.groups)
-    ]
-    rows = with_videos(_with_new_places(manifest, moved), np.array(move.videos, dtype=np.int64))
-    return replace(rows, timeline=Timeline(pts=pts))
+    # A move is a small part of a large manifest, and there are many moves.
+    part = with_videos(manifest, np.array(move.videos, dtype=np.int64))
+    row_of_name = {name: row for row, name in enumerate(part.shards.name.texts())}
+    moved = []
+    for number, group in enumerate(move.groups):
+        rows = [row_of_name[manifest.shards.name.text(shard)] for shard in group]
+        moved.append(_write(source, part, rows, target.start(shard_key(f"{unit}-{number}"), ".shard")))
+    placed = _with_new_places(part, moved)
+    return replace(with_videos(placed, np.arange(len(part.videos))), timeline=Timeline(pts=pts))
 
 
-def _write(source: Storage, manifest: Manifest, shards: Sequence[int], wanted: Array, new: Upload) -> _Moved:
+def _write(source: Storage, manifest: Manifest, shards: Sequence[int], new: Upload) -> _Moved:
     starts: dict[int, int] = {}
     try:
         for shard in shards:
-            segments = wanted[manifest.segments.shard[wanted] == shard]
+            segments = np.flatnonzero(manifest.segments.shard == shard)
             segments = segments[np.argsort(manifest.segments.offset[segments], kind="stable")]
             key = shard_key(manifest.shards.name.text(shard))
             for segment, data in _pieces(source, key, manifest, segments.tolist()):
