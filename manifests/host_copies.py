@@ -28,6 +28,7 @@ import google_crc32c
 import numpy as np
 
 from ..errors import DatasetError
+from ..storage.this_process import boot
 from .mapped_tables import MappedFile, NewTables, Place, arrays_of, mapped
 from .ragged import Array
 from .tables import Manifest
@@ -40,8 +41,6 @@ _UNUSED_SECONDS = 7 * 24 * 3600.0
 _PART_OF_FREE = 2
 # Another process is at it. A billion frames take some ten seconds.
 _WAIT_SECONDS = 120.0
-# The system's own name for the time since it started.
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MAKING = "making-"
 
 
@@ -153,12 +152,9 @@ def _state(descriptor: int) -> list[Any]:
     """What changes with every change to a file. After a crash of the system its last pages may be lost, and so a file
     counts only as long as the system runs."""
     status = os.fstat(descriptor)
-    try:
-        boot = _BOOT_ID.read_text().strip()
-    except OSError:
-        # Unknown: the checksums are compared each time.
-        boot = uuid.uuid4().hex
-    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, boot]
+    # Where the start of the system is not known, the checksums are compared each time.
+    this_boot = boot() or uuid.uuid4().hex
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, this_boot]
 
 
 def _opened(copy: Path) -> Manifest | None:

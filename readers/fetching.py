@@ -94,7 +94,8 @@ class Fetcher:
                 request.left, request.announced = len(new), now
                 self._bytes_ahead += request.num_bytes
                 self._ahead.update(dict.fromkeys(new, request))
-            self.submit(request)
+                # Before a batch of another thread can take it over, which would submit it again.
+                self.submit(request)
 
     def _forget(self, before: float) -> None:
         for entry in [entry for entry, request in self._ahead.items() if request.announced < before]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .connections import Root, connect, credentials_tried
 from .interface import Stored
-from .network import PIECE_BYTES, NetworkOptions
+from .network import PIECE_BYTES, NetworkOptions, RequestCounts
 from .object_errors import failure
 from .retrying import Requests
 
@@ -159,7 +159,7 @@ class Bucket:
                     self._has_bare_etags = True
                     continue
                 return found.version if found is not None and self._has(found, data) else None
-            self.requests.counter.add(bytes_written=len(data))
+            self.requests.counter.add(RequestCounts(bytes_written=len(data)))
             return result["e_tag"] or ""
         raise OSError(errno.EAGAIN, "it is made and removed all the time", self.place(key))
 
@@ -277,7 +277,7 @@ class Bucket:
                 raise
 
         data, meta = self.requests.read(get, self.place(key))
-        self.requests.counter.add(bytes_read=len(data))
+        self.requests.counter.add(RequestCounts(bytes_read=len(data)))
         return data, meta
 
     def _update(self, key: str, version: str) -> UpdateVersion:

@@ -18,6 +18,7 @@ from pathlib import Path
 from ..errors import DatasetBusyError
 from ..whole_files import discard, writing
 from .interface import Holder
+from .this_process import has_ended_here
 
 LOCK_FILE = ".lock"
 # A younger file in .tmp may belong to a job on another host: where locks do not work, holding one proves nothing.
@@ -34,15 +35,7 @@ def this_holder() -> Holder:
 
 def has_ended(holder: Holder) -> bool:
     """Whether it was a process of this host and is none any more."""
-    if holder.host != socket.gethostname():
-        return False
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
+    return holder.host == socket.gethostname() and has_ended_here(holder.pid)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
 from ..errors import UsageError
 
@@ -38,9 +38,9 @@ class NetworkOptions:
             value = getattr(self, each.name)
             if isinstance(value, str):
                 continue
-            least = 0 if each.name in ("retries", "first_backoff_seconds") else None
-            if value is not None and not (value >= 0 if least == 0 else value > 0):
-                raise UsageError(f"{each.name} is {value!r}; it has to be {'at least' if least == 0 else 'above'} 0")
+            may_be_0 = each.name in ("retries", "first_backoff_seconds")
+            if value is not None and not (value >= 0 if may_be_0 else value > 0):
+                raise UsageError(f"{each.name} is {value!r}; it has to be {'at least' if may_be_0 else 'above'} 0")
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ class RequestCounts:
     # The time that callers waited for answers, summed over threads.
     waited_seconds: float = 0.0
 
+    def __add__(self, other: RequestCounts) -> RequestCounts:
+        return RequestCounts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
 
 class RequestCounter:
     """Adds up requests of many threads."""
@@ -64,27 +67,9 @@ class RequestCounter:
         self._lock = threading.Lock()
         self._counts = RequestCounts()
 
-    def add(
-        self,
-        *,
-        requests: int = 0,
-        bytes_read: int = 0,
-        bytes_written: int = 0,
-        retries: int = 0,
-        hedged: int = 0,
-        waited_seconds: float = 0.0,
-    ) -> None:
+    def add(self, more: RequestCounts) -> None:
         with self._lock:
-            counts = self._counts
-            self._counts = replace(
-                counts,
-                requests=counts.requests + requests,
-                bytes_read=counts.bytes_read + bytes_read,
-                bytes_written=counts.bytes_written + bytes_written,
-                retries=counts.retries + retries,
-                hedged=counts.hedged + hedged,
-                waited_seconds=counts.waited_seconds + waited_seconds,
-            )
+            self._counts += more
 
     @property
     def counts(self) -> RequestCounts:

@@ -25,10 +25,10 @@ _REMOVAL_ROUNDS = 5
 class ObjectStorage:
     """`Storage` for everything that is no disk. `url` is as `storage_at` checked it.
 
-    Requests per call, when none fails: `find`, `read` and `read_tail` of up to 8 MiB, `open`, `put_new`, `replace` and
-    `take` one; `remove` two, and for a folder two more for 1000 files; an upload one if it has less than 8 MiB, else
-    two and one for each 8 MiB; `put_new_file` from 8 MiB on as many as an upload, and four; `lock` eight, and two when
-    it is released.
+    Requests per call, when none fails: `find`, `read` of up to 8 MiB, `open`, `put_new`, `replace` and `take` one;
+    `remove` two, and for a folder two more for 1000 files; an upload one if it has less than 8 MiB, else two and one
+    for each 8 MiB; `put_new_file` from 8 MiB on as many as an upload, and four; `lock` eight, and two when it is
+    released.
     """
 
     def __init__(self, url: str, options: NetworkOptions) -> None:
@@ -81,10 +81,6 @@ class ObjectStorage:
 
     def open(self, key: str) -> AbstractContextManager[OpenedFile]:
         return contextlib.nullcontext(OpenedObject(self._bucket, key))
-
-    def read_tail(self, key: str, max_bytes: int) -> tuple[bytes, Stored]:
-        """The last bytes of a file, at most `max_bytes`, and what the file is."""
-        return self._bucket.read_tail(key, max_bytes)
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return self._bucket.read_ranges(key, ranges)

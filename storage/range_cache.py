@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DatasetWarning
+from .this_process import boot
 
 # What an entry takes besides its bytes, at most: its row in both trees of the index, its inode and its name.
 _ENTRY_BYTES = 512
@@ -253,8 +254,8 @@ class RangeCache:
 
     def _remove_unknown(self, index: sqlite3.Connection) -> None:
         """After a crash of the machine the last rows may be lost while their files are there."""
-        boot = _boot()
-        if index.execute("SELECT value FROM state WHERE name = 'boot'").fetchone() == (boot,):
+        this_boot = boot()
+        if index.execute("SELECT value FROM state WHERE name = 'boot'").fetchone() == (this_boot,):
             return
         with _locked(index):
             for number in range(_FOLDERS):
@@ -266,7 +267,7 @@ class RangeCache:
                         name = bytes.fromhex(f"{number:02x}{file.name}")
                         if not index.execute("SELECT 1 FROM entries WHERE name = ?", (name,)).fetchone():
                             Path(file.path).unlink()
-            index.execute("INSERT OR REPLACE INTO state VALUES ('boot', ?)", (boot,))
+            index.execute("INSERT OR REPLACE INTO state VALUES ('boot', ?)", (this_boot,))
 
     @staticmethod
     def _total(index: sqlite3.Connection) -> int:
@@ -328,14 +329,6 @@ def _write_all(file: int, data: memoryview) -> None:
         written += os.pwrite(file, data[written:], written)
     # A damaged file may have been longer.
     os.ftruncate(file, written)
-
-
-def _boot() -> str:
-    """What differs each time the machine starts; empty where the system does not tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 # A connection to SQLite must not be carried across a fork: the child would count on locks that only its parent has.

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from ..errors import UsageError
-from .network import NetworkOptions, RequestCounter
+from .network import NetworkOptions, RequestCounter, RequestCounts
 from .object_errors import failure, system_error
 
 _T = TypeVar("_T")
@@ -85,7 +85,7 @@ class Requests:
         began = time.monotonic()
         try:
             for attempt in range(self.options.retries + 1):
-                self.counter.add(requests=1)
+                self.counter.add(RequestCounts(requests=1))
                 try:
                     return self._first_of_two(request) if hedged else request()
                 except (theirs.AlreadyExistsError, theirs.PreconditionError, EOFError):
@@ -94,11 +94,11 @@ class Requests:
                     if attempt == self.options.retries or not failure(error).is_passing:
                         # A traceback would show the page of text of obstore's error.
                         raise system_error(error, place, self.credentials()) from None
-                self.counter.add(retries=1)
+                self.counter.add(RequestCounts(retries=1))
                 time.sleep(backoff_seconds(attempt, self.options, random.random()))  # noqa: S311
             raise AssertionError("the last attempt returns or raises")
         finally:
-            self.counter.add(waited_seconds=time.monotonic() - began)
+            self.counter.add(RequestCounts(waited_seconds=time.monotonic() - began))
 
     def _first_of_two(self, request: Callable[[], _T]) -> _T:
         with self._lock:
@@ -107,7 +107,7 @@ class Requests:
         running: set[Future[_T]] = {self._hedging.submit(request)}
         done, running = wait(running, self.options.hedge_after_seconds)
         if not done:
-            self.counter.add(requests=1, hedged=1)
+            self.counter.add(RequestCounts(requests=1, hedged=1))
             running.add(self._hedging.submit(request))
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)

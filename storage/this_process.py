@@ -1,4 +1,4 @@
-"""Which process this is, so that others can tell whether it goes on."""
+"""Which process this is, and which start of the system, so that others can tell whether it goes on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ def machine() -> str:
     """What processes have in common that see each other by their numbers: one boot of one kernel, and its part that
     the container sees. Empty where the system does not say."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+        namespace = Path("/proc/self/ns/pid").readlink()
+    except OSError:
+        return ""
+    start = boot()
+    return f"{start} {namespace}" if start else ""
+
+
+def boot() -> str:
+    """What differs each time the system starts. Empty where it does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..whole_files import writing
 from .bucket import Bucket
-from .network import PIECE_BYTES
+from .network import PIECE_BYTES, RequestCounts
 from .object_errors import system_error
 from .retrying import check_process
 
@@ -74,7 +74,7 @@ class ObjectUpload:
         began = time.monotonic()
         try:
             if self._writer is None:
-                counter.add(requests=1)
+                counter.add(RequestCounts(requests=1))
                 self._writer = obstore.open_writer(
                     self._bucket.uploading_store,
                     self._bucket.root.key(self._key),
@@ -84,7 +84,7 @@ class ObjectUpload:
             self._writer.write(bytes(self._unsent))
         except (BaseError, OSError) as error:
             raise self._system_error(error) from None
-        counter.add(requests=1, bytes_written=len(self._unsent), waited_seconds=time.monotonic() - began)
+        counter.add(RequestCounts(requests=1, bytes_written=len(self._unsent), waited_seconds=time.monotonic() - began))
         self._sent_bytes += len(self._unsent)
         self._unsent.clear()
 
@@ -102,7 +102,7 @@ class ObjectUpload:
             if found.num_bytes != self._sent_bytes:
                 raise OSError(errno.EIO, "the store has another length of it than was sent") from None
         finally:
-            self._bucket.requests.counter.add(requests=1, waited_seconds=time.monotonic() - began)
+            self._bucket.requests.counter.add(RequestCounts(requests=1, waited_seconds=time.monotonic() - began))
 
     def _system_error(self, error: BaseException) -> OSError:
         return system_error(error, self._bucket.place(self._key), self._bucket.requests.credentials())

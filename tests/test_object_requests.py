@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.errors import UsageError
 from shortgop.storage.locate import storage_at
-from shortgop.storage.network import PIECE_BYTES, NetworkOptions, RequestCounter
+from shortgop.storage.network import PIECE_BYTES, NetworkOptions, RequestCounter, RequestCounts
 from shortgop.storage.objects import ObjectStorage
 from shortgop.storage.opened_objects import coalesced
 from shortgop.storage.retrying import backoff_seconds
@@ -205,8 +205,8 @@ def test_joined_ranges_hold_all_and_little_more(ranges: list[tuple[int, int]], g
 
 def test_counts_add_up() -> None:
     counter = RequestCounter()
-    counter.add(requests=2, retries=1)
-    counter.add(requests=1, bytes_read=5)
+    counter.add(RequestCounts(requests=2, retries=1))
+    counter.add(RequestCounts(requests=1, bytes_read=5))
     assert (counter.counts.requests, counter.counts.retries, counter.counts.bytes_read) == (3, 1, 5)
 
 
