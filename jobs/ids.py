@@ -7,7 +7,9 @@ file has the same id whether a job is given the file, its folder or the folder a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from ..errors import UsageError
@@ -77,6 +79,31 @@ def path_below(roots: Mapping[str, int], paths: Iterable[str]) -> str | None:
     )
     found = min(held, default=None)
     return None if found is None else found[2]
+
+
+def common_folder(one: str, other: str) -> str:
+    """The folder, or the folder in a store, that holds both files; "" without one."""
+    if not is_url(one) and not is_url(other):
+        return os.path.commonpath([one, other])
+    pairs = zip(one.split("/"), other.split("/"), strict=False)
+    parts = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return "/".join(parts) if is_url(one) and is_url(other) and len(parts) > 2 else ""
+
+
+def ids_below(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
+    """The function that gives the id of a file below `base`, which one of `roots` holds."""
+    bases = paths_of(base)
+
+    @cache
+    def prefix(folder: Path) -> str:
+        below = valid_text(folder.relative_to(base).as_posix())
+        below = "" if below == "." else below
+        found = path_below(roots, [f"{path}/{below}".rstrip("/") for path in bases])
+        # A file that came since the roots were looked for has the id of a new dataset.
+        found = below if found is None else found
+        return f"{found}/" if found else ""
+
+    return lambda file: prefix(file.parent) + file.name
 
 
 def folder_of(url: str) -> str:

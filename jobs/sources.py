@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import takewhile
 from pathlib import Path, PurePath
 
 from ..errors import SourceError, SourceNotFoundError, UsageError
@@ -16,7 +15,7 @@ from ..prep.stretch import Stretch
 from ..storage.locate import refuse_half_a_url
 from .addresses import beside, is_url, parse, shown
 from .column_types import check_types
-from .ids import Folder, folder_of, id_of_url, id_roots, path_below, paths_of
+from .ids import Folder, common_folder, folder_of, id_of_url, id_roots, ids_below
 from .importers.recognise import inside, recognised
 from .importers.webdataset import samples_of
 from .importing import PLAIN, Importing
@@ -145,7 +144,7 @@ def find_sources(
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
-    naming = cache(lambda base: _ids_in(base, numbered))
+    naming = cache(lambda base: ids_below(base, numbered))
     naming_urls = partial(id_of_url, numbered)
     by_id: dict[str, _Found] = {}
     typed: set[str] = set()
@@ -178,7 +177,7 @@ def _same(first: _Found, second: _Found) -> _Found:
         )
     in_store = one.in_store is not None or other.in_store is not None
     if one.file != other.file if in_store else os.path.realpath(one.path) != os.path.realpath(other.path):
-        both = _common_folder(one.path, other.path)
+        both = common_folder(one.path, other.path)
         root = f"add --id-root {both}, a folder that both lie in, or " if both else ""
         raise UsageError(
             f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two files with the same "
@@ -198,15 +197,6 @@ def _same(first: _Found, second: _Found) -> _Found:
             "columns of their times with --cuts START,END"
         )
     return second if second.listed and not first.listed else first
-
-
-def _common_folder(one: str, other: str) -> str:
-    """The folder, or the folder in a store, that holds both files; "" without one."""
-    if not is_url(one) and not is_url(other):
-        return os.path.commonpath([one, other])
-    pairs = zip(one.split("/"), other.split("/"), strict=False)
-    parts = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
-    return "/".join(parts) if is_url(one) and is_url(other) and len(parts) > 2 else ""
 
 
 def _find_in_store(
@@ -305,22 +295,6 @@ def _imported(each: Imported, folder: Path | None, naming: _Naming) -> _Found:
         video_id = naming(folder)(folder / each.id)
     source = replace(_source(video_id, each.path, each.given, attributes), is_listed=folder is None, part=each.part)
     return _Found(source, each.place, listed=True)
-
-
-def _ids_in(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
-    """The function that gives the id of a file below `base`, which one of `roots` holds."""
-    bases = paths_of(base)
-
-    @cache
-    def prefix(folder: Path) -> str:
-        below = valid_text(folder.relative_to(base).as_posix())
-        below = "" if below == "." else below
-        found = path_below(roots, [f"{path}/{below}".rstrip("/") for path in bases])
-        # A file that came since the roots were looked for has the id of a new dataset.
-        found = below if found is None else found
-        return f"{found}/" if found else ""
-
-    return lambda file: prefix(file.parent) + file.name
 
 
 def _rows(argument: str, read: _ReadList) -> list[Row]:

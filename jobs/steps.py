@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ..errors import OutputError, ToolError
 from ..manifests.parts import write_part
 from ..manifests.sections import Unused, joined_sections, read_section, remove_sections, write_section
-from ..manifests.tables import Manifest, shards_table
+from ..manifests.tables import Manifest
 from ..prep.encode_sections import NotCutError, Section, encode_section, survey
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
@@ -26,10 +26,11 @@ from .work import (
     UnitProgress,
     UnitResult,
     committed_result,
-    of_items,
+    in_files,
     result_of,
     run_unit,
     video_identity,
+    with_revisions,
 )
 
 
@@ -155,9 +156,8 @@ def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: O
             # Another machine chose the encoder.
             raise NotCutError(str(error)) from error
         files = shards.commit()
-    placed = [files[shard] for shard in rows.shards.name.texts()]
-    rows = replace(rows, shards=shards_table([(file.name, file.length) for file in placed]))
-    write_section(dataset, name, rows, {file.name: file.unused for file in files.values() if file.unused is not None})
+    rows, unused = in_files(rows, files)
+    write_section(dataset, name, rows, unused)
     progress.report()
     return SectionDone()
 
@@ -172,11 +172,7 @@ def _join(dataset: Storage, step: Join, options: Options) -> UnitResult:
             raise NotCutError(f"section {number} of {unit.items[0].source.given} is gone")
         sections.append(found[0])
         unused |= found[1]
-    rows = joined_sections(sections, dropped=cut.dropped, repeated=cut.repeated)
-    videos = replace(
-        rows.videos, revision=of_items(unit, rows, "revision"), after_edit=of_items(unit, rows, "after_edit")
-    )
-    rows = replace(rows, videos=videos)
+    rows = with_revisions(unit, joined_sections(sections, dropped=cut.dropped, repeated=cut.repeated))
     write_part(dataset, unit.id, rows, options.profile.to_json(), unused=unused)
     remove_sections(dataset, unit.id)
     return result_of(unit, rows)

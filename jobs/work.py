@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +14,14 @@ from ..errors import OutputError, ShortGopError, SourceError, ToolError
 from ..manifests.merge import merge
 from ..manifests.parts import parts_of_unit, write_part
 from ..manifests.publish import has_its_shards
-from ..manifests.ragged import Array
 from ..manifests.schema import SCHEMA
+from ..manifests.sections import Unused
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
 from ..prep.encode_cuts import Cut
 from ..prep.manifest_rows import Identity
 from ..prep.options import Options
-from ..prep.shards import ShardWriter
+from ..prep.shards import Committed, ShardWriter
 from ..prep.stretch import Stretch
 from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
@@ -96,22 +97,10 @@ def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProg
         if committed is not None:
             return committed
         files = shards.commit()
-    placed = [files[name] for name in rows.shards.name.texts()]
-    rows = replace(
-        rows,
-        videos=replace(
-            rows.videos, revision=of_items(unit, rows, "revision"), after_edit=of_items(unit, rows, "after_edit")
-        ),
-        shards=shards_table([(file.name, file.length) for file in placed]),
-        failures=failures_of(_to_record(unit, failures)),
-    )
+    rows, unused = in_files(with_revisions(unit, rows), files)
     recorded = _to_record(unit, failures)
-    known = said(dataset) if recorded else Said()
-    # A retry that fails for the same reasons writes no part.
-    if manifests or any((failure.id, failure.reason) not in known.failures for failure in recorded):
-        again = any(failure.id in known.withdrawn for failure in recorded)
-        unused = {file.name: file.unused for file in files.values() if file.unused is not None}
-        write_part(dataset, unit.id, rows, options.profile.to_json(), unused=unused, again=again)
+    rows = replace(rows, failures=failures_of(recorded))
+    _write(dataset, unit, rows, recorded, profile=options.profile.to_json(), unused=unused)
     progress.report()
     return replace(result_of(unit, rows), failures=tuple(failures))
 
@@ -147,10 +136,42 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
     return done
 
 
-def of_items(unit: Unit, rows: Manifest, field: str) -> Array:
-    """A column of the videos in `rows`, from a field of the unit's items that has its name."""
-    values = {item.source.id: getattr(item, field) for item in unit.items}
-    return np.array([values[video_id] for video_id in rows.ids], dtype=SCHEMA["videos"][field].dtype)
+def with_revisions(unit: Unit, rows: Manifest) -> Manifest:
+    """The rows of a unit's videos with the revision and the last edit of their items."""
+    items = {item.source.id: item for item in unit.items}
+    ours = [items[video_id] for video_id in rows.ids]
+    dtypes = SCHEMA["videos"]
+    videos = replace(
+        rows.videos,
+        revision=np.array([item.revision for item in ours], dtype=dtypes["revision"].dtype),
+        after_edit=np.array([item.after_edit for item in ours], dtype=dtypes["after_edit"].dtype),
+    )
+    return replace(rows, videos=videos)
+
+
+def in_files(rows: Manifest, files: Mapping[str, Committed]) -> tuple[Manifest, Unused]:
+    """The rows with the files that their shards became, and, by file, the bytes that belong to no video. `files` is
+    from `ShardWriter.commit`."""
+    placed = [files[name] for name in rows.shards.name.texts()]
+    unused = {file.name: file.unused for file in files.values() if file.unused is not None}
+    return replace(rows, shards=shards_table([(file.name, file.length) for file in placed])), unused
+
+
+def _write(
+    dataset: Storage,
+    unit: Unit,
+    rows: Manifest,
+    recorded: Sequence[Failure],
+    *,
+    profile: Mapping[str, Any] | None = None,
+    unused: Unused | None = None,
+) -> None:
+    """Write a unit's part. `recorded` are the failures in `rows`: a retry that fails for the same reasons writes none,
+    unless they were withdrawn meanwhile."""
+    known = said(dataset) if recorded else Said()
+    if len(rows.videos) or any((failure.id, failure.reason) not in known.failures for failure in recorded):
+        again = any(failure.id in known.withdrawn for failure in recorded)
+        write_part(dataset, unit.id, rows, profile, unused=unused, again=again)
 
 
 def _to_record(unit: Unit, failures: Sequence[Failure]) -> list[Failure]:
@@ -172,8 +193,8 @@ def committed_result(dataset: Storage, unit: Unit) -> UnitResult | None:
     Its shards must not be written again then: not every encoder writes the same bytes twice.
     """
     attempts = (rows for rows, _ in parts_of_unit(dataset, unit.id))
-    done = [rows for rows in attempts if len(rows.videos) and has_its_shards(dataset, rows)]
-    return result_of(unit, done[0]) if done else None
+    done = next((rows for rows in attempts if len(rows.videos) and has_its_shards(dataset, rows)), None)
+    return None if done is None else result_of(unit, done)
 
 
 def result_of(unit: Unit, rows: Manifest) -> UnitResult:
@@ -193,9 +214,8 @@ def result_of(unit: Unit, rows: Manifest) -> UnitResult:
 def give_up(dataset: Storage, unit: Unit, reason: str) -> UnitResult:
     """Commit a unit of which no source could be prepared. `reason` is the reason of each failure."""
     failures = tuple(Failure(item.source.id, item.source.given, reason, item.source.path) for item in unit.items)
-    to_record = _to_record(unit, failures)
-    if to_record:
-        write_part(dataset, unit.id, replace(empty(), failures=failures_of(to_record)))
+    recorded = _to_record(unit, failures)
+    _write(dataset, unit, replace(empty(), failures=failures_of(recorded)), recorded)
     return UnitResult(unit=unit.id, videos=0, frames=0, bytes=0, failures=failures)
 
 

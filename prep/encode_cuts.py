@@ -29,7 +29,7 @@ from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
 from .part_of_file import NeedsWholeFileError, PartlyFetched, fetched_runs, probe_by_index
-from .picture_filters import deinterlaces
+from .picture_filters import least_lead_frames
 from .pieces import Piece, Run, joined_grid, runs_of
 from .pipelines import decoded_on_cpu
 from .probe import NO_ENTRIES, SourceVideo, probe, with_pts
@@ -38,9 +38,6 @@ from .shards import ShardWriter
 from .source_times import check_order, gaps_of, longest_rise, may_have_lost, plan_stretch, rhythm_of, times_of
 from .stalls import stall_limit
 from .stretch import Stretch
-
-# bwdif interpolates lines from the frame before.
-_LEAD_FRAMES = 2
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ class _Work:
             look()
         if source.pts is not None:
             pieces = self._pieces(source)
-            lead_frames = _LEAD_FRAMES if deinterlaces(source, self.options.profile) else 0
+            lead_frames = least_lead_frames(source, self.options.profile)
             if self.part is None:
                 runs = runs_of(pieces, source.pts, source.entries, source.timebase, lead_frames)
             else:

@@ -31,7 +31,7 @@ from .manifest_rows import Identity, video_manifest
 from .mounts import read_in_time
 from .opening import open_source, packets_of, video_stream
 from .options import Options
-from .picture_filters import deinterlaces
+from .picture_filters import least_lead_frames
 from .pieces import Piece, runs_of
 from .probe import NO_ENTRIES, SourceVideo, probe
 from .section_plan import expected_seconds, lead_frames, section_starts
@@ -39,8 +39,6 @@ from .shards import ShardWriter
 from .stalls import stall_limit
 from .tool_choice import pipeline_for
 
-# bwdif interpolates lines from the frame before.
-_LEAD_FRAMES = 2
 # The decoder may need as many packets for one frame.
 _PACKETS_TO_A_FRAME = 64
 
@@ -95,12 +93,10 @@ def _starts(source: SourceVideo, pts: Array, plan: Plan, options: Options) -> li
     segment_frames = encode.segment_gops * options.profile.gop_frames
     source_pixels, pixels = source.width * source.height, encode.width * encode.height
     work = expected_seconds(len(pts), source_pixels, len(plan.grid), pixels)
-    leads = lead_frames(plan.grid.source_pts[::segment_frames], pts, source.entries, _least_lead(source, options))
+    leads = lead_frames(
+        plan.grid.source_pts[::segment_frames], pts, source.entries, least_lead_frames(source, options.profile)
+    )
     return section_starts(leads.tolist(), len(pts), round(work / options.section_seconds))
-
-
-def _least_lead(source: SourceVideo, options: Options) -> int:
-    return _LEAD_FRAMES if deinterlaces(source, options.profile) else 0
 
 
 def _sections(
@@ -114,7 +110,7 @@ def _sections(
     for first, stop in zip(ticks, [*ticks[1:], len(plan.grid)], strict=True):
         grid = FrameGrid(plan.grid.rule, plan.grid.source_pts[first:stop], dropped=0, repeated=0)
         piece = Piece(0, grid, first)
-        (run,) = runs_of([piece], pts, source.entries, source.timebase, _least_lead(source, options))
+        (run,) = runs_of([piece], pts, source.entries, source.timebase, least_lead_frames(source, options.profile))
         encode = replace(plan.encode, source=bare, num_frames=len(grid), pieces=run.pieces, seek=run.seek)
         sections.append(Section(Plan(encode, grid), texts))
     return tuple(sections)

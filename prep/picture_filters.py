@@ -53,6 +53,11 @@ def deinterlaces(source: SourceVideo, profile: Profile) -> bool:
     return profile.deinterlace == "auto" and source.picture.fields != Fields.NO and large_enough
 
 
+def least_lead_frames(source: SourceVideo, profile: Profile) -> int:
+    """How many frames before the first one shown have to be decoded: bwdif interpolates lines from the frame before."""
+    return 2 if deinterlaces(source, profile) else 0
+
+
 def needs_zscale(source: SourceVideo) -> bool:
     """Whether colours are converted in linear light, for which prep uses the filter zscale."""
     return tone_maps(source) or source.picture.linear

@@ -13,6 +13,9 @@ from datasets import make_dataset
 from example_manifests import failure, rows, video
 from shortgop.jobs import known_failures
 from shortgop.jobs.known_failures import said
+from shortgop.jobs.sources import find_sources
+from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.work import give_up
 from shortgop.manifests import zarr_zip as zips
 from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
@@ -112,3 +115,20 @@ def test_failures_are_read_once_for_each_snapshot_and_without_the_other_tables(
     publish(DiskStorage(dataset))
     assert said(DiskStorage(dataset)).failures == {("a", "cut short"), ("c", "cut short")}
     known_failures._said.cache_clear()
+
+
+def test_a_source_that_kills_its_workers_again_is_listed_again(folder: Path, tmp_path: Path) -> None:
+    """Its part of that unit says the same as before, but a later part has withdrawn the failure."""
+    dataset = tmp_path / "dataset"
+    (folder / "good.mp4").unlink()
+    make_dataset([folder], dataset)
+    storage = DiskStorage(dataset)
+    killers = find_sources([str(folder / "bad.mp4")], [str(folder)])
+    unit = Unit("0" * 16, tuple(Item(source, 1, 1) for source in killers))
+    for _ in range(2):
+        (folder / "bad.mp4").unlink(missing_ok=True)
+        make_dataset([folder], dataset)
+        assert failed(dataset) == ["below/worse.mp4"]
+        give_up(storage, unit, "its worker died 4 times")
+        publish(storage)
+        assert failed(dataset) == ["bad.mp4", "below/worse.mp4"]
