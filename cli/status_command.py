@@ -37,7 +37,7 @@ def status(
 
         storage = storage_at(dataset)
         found = read_status(storage)
-        if watch and not as_json:
+        if watch:
             with Live(console=err, auto_refresh=False, transient=True) as live:
                 while found.state == "running":
                     live.update(Group(*map(Text, status_lines(found, time.time()))), refresh=True)

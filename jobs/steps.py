@@ -92,9 +92,7 @@ class SectionDone:
 
 @dataclass(frozen=True)
 class Refused:
-    """The video has to be encoded whole, for this reason."""
-
-    reason: str
+    """The video has to be encoded whole."""
 
 
 Step = Whole | Look | OneSection | Join
@@ -116,8 +114,8 @@ def run_step(dataset: Storage, step: Step, options: Options, on_progress: OnProg
         return _join(dataset, step, options)
     except (OutputError, ToolError):
         raise
-    except Exception as error:  # noqa: BLE001  # one bad source must not fail the others; encoding it whole says why
-        return Refused(f"{type(error).__name__}: {error}")
+    except Exception:  # noqa: BLE001  # one bad source must not fail the others; encoding it whole says why
+        return Refused()
 
 
 def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress) -> Outcome:

@@ -116,14 +116,14 @@ class Worker:
             return Sections(Cut("key", count, 0, 0), (None,) * count)  # type: ignore[arg-type]
         if isinstance(step, OneSection):
             if self.refuses and self.random.random() < 0.2:
-                return Refused("it does not fit")
+                return Refused()
             self.encoded.append((unit.id, step.number))
             return SectionDone()
         if isinstance(step, Join):
             assert [number for name, number in sorted(self.encoded) if name == unit.id] == list(
                 range(step.cut.sections)
             )
-            return Refused("a section is gone") if self.refuses and self.random.random() < 0.2 else result(unit)
+            return Refused() if self.refuses and self.random.random() < 0.2 else result(unit)
         return result(unit)
 
 
