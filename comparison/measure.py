@@ -15,7 +15,7 @@ import torch
 from ..arguments import integer
 from ..errors import ShortGopError, UsageError
 from ..manifests.export import export
-from ..manifests.layout import open_manifest
+from ..manifests.opening import open_manifest
 from ..manifests.ragged import Array
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset

@@ -29,7 +29,8 @@ from gpu_ffmpeg import ffmpeg_of
 import shortgop
 import synthetic
 from shortgop.manifests.export import export
-from shortgop.manifests.layout import create, open_current
+from shortgop.manifests.layout import create
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.tables import shards_table

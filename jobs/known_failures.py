@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from ..manifests.layout import open_failures, read_root, snapshot_key
+from ..manifests.layout import read_root, snapshot_key
+from ..manifests.opening import open_failures
 from ..manifests.parts import write_part
 from ..manifests.tables import Failures, empty, failures_table
 from ..prep.stretch import Stretch

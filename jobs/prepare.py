@@ -11,6 +11,7 @@ from ..manifests import layout
 from ..manifests.edits import dropped, last_number
 from ..manifests.equal_contents import equal_contents
 from ..manifests.lost import lost_shards, where_it_is, why_lost
+from ..manifests.opening import open_manifest
 from ..manifests.publish import latest_root, publish, unpublished
 from ..manifests.tables import Manifest, empty
 from ..manifests.tidy import KEEP_SECONDS, tidy
@@ -328,7 +329,7 @@ def _plan(  # noqa: PLR0917  # what is known of sources and dataset
 
 def _current(out: Storage) -> Manifest:
     snapshot = layout.read_root(out).snapshot
-    return empty() if snapshot is None else layout.open_manifest(out, snapshot)
+    return empty() if snapshot is None else open_manifest(out, snapshot)
 
 
 def _made_again(before: Manifest, after: Manifest, ids: frozenset[str]) -> set[str]:
@@ -343,7 +344,7 @@ def existing_profile(out: Storage) -> Profile | None:
     if not layout.is_dataset(out):
         return None
     root = latest_root(out)
-    bound = root.snapshot is not None and len(layout.open_manifest(out, root.snapshot).videos) > 0
+    bound = root.snapshot is not None and len(open_manifest(out, root.snapshot).videos) > 0
     # A job that died may have left videos that no snapshot has yet.
     bound = bound or any(len(found.videos) for _, found in unpublished(out, root))
     return profile_from_json(root.profile) if bound else None

@@ -7,7 +7,8 @@ shared_tables, mapped_tables   tables in memory that processes share
 host_copies                    the tables of a large snapshot, decoded once for all processes of a host
 label_columns, zarr_columns, video_columns  what source lists say of all videos, as arrays
 stacking, merge, folding, edits  tables put together, many parts in bounded memory; what corrects them: edits and drops
-layout, parts, sections, publish, tidy  the life of a dataset: paths and root, parts, snapshots, removal
+layout, opening, parts, sections, publish, tidy  the life of a dataset: keys and root, how a snapshot is opened, parts,
+                               snapshots, removal
 lost, verify, export, summary, history, output_files  operations on a whole dataset
 annotate, drop                 columns that are set, and videos that are taken out
 equal_contents, shard_bytes    videos that hold the same; pieces of shards, checked

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..storage.interface import Storage
 from .edits import Edit, edits_table, last_number, to_json
-from .layout import open_current, read_root
+from .layout import read_root
+from .opening import open_current
 from .parts import write_part
 from .publish import publish
 from .tables import Manifest, empty

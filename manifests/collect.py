@@ -15,8 +15,9 @@ import numpy as np
 from ..errors import DatasetError
 from ..storage.interface import Storage
 from .edits import Drop, drops_of, merged_edits
-from .layout import listed, open_current, open_manifest, read_root, snapshots
+from .layout import listed, read_root, snapshots
 from .lost import lost_shards
+from .opening import open_current, open_manifest
 from .parts import clean_part, finished_parts, open_part
 from .publish import publish
 from .rewrite import plan_rewrites, rewrite

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..storage.interface import Storage
-from .layout import open_current, read_root
+from .layout import read_root
 from .lost import lost_shards
 from .moving import DEFAULT_SHARD_BYTES
+from .opening import open_current
 from .publish import publish
 from .rewrite import plan_compaction, rewrite
 from .stored_bytes import live_bytes

@@ -11,7 +11,8 @@ import numpy as np
 from ..errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError, VideoNotFoundError, not_read
 from ..storage.interface import Storage
 from ..wording import counted
-from .layout import open_current, shard_key
+from .layout import shard_key
+from .opening import open_current
 from .ragged import Array
 from .tables import Manifest
 

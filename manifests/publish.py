@@ -21,20 +21,9 @@ from ..whole_files import discard, discarding, writing
 from . import zarr_sizes
 from .folding import Folding
 from .label_columns import derived_columns
-from .layout import (
-    FORMAT_VERSION,
-    Root,
-    change_root,
-    listed,
-    open_manifest,
-    open_timeline,
-    read_root,
-    shard_key,
-    snapshot_attributes,
-    snapshot_key,
-    snapshots,
-)
+from .layout import FORMAT_VERSION, Root, change_root, listed, read_root, shard_key, snapshot_key, snapshots
 from .merge import merge_tables, timeline_blocks
+from .opening import open_manifest, open_timeline, snapshot_attributes
 from .parts import finished_parts, open_part, pack
 from .ragged import Array
 from .tables import Manifest

@@ -11,7 +11,8 @@ import numpy as np
 from ..errors import MissingDataError, UsageError
 from ..storage.interface import Storage
 from .edits import Drop, Edit, drops_of, drops_table, edits_table, last_number, to_json
-from .layout import open_current, open_manifest, read_root, snapshots, timeline_of
+from .layout import read_root, snapshots
+from .opening import open_current, open_manifest, timeline_of
 from .parts import write_part
 from .publish import has_its_shards, publish
 from .ragged import Array

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..storage.interface import Storage
-from .layout import open_current
 from .lost import lost_shards, lost_text, lost_videos
+from .opening import open_current
 from .ragged import Array
 from .tables import Failures, Manifest
 

@@ -13,7 +13,8 @@ from fractions import Fraction
 
 from ..errors import DatasetError, UsageError
 from ..storage.interface import Storage
-from .layout import listed, open_manifest, read_root, shard_key, snapshot_attributes, snapshot_key, snapshots
+from .layout import listed, read_root, shard_key, snapshot_key, snapshots
+from .opening import open_manifest, snapshot_attributes
 from .parts import finished_parts, had_videos, read_part
 from .sections import remove_old_sections, shards_of_sections
 

@@ -17,9 +17,10 @@ from ..errors import CorruptDataError, DatasetError
 from ..storage.interface import Storage
 from .gop_check import check_gop, frame_ticks, nal_length_bytes
 from .label_columns import derived_columns
-from .layout import listed, open_column, open_column_kinds, open_timeline, shard_key, snapshot_key
+from .layout import listed, shard_key, snapshot_key
 from .lost import lost_videos, where_it_is
 from .mp4 import Init, parse_init
+from .opening import open_column, open_column_kinds, open_timeline
 from .parts import parts_of_unit
 from .ragged import Array
 from .records import VideoRow

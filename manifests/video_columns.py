@@ -10,7 +10,8 @@ import numpy as np
 from ..errors import MissingDataError
 from ..storage.interface import Storage
 from .label_columns import Kind, LabelColumn, derived_columns, text_array
-from .layout import has_snapshot, open_column, open_column_kinds
+from .layout import has_snapshot
+from .opening import open_column, open_column_kinds
 from .ragged import Array, lazy
 from .tables import Manifest
 

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.layout import FORMAT_VERSION, has_snapshot, open_current, open_manifest, read_root
+from ..manifests.layout import FORMAT_VERSION, has_snapshot, read_root
 from ..manifests.lost import lost_shards, lost_text, lost_videos
+from ..manifests.opening import open_current, open_manifest
 from ..manifests.ragged import Array, lazy
 from ..manifests.summary import FailureSummary, failure_summaries, size_of
 from ..manifests.tables import Manifest

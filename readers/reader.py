@@ -12,7 +12,7 @@ import torch
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DecodeError, UsageError, WrongTypeError
-from ..manifests.layout import open_manifest, open_timeline
+from ..manifests.opening import open_manifest, open_timeline
 from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
 from ..manifests.shared_tables import TablesToShare

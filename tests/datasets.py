@@ -14,7 +14,8 @@ import numpy as np
 from dataset_paths import shard_path, snapshot_path
 from dataset_places import place_of, steady_name
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.layout import create, open_manifest, read_root, shard_key
+from shortgop.manifests.layout import create, read_root, shard_key
+from shortgop.manifests.opening import open_manifest
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import Ragged, from_texts

@@ -29,17 +29,8 @@ from dataset_places import Places, folders, prefixes, s3_settings
 from example_manifests import failure
 from s3_server import s3_server
 from shortgop.errors import DatasetBusyError
-from shortgop.manifests.layout import (
-    ROOT_KEY,
-    Root,
-    change_root,
-    create,
-    open_manifest,
-    read_root,
-    root_document,
-    snapshot_attributes,
-    snapshots,
-)
+from shortgop.manifests.layout import ROOT_KEY, Root, change_root, create, read_root, root_document, snapshots
+from shortgop.manifests.opening import open_manifest, snapshot_attributes
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.storage.interface import Storage

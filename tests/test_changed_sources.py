@@ -21,7 +21,7 @@ from datasets import current_manifest, make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.jobs.changed import Changed
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.layout import open_current
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.verify import verify
 from shortgop.prep.profile import Profile

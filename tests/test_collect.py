@@ -29,8 +29,9 @@ from shortgop.jobs.prepare import Where, existing_profile, prepare
 from shortgop.manifests.collect import collect
 from shortgop.manifests.drop import drop
 from shortgop.manifests.history import Difference, history
-from shortgop.manifests.layout import create, open_current, open_manifest, shard_key, snapshots
+from shortgop.manifests.layout import create, shard_key, snapshots
 from shortgop.manifests.merge import merge
+from shortgop.manifests.opening import open_current, open_manifest
 from shortgop.manifests.parts import finished_parts, read_part, write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.rewrite import plan_rewrites

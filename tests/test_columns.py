@@ -26,8 +26,9 @@ from shortgop.errors import CorruptDataError
 from shortgop.manifests import publish as publish_module
 from shortgop.manifests import zarr_zip as zips
 from shortgop.manifests.label_columns import derived_columns, text_array
-from shortgop.manifests.layout import create, open_column, open_column_kinds, open_manifest
+from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
+from shortgop.manifests.opening import open_column, open_column_kinds, open_manifest
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import Ragged, from_texts

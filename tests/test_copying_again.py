@@ -20,7 +20,7 @@ from shortgop.manifests.annotate import annotate
 from shortgop.manifests.collect import collect
 from shortgop.manifests.copying import copy_videos
 from shortgop.manifests.drop import drop
-from shortgop.manifests.layout import open_current
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts
 from shortgop.manifests.verify import verify
 from shortgop.prep.profile import Profile

@@ -26,7 +26,8 @@ import pytest
 import shortgop
 from dataset_places import Places, copied
 from shortgop.errors import MissingDataError
-from shortgop.manifests.layout import open_current, shard_key, snapshots
+from shortgop.manifests.layout import shard_key, snapshots
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.verify import verify
 from shortgop.storage.interface import Storage
 from synthetic import constant_rate_pts, make_video, read_number

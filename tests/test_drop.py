@@ -20,7 +20,8 @@ from datasets import make_dataset
 from example_manifests import failure, video
 from shortgop.cli import app
 from shortgop.manifests.drop import drop
-from shortgop.manifests.layout import open_current, snapshots
+from shortgop.manifests.layout import snapshots
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import publish
 from shortgop.storage.interface import Storage

@@ -22,8 +22,8 @@ from shortgop.errors import (
     VideoNotFoundError,
 )
 from shortgop.manifests.export import export, frame_range
-from shortgop.manifests.layout import open_current
 from shortgop.manifests.mp4 import boxes, parse_fragment
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.records import VideoRow
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.disk import DiskStorage

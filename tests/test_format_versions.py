@@ -14,8 +14,8 @@ import shortgop
 from dataset_paths import snapshot_path
 from datasets import as_folder, make_dataset
 from example_manifests import drop, edit
-from shortgop.manifests.layout import open_current
 from shortgop.manifests.merge import merge
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.records import SourceChanges

@@ -21,9 +21,10 @@ import shortgop
 from example_manifests import drop, edit, failure, video
 from shortgop.errors import CorruptDataError
 from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.layout import create, open_manifest, snapshot_key
+from shortgop.manifests.layout import create, snapshot_key
 from shortgop.manifests.mapped_tables import arrays_of, file_of
 from shortgop.manifests.merge import merge
+from shortgop.manifests.opening import open_manifest
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.shared_tables import TablesToShare
@@ -36,7 +37,7 @@ OPEN = """
 import sys
 from pathlib import Path
 from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.layout import open_manifest
+from shortgop.manifests.opening import open_manifest
 from shortgop.storage.disk import DiskStorage
 manifest = open_manifest(DiskStorage(Path(sys.argv[1])), "000001", copies=HostCopies(Path(sys.argv[2]), min_bytes=0))
 print(len(manifest.videos))

@@ -19,7 +19,8 @@ import shortgop
 from dataset_places import Places, copied, left_over, names, place_of, shard_names
 from datasets import make_dataset, rows_of
 from processes import descendants
-from shortgop.manifests.layout import open_current, shard_key
+from shortgop.manifests.layout import shard_key
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts, finished_units
 from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage

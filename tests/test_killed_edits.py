@@ -16,7 +16,8 @@ from dataset_places import Places, copied, left_over, shard_names
 from datasets import make_dataset, rows_of
 from example_manifests import failure
 from killed_steps import OPERATIONS, annotated, dropped
-from shortgop.manifests.layout import open_current, snapshots
+from shortgop.manifests.layout import snapshots
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.verify import verify
 from shortgop.storage.interface import Storage

@@ -17,7 +17,7 @@ import shortgop
 from datasets import rows_of
 from processes import descendants
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.layout import open_current
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.sections import remove_old_sections
 from shortgop.manifests.verify import verify

@@ -25,8 +25,8 @@ from shortgop.manifests.collect import collect
 from shortgop.manifests.compact import compact
 from shortgop.manifests.copying import copy_videos
 from shortgop.manifests.drop import drop
-from shortgop.manifests.layout import open_current
 from shortgop.manifests.moving import connected
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.rollback import rollback
 from shortgop.manifests.verify import verify
 from shortgop.prep.profile import Profile

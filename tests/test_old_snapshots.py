@@ -17,7 +17,8 @@ from datasets import as_folder, make_dataset
 from example_manifests import failure
 from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.layout import open_current, open_timeline, snapshots
+from shortgop.manifests.layout import snapshots
+from shortgop.manifests.opening import open_current, open_timeline
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.tidy import parse_duration, remove_old_snapshots

@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 import shortgop
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.cli import app
-from shortgop.manifests.layout import open_current, snapshot_key
+from shortgop.manifests.layout import snapshot_key
+from shortgop.manifests.opening import open_current
 from shortgop.readers import fetching
 from shortgop.readers.cache_filling import Filling, fill_cache
 from shortgop.readers.dataset import reader_of

@@ -17,7 +17,8 @@ from shortgop.jobs.identity import identity_of
 from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.layout import create, open_current, timeline_of
+from shortgop.manifests.layout import create
+from shortgop.manifests.opening import open_current, timeline_of
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.prep.options import Options

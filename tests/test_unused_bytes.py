@@ -24,7 +24,8 @@ from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.collect import collect
-from shortgop.manifests.layout import create, open_current
+from shortgop.manifests.layout import create
+from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts, open_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.stored_bytes import live_bytes
