@@ -17,7 +17,7 @@ from ..storage.interface import Storage
 from .edits import Drop, drops_of, merged_edits
 from .layout import listed, read_root, snapshots
 from .lost import lost_shards
-from .opening import open_current, open_manifest
+from .opening import layers_below, open_current, open_manifest
 from .parts import clean_part, finished_parts, open_part
 from .publish import publish
 from .rewrite import plan_rewrites, rewrite
@@ -81,7 +81,8 @@ def collect(
             except DatasetError as error:
                 skipped |= dict.fromkeys(names, str(error))
             on_shard()
-        publish(dataset)
+        # Rows that are hidden in a layer go with it.
+        publish(dataset, whole=True)
         lengths = _snapshot_lengths(dataset)
         removed = remove_old_snapshots(dataset, keep_snapshots_seconds)
         shards = remove_stray_shards(dataset)
@@ -110,8 +111,9 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
     skipped = _unreadable(manifest, lost)
     rewritten = {manifest.shards.name.text(shard) for plan in plans for shard in plan.shards}
     old = set(old_snapshots(dataset, keep_seconds))
-    # If shards are written again, another snapshot takes the place of the current one.
-    replaced = {root.snapshot or ""} if plans and keep_seconds <= 0 else set()
+    # If shards are written again, or layers merged, another snapshot takes the place of the current one.
+    changes = bool(plans or layers_below(dataset, root.snapshot or ""))
+    replaced = set(there) if changes and keep_seconds <= 0 else set()
     gone = rewritten - _named(dataset, there.keys() - old - replaced) if replaced else set()
     shards = stray_shards(dataset, gone_snapshots=old, gone=gone)
     lengths, live = _shard_lengths(dataset), live_bytes(manifest)

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..whole_files import writing
 from . import zarr_sizes
-from .merge import ReadRows, merge_tables, timeline_blocks
+from .frame_runs import ReadRows, timeline_blocks
+from .merge import merge_tables
 from .ragged import Array
 from .tables import Manifest
 

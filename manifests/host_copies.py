@@ -54,11 +54,15 @@ class HostCopies:
     max_bytes: int | None = None
     min_bytes: int = 16 << 20
 
+    def find(self, key: str) -> Manifest | None:
+        """The manifest with this key, if there is a copy of it."""
+        return _opened(self.folder / key)
+
     def tables(self, key: str, read: Callable[[NewArray], Manifest]) -> Manifest | None:
         """The manifest with this key, from its copy, which is made of what `read` gives if there is none.
 
-        `read` gets a function that makes the arrays to read into. None if there can be no copy: the disk is full or
-        read-only, the snapshot cannot be read, or another process takes too long to make it.
+        `read` gets a function that makes the arrays to read into, and asks for no other copy. None if there can be no
+        copy: the disk is full or read-only, the snapshot cannot be read, or another process takes too long to make it.
         """
         copy = self.folder / key
         found = _opened(copy)

@@ -27,7 +27,7 @@ _MATRIX_ROWS = 1 << 14
 _MATRIX_BYTES = 1 << 23
 _INT64 = np.iinfo(np.int64)
 # All integers up to it are floats of 64 bits too.
-_EXACT_IN_FLOAT = 1 << 53
+EXACT_IN_FLOAT = 1 << 53
 # json.dumps would make an encoder for each value.
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -94,7 +94,7 @@ def _numbers(kind: Kind, values: Array, present: Array) -> Array:
 
 
 def _fits_float(values: Array) -> bool:
-    return not len(values) or (int(values.min()) >= -_EXACT_IN_FLOAT and int(values.max()) <= _EXACT_IN_FLOAT)
+    return not len(values) or (int(values.min()) >= -EXACT_IN_FLOAT and int(values.max()) <= EXACT_IN_FLOAT)
 
 
 def _objects(texts: Ragged, rows: Array | None) -> Array:
@@ -202,5 +202,5 @@ def _kind(values: Sequence[Any]) -> Kind:
         return "integer"
     if types in ({float}, {int, float}):
         whole = [value for value in values if type(value) is int]
-        return "float" if all(abs(value) <= _EXACT_IN_FLOAT for value in whole) else "json"
+        return "float" if all(abs(value) <= EXACT_IN_FLOAT for value in whole) else "json"
     return "text" if types == {str} else "json"

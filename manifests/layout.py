@@ -32,7 +32,7 @@ from .zarr_read import (
     READABLE_VERSIONS,
 )
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 ROOT_KEY = "zarr.json"
 # Each time another writer changed the root meanwhile.
 _MAX_CHANGES = 100

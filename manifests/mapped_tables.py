@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .ragged import Array, Ragged
-from .tables import TABLE_TYPES, Manifest
+from .tables import TABLE_TYPES, Manifest, Origins
 
 # Where an array lies: its dtype, the position of its first byte, its number of entries.
 Place = tuple[str, int, int]
@@ -27,6 +27,7 @@ _ALIGNMENT_BYTES = mmap.ALLOCATIONGRANULARITY
 # What a manifest works out of its tables when it is opened.
 _DERIVED = ("gop_counts", "segment_counts", "first_gops", "first_segments", "first_frames")
 _OFFSETS = "_offsets"
+_TABLES = {**TABLE_TYPES, "origins": Origins}
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def arrays_of(manifest: Manifest) -> dict[str, Array]:
     """All arrays by names of their own: "videos/num_frames", and "videos/id" and "videos/id_offsets"; also those that a
     manifest works out."""
     arrays = {name: getattr(manifest, name) for name in _DERIVED}
-    for table_name in TABLE_TYPES:
+    for table_name in _TABLES:
         table = getattr(manifest, table_name)
         for field in () if table is None else fields(table):
             column, name = getattr(table, field.name), f"{table_name}/{field.name}"
@@ -108,7 +109,7 @@ def mapped(file: MappedFile) -> Manifest:
     }
     manifest = Manifest.__new__(Manifest)
     vars(manifest).update({name: arrays[name] for name in _DERIVED})
-    for table, kind in TABLE_TYPES.items():
+    for table, kind in _TABLES.items():
         columns = {field.name: f"{table}/{field.name}" for field in fields(kind)}
         is_there = next(iter(columns.values())) in arrays
         vars(manifest)[table] = (

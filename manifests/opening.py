@@ -1,4 +1,5 @@
-"""How a snapshot is opened: its tables, rows of its timeline, its label columns.
+"""How a snapshot is opened: its tables, rows of its timeline, its label columns, whether it is one file or has layers
+below it.
 
 Errors name the file that is wrong, and what to do about it.
 """
@@ -9,6 +10,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from typing import Any, BinaryIO
@@ -18,18 +20,23 @@ import numpy as np
 from ..errors import DatasetError, MissingDataError, NotADatasetError, UnreadableDataError, not_read
 from ..storage.interface import Storage
 from . import zarr_zip as zips
+from .frame_runs import FrameRuns, ReadRows, timeline_rows
 from .host_copies import HostCopies
 from .label_columns import Kind, LabelColumn
+from .layered_columns import column_of_layers, kinds_of_layers
+from .layers import combined, failures_of
 from .layout import Root, has_snapshot, read_root, snapshot_folder, snapshot_key
 from .ragged import Array
-from .tables import Failures, Manifest
+from .tables import Failures, Manifest, Timeline, empty
 from .zarr_columns import read_column, read_column_kinds
 from .zarr_read import (
+    LAYERS,
     NewArray,
     OpenFile,
     in_memory,
     read_attributes,
     read_failures,
+    read_layers,
     read_manifest,
     read_timeline,
 )
@@ -47,29 +54,79 @@ def open_manifest(
     With `copies` the tables of a large snapshot, but for the timeline, come from the copy that processes of the host
     share.
     """
-    large = ("columns/",) if timeline else ("columns/", "timeline/")
     with _reading(dataset, snapshot) as open_file:
+        below = _layers(open_file)
+        if not below:
+            return _tables(open_file, timeline=timeline, copies=copies)
+    names = (*below, snapshot)
+    # The oldest layer is the largest.
+    key = None
+    if copies is not None and _key_of_file(dataset, names[0], copies.min_bytes) is not None:
+        key = _hash([_key_of_file(dataset, name, 1) for name in names])
+        shared = None if timeline else copies.find(key)
+        if shared is not None:
+            return shared
+    layers = [open_layer(dataset, name, copies=copies) for name in names]
+    shared = None if copies is None or key is None else copies.tables(key, partial(combined, layers))
+    found = combined(layers) if shared is None else shared
+    if not timeline:
+        return found
+    pts = timeline_of(dataset, snapshot, found, range(len(found.videos)))
+    return replace(found, timeline=Timeline(pts), origins=None)
 
-        def read(new_array: NewArray = in_memory) -> Manifest:
-            if isinstance(open_file, zips.Members):
-                open_file.will_need(lambda name: not name.startswith(large))
-            return read_manifest(open_file, timeline=timeline, new_array=new_array)
 
-        # Version 1 wrote folders.
-        if copies is not None and not timeline and isinstance(open_file, zips.Members):
-            key = _copy_key(open_file.contents(), copies.min_bytes)
-            shared = None if key is None else copies.tables(key, read)
-            if shared is not None:
-                return shared
-        return read()
+def open_layer(dataset: Storage, snapshot: str, *, copies: HostCopies | None = None) -> Manifest:
+    """The tables in the file of one snapshot, without those of layers below it. Otherwise as `open_manifest`."""
+    with _reading(dataset, snapshot) as open_file:
+        return _tables(open_file, timeline=False, copies=copies)
 
 
-def _copy_key(members: Mapping[str, tuple[int, int]], min_bytes: int) -> str | None:
-    """What a copy of a snapshot's tables is named after: a hash of all that is in them. None for shorter ones."""
+def layers_below(dataset: Storage, snapshot: str) -> tuple[str, ...]:
+    """The snapshots that are layers below this one, oldest first; none for most."""
+    with _reading(dataset, snapshot) as open_file:
+        return _layers(open_file)
+
+
+def _layers(open_file: OpenFile) -> tuple[str, ...]:
+    # A look at the names in the file takes no request. Version 1 wrote folders.
+    if not isinstance(open_file, zips.Members) or f"{LAYERS}/zarr.json" not in open_file.directory:
+        return ()
+    return read_layers(open_file)
+
+
+def _tables(open_file: OpenFile, *, timeline: bool, copies: HostCopies | None) -> Manifest:
+    large = ("columns/",) if timeline else ("columns/", "timeline/")
+
+    def read(new_array: NewArray = in_memory) -> Manifest:
+        if isinstance(open_file, zips.Members):
+            open_file.will_need(lambda name: not name.startswith(large))
+        return read_manifest(open_file, timeline=timeline, new_array=new_array)
+
+    if copies is not None and not timeline:
+        key = _copy_key(open_file, copies.min_bytes)
+        shared = None if key is None else copies.tables(key, read)
+        if shared is not None:
+            return shared
+    return read()
+
+
+def _key_of_file(dataset: Storage, snapshot: str, min_bytes: int) -> str | None:
+    with _reading(dataset, snapshot) as open_file:
+        return _copy_key(open_file, min_bytes)
+
+
+def _copy_key(open_file: OpenFile, min_bytes: int) -> str | None:
+    """What a copy of a file's tables is named after: a hash of all that is in them. None for shorter ones, and for the
+    folders that version 1 wrote."""
+    members = open_file.contents() if isinstance(open_file, zips.Members) else {}
     tables = {name: content for name, content in members.items() if not name.startswith(("timeline/", "columns/"))}
-    if sum(num_bytes for num_bytes, _ in tables.values()) < min_bytes:
+    if sum(num_bytes for num_bytes, _ in tables.values()) < max(1, min_bytes):
         return None
-    return hashlib.sha256(json.dumps([_COPY_LAYOUT, sorted(tables.items())]).encode()).hexdigest()[:32]
+    return _hash(sorted(tables.items()))
+
+
+def _hash(content: Any) -> str:
+    return hashlib.sha256(json.dumps([_COPY_LAYOUT, content]).encode()).hexdigest()[:32]
 
 
 def open_current(dataset: Storage, *, copies: HostCopies | None = None) -> tuple[Root, Manifest]:
@@ -94,75 +151,154 @@ def open_current(dataset: Storage, *, copies: HostCopies | None = None) -> tuple
 
 def open_failures(dataset: Storage, snapshot: str) -> Failures:
     """The failures table of one snapshot, without the others."""
-    with _reading(dataset, snapshot, lambda name: name.startswith("failures/")) as open_file:
-        return read_failures(open_file)
+    with _reading(dataset, snapshot, _of_failures) as open_file:
+        below = _layers(open_file)
+        if not below:
+            return read_failures(open_file)
+    with _reading(dataset, below[0], _of_failures) as open_file:
+        oldest = read_failures(open_file)
+    newer = [open_layer(dataset, name) for name in (*below[1:], snapshot)]
+    return failures_of([replace(empty(), failures=oldest), *newer])
 
 
-def open_timeline(dataset: Storage, snapshot: str, start: int, stop: int) -> Array:
-    """Rows [start, stop) of a snapshot's timeline."""
-    with _reading(dataset, snapshot) as open_file:
-        return read_timeline(open_file, start, stop)
+def _of_failures(name: str) -> bool:
+    return name.startswith("failures/")
+
+
+@contextlib.contextmanager
+def open_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[ReadRows]:
+    """Yields a function that reads rows [start, stop) of a snapshot's timeline: int64. `manifest` has its tables.
+
+    Files are opened once, and when they are needed: stores answer each request late.
+    """
+    with contextlib.ExitStack() as opened:
+        files: dict[str, OpenFile] = {}
+
+        def rows_of(name: str, start: int, stop: int) -> Array:
+            with _explained(dataset, name):
+                if name not in files:
+                    files[name] = opened.enter_context(_file(dataset, name))
+                return read_timeline(files[name], start, stop)
+
+        if manifest.origins is None:
+            yield partial(rows_of, snapshot)
+        else:
+            runs = FrameRuns(manifest.origins.layer, manifest.origins.first_frame, manifest.videos.num_frames)
+            layers = [partial(rows_of, name) for name in (*layers_below(dataset, snapshot), snapshot)]
+            yield partial(timeline_rows, runs, manifest.first_frames, layers)
 
 
 def timeline_of(dataset: Storage, snapshot: str, manifest: Manifest, videos: Sequence[int]) -> Array:
-    """The rows of a snapshot's timeline of these rows of its videos, in their order: int64.
-
-    The snapshot is opened once, and videos that follow each other are read together: stores answer each request late.
-    """
+    """The rows of a snapshot's timeline of these rows of its videos, in their order: int64. Videos that follow each
+    other are read together."""
     first_frames, rows = manifest.first_frames, np.array(videos, dtype=np.int64)
     runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else []
-    with _reading(dataset, snapshot) as open_file:
-        pts = [read_timeline(open_file, int(first_frames[run[0]]), int(first_frames[run[-1] + 1])) for run in runs]
+    with open_timeline(dataset, snapshot, manifest) as read:
+        pts = [read(int(first_frames[run[0]]), int(first_frames[run[-1] + 1])) for run in runs]
     return np.concatenate([np.zeros(0, dtype="<i8"), *pts])
 
 
 def open_column_kinds(dataset: Storage, snapshot: str) -> dict[str, Kind] | None:
-    """The kinds of the label columns that a snapshot holds, by name; None if it holds none."""
+    """The kinds of the label columns that a snapshot holds, by name; None if it holds none, or if its layers hold such
+    as do not go together."""
+    with _reading(dataset, snapshot) as open_file:
+        below, kinds = _layers(open_file), read_column_kinds(open_file)
+    return kinds_of_layers([*(_kinds(dataset, name) for name in below), kinds])
+
+
+def _kinds(dataset: Storage, snapshot: str) -> dict[str, Kind] | None:
     with _reading(dataset, snapshot) as open_file:
         return read_column_kinds(open_file)
 
 
-def open_column(dataset: Storage, snapshot: str, number: int, kind: Kind, num_videos: int) -> LabelColumn:
-    """The label column of this number, for so many videos."""
+def open_column(
+    dataset: Storage, snapshot: str, name: str, kinds: Mapping[str, Kind], manifest: Manifest
+) -> LabelColumn | None:
+    """The label column of this name, for the videos of the snapshot's `manifest`. `kinds` are those of
+    `open_column_kinds`. None if the column has values that are not all of its kind."""
+    if manifest.origins is None:
+        with _reading(dataset, snapshot) as open_file:
+            return _column(open_file, name, kinds, len(manifest.videos))
+    found = []
+    for layer in (*layers_below(dataset, snapshot), snapshot):
+        with _reading(dataset, layer) as open_file:
+            own = read_column_kinds(open_file) or {}
+            found.append(_column(open_file, name, own) if name in own else None)
+    return column_of_layers(found, kinds[name], manifest.origins)
+
+
+def open_own_columns(dataset: Storage, snapshot: str) -> dict[str, LabelColumn] | None:
+    """The label columns in the file of one snapshot, for the videos in it; None if it holds none."""
     with _reading(dataset, snapshot) as open_file:
-        return read_column(open_file, number, kind, num_videos)
+        kinds = read_column_kinds(open_file)
+        return None if kinds is None else {name: _column(open_file, name, kinds) for name in kinds}
+
+
+def _column(open_file: OpenFile, name: str, kinds: Mapping[str, Kind], num_videos: int | None = None) -> LabelColumn:
+    return read_column(open_file, list(kinds).index(name), kinds[name], num_videos)
 
 
 def snapshot_attributes(dataset: Storage, snapshot: str) -> dict[str, Any]:
-    """The attributes of a snapshot: `format_version`, `parts`, and since version 2 `profile` and `written_by`."""
+    """The attributes of a snapshot: `format_version`, `parts`, and since version 2 `profile` and `written_by`. `parts`
+    are those of its own rows, see `parts_in`."""
     with _reading(dataset, snapshot) as open_file:
         return read_attributes(open_file)
+
+
+def parts_in(dataset: Storage, snapshot: str) -> set[str]:
+    """The parts that a snapshot was made of, with its layers."""
+    names = (*layers_below(dataset, snapshot), snapshot)
+    return {part for name in names for part in snapshot_attributes(dataset, name)["parts"]}
 
 
 @contextlib.contextmanager
 def _reading(dataset: Storage, snapshot: str, soon: Callable[[str], bool] = lambda _: False) -> Iterator[OpenFile]:
     """Yields the function that opens a file of a snapshot by its key. Errors get the file's path and the remedy. `soon`
     says of each file whether it is about to be read whole."""
-    key = snapshot_key(snapshot)
-    folder: str | None = None
+    with _explained(dataset, snapshot), _file(dataset, snapshot, soon) as open_file:
+        yield open_file
+
+
+@contextlib.contextmanager
+def _file(dataset: Storage, snapshot: str, soon: Callable[[str], bool] = lambda _: False) -> Iterator[OpenFile]:
+    with contextlib.ExitStack() as opened:
+        open_file: OpenFile
+        try:
+            open_file = opened.enter_context(zips.reading(dataset, snapshot_key(snapshot), soon))
+        except FileNotFoundError:
+            folder = snapshot_folder(dataset, snapshot)
+            if folder is None:
+                raise
+            open_file = partial(_open, dataset, folder)
+        yield open_file
+
+
+@contextlib.contextmanager
+def _explained(dataset: Storage, snapshot: str) -> Iterator[None]:
+    """Errors of a snapshot's file name it, and say what to do."""
     try:
-        with contextlib.ExitStack() as opened:
-            open_file: OpenFile
-            try:
-                open_file = opened.enter_context(zips.reading(dataset, key, soon))
-            except FileNotFoundError:
-                folder = snapshot_folder(dataset, snapshot)
-                if folder is None:
-                    raise
-                open_file = partial(_open, dataset, folder)
-            yield open_file
+        yield
     except FileNotFoundError:
         raise _gone(dataset, snapshot) from None
     except OSError as error:
-        raise not_read(dataset.place(folder or key), error) from error
+        raise not_read(_place(dataset, snapshot), error) from error
     except DatasetError as error:
-        place = dataset.place(folder or key)
-        file = f"{place}/{error.file}" if error.file and folder else place
+        place = _place(dataset, snapshot)
+        is_folder = place != dataset.place(snapshot_key(snapshot))
+        file = f"{place}/{error.file}" if error.file and is_folder else place
         if isinstance(error, UnreadableDataError):
             raise UnreadableDataError(f"{place}: {error.message}", file=file) from error
-        if folder is None and not has_snapshot(dataset, snapshot):
+        if not is_folder and not has_snapshot(dataset, snapshot):
             raise _gone(dataset, snapshot) from error
         raise type(error)(f"{place}: {error.message}; {_COPY_AGAIN}", file=file) from error
+
+
+def _place(dataset: Storage, snapshot: str) -> str:
+    """Where a snapshot lies."""
+    folder = None
+    with contextlib.suppress(OSError, DatasetError):
+        folder = snapshot_folder(dataset, snapshot)
+    return dataset.place(folder or snapshot_key(snapshot))
 
 
 def _open(dataset: Storage, folder: str, key: str) -> BinaryIO:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, takewhile
 from typing import Any, BinaryIO, cast
@@ -30,20 +30,22 @@ def pack(
     attributes: dict[str, Any],
     timeline: Iterable[Array] | None = None,
     columns: Mapping[str, LabelColumn] | None = None,
+    *,
+    layers: Sequence[str] = (),
 ) -> bytes:
     """The bytes of a zip file that holds the manifest, timeline included.
 
-    `timeline` brings the rows of a manifest that does not hold them, and `columns` the label columns of a snapshot, as
-    `zarr_write.write_manifest` takes them.
+    `timeline` brings the rows of a manifest that does not hold them, and `columns` and `layers` belong to a snapshot,
+    all as `zarr_write.write_manifest` takes them.
     """
     if is_small(manifest, columns):
-        return zips.pack(small_files(manifest, attributes, timeline, columns))
+        return zips.pack(small_files(manifest, attributes, timeline, columns, layers=layers))
     from zarr.storage import MemoryStore
 
     from .zarr_write import write_manifest
 
     files: dict[str, Any] = {}
-    write_manifest(MemoryStore(files), manifest, attributes, timeline, columns)
+    write_manifest(MemoryStore(files), manifest, attributes, timeline, columns, layers=layers)
     return zips.pack({name: data.to_bytes() for name, data in files.items()})
 
 

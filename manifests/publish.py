@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,14 @@ from ..errors import DatasetBusyError, DatasetError
 from ..storage.disk_lock import this_holder
 from ..storage.interface import Storage, Stored
 from ..whole_files import discard, discarding, writing
-from . import zarr_sizes
+from . import layers, zarr_sizes
 from .folding import Folding
+from .frame_runs import timeline_blocks
+from .host_copies import copies_in
 from .label_columns import derived_columns
 from .layout import FORMAT_VERSION, Root, change_root, listed, read_root, shard_key, snapshot_key, snapshots
-from .merge import merge_tables, timeline_blocks
-from .opening import open_manifest, open_timeline, snapshot_attributes
+from .merge import merge_tables
+from .opening import layers_below, open_layer, open_manifest, open_timeline, parts_in, snapshot_attributes
 from .parts import finished_parts, open_part, pack
 from .ragged import Array
 from .tables import Manifest
@@ -31,16 +32,18 @@ from .zarr_small import is_small
 from .zarr_zip import pack_folder
 
 
-def publish(dataset: Storage, profile: Mapping[str, Any] | None = None) -> str | None:
+def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole: bool = False) -> str | None:
     """Make a snapshot of all finished parts and point zarr.json to it. Returns the name of the current snapshot.
 
-    Nothing is written if the current snapshot has all parts already. `profile` is that of the calling job.
+    In a large dataset the snapshot has the new rows alone, and the current one as a layer below it; with `whole` it has
+    all rows. Nothing is written if the current snapshot has all parts already, and with `whole` has no layers.
+    `profile` is that of the calling job.
     DatasetBusyError if another job published at the same time, or gave the dataset another profile; this job's results
     stay in its parts.
     """
     # Listed before the root is read: a snapshot that comes later takes the number that this one is about to claim.
-    there = snapshots(dataset)
-    root = catch_up(dataset, there)
+    listed_before = snapshots(dataset)
+    root = catch_up(dataset, listed_before)
     if profile is not None and differing(root.profile, profile):
         raise DatasetBusyError(
             f"another job has given {dataset} other options meanwhile, so the videos of this one are left out; choose "
@@ -48,27 +51,38 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None) -> str |
             file=dataset.url,
         )
     published = _parts(dataset, root)
-    with contextlib.closing(Folding(lambda: dataset.scratch("timelines"))) as parts:
+    with contextlib.closing(Folding(lambda: dataset.scratch("timelines"))) as parts, contextlib.ExitStack() as opened:
         new = []
         for part, found in unpublished(dataset, root, published):
             new.append(part)
             parts.add(found)
-        if not new:
+        names = () if root.snapshot is None else (*layers_below(dataset, root.snapshot), root.snapshot)
+        if not new and not (whole and len(names) > 1):
             return root.snapshot
         manifests, timelines = parts.result()
-        if root.snapshot is not None:
-            manifests.append(open_manifest(dataset, root.snapshot))
-            timelines.append(partial(open_timeline, dataset, root.snapshot))
+        # Of each layer but the rows of some ids, no more is read than a binary search looks at.
+        there = [open_layer(dataset, name, copies=copies_in(None)) for name in names]
+        rows = [layers.num_rows(each) for each in there]
+        num_new = sum(layers.num_rows(each) for each in manifests)
+        stay = 0 if whole else layers.layers_that_stay(rows, num_new, min_rows=layers.MIN_ROWS)
+        merged_again = list(zip(names, there, strict=True))[stay:]
+        if stay:
+            known = layers.of_ids(there[:stay], layers.mentioned([*manifests, *there[stay:]]))
+            merged_again.append((root.snapshot or "", known))
+        for name, found in merged_again:
+            manifests.append(found)
+            timelines.append(opened.enter_context(open_timeline(dataset, name, found)))
+        own = [part for name in names[stay:] for part in snapshot_attributes(dataset, name)["parts"]]
         merged, runs = merge_tables(manifests, timelines)
         blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
         attributes: dict[str, Any] = {
             "format_version": FORMAT_VERSION,
-            "parts": sorted(published.union(new)),
+            "parts": sorted({*new, *own}),
             "profile": root.profile,
             "written_by": asdict(this_holder()),
         }
-        snapshot = f"{max(int(root.snapshot or 0), *map(int, there), 0) + 1:06d}"
-        _write(dataset, snapshot, merged, attributes, blocks)
+        snapshot = f"{max(int(root.snapshot or 0), *map(int, listed_before), 0) + 1:06d}"
+        _write(dataset, snapshot, merged, attributes, blocks, below=names[:stay])
     _switch(dataset, snapshot, root.profile)
     return snapshot
 
@@ -91,7 +105,7 @@ def unpublished(
 
 
 def _parts(dataset: Storage, root: Root) -> set[str]:
-    return set() if root.snapshot is None else set(snapshot_attributes(dataset, root.snapshot)["parts"])
+    return set() if root.snapshot is None else parts_in(dataset, root.snapshot)
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -109,17 +123,23 @@ def has_its_shards(dataset: Storage, manifest: Manifest) -> bool:
 
 
 def _write(
-    dataset: Storage, snapshot: str, merged: Manifest, attributes: dict[str, Any], timeline: Iterator[Array]
+    dataset: Storage,
+    snapshot: str,
+    merged: Manifest,
+    attributes: dict[str, Any],
+    timeline: Iterator[Array],
+    *,
+    below: Sequence[str],
 ) -> None:
     columns = derived_columns(merged.videos.attributes)
 
     def write_files(folder: Path) -> None:
         from .zarr_write import NewFolder, write_manifest
 
-        write_manifest(NewFolder(folder), merged, attributes, timeline, columns)
+        write_manifest(NewFolder(folder), merged, attributes, timeline, columns, layers=below)
 
     if is_small(merged, columns):
-        packed = pack(merged, attributes, timeline, columns)
+        packed = pack(merged, attributes, timeline, columns, layers=below)
         committed = dataset.put_new(snapshot_key(snapshot), packed)
     else:
         committed = _write_by_folder(dataset, snapshot, write_files)

@@ -58,23 +58,59 @@ class Ragged:
         row = bisect_left(range(len(self)), wanted, key=self.bytes)
         return row if row < len(self) and self.bytes(row) == wanted else None
 
+    def search(self, texts: Ragged, *, right: bool = False) -> tuple[Array, Array]:
+        """For each of `texts` how many rows are below it, where the bytes of the rows ascend, and whether a row has it.
+        With `right` rows that have it count too, as in numpy.searchsorted.
+
+        All texts are looked up at the same time, each by a binary search, so it takes little of a long column.
+        """
+        low, high = np.zeros(len(texts), np.int64), np.full(len(texts), len(self), np.int64)
+        found = np.zeros(len(texts), bool)
+        keys = texts.sort_keys()
+        while len(active := np.flatnonzero(low < high)):
+            middle = (low[active] + high[active]) // 2
+            rows, wanted = _comparable(self.take(middle), texts, keys, active)
+            same = rows == wanted
+            found[active] |= same
+            is_below = (rows < wanted) | (same if right else False)
+            low[active[is_below]] = middle[is_below] + 1
+            high[active[~is_below]] = middle[~is_below]
+        return low, found
+
+    def unique(self) -> Ragged:
+        """Each text once, ascending."""
+        return self.take(np.unique(self.sort_keys(), return_index=True)[1])
+
     def sort_keys(self) -> Array:
         """An array in which the rows of text compare as their bytes do, and as Python's strings do: bytes of one width,
         or objects where some are long, or end with zero bytes."""
         lengths = np.diff(self.offsets)
         width = max(1, int(lengths.max(initial=0)))
         if width > _MAX_KEY_BYTES or not self.values.all():
-            keys = np.empty(len(self), dtype=object)
-            keys[:] = self.texts()
-            return keys
+            return _objects(self)
         matrix = np.zeros((len(lengths), width), dtype="u1")
         matrix[np.arange(width) < lengths[:, None]] = self.values
         return matrix.view(f"S{width}").ravel()
 
     def take(self, rows: Array) -> Ragged:
         """The given rows, in the given order."""
-        lengths = np.diff(self.offsets)[rows]
-        return Ragged(self.values[ragged_indices(self.offsets[:-1][rows], lengths)], offsets_of(lengths))
+        starts = self.offsets[:-1][rows]
+        lengths = self.offsets[1:][rows] - starts
+        return Ragged(self.values[ragged_indices(starts, lengths)], offsets_of(lengths))
+
+
+def _comparable(rows: Ragged, texts: Ragged, keys: Array, active: Array) -> tuple[Array, Array]:
+    """Keys of rows, and those of some texts, of one kind."""
+    found, wanted = rows.sort_keys(), keys[active]
+    if found.dtype == wanted.dtype == object or object not in (found.dtype, wanted.dtype):
+        return found, wanted
+    return _objects(rows), _objects(texts.take(active))
+
+
+def _objects(ragged: Ragged) -> Array:
+    keys = np.empty(len(ragged), dtype=object)
+    keys[:] = ragged.texts()
+    return keys
 
 
 def from_rows(rows: Iterable[Sequence[int] | Array | bytes], dtype: str = "u1") -> Ragged:

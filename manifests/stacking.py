@@ -14,6 +14,9 @@ from .tables import Manifest, Table
 
 _T = TypeVar("_T", bound=Table)
 
+# Of a column of references, so many are looked at together.
+_BLOCK_ROWS = 1 << 22
+
 
 def stacked(manifests: Sequence[Manifest]) -> Manifest:
     """The rows of all manifests, one after the other, without their timelines."""
@@ -59,7 +62,7 @@ def take(table: _T, rows: Array) -> _T:
 
 def with_videos(manifest: Manifest, videos: Array) -> Manifest:
     """The manifest with these rows of its videos, in this order, with their segments, GOPs and, if it has a timeline,
-    their rows of that.
+    their rows of that. It has no origins.
 
     Patterns, configurations and shards are kept once for each content, in the order of their first use, and unused
     ones are left out.
@@ -74,6 +77,7 @@ def with_videos(manifest: Manifest, videos: Array) -> Manifest:
             timeline=None
             if timeline is None
             else take(timeline, _rows(manifest.first_frames, manifest.videos.num_frames, videos)),
+            origins=None,
         )
     )
 
@@ -101,20 +105,38 @@ def _canonical(manifest: Manifest) -> Manifest:
 def _unique_rows(table: _T, references: Array) -> tuple[_T, Array]:
     """The rows of `table` that `references` point to, each content once, in the order of the first reference; and the
     renumbered references."""
+    kept, numbers = _used_rows(table, references)
+    return kept, numbers[references].astype(references.dtype, copy=False)
+
+
+def renumber(table: _T, references: Array) -> _T:
+    """Like `with_videos` does it for each of its tables: the rows of `table` that are referred to, each content once.
+    `references` are changed where they are."""
+    kept, numbers = _used_rows(table, references)
+    for start in range(0, len(references), _BLOCK_ROWS):
+        block = references[start : start + _BLOCK_ROWS]
+        block[:] = numbers[block]
+    return kept
+
+
+def _used_rows(table: _T, references: Array) -> tuple[_T, Array]:
+    """The rows of `table` that `references` point to, and the new number of each of its rows."""
     unused = len(references)
     first_use = np.full(len(table), unused, dtype=np.int64)
     # Assigned in reverse, so that the value that stays is the first use.
-    first_use[references[::-1]] = np.arange(len(references) - 1, -1, -1)
+    for start in reversed(range(0, unused, _BLOCK_ROWS)):
+        block = references[start : start + _BLOCK_ROWS]
+        first_use[block[::-1]] = np.arange(start + len(block) - 1, start - 1, -1)
     number_of_content: dict[tuple[Any, ...], int] = {}
-    renumbered = np.zeros(len(table), dtype=references.dtype)
+    numbers = np.zeros(len(table), dtype=np.int64)
     kept: list[int] = []
     for row in np.argsort(first_use)[: np.count_nonzero(first_use < unused)].tolist():
         content = row_content(table, row)
         if content not in number_of_content:
             number_of_content[content] = len(kept)
             kept.append(row)
-        renumbered[row] = number_of_content[content]
-    return take(table, np.array(kept, dtype=np.int64)), renumbered[references]
+        numbers[row] = number_of_content[content]
+    return take(table, np.array(kept, dtype=np.int64)), numbers
 
 
 def row_content(table: Table, row: int) -> tuple[Any, ...]:

@@ -151,6 +151,16 @@ class Timeline(Table):
     pts: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Origins(Table):
+    """Where the videos of a snapshot in layers lie: the number of the layer, counted from the oldest, and there the row
+    of the video and the first row of its timeline. It is no table of the format: it is made when one is opened."""
+
+    layer: Array
+    video: Array
+    first_frame: Array
+
+
 TABLE_TYPES: dict[str, Any] = {
     "videos": Videos,
     "segments": Segments,
@@ -169,7 +179,8 @@ TABLE_TYPES: dict[str, Any] = {
 class Manifest:
     """All tables of one snapshot, or of one unit of work.
 
-    `timeline` is None if it was not read. It is the only table that grows with frames rather than GOPs.
+    `timeline` is None if it was not read. It is the only table that grows with frames rather than GOPs. `origins` is
+    None but for the manifest of a snapshot in layers, without its timeline.
     """
 
     videos: Videos
@@ -182,6 +193,7 @@ class Manifest:
     edits: Edits
     drops: Drops
     timeline: Timeline | None
+    origins: Origins | None = None
 
     def __post_init__(self) -> None:
         for column in ("num_frames", "gop_frames", "segment_gops", "fps_num", "fps_den", "timebase_den"):

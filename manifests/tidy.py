@@ -14,7 +14,7 @@ from fractions import Fraction
 from ..errors import DatasetError, UsageError
 from ..storage.interface import Storage
 from .layout import listed, read_root, shard_key, snapshot_key, snapshots
-from .opening import open_manifest, snapshot_attributes
+from .opening import layers_below, open_manifest, parts_in
 from .parts import finished_parts, had_videos, read_part
 from .sections import remove_old_sections, shards_of_sections
 
@@ -55,13 +55,14 @@ def remove_old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
 
 
 def old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
-    """The snapshots that have not been current for `keep_seconds`, latest first."""
+    """The snapshots that have not been current for `keep_seconds`, and are no layers of others; latest first."""
     current = int(read_root(dataset).snapshot or 0)
-    old = []
+    old: list[str] = []
     # A snapshot stops being current when the next one is written. Its own time says nothing: it may have been current
     # for years.
     replaced_at = time.time()
-    for snapshot, files in sorted(snapshots(dataset).items(), key=lambda each: int(each[0]), reverse=True):
+    there = snapshots(dataset)
+    for snapshot, files in sorted(there.items(), key=lambda each: int(each[0]), reverse=True):
         changed = max(stored.modified_ns for stored in files) / 1e9
         is_later = int(snapshot) > current
         # A snapshot later than the current one is left over, or about to become current.
@@ -71,7 +72,19 @@ def old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
             old.append(snapshot)
         elif not is_later:
             replaced_at = changed
-    return old
+    needed = _layers_of(dataset, [name for name in there if name not in old]) if old else set()
+    return [name for name in old if name not in needed]
+
+
+def _layers_of(dataset: Storage, names: Iterable[str]) -> set[str]:
+    """The snapshots that are layers of these. A snapshot that cannot be read may need any of those before it."""
+    needed: set[str] = set()
+    for name in names:
+        try:
+            needed.update(layers_below(dataset, name))
+        except DatasetError:
+            needed.update(other for other in snapshots(dataset) if int(other) < int(name))
+    return needed
 
 
 def remove_stray_shards(dataset: Storage) -> list[str]:
@@ -107,7 +120,7 @@ def _names(dataset: Storage, gone_snapshots: Collection[str] = ()) -> Iterator[s
     # The current snapshot comes first: as a rule it names all shards, and the others need not be read.
     for snapshot in sorted(snapshots(dataset).keys() - set(gone_snapshots), key=lambda name: (name != current, name)):
         yield set(open_manifest(dataset, snapshot).shards.name.texts())
-    known = set() if current is None else set(snapshot_attributes(dataset, current)["parts"])
+    known = set() if current is None else parts_in(dataset, current)
     yield _named_by(dataset, finished_parts(dataset) - known)
     yield shards_of_sections(dataset)
 

@@ -19,13 +19,14 @@ from .gop_check import check_gop, frame_ticks, nal_length_bytes
 from .label_columns import derived_columns
 from .layout import listed, shard_key, snapshot_key
 from .lost import lost_videos, where_it_is
+from .merge import merge_tables
 from .mp4 import Init, parse_init
-from .opening import open_column, open_column_kinds, open_timeline
+from .opening import layers_below, open_layer, open_own_columns, open_timeline
 from .parts import parts_of_unit
 from .ragged import Array
 from .records import VideoRow
 from .shard_bytes import ShardBytes, gop_piece, init_piece
-from .tables import Manifest
+from .tables import TABLE_TYPES, Manifest
 
 _TIMELINE_ROWS = 1 << 22
 
@@ -73,7 +74,10 @@ def verify(
         yield from checker.shard(key, int(manifest.shards.length[shard]), order[first:last].tolist())
     if snapshot is not None:
         yield from _check_timeline(dataset, snapshot, manifest)
-        yield from _check_columns(dataset, snapshot, manifest)
+        if manifest.origins is None:
+            yield from _check_columns(dataset, snapshot, manifest)
+        else:
+            yield from _check_layers(dataset, snapshot, manifest)
 
 
 def stray_files(dataset: Storage, manifest: Manifest) -> list[str]:
@@ -263,37 +267,55 @@ def _check_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iter
     file = dataset.place(snapshot_key(snapshot))
     starts = manifest.first_frames
     last_pts = None
-    for start in range(0, int(starts[-1]), _TIMELINE_ROWS):
-        try:
-            pts = open_timeline(dataset, snapshot, start, min(start + _TIMELINE_ROWS, int(starts[-1])))
-        except DatasetError as error:
-            yield Problem(error.message, error.file or file)
-            last_pts = None
-            continue
-        # A pts may fall below the one before it only where a video starts.
-        before = np.concatenate([pts[:1] if last_pts is None else last_pts, pts[:-1]])
-        for row in (np.flatnonzero(pts < before) + start).tolist():
-            video = int(np.searchsorted(starts, row, side="right")) - 1
-            frame = row - int(starts[video])
-            if frame > 0:
-                what = "the source pts is below that of the frame before"
-                yield Problem(what, file, None, None, manifest.ids[video], (frame, frame + 1))
-        last_pts = pts[-1:]
+    with open_timeline(dataset, snapshot, manifest) as read:
+        for start in range(0, int(starts[-1]), _TIMELINE_ROWS):
+            try:
+                pts = read(start, min(start + _TIMELINE_ROWS, int(starts[-1])))
+            except DatasetError as error:
+                yield Problem(error.message, error.file or file)
+                last_pts = None
+                continue
+            # A pts may fall below the one before it only where a video starts.
+            before = np.concatenate([pts[:1] if last_pts is None else last_pts, pts[:-1]])
+            for row in (np.flatnonzero(pts < before) + start).tolist():
+                video = int(np.searchsorted(starts, row, side="right")) - 1
+                frame = row - int(starts[video])
+                if frame > 0:
+                    what = "the source pts is below that of the frame before"
+                    yield Problem(what, file, None, None, manifest.ids[video], (frame, frame + 1))
+            last_pts = pts[-1:]
+
+
+def _check_layers(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
+    """The label columns of each layer are those of its videos, and the rows that count are those that merging gives."""
+    file = dataset.place(snapshot_key(snapshot))
+    try:
+        names = (*layers_below(dataset, snapshot), snapshot)
+        layers = [open_layer(dataset, name) for name in names]
+        for name, layer in zip(names, layers, strict=True):
+            yield from _check_columns(dataset, name, layer)
+        merged, _ = merge_tables(layers)
+    except DatasetError as error:
+        yield Problem(error.message, error.file or file)
+        return
+    for table in TABLE_TYPES.keys() - {"timeline"}:
+        if not getattr(merged, table).same_rows(getattr(manifest, table)):
+            yield Problem(f"its table {table} differs from what merging its layers gives", file)
 
 
 def _check_columns(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
-    """The snapshot's label columns are those that its videos' attributes make."""
+    """The label columns in a snapshot's own file are those that the attributes of its videos make."""
     file = dataset.place(snapshot_key(snapshot))
     try:
-        kinds = open_column_kinds(dataset, snapshot)
-        if kinds is None:
+        columns = open_own_columns(dataset, snapshot)
+        if columns is None:
             return
         derived = derived_columns(manifest.videos.attributes)
-        if list(kinds) != list(derived):
-            yield Problem(f"it has the columns {list(kinds)}, its videos' attributes have {list(derived)}", file)
+        if list(columns) != list(derived):
+            yield Problem(f"it has the columns {list(columns)}, its videos' attributes have {list(derived)}", file)
             return
-        for number, (name, kind) in enumerate(kinds.items()):
-            if not open_column(dataset, snapshot, number, kind, len(manifest.videos)).same(derived[name]):
+        for name, column in columns.items():
+            if not column.same(derived[name]):
                 yield Problem(f"its column {name!r} differs from the attributes of its videos", file)
     except DatasetError as error:
         yield Problem(error.message, error.file or file)

@@ -74,8 +74,10 @@ class LabelColumns:
         UnreadableDataError when the snapshot is damaged or cannot be read."""
         if self._stored is None:
             return self._derived[name]
-        number, kind, count = list(self._stored).index(name), self.kind(name), len(self._manifest.videos)
-        read = self._unless_gone(lambda: open_column(self._dataset, self._snapshot, number, kind, count))
+        kinds = self._stored
+        if name not in kinds:
+            raise KeyError(name)
+        read = self._unless_gone(lambda: open_column(self._dataset, self._snapshot, name, kinds, self._manifest))
         return self._derived[name] if read is None else read
 
     @lazy

@@ -64,14 +64,15 @@ def read_column_kinds(open_file: OpenFile) -> dict[str, Kind] | None:
     return kinds if all(kind in KINDS for kind in kinds.values()) else None
 
 
-def read_column(open_file: OpenFile, number: int, kind: Kind, num_videos: int) -> LabelColumn:
-    """The column of this number, which has an entry for each of `num_videos` videos."""
+def read_column(open_file: OpenFile, number: int, kind: Kind, num_videos: int | None = None) -> LabelColumn:
+    """The column of this number, which has an entry for each of `num_videos` videos, if that is known."""
     path, storage = f"{GROUP}/{number}", _VALUES[kind]
     read = read_ragged if storage.ragged else read_rows
     values = read(open_file, f"{path}/values", storage.dtype)
     present = read_rows(open_file, f"{path}/present", _PRESENT.dtype)
-    if not len(values) == len(present) == num_videos:
+    expected = len(present) if num_videos is None else num_videos
+    if not len(values) == len(present) == expected:
         raise CorruptDataError(
-            f"{path} has {len(values)} values and {len(present)} marks for {num_videos} videos", file=f"{path}/values"
+            f"{path} has {len(values)} values and {len(present)} marks for {expected} videos", file=f"{path}/values"
         )
     return LabelColumn(kind, values, present)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -208,7 +208,7 @@ def _content_size(frame: bytes) -> int | None:
 
 
 # Format versions that can be read. Each snapshot and each part says its own.
-READABLE_VERSIONS = (1, 2, 3)
+READABLE_VERSIONS = (1, 2, 3, 4)
 
 
 def read_attributes(open_file: OpenFile) -> dict[str, Any]:
@@ -216,6 +216,24 @@ def read_attributes(open_file: OpenFile) -> dict[str, Any]:
     with opening(open_file, "zarr.json") as file:
         attributes = json.loads(file.read())["attributes"]["shortgop"]
         return dict(attributes)
+
+
+# The group that a snapshot in layers has, and others have not: its attributes name the snapshots below it.
+LAYERS = "layers"
+
+
+def layers_attributes(layers: Sequence[str]) -> dict[str, Any]:
+    """The attributes of that group. `layers` are oldest first."""
+    return {"shortgop": {"snapshots": list(layers)}}
+
+
+def read_layers(open_file: OpenFile) -> tuple[str, ...]:
+    """The snapshots below one in layers, oldest first."""
+    with opening(open_file, f"{LAYERS}/zarr.json") as file:
+        names = json.loads(file.read())["attributes"]["shortgop"]["snapshots"]
+        if not all(isinstance(name, str) and name.isdecimal() for name in names):
+            raise ValueError(f"its layers are {names}")
+        return tuple(names)
 
 
 def read_manifest(open_file: OpenFile, *, timeline: bool, new_array: NewArray = in_memory) -> Manifest:

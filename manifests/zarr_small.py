@@ -7,7 +7,7 @@ it takes 0.2 s more. What is written here is what `zarr_write` writes, byte for 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from .ragged import Array, Ragged
 from .schema import OFFSETS, SCHEMA, Column
 from .tables import Manifest
 from .zarr_columns import column_arrays, column_groups
+from .zarr_read import LAYERS, layers_attributes
 
 
 def is_small(manifest: Manifest, columns: Mapping[str, LabelColumn] | None = None) -> bool:
@@ -33,6 +34,8 @@ def small_files(
     attributes: dict[str, Any],
     timeline: Iterable[Array] | None = None,
     columns: Mapping[str, LabelColumn] | None = None,
+    *,
+    layers: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """The files of a Zarr store by their keys, of a manifest that `is_small`. The arguments are those of
     `zarr_write.write_manifest`."""
@@ -40,6 +43,8 @@ def small_files(
     files |= {f"{table}/zarr.json": _group({}) for table in SCHEMA}
     for path, column, _, values in _columns(manifest):
         files |= _array(path, column, values)
+    if layers:
+        files[f"{LAYERS}/zarr.json"] = _group(layers_attributes(layers))
     if columns is not None:
         files |= {f"{path}/zarr.json": _group(described) for path, described in column_groups(columns)}
         for path, column, values in column_arrays(columns):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from .ragged import Array, Ragged
 from .schema import OFFSETS, SCHEMA, Column
 from .tables import Manifest
 from .zarr_columns import column_arrays, column_groups
+from .zarr_read import LAYERS, layers_attributes
 
 
 class NewFolder(LocalStore):
@@ -38,8 +39,11 @@ def write_manifest(
     attributes: dict[str, Any],
     timeline: Iterable[Array] | None = None,
     columns: Mapping[str, LabelColumn] | None = None,
+    *,
+    layers: Sequence[str] = (),
 ) -> None:
-    """Write all tables to an empty store; `attributes` go to the root group under "shortgop".
+    """Write all tables to an empty store; `attributes` go to the root group under "shortgop", and `layers` to a group
+    of their own: the snapshots below this one.
 
     If the manifest does not hold its timeline, `timeline` gives the rows in blocks of BLOCK_ROWS. With `columns` there
     is a group of them as well: those of a snapshot, derived from the attributes of its videos.
@@ -60,6 +64,8 @@ def write_manifest(
                     _write_array(group, f"{column_name}_offsets", OFFSETS, len(values.offsets), [values.offsets])
                     values = values.values
                 _write_array(group, column_name, column, len(values), [values])
+        if layers:
+            root.create_group(LAYERS, attributes=layers_attributes(layers))
         if columns is not None:
             for path, described in column_groups(columns):
                 root.create_group(path, attributes=described)

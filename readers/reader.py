@@ -317,7 +317,8 @@ class SnapshotReader:
 
     def timeline(self, video: VideoRow) -> Array:
         """The pts of the source frame that each frame of a video shows: int64, (num_frames,)."""
-        return open_timeline(self.dataset, self.snapshot, video.first_frame, video.first_frame + video.num_frames)
+        with open_timeline(self.dataset, self.snapshot, self.manifest) as read:
+            return read(video.first_frame, video.first_frame + video.num_frames)
 
     def metadata(self, video: VideoRow) -> VideoMetadata:
         """The metadata of a video."""

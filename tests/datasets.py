@@ -15,7 +15,7 @@ from dataset_paths import shard_path, snapshot_path
 from dataset_places import place_of, steady_name
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.layout import create, read_root, shard_key
-from shortgop.manifests.opening import open_manifest
+from shortgop.manifests.opening import open_manifest, open_timeline
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import Ragged, from_texts
@@ -35,6 +35,13 @@ def current_manifest(dataset: Path | Storage) -> Manifest:
     place = place_of(dataset)
     snapshot = read_root(place).snapshot
     return empty() if snapshot is None else open_manifest(place, snapshot, timeline=True)
+
+
+def timeline_rows(dataset: Storage, snapshot: str, start: int, stop: int) -> list[int]:
+    """Rows [start, stop) of a snapshot's timeline."""
+    with open_timeline(dataset, snapshot, open_manifest(dataset, snapshot)) as rows:
+        found: list[int] = rows(start, stop).tolist()
+    return found
 
 
 def copied_shards(few: Path, many: Path, copies: int) -> None:
@@ -64,6 +71,9 @@ def rows_of(dataset: Path | Storage) -> dict[str, Any]:
     manifest = current_manifest(dataset)
     for table_field in dataclasses.fields(manifest):
         table = getattr(manifest, table_field.name)
+        # One without its timeline, and not in layers.
+        if table is None:
+            continue
         for column_field in dataclasses.fields(table):
             column = getattr(table, column_field.name)
             rows[f"{table_field.name}.{column_field.name}"] = (

@@ -121,7 +121,8 @@ def rows(manifest: Manifest) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
     for table_field in dataclasses.fields(manifest):
         table = getattr(manifest, table_field.name)
-        for field in dataclasses.fields(table):
+        # A timeline that was not read, and origins of a snapshot that is not in layers.
+        for field in () if table is None else dataclasses.fields(table):
             column = getattr(table, field.name)
             plain = [column.bytes(row) for row in range(len(column))] if isinstance(column, Ragged) else column.tolist()
             columns[f"{table_field.name}.{field.name}"] = plain

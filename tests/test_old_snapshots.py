@@ -17,8 +17,8 @@ from datasets import as_folder, make_dataset
 from example_manifests import failure
 from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.layout import snapshots
-from shortgop.manifests.opening import open_current, open_timeline
+from shortgop.manifests.layout import Root, read_root, snapshots
+from shortgop.manifests.opening import open_current, open_manifest
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.tidy import parse_duration, remove_old_snapshots
@@ -114,12 +114,11 @@ def test_a_job_removes_old_snapshots_and_their_readers_are_told(sources: Path, t
 def test_a_reader_that_opens_while_the_snapshot_goes_gets_the_next(
     grown: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shortgop.manifests import layout as files
+    from shortgop.manifests import opening as files
 
-    old = files.Root(profile={}, snapshot="000001")
+    old = Root(profile={}, snapshot="000001")
     remove_old_snapshots(DiskStorage(grown), 0)
     answers = iter([old])
-    read_root = files.read_root
     monkeypatch.setattr(files, "read_root", lambda path: next(answers, None) or read_root(path))
     assert open_current(DiskStorage(grown))[0].snapshot == "000004"
 
@@ -127,7 +126,7 @@ def test_a_reader_that_opens_while_the_snapshot_goes_gets_the_next(
 def test_a_current_snapshot_that_is_missing_is_not_said_to_be_old(published: Path) -> None:
     snapshot_path(published, "000001").unlink()
     with pytest.raises(shortgop.MissingDataError, match="the manifest .* is missing; copy it"):
-        open_timeline(DiskStorage(published), "000001", 0, 1)
+        open_manifest(DiskStorage(published), "000001")
 
 
 def test_a_snapshot_can_be_read_while_its_name_goes_away(grown: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dataset_paths import snapshot_path
 from dataset_places import Places, versions
-from datasets import as_folder, current_manifest
+from datasets import as_folder, current_manifest, timeline_rows
 from example_manifests import failure, rows, video
 from shortgop import whole_files as commits
 from shortgop.errors import CorruptDataError, MissingDataError, OutputError
@@ -26,7 +26,7 @@ from shortgop.manifests import zarr_write as writer
 from shortgop.manifests import zarr_zip as zips
 from shortgop.manifests.layout import create, snapshot_key
 from shortgop.manifests.merge import merge
-from shortgop.manifests.opening import open_current, open_manifest, open_timeline, snapshot_attributes, timeline_of
+from shortgop.manifests.opening import open_current, open_manifest, snapshot_attributes, timeline_of
 from shortgop.manifests.parts import finished_parts, read_part, write_part
 from shortgop.manifests.publish import publish
 from shortgop.storage.disk import DiskStorage
@@ -45,7 +45,7 @@ class Publishing:
         assert snapshot_attributes(published_place, "000001")["parts"] == ["u1", "u2"]
         assert manifest.failures.reason.texts() == ["cut short"]
         assert manifest.timeline is None
-        assert open_timeline(published_place, "000001", 9, 12).tolist() == [9009, 9000, 10001]
+        assert timeline_rows(published_place, "000001", 9, 12) == [9009, 9000, 10001]
 
     def test_publishing_nothing_new_writes_nothing(self, published_place: Storage) -> None:
         files = versions(published_place)
@@ -86,7 +86,7 @@ class Publishing:
             assert len([name for name in archive.namelist() if name.startswith("timeline/pts/c/")]) == 7
         for start, stop in ((0, 3), (7, 9), (15, 40), (100, 110)):
             expected = whole.timeline.pts[start:stop].tolist()
-            assert open_timeline(empty_place, "000005", start, stop).tolist() == expected
+            assert timeline_rows(empty_place, "000005", start, stop) == expected
         first = whole.first_frames.tolist()
         for videos in ([], [3], [0, 1, 4], [2, 0, 1]):
             expected = [pts for row in videos for pts in whole.timeline.pts[first[row] : first[row + 1]].tolist()]

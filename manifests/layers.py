@@ -1,0 +1,138 @@
+"""Snapshots in layers. The newest snapshots of a large dataset hold only the rows that came since, and name older
+snapshots as the layers below them: this is which rows count, and which layers stay. All functions are pure.
+
+Of each id, the newest layer that has it in any of its tables videos, failures, edits and drops counts. It has all rows
+of the id, and those in older layers are hidden. So reading layers takes none of the rules of merging: the writer
+followed them. docs/design/manifests.md says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .interleaving import Chosen, interleaved
+from .ragged import Array, Ragged, concatenate, from_texts, ragged_indices
+from .stacking import stack, take, with_videos
+from .tables import Failures, Manifest, Origins
+from .zarr_read import NewArray, in_memory
+
+# Tables, besides the videos, whose rows belong to an id.
+_OF_IDS = ("failures", "edits", "drops")
+# Smaller snapshots are written whole: that takes a second or two.
+MIN_ROWS = 1 << 20
+# As long as a layer has at most so many times the rows of what comes on top of it, both are written as one. So a
+# dataset has few layers, and a row is written again only when the dataset has grown by about this factor.
+_MERGE_FACTOR = 4
+
+
+def num_rows(manifest: Manifest) -> int:
+    """What reading and writing a manifest takes grows with this."""
+    return sum(len(getattr(manifest, name)) for name in ("videos", "gops", *_OF_IDS))
+
+
+def layers_that_stay(rows: Sequence[int], new_rows: int, *, min_rows: int) -> int:
+    """How many of the layers with so many `rows`, oldest first, stay as they are when `new_rows` come on top. The
+    others are to be merged with what is new. None stays where the oldest has less than `min_rows`."""
+    count = len(rows) if rows and rows[0] >= min_rows else 0
+    on_top = new_rows + sum(rows[count:])
+    while count and rows[count - 1] <= _MERGE_FACTOR * on_top:
+        count -= 1
+        on_top += rows[count]
+    return count
+
+
+def mentioned(manifests: Iterable[Manifest]) -> Ragged:
+    """The ids that any of these manifests has rows of, each once, ascending."""
+    return concatenate(
+        [from_texts(()), *(each for m in manifests for each in (m.videos.id, *(_ids(m, name) for name in _OF_IDS)))]
+    ).unique()
+
+
+def combined(layers: Sequence[Manifest], new_array: NewArray = in_memory) -> Manifest:
+    """All rows that count of `layers`, oldest first, without their timelines: the same as merging the layers gives.
+
+    Columns of long tables are put into arrays that `new_array` makes.
+    """
+    newer = _mentioned_above(layers)
+    visible = [_not_in(layer.videos.id, ids) for layer, ids in zip(layers, newer, strict=True)]
+    tables: dict[str, Any] = {}
+    for name in _OF_IDS:
+        rows = [_not_in(_ids(layer, name), ids) for layer, ids in zip(layers, newer, strict=True)]
+        table = stack([take(getattr(layer, name), each) for layer, each in zip(layers, rows, strict=True)])
+        # Rows of one id come from one layer, and stay in their order.
+        tables[name] = take(table, np.argsort(table.id.sort_keys(), kind="stable"))
+    return replace(interleaved(layers, _places(layers, visible), new_array), **tables)
+
+
+def of_ids(layers: Sequence[Manifest], ids: Ragged) -> Manifest:
+    """All rows of these ids, which ascend, that count of `layers`, oldest first; without a timeline."""
+    found, places = [], []
+    for number, layer in reversed(list(enumerate(layers))):
+        rows, is_there = layer.videos.id.search(ids)
+        videos = rows[is_there]
+        tables: dict[str, Any] = {}
+        for name in _OF_IDS:
+            first, here = _ids(layer, name).search(ids)
+            last, _ = _ids(layer, name).search(ids, right=True)
+            tables[name] = take(getattr(layer, name), ragged_indices(first, last - first))
+            is_there = is_there | here
+        found.append(with_videos(replace(layer, **tables, timeline=None), videos))
+        places.append(Origins(np.full(len(videos), number, "u1"), videos, layer.first_frames[:-1][videos]))
+        ids = ids.take(np.flatnonzero(~is_there))
+    together = combined(found)
+    return replace(together, origins=_of_parts(together.origins, places))
+
+
+def _of_parts(origins: Origins | None, places: Sequence[Origins]) -> Origins:
+    """Where videos come from, whose origins are rows of tables that were taken from these places."""
+    if origins is None:
+        raise ValueError("the manifest was not put together from others")
+    start = np.cumsum([0, *(len(each) for each in places)])[:-1]
+    return take(stack(places), start[origins.layer] + origins.video)
+
+
+def failures_of(layers: Sequence[Manifest]) -> Failures:
+    """The failures that count. Of the oldest layer only that table is needed."""
+    rows = [_not_in(layer.failures.id, ids) for layer, ids in zip(layers, _mentioned_above(layers), strict=True)]
+    table = stack([take(layer.failures, each) for layer, each in zip(layers, rows, strict=True)])
+    return take(table, np.argsort(table.id.sort_keys(), kind="stable"))
+
+
+def _ids(manifest: Manifest, table: str) -> Ragged:
+    ids: Ragged = getattr(manifest, table).id
+    return ids
+
+
+def _mentioned_above(layers: Sequence[Manifest]) -> list[Ragged]:
+    """Of each layer the ids that newer ones mention."""
+    above = [from_texts(())]
+    for layer in reversed(layers[1:]):
+        above.append(concatenate([above[-1], mentioned([layer])]).unique())
+    return above[::-1]
+
+
+def _not_in(ids: Ragged, others: Ragged) -> Array:
+    """The rows of ids that are not among others; both ascend."""
+    if len(others) <= len(ids):
+        # Each of the others is looked up: an id may have several rows in a table.
+        first, _ = ids.search(others)
+        last, _ = ids.search(others, right=True)
+        return np.delete(np.arange(len(ids)), ragged_indices(first, last - first))
+    return np.flatnonzero(~others.search(ids)[1])
+
+
+def _places(layers: Sequence[Manifest], visible: Sequence[Array]) -> list[Chosen]:
+    """The videos that count, and the place of each among all of them, in the order of ids."""
+    places = [np.arange(len(rows)) for rows in visible]
+    for newer in range(1, len(layers)):
+        ids = layers[newer].videos.id.take(visible[newer])
+        for older in range(newer):
+            # How many of the older layer's videos that count are below each of the newer one's, and the reverse.
+            below = np.searchsorted(visible[older], layers[older].videos.id.search(ids)[0])
+            places[newer] += below
+            places[older] += np.cumsum(np.bincount(below, minlength=len(visible[older]) + 1)[:-1])
+    return [Chosen(rows, each) for rows, each in zip(visible, places, strict=True)]
