@@ -115,7 +115,7 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
     changes = bool(plans or layers_below(dataset, root.snapshot or ""))
     replaced = set(there) if changes and keep_seconds <= 0 else set()
     gone = rewritten - _named(dataset, there.keys() - old - replaced) if replaced else set()
-    shards = stray_shards(dataset, gone_snapshots=old, gone=gone)
+    shards = stray_shards(dataset, gone_snapshots=(old | replaced) - {root.snapshot or ""}, gone=gone)
     lengths, live = _shard_lengths(dataset), live_bytes(manifest)
     kept = (_named(dataset, there) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
     return Collected(

@@ -25,7 +25,7 @@ _OF_IDS = ("failures", "edits", "drops")
 # Smaller snapshots are written whole: that takes a second or two.
 MIN_ROWS = 1 << 20
 # As long as a layer has at most so many times the rows of what comes on top of it, both are written as one. So a
-# dataset has few layers, and a row is written again only when the dataset has grown by about this factor.
+# dataset has few layers, and a row is written again only after a quarter as many have come.
 _MERGE_FACTOR = 4
 
 

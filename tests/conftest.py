@@ -19,6 +19,7 @@ from dead_mount import dead_mount
 from example_manifests import failure, video
 from flaky_proxy import Faults, FlakyProxy, flaky_proxy
 from s3_server import BUCKET, OTHER_SETTINGS, environment, s3_server
+from shortgop.manifests import layers
 from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
@@ -227,6 +228,14 @@ def disk_places(tmp_path_factory: pytest.TempPathFactory) -> Places:
 
 
 @pytest.fixture(scope="class")
+def layered_places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    """Return places in folders. Datasets have layers there however small they are: each publication adds one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layers, "layers_that_stay", lambda rows, _new, **_: len(rows))
+        yield folders(tmp_path_factory.mktemp("places"))
+
+
+@pytest.fixture(scope="class")
 def s3_places(s3_endpoint: str) -> Iterator[Places]:
     """Return places in S3, in this process and its children."""
     with s3_settings(s3_endpoint):
@@ -244,7 +253,7 @@ def flaky_places(_proxy: FlakyProxy) -> Iterator[Places]:
 
 @pytest.fixture(scope="class")
 def places(request: pytest.FixtureRequest) -> Places:
-    """Return places of the kind that the class of the test names: `where` is "disk", "s3" or "flaky"."""
+    """Return places of the kind that the class of the test names: `where` is "disk", "layered", "s3" or "flaky"."""
     found = request.getfixturevalue(f"{request.cls.where}_places")
     assert isinstance(found, Places)
     return found

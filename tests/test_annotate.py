@@ -241,5 +241,9 @@ class TestAnnotatingOnADisk(Annotating):
     where = "disk"
 
 
+class TestAnnotatingInLayers(Annotating):
+    where = "layered"
+
+
 class TestAnnotatingInS3(Annotating):
     where = "s3"

@@ -303,6 +303,10 @@ class TestCollectingOnADisk(Collecting):
     where = "disk"
 
 
+class TestCollectingInLayers(Collecting):
+    where = "layered"
+
+
 class TestCollectingInS3(Collecting):
     where = "s3"
 

@@ -331,6 +331,10 @@ class TestCorpusLifeOnADisk(CorpusLife):
     where = "disk"
 
 
+class TestCorpusLifeInLayers(CorpusLife):
+    where = "layered"
+
+
 class TestCorpusLifeInS3(CorpusLife):
     where = "s3"
 

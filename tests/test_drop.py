@@ -153,6 +153,10 @@ class TestDroppingOnADisk(Dropping):
     where = "disk"
 
 
+class TestDroppingInLayers(Dropping):
+    where = "layered"
+
+
 class TestDroppingInS3(Dropping):
     where = "s3"
 

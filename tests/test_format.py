@@ -16,7 +16,11 @@ import zarr
 from av.codec.context import CodecContext
 from av.packet import Packet
 
+import shortgop
 from datasets import make_dataset
+from shortgop.manifests import layers
+from shortgop.manifests.annotate import annotate
+from shortgop.manifests.drop import drop
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, frame_to_rgb, make_video, read_number
 
@@ -28,10 +32,26 @@ class Reader:
 
     def __init__(self, dataset: Path) -> None:
         attributes = json.loads((dataset / "zarr.json").read_text())["attributes"]["shortgop"]
-        assert attributes["format_version"] == 3
+        assert attributes["format_version"] == 4
         self.dataset = dataset
-        store = zarr.storage.ZipStore(dataset / "manifest" / f"{attributes['snapshot']}.zip", mode="r")
-        self.root: Any = zarr.open_group(store, mode="r")
+        self.root: Any = self.opened(attributes["snapshot"])
+        names = self.root["layers"].attrs["shortgop"]["snapshots"] if "layers" in self.root else []
+        # The layer and the row of each video that counts. Layers are looked at from the newest on.
+        self.places: dict[str, tuple[Any, int]] = {}
+        seen: set[str] = set()
+        for layer in [self.root, *map(self.opened, reversed(names))]:
+            self.root = layer
+            own = self.texts("videos/id")
+            self.places |= {name: (layer, row) for row, name in enumerate(own) if name not in seen}
+            seen.update(own, *(self.texts(f"{table}/id") for table in ("failures", "edits", "drops")))
+
+    def opened(self, snapshot: str) -> Any:
+        store = zarr.storage.ZipStore(self.dataset / "manifest" / f"{snapshot}.zip", mode="r")
+        return zarr.open_group(store, mode="r")
+
+    def texts(self, path: str) -> list[str]:
+        rows = len(self.column(f"{path}_offsets")) - 1
+        return [bytes(self.ragged(path, row)).decode() for row in range(rows)]
 
     def column(self, path: str) -> Any:
         with warnings.catch_warnings():
@@ -43,11 +63,11 @@ class Reader:
         return self.column(path)[offsets[row] : offsets[row + 1]]
 
     def ids(self) -> list[str]:
-        rows = len(self.column("videos/num_frames"))
-        return [bytes(self.ragged("videos/id", row)).decode() for row in range(rows)]
+        return sorted(self.places, key=str.encode)
 
-    def frame(self, video: int, k: int) -> tuple[av.VideoFrame, int]:
+    def frame(self, video_id: str, k: int) -> tuple[av.VideoFrame, int]:
         """Frame k of a video, and the pts of the source frame that it shows."""
+        self.root, video = self.places[video_id]
         num_frames, gop_frames = self.column("videos/num_frames"), self.column("videos/gop_frames")
         segment_gops = self.column("videos/segment_gops")
         gops_of = -(-num_frames // gop_frames)
@@ -101,10 +121,32 @@ def test_a_reader_that_follows_the_page_finds_every_frame(
     make_dataset([variable_video.path, other.path], tmp_path / "dataset", codec=codec, segment_seconds=Fraction(1))
     reader = Reader(tmp_path / "dataset")
     assert reader.ids() == ["other.mp4", "variable.mp4"]
-    for row, source in enumerate([other, variable_video]):
+    for name, source in (("other.mp4", other), ("variable.mp4", variable_video)):
         for k in [*range(0, 70, 9), 69]:
-            frame, source_pts = reader.frame(row, k)
+            frame, source_pts = reader.frame(name, k)
             assert read_number(frame_to_rgb(frame)) == source.numbers[source.pts.index(source_pts)]
+
+
+def test_a_reader_that_follows_the_page_finds_what_layers_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Any two snapshots become layers.
+    monkeypatch.setattr(layers, "layers_that_stay", lambda rows, _new, **_: len(rows))
+    rate = Fraction(25)
+    sources = [
+        make_video(tmp_path / f"{name}.mp4", pts=constant_rate_pts(rate, 30), timebase=1 / rate, first_number=first)
+        for name, first in (("a", 100), ("b", 200), ("c", 300))
+    ]
+    dataset = tmp_path / "dataset"
+    for source in sources:
+        make_dataset([source.path], dataset)
+    annotate(DiskStorage(dataset), {"a.mp4": {"label": 1}})
+    drop(DiskStorage(dataset), ["b.mp4"])
+    reader = Reader(dataset)
+    assert reader.ids() == ["a.mp4", "c.mp4"]
+    for name, source in (("a.mp4", sources[0]), ("c.mp4", sources[2])):
+        assert read_number(frame_to_rgb(reader.frame(name, 17)[0])) == source.numbers[17]
+        assert list(shortgop.open(dataset).ids) == reader.ids()
 
 
 def test_a_reader_that_follows_the_page_finds_labels_as_columns(tmp_path: Path) -> None:
