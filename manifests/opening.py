@@ -245,10 +245,16 @@ def snapshot_attributes(dataset: Storage, snapshot: str) -> dict[str, Any]:
         return read_attributes(open_file)
 
 
+def parts_of_layers(dataset: Storage, snapshot: str) -> dict[str, list[str]]:
+    """The layers of a snapshot, oldest first and itself the last, each with the parts that its rows were made of."""
+    with _reading(dataset, snapshot) as open_file:
+        below, own = _layers(open_file), read_attributes(open_file)["parts"]
+    return {name: snapshot_attributes(dataset, name)["parts"] for name in below} | {snapshot: own}
+
+
 def parts_in(dataset: Storage, snapshot: str) -> set[str]:
-    """The parts that a snapshot was made of, with its layers."""
-    names = (*layers_below(dataset, snapshot), snapshot)
-    return {part for name in names for part in snapshot_attributes(dataset, name)["parts"]}
+    """The parts that a snapshot was made of, with those of its layers."""
+    return set().union(*parts_of_layers(dataset, snapshot).values())
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from .host_copies import copies_in
 from .label_columns import derived_columns
 from .layout import FORMAT_VERSION, Root, change_root, listed, read_root, shard_key, snapshot_key, snapshots
 from .merge import merge_tables
-from .opening import layers_below, open_layer, open_manifest, open_timeline, parts_in, snapshot_attributes
+from .opening import open_layer, open_manifest, open_timeline, parts_in, parts_of_layers, snapshot_attributes
 from .parts import finished_parts, open_part, pack
 from .ragged import Array
 from .tables import Manifest
@@ -50,17 +50,17 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole
             "another --out",
             file=dataset.url,
         )
-    published = _parts(dataset, root)
+    parts_of = {} if root.snapshot is None else parts_of_layers(dataset, root.snapshot)
     with contextlib.closing(Folding(lambda: dataset.scratch("timelines"))) as parts, contextlib.ExitStack() as opened:
         new = []
-        for part, found in unpublished(dataset, root, published):
+        for part, found in unpublished(dataset, root, set().union(*parts_of.values())):
             new.append(part)
             parts.add(found)
-        names = () if root.snapshot is None else (*layers_below(dataset, root.snapshot), root.snapshot)
+        names = tuple(parts_of)
         if not new and not (whole and len(names) > 1):
             return root.snapshot
         manifests, timelines = parts.result()
-        # Of each layer but the rows of some ids, no more is read than a binary search looks at.
+        # The copies of large layers on this host are mapped, and those that stay are only searched.
         there = [open_layer(dataset, name, copies=copies_in(None)) for name in names]
         rows = [layers.num_rows(each) for each in there]
         num_new = sum(layers.num_rows(each) for each in manifests)
@@ -72,7 +72,7 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole
         for name, found in merged_again:
             manifests.append(found)
             timelines.append(opened.enter_context(open_timeline(dataset, name, found)))
-        own = [part for name in names[stay:] for part in snapshot_attributes(dataset, name)["parts"]]
+        own = [part for name in names[stay:] for part in parts_of[name]]
         merged, runs = merge_tables(manifests, timelines)
         blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
         attributes: dict[str, Any] = {

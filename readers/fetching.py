@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -69,6 +70,8 @@ class Fetcher:
         self._jobs: set[Future[None]] = set()
         self._lock = threading.Lock()
         self._ahead: dict[Entry, _Request] = {}
+        self._announced: Counter[Entry] = Counter()
+        """How many batches that will come need each of these. Clips of neighbouring batches may share GOPs."""
         self._bytes_ahead = 0
 
     def _check_process(self) -> None:
@@ -80,6 +83,7 @@ class Fetcher:
         self._check_process()
         with self._lock:
             wanted = [entry for entry in entries if entry not in self._ahead]
+            self._announced.update(entry for entry in entries if entry in self._ahead)
         now = time.monotonic()
         for request in self._requests(self._missing(wanted)):
             with self._lock:
@@ -89,22 +93,29 @@ class Fetcher:
                     return
                 # Another thread may have announced some of them.
                 new = [entry for entry in request.entries if entry not in self._ahead]
+                self._announced.update(entry for entry in request.entries if entry in self._ahead)
                 if not new:
                     continue
                 request.left, request.announced = len(new), now
                 self._bytes_ahead += request.num_bytes
                 self._ahead.update(dict.fromkeys(new, request))
+                self._announced.update(new)
                 # Before a batch of another thread can take it over, which would submit it again.
                 self.submit(request)
 
     def _forget(self, before: float) -> None:
         for entry in [entry for entry, request in self._ahead.items() if request.announced < before]:
+            self._announced[entry] = 1
             self._claim(entry)
 
     def _claim(self, entry: Entry) -> _Request | None:
-        """Take over the request of a range that was announced."""
-        request = self._ahead.pop(entry, None)
-        if request is not None:
+        """Take over the request of a range that was announced. It stays for the other batches that announced it."""
+        request = self._ahead.get(entry)
+        if request is None:
+            return None
+        self._announced[entry] -= 1
+        if not self._announced[entry]:
+            del self._announced[entry], self._ahead[entry]
             request.left -= 1
             if not request.left:
                 self._bytes_ahead -= request.num_bytes

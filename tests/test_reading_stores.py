@@ -183,6 +183,26 @@ class TestReadingAhead:
             first = int(item["start"])
             assert [read_number(frame) for frame in item["frames"]] == list(range(first, first + 8))
 
+    def test_batches_that_share_gops_were_both_announced(self, proxied: str, s3_proxy: FlakyProxy) -> None:
+        """The first batch must not take away what the second one needs: that would wait for another request."""
+        dataset = shortgop.open(proxied)
+        reader = reader_of(dataset)
+        s3_proxy.faults(Faults(latency_seconds=0.3))
+        s3_proxy.forget()
+        batches = [[0, 20], [20, 21, 40], [40]]
+        for frames in batches:
+            reader.will_need([1], [frames])
+        wait_for(lambda: dataset.stats().reads == len(s3_proxy.requests()) > 0)
+        before = dataset.stats()
+        for frames in batches:
+            batch = dataset["ntsc.mp4"].get_frames_at(frames)
+            assert [read_number(frame) for frame in batch.data] == frames
+        used = dataset.stats() - before
+        assert (used.requests, used.wait_seconds < 0.2) == (0, True)
+        # Nothing stays for batches that have come.
+        dataset["ntsc.mp4"].get_frames_at([20])
+        assert (dataset.stats() - before).requests == 1
+
     @pytest.mark.parametrize("workers", [0, 1])
     def test_a_loader_delivers_the_clips_of_a_store(
         self, clips_folder: Path, s3_url: str, tmp_path: Path, workers: int
