@@ -1,0 +1,78 @@
+"""A long source cut into sections beside the same source encoded whole: python benchmarks/sections.py
+
+Both run on a local Ray with as many workers as there are cores, in turn, each time in a new process and into a new
+folder. The ratio is how many times as fast sections are; the best would be the number of workers. A third job, of a
+second of video, says what the start of Ray and of a worker takes; a second ratio is without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+import footage
+
+from shortgop.jobs.prepare import prepare
+from shortgop.jobs.where import Where
+from shortgop.prep.profile import Profile
+from shortgop.prep.section_plan import SECTION_SECONDS
+from shortgop.storage.disk import DiskStorage
+
+# As the length of a section: no source is as long.
+_NEVER = 1e9
+
+
+def child(source: Path, out: Path, section_seconds: float, workers: int) -> float:
+    started = time.perf_counter()
+    prepare(
+        [str(source)],
+        DiskStorage(out),
+        Profile(),
+        where=Where("ray", workers=workers),
+        section_seconds=section_seconds,
+    )
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=200, help="of video, 720p")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--section-seconds", type=float, default=SECTION_SECONDS, help="of one core's work")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--child", nargs=3, metavar=("SOURCE", "OUT", "SECTION_SECONDS"))
+    options = parser.parse_args()
+    if options.child:
+        source, out, seconds = options.child
+        sys.stdout.write(json.dumps(child(Path(source), Path(out), float(seconds), options.workers)))
+        return
+    (source,) = footage.make_sources("sections", 1, 720, options.seconds, preset="veryfast")
+    (second,) = footage.make_sources("sections", 1, 720, 1, preset="veryfast")
+    out = footage.WORK / "sections-out"
+    ways = {"start": (second, _NEVER), "whole": (source, _NEVER), "in sections": (source, options.section_seconds)}
+    ratios, without_start = [], []
+    for number in range(options.rounds):
+        found = {}
+        for name, (path, seconds) in ways.items():
+            shutil.rmtree(out, ignore_errors=True)
+            arguments = ["--workers", str(options.workers), "--child", str(path), str(out), str(seconds)]
+            done = subprocess.run([sys.executable, __file__, *arguments], check=True, stdout=subprocess.PIPE, text=True)
+            found[name] = float(json.loads(done.stdout))
+            print(f"round {number + 1}, {name}: {found[name]:.1f} s", flush=True)
+        ratios.append(found["whole"] / found["in sections"])
+        without_start.append((found["whole"] - found["start"]) / (found["in sections"] - found["start"]))
+    shutil.rmtree(out, ignore_errors=True)
+    for what, each in (("with the start of Ray", ratios), ("without it", without_start)):
+        spread = f"{min(each):.2f} to {max(each):.2f}"
+        print(f"{options.workers} workers, {what}: sections are {median(each):.2f} times as fast ({spread})")
+
+
+if __name__ == "__main__":
+    main()
