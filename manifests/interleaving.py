@@ -96,7 +96,7 @@ class _Filling:
     """Arrays that are filled with the rows of several manifests."""
 
     def __init__(self, manifests: Sequence[Manifest], chosen: Sequence[Chosen], new_array: NewArray) -> None:
-        self._manifests, self._chosen, self._new = manifests, chosen, new_array
+        self._manifests, self._new = manifests, new_array
         self._num_videos = sum(len(each.rows) for each in chosen)
         self._of_videos = [_runs(each.rows, each.places, np.ones(len(each.rows), dtype=np.int64)) for each in chosen]
 
@@ -155,11 +155,12 @@ class _Filling:
         """Of a list for each video, whose start and end each manifest's `offsets` have: the offsets of all chosen
         videos, their end, and what to copy."""
         lengths = np.zeros(self._num_videos, dtype=np.int64)
-        for each, of in zip(self._chosen, offsets, strict=True):
-            lengths[each.places] = of[1:][each.rows] - of[:-1][each.rows]
+        for videos, of in zip(self._of_videos, offsets, strict=True):
+            videos.copy(np.diff(of), lengths)
         starts = offsets_of(lengths)
+        # The lists of videos that follow each other do so too.
         runs = [
-            _runs(of[:-1][each.rows], starts[each.places], of[1:][each.rows] - of[:-1][each.rows])
-            for each, of in zip(self._chosen, offsets, strict=True)
+            _Runs(of[videos.starts], starts[videos.targets], of[videos.starts + videos.lengths] - of[videos.starts])
+            for videos, of in zip(self._of_videos, offsets, strict=True)
         ]
         return starts, int(starts[-1]), runs

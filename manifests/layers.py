@@ -80,7 +80,8 @@ def of_ids(layers: Sequence[Manifest], ids: Ragged) -> Manifest:
             last, _ = _ids(layer, name).search(ids, right=True)
             tables[name] = take(getattr(layer, name), ragged_indices(first, last - first))
             is_there = is_there | here
-        found.append(with_videos(replace(layer, **tables, timeline=None), videos))
+        # Taken first: making a manifest checks all of its rows.
+        found.append(replace(with_videos(layer, videos), **tables, timeline=None))
         places.append(Origins(np.full(len(videos), number, "u1"), videos, layer.first_frames[:-1][videos]))
         ids = ids.take(np.flatnonzero(~is_there))
     together = combined(found)
