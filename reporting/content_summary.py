@@ -13,12 +13,12 @@ import numpy as np
 from ..manifests.ragged import Array
 from ..manifests.summary import size_of
 from ..manifests.tables import Manifest
-from .failure_groups import FailureSummary, failure_summary
+from .failure_groups import FailureSummary, failure_summary, random_rows
 
 _MOST_FAILURE_GROUPS = 12
 _MOST_BARS = 8
 _GOP_BARS = 24
-# Quantiles and bars of more GOPs than this are those of rows evenly spread over the table.
+# Quantiles and bars of more GOPs than this are those of random ones.
 _MOST_SORTED_GOPS = 2_000_000
 
 
@@ -140,7 +140,7 @@ def _counted(column: Array) -> tuple[int, int]:
 def _gop_bytes(lengths: Array) -> GopBytes | None:
     if not len(lengths):
         return None
-    some = lengths[:: -(-len(lengths) // _MOST_SORTED_GOPS)]
+    some = random_rows(lengths, _MOST_SORTED_GOPS)
     median, percentile_95 = np.percentile(some, [50, 95])
     shortest, longest = max(1, int(lengths.min())), int(lengths.max())
     # Lengths differ by factors, so bars are as wide as each other in logarithms.

@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
+from ..manifests.ragged import Array
 from ..manifests.tables import Failures
 
 _EXAMPLES = 3
-# Evenly spread over the table: a page need not wait for the words of a million reasons.
+# Random ones of more: a page need not wait for the words of a million reasons.
 _MOST_LOOKED_AT = 100_000
-_NUMBER = re.compile(r"(?<![A-Za-z])\d+(?:[.,:]\d+)*")
+_NUMBER = re.compile(r"(?<![A-Za-z0-9])\d+(?:[.,:]\d+)*")
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,19 @@ def kind_of_reason(reason: str, *names: str) -> str:
     return _NUMBER.sub("…", reason)
 
 
+def random_rows(column: Array, most: int) -> Array:
+    """All values of a column, or so many random ones in their order, always the same."""
+    if len(column) <= most:
+        return column
+    return column[np.sort(np.random.default_rng(0).integers(len(column), size=most))]
+
+
 def failure_summary(table: Failures, max_groups: int, most_looked_at: int = _MOST_LOOKED_AT) -> FailureSummary:
     """The failures that the table lists, without those that were withdrawn."""
     # A withdrawn failure has no reason, so its row is empty.
     lengths = table.reason.offsets[1:] - table.reason.offsets[:-1]
     rows = lengths.nonzero()[0]
-    step = max(1, -(-len(rows) // most_looked_at))
-    looked_at = rows[::step].tolist()
+    looked_at = random_rows(rows, most_looked_at).tolist()
     kinds = _by_kind(
         (table.id.text(row), table.reason.text(row), table.source.text(row), table.path.text(row)) for row in looked_at
     )

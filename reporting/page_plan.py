@@ -136,7 +136,7 @@ def _of_job(dataset: Dataset, now: float) -> Verdict:
     if status is None:
         mood: Mood = "warning" if dataset.contents.failures.count else "unknown"
         return Verdict(mood, "No job has recorded how it went", (dataset.no_status,) if dataset.no_status else ())
-    return _running(status, now) if status.state == "running" else _over(status)
+    return _running(status, now) if status.state == "running" else _over(status, dataset.contents.num_videos)
 
 
 def _running(status: JobStatus, now: float) -> Verdict:
@@ -152,7 +152,7 @@ def _running(status: JobStatus, now: float) -> Verdict:
     return Verdict("running", f"A job is running: {_done(status)}{left}", (*failures, *note, who))
 
 
-def _over(status: JobStatus) -> Verdict:
+def _over(status: JobStatus, num_videos: int) -> Verdict:
     seconds = status.written - status.started
     took = f"it took {duration(seconds)}, until {moment(status.written)}, on {name(status.host)}"
     if status.state != "finished":
@@ -160,8 +160,8 @@ def _over(status: JobStatus) -> Verdict:
     if not status.sources_failed:
         every = "its source is" if status.sources_total == 1 else f"all {whole(status.sources_total)} sources are"
         return Verdict("good", f"The job finished: {every} in the dataset", (took,))
-    if status.sources_failed >= status.sources_total:
-        return Verdict("bad", f"The job finished, and no source was prepared: {_failed(status)}", (took,))
+    if not num_videos:
+        return Verdict("bad", f"The job finished, and the dataset has no video: {_failed(status)}", (took,))
     return Verdict("warning", f"The job finished: {_failed(status)}", (took,))
 
 

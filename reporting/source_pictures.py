@@ -23,7 +23,7 @@ from ..prep.stalls import in_time, stall_limit
 from .page_words import num_bytes, three_digits
 
 # A frame that is further from a keyframe than this is not searched for: a page is to be ready in a minute.
-_MOST_DECODED = 1200
+_MOST_DECODED = 800
 _STALL_SECONDS = 10.0
 
 
