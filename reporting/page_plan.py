@@ -98,7 +98,12 @@ def plan_page(dataset: Dataset, clips: tuple[Clip, ...], clips_left_out: str, no
     """The page about a dataset, at the time `now` in seconds since 1970."""
     status = dataset.status
     history = tuple(each for each in status.history if each.seconds > 0) if status else ()
-    return Page(dataset, verdict_of(dataset, now), sizes_of(status), history, clips, clips_left_out, now)
+    verdict = verdict_of(dataset, now)
+    unreadable = sum(bool(clip.stored.trouble) for clip in clips)
+    if unreadable:
+        said = f"{unreadable} of {how_many(len(clips), 'random clip')} cannot be read"
+        verdict = Verdict("bad", said, (verdict.sentence, *verdict.details, "`shortgop verify` finds all such videos"))
+    return Page(dataset, verdict, sizes_of(status), history, clips, clips_left_out, now)
 
 
 def sizes_of(status: JobStatus | None) -> Sizes | None:
@@ -122,13 +127,20 @@ def verdict_of(dataset: Dataset, now: float) -> Verdict:
     """Whether the job went well."""
     failed = dataset.contents.failures.count
     missing = [f"{how_many(failed, 'source')} {'is' if failed == 1 else 'are'} not in the dataset; reasons below"]
-    details = (*(missing if failed else []), *(["there is no snapshot yet"] if not dataset.snapshot else []))
+    details = (*(missing if failed else []), *_about_snapshot(dataset))
     job = _of_job(dataset, now)
     if dataset.lost_videos:
         lost = f"{how_many(dataset.lost_videos, 'video')} cannot be read: shards are missing or damaged"
         remedy = "`shortgop prep` on the same sources makes them again"
         return Verdict("bad", lost, (remedy, job.sentence, *job.details, *details))
     return Verdict(job.mood, job.sentence, (*job.details, *details))
+
+
+def _about_snapshot(dataset: Dataset) -> list[str]:
+    if not dataset.snapshot:
+        return ["there is no snapshot yet"]
+    runs = dataset.status is not None and dataset.status.state == "running"
+    return [f"what is said of the dataset is of snapshot {name(dataset.snapshot)}; the job is further"] if runs else []
 
 
 def _of_job(dataset: Dataset, now: float) -> Verdict:
@@ -148,7 +160,7 @@ def _running(status: JobStatus, now: float) -> Verdict:
         dead = f"{_done(status)}; it may be dead: the same command goes on from there"
         return Verdict("warning", sentence, (dead, *failures, who))
     left = "" if status.seconds_left is None else f", about {duration(status.seconds_left)} left"
-    note = [name(status.note)] if status.note else []
+    note = [f"now: {name(status.note)}"] if status.note else []
     return Verdict("running", f"A job is running: {_done(status)}{left}", (*failures, *note, who))
 
 

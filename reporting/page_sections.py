@@ -91,7 +91,7 @@ def sizes(page: Page) -> Html:
     found = contents.gop_bytes
     gops = NOTHING
     if found is not None:
-        some = " (figures of a sample)" if found.sampled else ""
+        some = " (the chart and the quantiles are those of a random sample)" if found.sampled else ""
         gops = tag(
             "div",
             tag("h3", "Bytes of a GOP"),

@@ -267,7 +267,10 @@ def test_lost_shards_are_said_first(tmp_path: Path) -> None:
     shard_path(tmp_path / "dataset", manifest.shards.name.text(int(manifest.segments.shard[0]))).unlink()
     page = read_page(str(tmp_path / "dataset"), clips=2, seed=0)
     assert page.verdict.mood == "bad"
-    assert "1 video cannot be read" in page.verdict.sentence
+    assert page.verdict.sentence == "1 of 2 random clips cannot be read"
+    assert page.verdict.details[0] == "1 video cannot be read: shards are missing or damaged"
+    without_clips = read_page(str(tmp_path / "dataset"), clips=0, seed=0).verdict
+    assert (without_clips.mood, without_clips.sentence) == ("bad", page.verdict.details[0])
     assert [bool(clip.stored.trouble) for clip in page.clips] == [True, False]
 
 
