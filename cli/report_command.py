@@ -50,12 +50,17 @@ def report_at_the_end(out_path: Path | None, dataset: str) -> Iterator[None]:
     from ..reporting.dataset_report import check_report, write_report
 
     check_report(out_path, dataset, clips=_CLIPS)
+    clips = _CLIPS
     try:
         yield
+    except KeyboardInterrupt:
+        # Who ends a job waits for it for some seconds only.
+        clips = 0
+        raise
     finally:
         with contextlib.suppress(KeyboardInterrupt):
             try:
                 if is_dataset(storage_at(dataset)):
-                    write_report(out_path, dataset, clips=_CLIPS)
+                    write_report(out_path, dataset, clips=clips)
             except ShortGopError as error:
                 err.print(f"no report was written: {error}", style="yellow", markup=False, soft_wrap=True)

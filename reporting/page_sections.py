@@ -16,6 +16,7 @@ from .page_words import duration, how_many, name, num_bytes, three_digits, whole
 
 NOTHING = Html("")
 _MOST_NODES = 16
+_REASON_CHARACTERS = 800
 _SIGNS = {"good": "✓", "running": "▸", "warning": "!", "bad": "✕", "unknown": "?"}
 
 
@@ -111,7 +112,7 @@ def _before_and_after(found: Sizes | None) -> Html:
     if found is None:
         return tag("p", "How large the sources were is not recorded.", class_="soft")
     largest = max(found.sources, found.made)
-    rows = [("sources", found.sources, "other"), ("dataset", found.made, "")]
+    rows = [("sources", found.sources, "other"), ("made of them", found.made, "")]
     lines = [
         tag(
             "tr",
@@ -176,7 +177,7 @@ def failures(found: FailureSummary) -> Html:
             tag("td", bar(group.count / found.looked_at, "failed"), class_="bar-cell"),
             tag(
                 "td",
-                tag("div", name(group.reason)),
+                tag("div", name(group.reason, _REASON_CHARACTERS)),
                 tag("small", f"{'such as' if group.count > len(group.ids) else ''} ", _ids(group.ids)),
             ),
         )
@@ -207,7 +208,7 @@ def work(status: JobStatus | None) -> Html:
             tag("td", bar(frames / total if total else 0), class_="bar-cell"),
             tag("td", how_many(frames, "frame"), class_="number"),
         )
-        for node, frames in list(status.nodes.items())[:_MOST_NODES]
+        for node, frames in sorted(status.nodes.items(), key=lambda node: -node[1])[:_MOST_NODES]
     ]
     more = len(status.nodes) - len(nodes)
     parts = [

@@ -48,7 +48,7 @@ section { padding: 1.25rem 1.4rem 1.4rem; margin-top: 1.1rem; }
 .bad { --mood: var(--bad); } .unknown { --mood: var(--unknown); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .8rem; margin-top: 1.1rem; }
 .tile { padding: .8rem 1rem; }
-.tile b { display: block; font-size: 1.45rem; line-height: 1.25; font-weight: 650; letter-spacing: -.01em; }
+.tile b { display: block; font-size: 1.3rem; line-height: 1.25; font-weight: 650; letter-spacing: -.01em; }
 .tile span { color: var(--soft); font-size: .85rem; }
 .tile.bad b { color: var(--bad); }
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 0 2.4rem; }

@@ -21,11 +21,12 @@ from scale_data import made_up
 from typer.testing import CliRunner
 
 import shortgop
-from browser import BROWSERS, find_browser, look_at
+from browser import Seen, find_browser, look_at
 from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
 from shortgop.cli import app
 from shortgop.jobs.job_status import STATUS_KEY, read_status
+from shortgop.manifests.layout import create
 from shortgop.manifests.tables import failures_table
 from shortgop.reporting.content_summary import contents_of
 from shortgop.reporting.dataset_report import read_page, write_report
@@ -348,30 +349,45 @@ def test_prep_writes_the_page_at_its_end_however_it_ends(tmp_path: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def browser() -> str:
-    """Find a browser."""
-    found = find_browser()
-    if found is None:
-        pytest.skip(f"there is none of {', '.join(BROWSERS)} on the PATH")
-    return found
+def seen(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
+    """Load three pages into a browser: the report, that of an empty dataset, and one that does everything wrong."""
+    browser = find_browser()
+    if browser is None:
+        pytest.skip("there is no Chromium, Chrome or Firefox on the PATH")
+    folder = tmp_path_factory.mktemp("pages")
+    create(DiskStorage(folder / "empty"), {"gop_frames": 4})
+    write_report(folder / "full.html", str(footage))
+    write_report(folder / "empty.html", str(folder / "empty"))
+    (folder / "wrong.html").write_text(
+        "<!doctype html><p style='width:2000px'>wide<img src='data:image/png;base64,AAAA'>"
+        "<script>console.error('no')</script><link rel=stylesheet href='http://127.0.0.1:9/other.css'>"
+    )
+    names = ("full", "empty", "wrong")
+    found = look_at(*browser, [folder / f"{name}.html" for name in names], widths=(400, 1400))
+    return dict(zip(names, found, strict=True))
 
 
-def test_a_browser_shows_the_page_without_asking_anyone_at_any_width(
-    browser: str, footage: Path, tmp_path: Path
-) -> None:
-    written = write_report(tmp_path / "page.html", str(footage))
-    assert len(written.page.clips) == 3
-    seen = look_at(browser, tmp_path / "page.html", widths=(400, 1400))
-    assert seen.requests == []
-    assert seen.console == []
-    assert seen.images == [True] * (2 * 3 * 8), "three clips, four frames and four of the source, at two widths"
-    assert seen.too_wide == {400: [], 1400: []}
-    assert seen.scroll_widths == {400: 400, 1400: 1400}
-    assert "The job finished: 2 of 5 sources failed" in seen.text
-    assert "<script>alert(1)</script>" in seen.text
+@pytest.mark.parametrize("name", ["full", "empty"])
+def test_a_browser_shows_the_page_without_asking_anyone_at_any_width(seen: dict[str, Seen], name: str) -> None:
+    page = seen[name]
+    assert page.requests == []
+    assert page.console == []
+    assert page.too_wide == {400: [], 1400: []}
+    assert page.scroll_widths.keys() == {400, 1400}
+    assert all(scrolled <= width for width, scrolled in page.scroll_widths.items())
 
 
-def test_a_browser_shows_the_page_of_an_empty_dataset(browser: str, empty_dataset: Path, tmp_path: Path) -> None:
-    write_report(tmp_path / "page.html", str(empty_dataset))
-    seen = look_at(browser, tmp_path / "page.html", widths=(400, 1400))
-    assert (seen.requests, seen.console, seen.too_wide) == ([], [], {400: [], 1400: []})
+def test_a_browser_shows_all_pictures_and_names_as_text(seen: dict[str, Seen]) -> None:
+    page = seen["full"]
+    assert page.images == [True] * (2 * 3 * 8), "three clips, four frames and four of the source, at two widths"
+    assert "The job finished: 2 of 5 sources failed" in page.text
+    assert "<script>alert(1)</script>" in page.text
+
+
+def test_what_a_page_does_wrong_is_seen(seen: dict[str, Seen]) -> None:
+    page = seen["wrong"]
+    assert set(page.requests) == {"http://127.0.0.1:9/other.css"}
+    assert any("no" in each for each in page.console)
+    assert page.images == [False, False]
+    assert page.too_wide[400]
+    assert page.scroll_widths[400] >= 2000
