@@ -44,13 +44,13 @@ class SourceFrames:
     about: str
 
 
-def source_frames(path: str, wanted_pts: Sequence[int]) -> SourceFrames:
+def source_frames(path: str, wanted_pts: Sequence[int], *, stall_seconds: float = _STALL_SECONDS) -> SourceFrames:
     """The frames with these pts, which ascend, of the file or URL at `path`.
 
-    SourceError or another ShortGopError where the source is not there, does not answer or has no such frames, or where
-    they take too long to find.
+    SourceError or another ShortGopError where the source is not there, has no such frames, or does not answer for
+    `stall_seconds`, or where the frames take too long to find.
     """
-    with stall_limit(_STALL_SECONDS):
+    with stall_limit(stall_seconds):
         if is_url(path):
             return in_time(lambda: _of_url(path, wanted_pts), f"{path}: reading it")
         return read_in_time(path, lambda: _of_file(path, wanted_pts), f"{path}: reading it")

@@ -32,6 +32,7 @@ from shortgop.reporting.content_summary import contents_of
 from shortgop.reporting.dataset_report import read_page, write_report
 from shortgop.reporting.page_html import page_html
 from shortgop.reporting.page_plan import Dataset, plan_page
+from shortgop.reporting.source_pictures import source_frames
 from shortgop.storage.disk import DiskStorage
 from store_helpers import put
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
@@ -189,6 +190,11 @@ def test_a_source_that_is_gone_or_another_file_is_not_made_up(footage: Path, tmp
     for clip in clips.values():
         assert (len(clip.stored.pictures), clip.source.pictures) == (4, ())
     assert "Not shown: " in text_of(tmp_path / "dataset")
+
+
+def test_a_source_that_does_not_answer_is_left_alone(dead: Path) -> None:
+    with pytest.raises(shortgop.ShortGopError, match=r"a\.mp4: reading it made no progress for"):
+        source_frames(str(dead / "a.mp4"), [0], stall_seconds=1)
 
 
 def test_names_and_labels_are_text_and_never_markup(footage: Path) -> None:
@@ -360,7 +366,7 @@ def seen(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, S
     write_report(folder / "empty.html", str(folder / "empty"))
     (folder / "wrong.html").write_text(
         "<!doctype html><p style='width:2000px'>wide<img src='data:image/png;base64,AAAA'>"
-        "<script>console.error('no')</script><link rel=stylesheet href='http://127.0.0.1:9/other.css'>"
+        "<script>console.error('no')</script><link rel=stylesheet href='http://127.0.0.1:47923/other.css'>"
     )
     names = ("full", "empty", "wrong")
     found = look_at(*browser, [folder / f"{name}.html" for name in names], widths=(400, 1400))
@@ -386,7 +392,7 @@ def test_a_browser_shows_all_pictures_and_names_as_text(seen: dict[str, Seen]) -
 
 def test_what_a_page_does_wrong_is_seen(seen: dict[str, Seen]) -> None:
     page = seen["wrong"]
-    assert set(page.requests) == {"http://127.0.0.1:9/other.css"}
+    assert set(page.requests) == {"http://127.0.0.1:47923/other.css"}
     assert any("no" in each for each in page.console)
     assert page.images == [False, False]
     assert page.too_wide[400]
