@@ -10,6 +10,7 @@ from . import (
     moving_commands,
     prepare_command,
     read_commands,
+    report_command,
     status_command,
 )
 from .app import app
@@ -22,5 +23,6 @@ __all__ = [
     "moving_commands",
     "prepare_command",
     "read_commands",
+    "report_command",
     "status_command",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +27,7 @@ from .parameters import (
     WorkersOption,
 )
 from .progress import job_progress
+from .report_command import report_at_the_end
 
 
 @app.command()
@@ -88,6 +90,10 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         bool, typer.Option("--retry-failed", help="Try sources again that killed their workers in an earlier job.")
     ] = False,
     keep_snapshots: KeepSnapshotsOption = "1d",
+    report_path: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write a page about the job at its end, like `shortgop report`."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Re-encode SOURCEs into a dataset. Videos that are in it already are left alone, but get the columns that a list
@@ -103,7 +109,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         from ..jobs.column_types import parse_types
         from ..jobs.named_options import prepare
 
-        with job_progress(err) as on_progress:
+        with report_at_the_end(report_path, out_path), job_progress(err) as on_progress:
             report = prepare(
                 sources, out_path, profile=profile_name, fps=fps, size=size, fit=fit, upscale=upscale,
                 deinterlace=deinterlace, gop=gop, b_frames=b_frames, codec=codec, encoder=encoder, crf=crf,

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..wording import plain
+
 if TYPE_CHECKING:
     from ..manifests.history import Difference, SnapshotSummary
     from ..manifests.summary import VideoSummary
@@ -19,13 +21,6 @@ class PlainConsole(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         """Like rich's `print`, with each object on one line."""
         super().print(*(plain(each) if isinstance(each, str) else each for each in objects), **options)
-
-
-def plain(text: str) -> str:
-    """The text with each character that is not printable written as an escape: \\x1b, \\n, \\u202e."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def cell(text: str) -> Text:

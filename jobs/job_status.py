@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import CorruptDataError, ShortGopError, UsageError
 from ..storage.interface import Storage
+from .job_history import Stretch, stretches_of, with_stretch
 from .tally import Progress
 from .units import Unit
 from .work import UnitProgress, UnitResult
@@ -27,6 +28,7 @@ from .work import UnitProgress, UnitResult
 STATUS_KEY = ".status.json"
 _WRITE_EVERY_SECONDS = 5.0
 _RATE_OVER_SECONDS = 60.0
+_STRETCH_SECONDS = 1.0
 _SHOWN = 5
 
 
@@ -48,7 +50,8 @@ class JobStatus:
 
     `state` is "running", "finished", or "ended" with the error in `reason`. `bytes_in` and `bytes_out` are those of
     finished sources and of what was made of them. `recent_frames_per_second` is the rate over the last minute.
-    `nodes` has the frames that each machine encoded.
+    `nodes` has the frames that each machine encoded. `history` is what was done over time, by this job and those before
+    it; it is empty where versions wrote the status that kept none.
     """
 
     host: str
@@ -70,6 +73,7 @@ class JobStatus:
     running: tuple[Task, ...] = ()
     slowest: tuple[Task, ...] = ()
     largest: tuple[Task, ...] = ()
+    history: tuple[Stretch, ...] = ()
 
     @property
     def frames_per_second(self) -> float:
@@ -89,9 +93,11 @@ def read_status(dataset: Storage) -> JobStatus:
     """What the last job wrote of itself. UsageError if no job has encoded anything for this dataset."""
     try:
         values: dict[str, Any] = json.loads(dataset.read(STATUS_KEY))
-        tasks = {name: tuple(Task(**task) for task in values[name]) for name in ("running", "slowest", "largest")}
+        lists: dict[str, Any] = {"history": stretches_of(values.get("history", ()))}
+        for name in ("running", "slowest", "largest"):
+            lists[name] = tuple(Task(**task) for task in values[name])
         known = {each.name for each in fields(JobStatus)}
-        return JobStatus(**{name: value for name, value in (values | tasks).items() if name in known})
+        return JobStatus(**{name: value for name, value in (values | lists).items() if name in known})
     except FileNotFoundError:
         raise UsageError(
             f"no job has left its progress in {dataset}; check the path, or wait until one begins to encode"
@@ -101,10 +107,19 @@ def read_status(dataset: Storage) -> JobStatus:
         raise CorruptDataError(f"{place} is damaged; the next job replaces it", file=place) from error
 
 
+def earlier_history(dataset: Storage) -> tuple[Stretch, ...]:
+    """The history that earlier jobs left; empty where there is none that can be read."""
+    with contextlib.suppress(ShortGopError, OSError):
+        return read_status(dataset).history
+    return ()
+
+
 class StatusBoard:
     """Collects what is known of a job, and gives its status at any time. Any thread may ask."""
 
-    def __init__(self, units: Sequence[Unit], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, units: Sequence[Unit], clock: Callable[[], float] = time.time, *, earlier: Sequence[Stretch] = ()
+    ) -> None:
         self._clock = clock
         self._started = clock()
         self._units = {unit.id: unit for unit in units}
@@ -117,10 +132,15 @@ class StatusBoard:
         self._slowest: list[Task] = []
         self._largest: list[Task] = []
         self._bytes_in = 0
+        self._history = tuple(earlier)
+        # The time and the sums at the end of the last stretch.
+        self._noted = (self._started, (0, 0, 0, 0, 0))
 
     def on_update(self, progress: Progress) -> None:
         with self._lock:
             self._progress = progress
+            if self._clock() - self._noted[0] >= _STRETCH_SECONDS:
+                self._history, self._noted = self._history_now(), (self._clock(), self._sums())
             self._rates.append((self._clock(), progress.frames_done))
             while len(self._rates) > 2 and self._rates[1][0] < self._clock() - _RATE_OVER_SECONDS:
                 self._rates.popleft()
@@ -171,7 +191,23 @@ class StatusBoard:
                 running=tuple(sorted(running, key=lambda task: -task.seconds)[:_SHOWN]),
                 slowest=tuple(self._slowest),
                 largest=tuple(self._largest),
+                history=self._history_now(),
             )
+
+    def _sums(self) -> tuple[int, int, int, int, int]:
+        done = self._progress
+        return done.frames_done, done.sources_done, done.sources_failed, self._bytes_in, done.bytes_done
+
+    def _history_now(self) -> tuple[Stretch, ...]:
+        """The history with what was done since its last stretch."""
+        (since, before), now = self._noted, self._clock()
+        if now <= since:
+            return self._history
+        frames, sources, failed, bytes_in, bytes_out = (
+            after - noted for after, noted in zip(self._sums(), before, strict=True)
+        )
+        new = Stretch(since, now, now - since, frames, sources, failed, bytes_in, bytes_out)
+        return with_stretch(self._history, new)
 
     def _task(self, unit_id: str, frames: int, num_bytes: int = 0) -> Task:
         unit = self._units.get(unit_id)

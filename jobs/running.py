@@ -13,7 +13,7 @@ from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
 from .failing import MaxFailures
-from .job_status import StatusBoard, status_kept
+from .job_status import StatusBoard, earlier_history, status_kept
 from .order import Order
 from .steps import run_step
 from .tally import Tally
@@ -43,7 +43,7 @@ def run_all(
     """
     total = sum(len(unit.items) for unit in units)
     failed = 0
-    board = StatusBoard(units)
+    board = StatusBoard(units, earlier=earlier_history(out))
     tally.tell(board)
     profile = options.profile.to_json()
     results: list[UnitResult] = []

@@ -62,14 +62,15 @@ def write_picture(picture: Array, path: Path, *, overwrite: bool = False, source
     """
     check_picture(path, picture.shape[:2], overwrite=overwrite, sources=sources)
     try:
-        data = _encoded(picture, FORMATS[path.suffix.lower()])
+        data = encoded(picture, FORMATS[path.suffix.lower()])
     except av.FFmpegError as error:
         raise OutputError(f"libavcodec does not encode {path}: {error}", file=str(path)) from error
     with new_file(path, overwrite=overwrite) as temporary:
         temporary.write_bytes(data)
 
 
-def _encoded(picture: Array, wanted: PictureFormat) -> bytes:
+def encoded(picture: Array, wanted: PictureFormat) -> bytes:
+    """A picture, uint8 RGB, (height, width, 3), as the bytes of a file. Errors are FFmpeg's own."""
     encoder: Any = CodecContext.create(wanted.encoder, "w")
     encoder.height, encoder.width = picture.shape[:2]
     encoder.pix_fmt, encoder.time_base, encoder.options = wanted.pixels, Fraction(1), dict(wanted.options)

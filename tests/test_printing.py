@@ -10,9 +10,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from shortgop.cli import app
-from shortgop.cli.printing import plain, video_table
+from shortgop.cli.printing import video_table
 from shortgop.manifests.summary import VideoSummary
-from shortgop.wording import counted
+from shortgop.wording import counted, plain
 from synthetic import SyntheticVideo
 
 

@@ -1,0 +1,66 @@
+"""`shortgop report`, and `shortgop prep --report`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import ShortGopError
+from ..storage.locate import storage_at
+from .app import app, err, errors, megabytes, out
+from .parameters import DatasetArgument, OverwriteOption
+
+_CLIPS = 12
+
+
+@app.command()
+def report(
+    dataset: DatasetArgument,
+    out_path: Annotated[
+        Path, typer.Option("--out", help="The page: a file ending in .html. An earlier report is replaced.")
+    ] = Path("report.html"),
+    clips: Annotated[int, typer.Option(help="Random clips to show beside their sources.")] = _CLIPS,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed shows other clips.")] = 0,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write one HTML page about a dataset and the jobs that made it, during a job or after. It needs no network."""
+    with errors():
+        from ..reporting.dataset_report import write_report
+
+        written = write_report(out_path, dataset, clips=clips, seed=seed, overwrite=overwrite)
+        out.print(written.page.verdict.sentence, markup=False, soft_wrap=True)
+        out.print(f"{out_path}: {megabytes(written.num_bytes)}", markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def report_at_the_end(out_path: Path | None, dataset: str) -> Iterator[None]:
+    """Writes the page about a job when the block ends, however it ends. Without a path nothing happens.
+
+    A path that must not be written is an error before the block. An error in writing the page is printed, and does not
+    take the place of what the job ended with.
+    """
+    if out_path is None:
+        yield
+        return
+    from ..manifests.layout import is_dataset
+    from ..reporting.dataset_report import check_report, write_report
+
+    check_report(out_path, dataset, clips=_CLIPS)
+    clips = _CLIPS
+    try:
+        yield
+    except KeyboardInterrupt:
+        # Who ends a job waits for it for some seconds only.
+        clips = 0
+        raise
+    finally:
+        with contextlib.suppress(KeyboardInterrupt):
+            try:
+                if is_dataset(storage_at(dataset)):
+                    write_report(out_path, dataset, clips=clips)
+            except ShortGopError as error:
+                err.print(f"no report was written: {error}", style="yellow", markup=False, soft_wrap=True)

@@ -1,0 +1,122 @@
+"""Reads a dataset and writes its page: `shortgop report`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..arguments import integer
+from ..errors import CorruptDataError, DatasetWarning, UsageError
+from ..jobs.job_status import JobStatus, read_status
+from ..manifests.layout import is_dataset, read_root
+from ..manifests.output_files import check_output, new_file, sources_in
+from ..manifests.tables import Manifest, empty
+from ..readers.dataset import Dataset as Opened
+from ..readers.dataset import open as open_dataset
+from ..readers.dataset import reader_of
+from ..storage.interface import Storage
+from ..storage.locate import storage_at
+from .clip_pictures import clips_of
+from .content_summary import contents_of
+from .page_html import GENERATOR, page_html
+from .page_plan import Clip, Dataset, Page, plan_page
+
+SUFFIXES = (".htm", ".html")
+MOST_CLIPS = 100
+_CLIP_SECONDS = 60.0
+_HEAD_BYTES = 1 << 10
+_MARK = f'<meta name="generator" content="{GENERATOR}">'.encode()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written: the page, and how many bytes it has."""
+
+    page: Page
+    num_bytes: int
+
+
+def check_report(out: Path, place: str, *, clips: int, overwrite: bool = False) -> None:
+    """Raise what `write_report` would raise for its arguments; nothing is written. An earlier report is replaced in any
+    case, because one looks at a job more than once."""
+    if not 0 <= integer(clips, "--clips") <= MOST_CLIPS:
+        raise UsageError(f"--clips is {clips}; a page shows from 0 to {MOST_CLIPS}")
+    storage = storage_at(place)
+    check_output(out, suffixes=SUFFIXES, overwrite=overwrite or _is_report(out), sources=_sources(storage))
+
+
+def write_report(out: Path, place: str, *, clips: int = 12, seed: int = 0, overwrite: bool = False) -> Report:
+    """Write the page about the dataset at `place` to `out`, with so many random clips, drawn with `seed`.
+
+    UsageError when `out` must not be written, OutputError when it cannot be, and what `shortgop.open` raises for the
+    dataset. A dataset without a snapshot has a page too. What cannot be shown of a clip is said in its place.
+    """
+    check_report(out, place, clips=clips, overwrite=overwrite)
+    page = read_page(place, clips=clips, seed=seed)
+    data = page_html(page).encode()
+    check_report(out, place, clips=clips, overwrite=overwrite)
+    with new_file(out, overwrite=overwrite or _is_report(out)) as temporary:
+        temporary.write_bytes(data)
+    return Report(page, len(data))
+
+
+def read_page(place: str, *, clips: int, seed: int) -> Page:
+    """What the page says, read from the dataset, its last job's status, and for clips from the sources."""
+    storage = storage_at(place)
+    root = read_root(storage)
+    opened = _opened(place) if root.snapshot is not None else None
+    manifest: Manifest = empty() if opened is None else reader_of(opened).manifest
+    status, no_status = _status(storage)
+    dataset = Dataset(
+        place=str(storage),
+        snapshot="" if opened is None else opened.metadata.snapshot,
+        format_version=root.format_version,
+        profile=root.profile,
+        contents=contents_of(manifest),
+        lost_videos=0 if opened is None else len(opened.lost_ids),
+        status=status,
+        no_status=no_status,
+    )
+    shown, left_out = _clips(opened, clips, seed)
+    return plan_page(dataset, shown, left_out, time.time())
+
+
+def _opened(place: str) -> Opened:
+    with warnings.catch_warnings():
+        # The page says itself what is lost.
+        warnings.simplefilter("ignore", DatasetWarning)
+        return open_dataset(place, dimension_order="NHWC")
+
+
+def _status(storage: Storage) -> tuple[JobStatus | None, str]:
+    try:
+        return read_status(storage), ""
+    except (UsageError, CorruptDataError) as error:
+        return None, error.message
+    except OSError as error:
+        return None, f"what the last job wrote cannot be read: {error}"
+
+
+def _clips(opened: Opened | None, count: int, seed: int) -> tuple[tuple[Clip, ...], str]:
+    if opened is None or not len(opened):
+        return (), "The dataset has no videos yet."
+    if not count:
+        return (), ""
+    return clips_of(opened, count, seed, _CLIP_SECONDS)
+
+
+def _is_report(out: Path) -> bool:
+    """Whether there is a page of this module at `out`."""
+    with contextlib.suppress(OSError), out.open("rb") as file:
+        return _MARK in file.read(_HEAD_BYTES)
+    return False
+
+
+def _sources(storage: Storage) -> Iterator[str]:
+    """The sources that `out` must not be; none before the first snapshot."""
+    if is_dataset(storage) and read_root(storage).snapshot is not None:
+        yield from sources_in(storage)
