@@ -22,8 +22,8 @@ from zarr.storage import LocalStore
 from shortgop.comparison.timing import alternate
 from shortgop.manifests.label_columns import derived_columns
 from shortgop.manifests.layout import create, read_root, shard_key, snapshot_key
-from shortgop.manifests.opening import open_manifest
 from shortgop.manifests.ragged import Array, Ragged, from_texts
+from shortgop.manifests.snapshots import open_manifest
 from shortgop.manifests.tables import Manifest, Table
 from shortgop.manifests.zarr_sizes import BLOCK_ROWS
 from shortgop.manifests.zarr_write import write_manifest

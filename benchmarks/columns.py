@@ -24,8 +24,8 @@ from cold_open import make_repeated
 import shortgop
 from shortgop.manifests.label_columns import derived_columns
 from shortgop.manifests.layout import read_root, snapshot_key
-from shortgop.manifests.opening import open_column_kinds
 from shortgop.manifests.ragged import Ragged, from_texts
+from shortgop.manifests.snapshots import open_column_kinds
 from shortgop.readers.dataset import reader_of
 from shortgop.storage.disk import DiskStorage
 

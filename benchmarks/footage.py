@@ -22,7 +22,7 @@ import shortgop
 from shortgop.comparison.files import scan
 from shortgop.errors import ShortGopError
 from shortgop.manifests.export import export
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.prep.ffmpeg import find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 

@@ -91,7 +91,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
     with errors():
         if repair != bool(sources):
             raise UsageError("--repair and SOURCEs need each other; give the sources of the dataset, or leave both out")
-        from ..manifests.opening import open_current
+        from ..manifests.snapshots import open_current
         from ..manifests.tidy import parse_duration
         from ..manifests.verify import damaged_videos, stray_files
         from ..manifests.verify import verify as check

@@ -76,7 +76,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
         from ..arguments import exact_seconds
         from ..manifests.export import export as write
         from ..manifests.export import frame_range
-        from ..manifests.opening import open_current
+        from ..manifests.snapshots import open_current
 
         storage = storage_at(dataset)
         _, manifest = open_current(storage)

@@ -30,9 +30,9 @@ import shortgop
 import synthetic
 from shortgop.manifests.export import export
 from shortgop.manifests.layout import create
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.tables import shards_table
 from shortgop.prep.capabilities import (
     NVENC_ENCODERS,

@@ -17,7 +17,7 @@ from sample_gops import samples
 
 import shortgop
 from shortgop.manifests.export import export
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 

@@ -15,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..manifests.layout import read_root, snapshot_key
-from ..manifests.opening import open_failures
 from ..manifests.parts import write_part
+from ..manifests.snapshots import open_failures
 from ..manifests.tables import Failures, empty, failures_table
 from ..prep.stretch import Stretch
 from ..storage.interface import Storage

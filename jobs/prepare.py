@@ -11,8 +11,8 @@ from ..manifests import layout
 from ..manifests.edits import dropped, last_number
 from ..manifests.equal_contents import equal_contents
 from ..manifests.lost import lost_shards, where_it_is, why_lost
-from ..manifests.opening import open_manifest
 from ..manifests.publish import latest_root, publish, unpublished
+from ..manifests.snapshots import open_manifest
 from ..manifests.tables import Manifest, empty
 from ..manifests.tidy import KEEP_SECONDS, tidy
 from ..manifests.verify import damaged_videos, verify

@@ -11,9 +11,9 @@ from typing import Any
 from ..storage.interface import Storage
 from .edits import Edit, edits_table, last_number, to_json
 from .layout import read_root
-from .opening import open_current
 from .parts import write_part
 from .publish import publish
+from .snapshots import open_current
 from .tables import Manifest, empty
 from .tidy import KEEP_SECONDS, remove_old_snapshots
 

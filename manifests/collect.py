@@ -17,10 +17,10 @@ from ..storage.interface import Storage
 from .edits import Drop, drops_of, merged_edits
 from .layout import listed, read_root, snapshots
 from .lost import lost_shards
-from .opening import layers_below, open_current, open_manifest
 from .parts import clean_part, finished_parts, open_part
 from .publish import publish
 from .rewrite import plan_rewrites, rewrite
+from .snapshots import layers_below, open_current, open_manifest
 from .stacking import take, with_videos
 from .stored_bytes import live_bytes
 from .tables import Manifest

@@ -9,9 +9,9 @@ from ..storage.interface import Storage
 from .layout import read_root
 from .lost import lost_shards
 from .moving import DEFAULT_SHARD_BYTES
-from .opening import open_current
 from .publish import publish
 from .rewrite import plan_compaction, rewrite
+from .snapshots import open_current
 from .stored_bytes import live_bytes
 from .tidy import KEEP_SECONDS, tidy
 

@@ -23,9 +23,9 @@ from .edits import Drop, dropped, drops_table, last_number, sorted_json
 from .layout import Root, create, is_dataset, make_place, read_root, set_id_roots, set_profile
 from .lost import lost_shards, lost_text
 from .moving import DEFAULT_SHARD_BYTES, Move, move_segments, put_together, unit_of_move
-from .opening import open_current, timeline_of
 from .parts import finished_parts, write_part
 from .publish import differing, publish
+from .snapshots import open_current, timeline_of
 from .stacking import stack, take
 from .stored_bytes import live_bytes
 from .tables import Failures, Manifest, empty

@@ -11,9 +11,9 @@ import numpy as np
 from ..storage.interface import Storage
 from .edits import Drop, drops_of, drops_table, last_number
 from .layout import read_root
-from .opening import open_current
 from .parts import write_part
 from .publish import publish
+from .snapshots import open_current
 from .stored_bytes import segment_bytes
 from .tables import Manifest, empty
 

@@ -12,8 +12,8 @@ from ..errors import CorruptDataError, DatasetError, MissingDataError, Unreadabl
 from ..storage.interface import Storage
 from ..wording import counted
 from .layout import shard_key
-from .opening import open_current
 from .ragged import Array
+from .snapshots import open_current
 from .tables import Manifest
 
 # Where files cannot be listed, each takes a request of its own.

@@ -17,7 +17,7 @@ from uuid import uuid4
 from ..errors import OutputError, UsageError
 from ..storage.interface import Storage
 from ..whole_files import discarding, flush, writing
-from .opening import open_current
+from .snapshots import open_current
 from .tables import Manifest
 
 _ROOT_FILE, _ROOT_MARK = "zarr.json", b'"shortgop"'

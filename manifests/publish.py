@@ -24,9 +24,9 @@ from .host_copies import copies_in
 from .label_columns import derived_columns
 from .layout import FORMAT_VERSION, Root, change_root, listed, read_root, shard_key, snapshot_key, snapshots
 from .merge import merge_tables
-from .opening import open_layer, open_manifest, open_timeline, parts_in, parts_of_layers, snapshot_attributes
 from .parts import finished_parts, open_part, pack
 from .ragged import Array
+from .snapshots import open_layer, open_manifest, open_timeline, parts_in, parts_of_layers, snapshot_attributes
 from .tables import Manifest
 from .zarr_small import is_small
 from .zarr_zip import pack_folder

@@ -16,8 +16,8 @@ from ..storage.interface import Storage
 from .edits import last_number
 from .lost import lost_videos
 from .moving import Move, connected, move_segments, put_together, unit_of_move
-from .opening import timeline_of
 from .parts import write_part
+from .snapshots import timeline_of
 from .stored_bytes import live_bytes
 from .tables import Manifest
 

@@ -12,10 +12,10 @@ from ..errors import MissingDataError, UsageError
 from ..storage.interface import Storage
 from .edits import Drop, Edit, drops_of, drops_table, edits_table, last_number, to_json
 from .layout import read_root, snapshots
-from .opening import open_current, open_manifest, timeline_of
 from .parts import write_part
 from .publish import has_its_shards, publish
 from .ragged import Array
+from .snapshots import open_current, open_manifest, timeline_of
 from .stacking import with_videos
 from .tables import Manifest, Timeline, empty
 

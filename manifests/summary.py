@@ -9,8 +9,8 @@ import numpy as np
 
 from ..storage.interface import Storage
 from .lost import lost_shards, lost_text, lost_videos
-from .opening import open_current
 from .ragged import Array
+from .snapshots import open_current
 from .tables import Failures, Manifest
 
 

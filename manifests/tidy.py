@@ -14,9 +14,9 @@ from fractions import Fraction
 from ..errors import DatasetError, UsageError
 from ..storage.interface import Storage
 from .layout import listed, read_root, shard_key, snapshot_key, snapshots
-from .opening import layers_below, open_manifest, parts_in
 from .parts import finished_parts, had_videos, read_part
 from .sections import remove_old_sections, shards_of_sections
+from .snapshots import layers_below, open_manifest, parts_in
 
 KEEP_SECONDS = 24 * 3600.0
 # An unfinished unit may still run on a host that the driver no longer reaches.

@@ -21,11 +21,11 @@ from .layout import listed, shard_key, snapshot_key
 from .lost import lost_videos, where_it_is
 from .merge import merge_tables
 from .mp4 import Init, parse_init
-from .opening import layers_below, open_layer, open_own_columns, open_timeline
 from .parts import parts_of_unit
 from .ragged import Array
 from .records import VideoRow
 from .shard_bytes import ShardBytes, gop_piece, init_piece
+from .snapshots import layers_below, open_layer, open_own_columns, open_timeline
 from .tables import TABLE_TYPES, Manifest
 
 _TIMELINE_ROWS = 1 << 22

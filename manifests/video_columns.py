@@ -11,8 +11,8 @@ from ..errors import MissingDataError
 from ..storage.interface import Storage
 from .label_columns import Kind, LabelColumn, derived_columns, text_array
 from .layout import has_snapshot
-from .opening import open_column, open_column_kinds
 from .ragged import Array, lazy
+from .snapshots import open_column, open_column_kinds
 from .tables import Manifest
 
 _T = TypeVar("_T")

@@ -15,8 +15,8 @@ import torch
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
 from ..manifests.layout import FORMAT_VERSION, has_snapshot, read_root
 from ..manifests.lost import lost_shards, lost_text, lost_videos
-from ..manifests.opening import open_current, open_manifest
 from ..manifests.ragged import Array, lazy
+from ..manifests.snapshots import open_current, open_manifest
 from ..manifests.summary import FailureSummary, failure_summaries, size_of
 from ..manifests.tables import Manifest
 from ..manifests.video_columns import LabelColumns

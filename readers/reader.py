@@ -12,10 +12,10 @@ import torch
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DecodeError, UsageError, WrongTypeError
-from ..manifests.opening import open_manifest, open_timeline
 from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
 from ..manifests.shared_tables import TablesToShare
+from ..manifests.snapshots import open_manifest, open_timeline
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
 from ..storage.range_cache import RangeCache, disk_bytes

@@ -28,7 +28,7 @@ from shortgop.comparison.accesses import Access, draw
 from shortgop.comparison.tasks import FileSet, our_task, peer_task
 from shortgop.comparison.timing import Figures, Task, alternate
 from shortgop.manifests.export import export
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.summary import summarize
 from shortgop.prep.ffmpeg import find_ffmpeg
 from shortgop.readers.sheet import write_sheet

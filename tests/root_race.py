@@ -30,9 +30,9 @@ from example_manifests import failure
 from s3_server import s3_server
 from shortgop.errors import DatasetBusyError
 from shortgop.manifests.layout import ROOT_KEY, Root, change_root, create, read_root, root_document, snapshots
-from shortgop.manifests.opening import open_manifest, snapshot_attributes
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
+from shortgop.manifests.snapshots import open_manifest, snapshot_attributes
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 

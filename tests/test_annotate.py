@@ -21,7 +21,7 @@ from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.errors import NotADatasetError, UsageError
 from shortgop.manifests.layout import snapshots
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage

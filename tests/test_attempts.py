@@ -28,9 +28,9 @@ from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.layout import create, shard_key, snapshots
 from shortgop.manifests.merge import merge
-from shortgop.manifests.opening import open_current, open_manifest
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import publish
+from shortgop.manifests.snapshots import open_current, open_manifest
 from shortgop.manifests.tables import Manifest, Timeline, shards_table
 from shortgop.manifests.tidy import remove_stray_shards, tidy
 from shortgop.prep.options import Options

@@ -31,10 +31,10 @@ from shortgop.manifests.drop import drop
 from shortgop.manifests.history import Difference, history
 from shortgop.manifests.layout import create, shard_key, snapshots
 from shortgop.manifests.merge import merge
-from shortgop.manifests.opening import open_current, open_manifest
 from shortgop.manifests.parts import finished_parts, read_part, write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.rewrite import plan_rewrites
+from shortgop.manifests.snapshots import open_current, open_manifest
 from shortgop.manifests.stacking import with_videos
 from shortgop.manifests.stored_bytes import gops_of_segments, live_bytes, segment_bytes
 from shortgop.manifests.tables import Manifest, shards_table

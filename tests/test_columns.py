@@ -28,10 +28,10 @@ from shortgop.manifests import zarr_zip as zips
 from shortgop.manifests.label_columns import derived_columns, text_array
 from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
-from shortgop.manifests.opening import open_column_kinds, open_manifest, open_own_columns
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import Ragged, from_texts
+from shortgop.manifests.snapshots import open_column_kinds, open_manifest, open_own_columns
 from shortgop.manifests.tables import Manifest
 from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage

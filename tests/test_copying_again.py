@@ -20,8 +20,8 @@ from shortgop.manifests.annotate import annotate
 from shortgop.manifests.collect import collect
 from shortgop.manifests.copying import copy_videos
 from shortgop.manifests.drop import drop
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

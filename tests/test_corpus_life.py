@@ -27,7 +27,7 @@ import shortgop
 from dataset_places import Places, copied
 from shortgop.errors import MissingDataError
 from shortgop.manifests.layout import shard_key, snapshots
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.storage.interface import Storage
 from synthetic import constant_rate_pts, make_video, read_number

@@ -22,7 +22,7 @@ from shortgop.errors import UsageError
 from shortgop.jobs.importing import Importing, importing_of
 from shortgop.jobs.prepare import Report, Where, prepare, repair
 from shortgop.jobs.sources import find_sources
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.summary import summarize
 from shortgop.manifests.verify import damaged_videos, verify
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg

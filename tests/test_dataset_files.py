@@ -34,10 +34,10 @@ from shortgop.manifests import parts
 from shortgop.manifests.layout import create, is_dataset, read_root
 from shortgop.manifests.lost import lost_shards
 from shortgop.manifests.merge import merge
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts, finished_units, read_part, write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.shard_bytes import ShardBytes, gop_piece
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.tables import empty
 from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage

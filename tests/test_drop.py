@@ -21,9 +21,9 @@ from example_manifests import failure, video
 from shortgop.cli import app
 from shortgop.manifests.drop import drop
 from shortgop.manifests.layout import snapshots
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import publish
+from shortgop.manifests.snapshots import open_current
 from shortgop.storage.interface import Storage
 from synthetic import constant_rate_pts, make_video, read_number
 

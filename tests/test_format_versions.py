@@ -15,11 +15,11 @@ from dataset_paths import snapshot_path
 from datasets import as_folder, make_dataset
 from example_manifests import drop, edit
 from shortgop.manifests.merge import merge
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.records import SourceChanges
 from shortgop.manifests.schema import SCHEMA, tables_of
+from shortgop.manifests.snapshots import open_current
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

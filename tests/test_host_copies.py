@@ -24,10 +24,10 @@ from shortgop.manifests.host_copies import HostCopies
 from shortgop.manifests.layout import create, snapshot_key
 from shortgop.manifests.mapped_tables import arrays_of, file_of
 from shortgop.manifests.merge import merge
-from shortgop.manifests.opening import open_manifest
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.shared_tables import TablesToShare
+from shortgop.manifests.snapshots import open_manifest
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.disk import DiskStorage
 
@@ -37,7 +37,7 @@ OPEN = """
 import sys
 from pathlib import Path
 from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.opening import open_manifest
+from shortgop.manifests.snapshots import open_manifest
 from shortgop.storage.disk import DiskStorage
 manifest = open_manifest(DiskStorage(Path(sys.argv[1])), "000001", copies=HostCopies(Path(sys.argv[2]), min_bytes=0))
 print(len(manifest.videos))

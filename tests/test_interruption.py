@@ -20,8 +20,8 @@ from dataset_places import Places, copied, left_over, names, place_of, shard_nam
 from datasets import make_dataset, rows_of
 from processes import descendants
 from shortgop.manifests.layout import shard_key
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts, finished_units
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage

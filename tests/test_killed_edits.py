@@ -17,8 +17,8 @@ from datasets import make_dataset, rows_of
 from example_manifests import failure
 from killed_steps import OPERATIONS, annotated, dropped
 from shortgop.manifests.layout import snapshots
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts, write_part
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at

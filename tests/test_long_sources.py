@@ -17,9 +17,9 @@ import shortgop
 from datasets import rows_of
 from processes import descendants
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.sections import remove_old_sections
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile

@@ -21,7 +21,7 @@ from dataset_paths import shard_path
 from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.manifests.lost import lost_shards
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

@@ -26,8 +26,8 @@ from shortgop.manifests.compact import compact
 from shortgop.manifests.copying import copy_videos
 from shortgop.manifests.drop import drop
 from shortgop.manifests.moving import connected
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.rollback import rollback
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

@@ -22,8 +22,8 @@ from shortgop.comparison.chart import Bar, Group, write_chart
 from shortgop.comparison.estimates import Estimate
 from shortgop.errors import UsageError
 from shortgop.manifests.export import export
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.output_files import check_output, new_file
+from shortgop.manifests.snapshots import open_current
 from shortgop.readers.picture_files import FORMATS, write_picture
 from shortgop.readers.sheet import check_sheet, write_sheet
 from shortgop.storage.disk import DiskStorage

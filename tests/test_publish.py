@@ -26,9 +26,9 @@ from shortgop.manifests import zarr_write as writer
 from shortgop.manifests import zarr_zip as zips
 from shortgop.manifests.layout import create, snapshot_key
 from shortgop.manifests.merge import merge
-from shortgop.manifests.opening import open_current, open_manifest, snapshot_attributes, timeline_of
 from shortgop.manifests.parts import finished_parts, read_part, write_part
 from shortgop.manifests.publish import publish
+from shortgop.manifests.snapshots import open_current, open_manifest, snapshot_attributes, timeline_of
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 

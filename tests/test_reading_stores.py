@@ -22,7 +22,7 @@ import shortgop
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.cli import app
 from shortgop.manifests.layout import snapshot_key
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.readers import fetching
 from shortgop.readers.cache_filling import Filling, fill_cache
 from shortgop.readers.dataset import reader_of

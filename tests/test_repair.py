@@ -18,7 +18,7 @@ from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.jobs.prepare import Report, Where, prepare, repair
 from shortgop.manifests.layout import snapshots
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.tables import Manifest
 from shortgop.manifests.verify import damaged_videos, verify
 from shortgop.prep.profile import Profile

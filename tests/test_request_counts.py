@@ -18,9 +18,9 @@ from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.layout import create
-from shortgop.manifests.opening import open_current, timeline_of
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
+from shortgop.manifests.snapshots import open_current, timeline_of
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.interface import Storage

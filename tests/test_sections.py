@@ -15,7 +15,7 @@ import shortgop
 from datasets import current_manifest, rows_of
 from odd_pictures import joined_h264, remuxed
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.profile import Profile

@@ -28,7 +28,10 @@ from shortgop.manifests.layers import combined, layers_that_stay
 from shortgop.manifests.layout import create, read_root
 from shortgop.manifests.mapped_tables import arrays_of
 from shortgop.manifests.merge import merge
-from shortgop.manifests.opening import (
+from shortgop.manifests.parts import write_part
+from shortgop.manifests.publish import publish
+from shortgop.manifests.ragged import from_texts
+from shortgop.manifests.snapshots import (
     layers_below,
     open_failures,
     open_layer,
@@ -37,9 +40,6 @@ from shortgop.manifests.opening import (
     snapshot_attributes,
     timeline_of,
 )
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.ragged import from_texts
 from shortgop.manifests.tables import Manifest
 from shortgop.manifests.tidy import remove_old_snapshots
 from shortgop.manifests.verify import verify

@@ -18,7 +18,7 @@ import shortgop
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.cli import app
 from shortgop.manifests.copying import copy_videos
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage

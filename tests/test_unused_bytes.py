@@ -25,9 +25,9 @@ from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.collect import collect
 from shortgop.manifests.layout import create
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import finished_parts, open_part
 from shortgop.manifests.publish import publish
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.stored_bytes import live_bytes
 from shortgop.manifests.verify import verify
 from shortgop.prep.options import Options

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from dataset_paths import shard_path, snapshot_path
 from datasets import make_dataset
 from shortgop.manifests.mp4 import restamp_fragment
-from shortgop.manifests.opening import open_current
 from shortgop.manifests.parts import read_part, write_part
 from shortgop.manifests.publish import publish
+from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.tables import Manifest, Timeline
 from shortgop.manifests.verify import Problem, stray_files, verify
 from shortgop.storage.disk import DiskStorage

@@ -26,9 +26,9 @@ from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.layout import change_root, create, read_root, snapshot_key, snapshots
-from shortgop.manifests.opening import open_current, snapshot_attributes
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import catch_up, publish
+from shortgop.manifests.snapshots import open_current, snapshot_attributes
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from datasets import make_dataset
-from shortgop.manifests.opening import open_current
+from shortgop.manifests.snapshots import open_current
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
