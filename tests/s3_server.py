@@ -94,7 +94,7 @@ class OneWriteAtATime:
 
 
 def main() -> None:
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
     class Handler(MotoRequestHandler):
@@ -102,7 +102,8 @@ def main() -> None:
         disable_nagle_algorithm = True
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    application = OneWriteAtATime(DomainDispatcherApplication(create_backend_app))
+    # Moto's own dispatcher looks through the folders of all services for each request.
+    application = OneWriteAtATime(create_backend_app("s3"))
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
