@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import threading
 import time
@@ -29,6 +28,7 @@ from shortgop.manifests.layout import shard_key, snapshots
 from shortgop.manifests.opening import open_current
 from shortgop.manifests.verify import verify
 from shortgop.storage.interface import Storage
+from sweep import SWEEP
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -362,8 +362,4 @@ class TestKilledStepsInS3(KilledSteps):
     where = "s3"
     fewest_changes = 8
     # One for each step; with SHORTGOP_SWEEP=1 all of them.
-    killed_at = (
-        (EARLY_IN_THE_MIDDLE_AND_LATE,)
-        if os.environ.get("SHORTGOP_SWEEP")
-        else tuple((share,) for share in EARLY_IN_THE_MIDDLE_AND_LATE)
-    )
+    killed_at = (EARLY_IN_THE_MIDDLE_AND_LATE,) if SWEEP else tuple((share,) for share in EARLY_IN_THE_MIDDLE_AND_LATE)
