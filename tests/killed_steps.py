@@ -3,9 +3,9 @@
     python killed_steps.py DATASET COPIES OPERATION [FIRST [STRIDE]]
 
 makes COPIES/1, COPIES/2, ..., a path or a URL, and ends after the first copy on which the operation comes to its end.
-With FIRST they begin with that number, with STRIDE each number is so much more than the one before. It prints the
-numbers of those that were killed. OPERATION is the name of a function of this module. It runs as a process of its own:
-it forks, and the processes that are killed must have no threads.
+With FIRST they begin with that number, with STRIDE only every so many are made, and the last one. It prints the numbers
+of those that were killed. OPERATION is the name of a function of this module. It runs as a process of its own: it
+forks, and the processes that are killed must have no threads.
 
 A change is one to the file system, or a request that changes a store.
 """
@@ -113,9 +113,14 @@ def _before_requests(change: Callable[[], None]) -> None:
 
 
 def main(original: str, copies: str, operation: Callable[[Storage], None], first: int = 1, stride: int = 1) -> None:
+    def killed(step: int) -> bool:
+        return killed_before(step, original, f"{copies}/{step}", operation)
+
     for step in range(first, _MOST_STEPS, stride):
-        if not killed_before(step, original, f"{copies}/{step}", operation):
-            print(*range(first, step, stride))
+        if not killed(step):
+            # The last change of all is always among them.
+            last = [earlier for earlier in range(step - 1, step - stride, -1) if killed(earlier)][:1]
+            print(*range(first, step, stride), *last)
             return
     raise AssertionError(f"the operation makes more than {_MOST_STEPS} changes")
 

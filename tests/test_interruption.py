@@ -30,7 +30,7 @@ from synthetic import constant_rate_pts, make_video
 
 # Seven units of work that take some tenths of a second each, and one source that always fails.
 _VIDEOS = 7
-_FRAMES = 150
+_FRAMES = 100
 _PATIENCE_SECONDS = 120
 
 
@@ -115,7 +115,7 @@ def assert_undisturbed(dataset: Path | Storage, undisturbed: Path | Storage) -> 
         # Ray has a handler of its own for it: see the next test.
         more=[("ray", signal.SIGTERM)],
     ),
-    ids=str,
+    ids=lambda value: getattr(value, "name", value),
 )
 def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.Signals) -> None:
     """Ctrl-C, or what a job manager sends: a tidy end, with all that was finished in the dataset."""
