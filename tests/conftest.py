@@ -17,7 +17,7 @@ from dataset_places import Places, copied, folders, prefixes, s3_settings
 from datasets import make_dataset
 from dead_mount import dead_mount
 from example_manifests import failure, video
-from flaky_proxy import Faults, FlakyProxy, flaky_proxy
+from flaky_proxy import FLAKY, Faults, FlakyProxy, flaky_proxy
 from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server
 from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
@@ -231,10 +231,6 @@ def s3_proxy(_proxy: FlakyProxy) -> FlakyProxy:
 def proxied_url(s3_proxy: FlakyProxy, _emptied: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return an s3:// URL below which there is nothing, of the same server behind the proxy."""
     return _prefix(s3_proxy.endpoint, monkeypatch)
-
-
-# How often what fails over the network of these places.
-FLAKY = Faults(seed=1, failed=0.1, cut=0.1, lost=0.1)
 
 
 @pytest.fixture(scope="class")
