@@ -23,6 +23,8 @@ MAKE_VENV = "$$python" -m venv --clear $(VENV) \
 WITH_FFMPEG = libraries=$$($(PY) scripts/link_ffmpeg.py $(VENV)/ffmpeg) && LD_LIBRARY_PATH=$$libraries
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The tests start Python hundreds of times: without compiled modules each start takes a quarter of a second more.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check fuzz chaos race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg clean
 
@@ -31,8 +33,8 @@ help:
 	@echo "make test    lint, check types, run the tests"
 	@echo "make fuzz    break files in thousands of ways and prepare them: FUZZ=\"--first 0 --cases 5000\""
 	@echo "make chaos   kill what belongs to a ClipLoader at random moments: CHAOS=\"--seconds 600 --seed 0\""
-	@echo "make race    race two processes for the root of a dataset: RACE=\"--rounds 1000 --where disk s3\""
-	@echo "make sweep   kill commands on datasets in S3 at every change rather than at some"
+	@echo "make race    race two processes for the root of a dataset: RACE=\"--rounds 1000 --where disk s3 flaky\""
+	@echo "make sweep   check every case of what the tests check some of: kills at every change, Ray and S3 together"
 	@echo "make bench   measure reading against other libraries: ten minutes, with BENCH= an hour and more"
 	@echo "make check   lint and check types only"
 	@echo "make gpu-check  run the checks that need an NVIDIA GPU: at most eight minutes, see docs/gpu.md"
@@ -77,15 +79,18 @@ chaos: $(STAMP)
 	@echo "Killing processes of loaders: ten minutes"
 	@$(WITH_FFMPEG) $(PY) tests/loader_chaos.py $(CHAOS)
 
-RACE := --rounds 1000 --where disk s3
+RACE := --rounds 1000 --where disk s3 flaky
 
 race: $(STAMP)
 	@echo "Racing for the root of a dataset: some minutes"
 	@$(PY) tests/root_race.py $(RACE)
 
+# The tests that have more cases with SHORTGOP_SWEEP=1: see tests/sweep.py.
+SWEPT := batches cluster corpus_life interruption killed_edits long_sources
+
 sweep: $(STAMP)
-	@echo "Killing commands at every change: some minutes"
-	@$(WITH_FFMPEG) SHORTGOP_SWEEP=1 $(PY) -m pytest -n 2 tests/test_corpus_life.py tests/test_killed_edits.py
+	@echo "Running tests with all their cases: ten minutes and more"
+	@$(WITH_FFMPEG) SHORTGOP_SWEEP=1 $(PY) -m pytest -n 2 --dist loadfile $(SWEPT:%=tests/test_%.py)
 
 # Nothing is installed for it: in a checkout without .venv it is the Python that has torch, with the wheels that
 # `make gpu-wheels` collected. GPU_CHECK="--only nvdec-caps loader-device" runs some of the checks.

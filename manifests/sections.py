@@ -91,14 +91,19 @@ def remove_sections(dataset: Storage, unit: str) -> None:
 
 def remove_old_sections(dataset: Storage) -> None:
     """Remove the sections of videos that are finished, and those of jobs that were given up a week ago."""
-    latest: dict[str, int] = {}
+    found: dict[str, list[Stored]] = {}
     for stored in listed(dataset, "sections"):
-        latest[_unit_of(stored)] = max(stored.modified_ns, latest.get(_unit_of(stored), 0))
-    finished = finished_units(dataset) if latest else set()
-    for unit, modified_ns in latest.items():
-        if (unit in finished and had_videos(dataset, unit)) or time.time() - modified_ns / 1e9 > KEEP_SECONDS:
-            remove_sections(dataset, unit)
-    if not any(listed(dataset, "sections")):
+        found.setdefault(_unit_of(stored), []).append(stored)
+    finished = finished_units(dataset) if found else set()
+    some_stay = False
+    for unit, sections in found.items():
+        age_seconds = time.time() - max(stored.modified_ns for stored in sections) / 1e9
+        if (unit in finished and had_videos(dataset, unit)) or age_seconds > KEEP_SECONDS:
+            for stored in sections:
+                dataset.remove(stored.key)
+        else:
+            some_stay = True
+    if not some_stay:
         # Not where workers remove sections: others may be adding some.
         dataset.remove("sections")
 

@@ -145,11 +145,8 @@ class DiskStorage:
     def put_new_file(self, key: str, file: Path) -> bool:
         final, temporary = self.folder / key, temporary_path(self.folder, Path(key).name)
         with discarding(temporary), writing(final):
-            # The file may be one of .tmp, but also one of another file system.
-            try:
-                os.link(file, temporary)
-            except OSError:
-                shutil.copyfile(file, temporary)
+            # Not a hard link: whoever changed the file later would change the dataset.
+            shutil.copyfile(file, temporary)
             committed = commit(temporary, final) or filecmp.cmp(temporary, final, shallow=False)
         discard(temporary)
         return committed

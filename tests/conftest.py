@@ -17,8 +17,8 @@ from dataset_places import Places, copied, folders, prefixes, s3_settings
 from datasets import make_dataset
 from dead_mount import dead_mount
 from example_manifests import failure, video
-from flaky_proxy import Faults, FlakyProxy, flaky_proxy
-from s3_server import BUCKET, OTHER_SETTINGS, environment, s3_server
+from flaky_proxy import FLAKY, Faults, FlakyProxy, flaky_proxy
+from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server
 from shortgop.manifests import layers
 from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
@@ -33,6 +33,17 @@ from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_ra
 # How long an example takes says more of the machine, and of what else runs on it, than of the code.
 settings.register_profile("shortgop", deadline=None)
 settings.load_profile("shortgop")
+
+
+# A file's tests run in one process. These files take longest; were one of them the last, the other process would wait.
+_FIRST = ("test_cluster", "test_interruption", "test_corpus_life", "test_killed_edits", "test_long_sources", "test_ray")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest files first, and then the others by their names."""
+    places = {name: place for place, name in enumerate(_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(_FIRST)))
 
 
 @pytest.fixture(scope="session")
@@ -183,6 +194,12 @@ def s3_endpoint() -> Iterator[str]:
         yield endpoint
 
 
+@pytest.fixture(scope="module")
+def _emptied(s3_endpoint: str) -> Iterator[None]:
+    yield
+    empty(s3_endpoint)
+
+
 @pytest.fixture(scope="session")
 def _proxy(s3_endpoint: str) -> Iterator[FlakyProxy]:
     with flaky_proxy(s3_endpoint) as proxy:
@@ -198,7 +215,7 @@ def _prefix(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def s3_url(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def s3_url(s3_endpoint: str, _emptied: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return an s3:// URL below which there is nothing, with the environment that plain s3:// URLs want."""
     return _prefix(s3_endpoint, monkeypatch)
 
@@ -212,13 +229,9 @@ def s3_proxy(_proxy: FlakyProxy) -> FlakyProxy:
 
 
 @pytest.fixture
-def proxied_url(s3_proxy: FlakyProxy, monkeypatch: pytest.MonkeyPatch) -> str:
+def proxied_url(s3_proxy: FlakyProxy, _emptied: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return an s3:// URL below which there is nothing, of the same server behind the proxy."""
     return _prefix(s3_proxy.endpoint, monkeypatch)
-
-
-# How often what fails over the network of these places.
-FLAKY = Faults(seed=1, failed=0.1, cut=0.1, lost=0.1)
 
 
 @pytest.fixture(scope="class")
@@ -236,14 +249,14 @@ def layered_places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]
 
 
 @pytest.fixture(scope="class")
-def s3_places(s3_endpoint: str) -> Iterator[Places]:
+def s3_places(s3_endpoint: str, _emptied: None) -> Iterator[Places]:
     """Return places in S3, in this process and its children."""
     with s3_settings(s3_endpoint):
         yield prefixes()
 
 
 @pytest.fixture(scope="class")
-def flaky_places(_proxy: FlakyProxy) -> Iterator[Places]:
+def flaky_places(_proxy: FlakyProxy, _emptied: None) -> Iterator[Places]:
     """Return places in S3 over a network where one request in ten fails, bodies are cut, and answers are lost."""
     _proxy.faults(FLAKY)
     with s3_settings(_proxy.endpoint):

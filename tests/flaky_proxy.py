@@ -57,6 +57,10 @@ class Faults:
     only: str = ""
 
 
+# How often what fails over a bad network.
+FLAKY = Faults(seed=1, failed=0.1, cut=0.1, lost=0.1)
+
+
 @dataclass(frozen=True)
 class Request:
     """One request as it came in. `key` is that of the object, or the prefix of a listing."""

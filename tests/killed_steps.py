@@ -1,11 +1,11 @@
 """Run an operation on copies of a dataset, each killed by SIGKILL before another of its changes.
 
-    python killed_steps.py DATASET COPIES OPERATION [FIRST]
+    python killed_steps.py DATASET COPIES OPERATION [FIRST [STRIDE]]
 
 makes COPIES/1, COPIES/2, ..., a path or a URL, and ends after the first copy on which the operation comes to its end.
-With FIRST they begin with that number. It prints the numbers of those that were killed. OPERATION is
-the name of a function of this module. It runs as a process of its own: it forks, and the processes that are killed must
-have no threads.
+With FIRST they begin with that number, with STRIDE only every so many are made, and the last one. It prints the numbers
+of those that were killed. OPERATION is the name of a function of this module. It runs as a process of its own: it
+forks, and the processes that are killed must have no threads.
 
 A change is one to the file system, or a request that changes a store.
 """
@@ -112,13 +112,18 @@ def _before_requests(change: Callable[[], None]) -> None:
         setattr(obstore, name, with_change(getattr(obstore, name)))
 
 
-def main(original: str, copies: str, operation: Callable[[Storage], None], first: int) -> None:
-    for step in range(first, _MOST_STEPS):
-        if not killed_before(step, original, f"{copies}/{step}", operation):
-            print(*range(first, step))
+def main(original: str, copies: str, operation: Callable[[Storage], None], first: int = 1, stride: int = 1) -> None:
+    def killed(step: int) -> bool:
+        return killed_before(step, original, f"{copies}/{step}", operation)
+
+    for step in range(first, _MOST_STEPS, stride):
+        if not killed(step):
+            # The last change of all is always among them.
+            last = [earlier for earlier in range(step - 1, step - stride, -1) if killed(earlier)][:1]
+            print(*range(first, step, stride), *last)
             return
     raise AssertionError(f"the operation makes more than {_MOST_STEPS} changes")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], OPERATIONS[sys.argv[3]], int(sys.argv[4]) if sys.argv[4:] else 1)
+    main(sys.argv[1], sys.argv[2], OPERATIONS[sys.argv[3]], *map(int, sys.argv[4:]))

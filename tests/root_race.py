@@ -2,6 +2,7 @@
 
     python tests/root_race.py --rounds 1000 --where disk
     python tests/root_race.py --rounds 1000 --where s3
+    python tests/root_race.py --rounds 1000 --where flaky
 
 In a round both processes commit a part and read the root. At one moment both replace the root that they have read, and
 then both publish, without a lock. Just one may replace the root that both have read, and who comes second learns it. A
@@ -27,6 +28,7 @@ from typing import Any
 
 from dataset_places import Places, folders, prefixes, s3_settings
 from example_manifests import failure
+from flaky_proxy import FLAKY, flaky_proxy
 from s3_server import s3_server
 from shortgop.errors import DatasetBusyError
 from shortgop.manifests.layout import ROOT_KEY, Root, change_root, create, read_root, root_document, snapshots
@@ -155,7 +157,7 @@ def _run(racer: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1000)
-    parser.add_argument("--where", choices=("disk", "s3"), nargs="*", default=["disk", "s3"])
+    parser.add_argument("--where", choices=("disk", "s3", "flaky"), nargs="*", default=["disk", "s3"])
     parser.add_argument("--racer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.racer:
@@ -168,12 +170,17 @@ def main() -> None:
             if where == "disk":
                 places = folders(Path(stack.enter_context(tempfile.TemporaryDirectory())))
             else:
-                stack.enter_context(s3_settings(stack.enter_context(s3_server())))
+                endpoint = stack.enter_context(s3_server())
+                if where == "flaky":
+                    proxy = stack.enter_context(flaky_proxy(endpoint))
+                    proxy.faults(FLAKY)
+                    endpoint = proxy.endpoint
+                stack.enter_context(s3_settings(endpoint))
                 places = prefixes()
-            ended = race(arguments.rounds, places)
+            ended = race(arguments.rounds, places, answers_are_lost=where == "flaky")
         print(
-            f"{where}: {ended.rounds} rounds, one winner in each and nothing lost; {ended.second} publications came "
-            f"second and were told so; {time.monotonic() - started:.0f} s"
+            f"{where}: {ended.rounds} rounds, one winner in each and nothing lost; {ended.unknown} winners did not "
+            f"learn it; {ended.second} publications came second and were told so; {time.monotonic() - started:.0f} s"
         )
 
 

@@ -70,6 +70,13 @@ def make_bucket(endpoint: str, name: str) -> None:
         assert answer.status == 200
 
 
+def empty(endpoint: str) -> None:
+    """Forget all that a server holds, but for its bucket: to list what is below a prefix, moto looks at all it has."""
+    with urllib.request.urlopen(urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")) as answer:
+        assert answer.status == 200
+    make_bucket(endpoint, BUCKET)
+
+
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -94,7 +101,7 @@ class OneWriteAtATime:
 
 
 def main() -> None:
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
     class Handler(MotoRequestHandler):
@@ -102,7 +109,13 @@ def main() -> None:
         disable_nagle_algorithm = True
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    application = OneWriteAtATime(DomainDispatcherApplication(create_backend_app))
+    s3, control = create_backend_app("s3"), create_backend_app("moto_api")
+
+    # Moto's own dispatcher looks through the folders of all services for each request.
+    def dispatched(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        return (control if environ["PATH_INFO"].startswith("/moto-api/") else s3)(environ, start_response)
+
+    application = OneWriteAtATime(dispatched)
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)

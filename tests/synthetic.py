@@ -106,13 +106,17 @@ def read_number(picture: Any) -> int:
     levels = _cell_levels(_as_channels_last(picture))
     anchor = _bits(ANCHOR)
     black, white = levels[0][anchor == 0].mean(), levels[0][anchor == 1].mean()
-    _check(white - black >= MIN_CONTRAST, f"no anchor row: {levels[0].round()}")
+    # The messages are made only where one is needed: printing the levels takes longer than reading the number.
+    if not white - black >= MIN_CONTRAST:  # also where there is no number
+        raise AssertionError(f"no anchor row: {levels[0].round()}")
     levels = (levels - black) / (white - black)
     cells = np.rint(levels).clip(0, 1).astype(np.uint8)
-    _check(np.abs(levels - cells).max() <= MAX_DOUBT, f"neither black nor white: {levels.round(2)}")
+    if not np.abs(levels - cells).max() <= MAX_DOUBT:
+        raise AssertionError(f"neither black nor white: {levels.round(2)}")
     high, low = np.packbits(cells, axis=1)[[1, 3], 0].tolist()
     number = int(high) << 8 | int(low)
-    _check(bool((cells == _cells(number)).all()), f"the rows contradict each other: {cells}")
+    if not (cells == _cells(number)).all():
+        raise AssertionError(f"the rows contradict each other: {cells}")
     return number
 
 
@@ -253,6 +257,7 @@ def _bits(*numbers: int) -> NDArray[np.uint8]:
     return np.unpackbits(np.array(numbers, np.uint8))
 
 
+@lru_cache(maxsize=1024)
 def _cells(number: int) -> NDArray[np.uint8]:
     """Return the grid, 1 for white."""
     high, low = number.to_bytes(2, "big")
@@ -270,12 +275,14 @@ def _crc8(*numbers: int) -> int:
     return crc
 
 
+@lru_cache(maxsize=64)
 def _grid_edges(length: int, cells: int) -> NDArray[np.int64]:
     """Say at which of `length` pixels each cell begins, and where the last one ends."""
     fractions = np.linspace(GRID_MARGIN, 1 - GRID_MARGIN, cells + 1)
     return np.rint(fractions * length).astype(np.int64)
 
 
+@lru_cache(maxsize=64)
 def _grid_samples(length: int, cells: int) -> NDArray[np.int64]:
     """Choose, of `length` pixels, SAMPLES_PER_CELL in the middle half of each cell."""
     within_cell = 0.25 + (np.arange(SAMPLES_PER_CELL) + 0.5) / (2 * SAMPLES_PER_CELL)

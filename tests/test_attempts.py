@@ -297,7 +297,8 @@ class Attempts:
     def test_a_stale_worker_that_ends_after_its_retry_changes_nothing(self, unit: Unit, places: Places) -> None:
         """Both encode at the same time, to other bytes as hardware does. Which has its way is no matter of time."""
         outcomes = []
-        for order in ((20, 30), (30, 20)):
+        # Only on a disk the two are compared.
+        for order in ((20, 30), (30, 20)) if self.where == "disk" else ((20, 30),):
             dataset = places.new()
             create(dataset, {})
             with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
@@ -314,7 +315,7 @@ class Attempts:
             outcomes.append((len(finished_parts(dataset)), before))
         # Where one was so late that it saw the other's part, it left it at that. Which has its way depends on the
         # names of the shards: on a disk on their content, in a store on random numbers.
-        if outcomes[0][0] == outcomes[1][0] == 2 and self.where == "disk":
+        if self.where == "disk" and outcomes[0][0] == outcomes[1][0] == 2:
             assert outcomes[0][1] == outcomes[1][1]
 
     def test_a_part_that_comes_after_its_shards_went_is_not_published_and_its_unit_is_done_again(

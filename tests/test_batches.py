@@ -22,6 +22,7 @@ from shortgop.readers.decoders.base import Buffer
 from shortgop.readers.plan import GopPlan
 from shortgop.readers.reader import SnapshotReader
 from shortgop.readers.stats import Stats
+from sweep import sample
 from synthetic import constant_rate_pts, make_video
 from torchcodec_yardstick import all_frames
 
@@ -29,8 +30,18 @@ SIZE = (98, 66)
 FRAMES = 40
 
 
-@pytest.fixture(scope="module", params=["h264", "hevc"])
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+KINDS = sample([("h264", 4), ("hevc", 1)], more=[("h264", 1), ("hevc", 4)])
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: f"{kind[0]}, threads {kind[1]}")
+def kind(request: pytest.FixtureRequest) -> tuple[str, int]:
+    """Say which codec the dataset has, and how many threads read it."""
+    codec, threads = request.param
+    return codec, threads
+
+
+@pytest.fixture(scope="module")
+def folder(kind: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three videos of one size and one of another, in GOPs of eight frames."""
     root = tmp_path_factory.mktemp("batches")
     rates = {"a": Fraction(30), "b": Fraction(30000, 1001), "c": Fraction(24), "large": Fraction(30)}
@@ -38,14 +49,14 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         size = (128, 96) if name == "large" else SIZE
         make_video(root / f"{name}.mp4", pts=constant_rate_pts(rate, FRAMES), timebase=1 / rate, size=size)
     sources = sorted(root.glob("*.mp4"))
-    report = make_dataset(sources, root / "dataset", gop_frames=8, codec=request.param)
+    report = make_dataset(sources, root / "dataset", gop_frames=8, codec=kind[0])
     assert report.failures == ()
     return root / "dataset"
 
 
-@pytest.fixture(scope="module", params=[1, 4], ids=["1 thread", "4 threads"])
-def dataset(folder: Path, request: pytest.FixtureRequest) -> shortgop.Dataset:
-    return shortgop.open(folder, threads=request.param)
+@pytest.fixture(scope="module")
+def dataset(folder: Path, kind: tuple[str, int]) -> shortgop.Dataset:
+    return shortgop.open(folder, threads=kind[1])
 
 
 @pytest.fixture(scope="module")

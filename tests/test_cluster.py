@@ -23,6 +23,7 @@ from shortgop.manifests.layout import create
 from shortgop.manifests.parts import finished_units
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from sweep import sample
 from synthetic import constant_rate_pts, make_video, read_number
 
 _VIDEOS = 3
@@ -280,12 +281,12 @@ def test_a_source_that_goes_away_meanwhile_fails_alone(unguarded: Head, folder: 
 
 @pytest.mark.parametrize(
     "environment",
-    [
+    sample(
         # ~/.ray cannot be written, and no token is where one is said to be.
-        {"HOME": "/proc/nobody", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere"},
-        {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "outdated"},
-    ],
-    ids=["nothing-to-read-or-write", "disabled"],
+        [{"HOME": "/proc/nobody", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere"}],
+        more=[{"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "outdated"}],
+    ),
+    ids=lambda environment: environment["RAY_AUTH_MODE"],
 )
 def test_a_local_ray_starts_whatever_is_said_of_tokens(
     environment: dict[str, str], folder: Path, tmp_path: Path

@@ -3,7 +3,6 @@ if nothing had happened. In a folder, and in S3."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from fractions import Fraction
@@ -22,6 +21,7 @@ from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
+from sweep import SWEEP
 from synthetic import constant_rate_pts, make_video
 
 RATE = Fraction(25)
@@ -59,8 +59,8 @@ class KilledEdits:
     where: str
     # Fewer would mean that changes are not counted.
     fewest_changes: int
-    # It is killed before this change and all later ones.
-    first = 1
+    # It is killed before this change, and before every so many later ones.
+    first, stride = 1, 1
 
     @pytest.mark.parametrize("operation", list(OPERATIONS))
     def test_killed_at_every_step(self, labelled: Path, places: Places, operation: str) -> None:
@@ -73,7 +73,7 @@ class KilledEdits:
         expected = state(undisturbed)
         copies = places.new().url
         program = Path(__file__).with_name("killed_steps.py")
-        argv = [sys.executable, str(program), start.url, copies, operation, str(self.first)]
+        argv = [sys.executable, str(program), start.url, copies, operation, str(self.first), str(self.stride)]
         killed = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
 
         assert int(killed[-1]) >= self.fewest_changes
@@ -99,10 +99,11 @@ class KilledEdits:
 class TestKilledEditsOnADisk(KilledEdits):
     where = "disk"
     fewest_changes = 12
+    stride = 1 if SWEEP else 2
 
 
 class TestKilledEditsInS3(KilledEdits):
     where = "s3"
-    fewest_changes = 8
-    # The ones before it take the lock.
-    first = 1 if os.environ.get("SHORTGOP_SWEEP") else 6
+    fewest_changes = 6
+    # The changes before the sixth take the lock.
+    first, stride = (1, 1) if SWEEP else (6, 3)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dataset_places import Places
 from root_race import race
 
 
 class RootRace:
     where: str
+    rounds: int
 
-    @pytest.mark.parametrize("rounds", [30])
-    def test_one_winner_each_time_and_nothing_lost(self, places: Places, rounds: int) -> None:
-        assert race(rounds, places, answers_are_lost=self.where == "flaky").rounds == rounds
+    def test_one_winner_each_time_and_nothing_lost(self, places: Places) -> None:
+        assert race(self.rounds, places, answers_are_lost=self.where == "flaky").rounds == self.rounds
 
 
 class TestRootRaceOnADisk(RootRace):
     where = "disk"
+    rounds = 30
 
 
 class TestRootRaceInS3(RootRace):
     where = "s3"
+    rounds = 10
 
 
 class TestRootRaceOverAFlakyNetwork(RootRace):
     where = "flaky"
+    rounds = 10
