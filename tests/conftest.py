@@ -18,8 +18,8 @@ from datasets import make_dataset
 from dead_mount import dead_mount
 from example_manifests import failure, video
 from flaky_proxy import FLAKY, Faults, FlakyProxy, flaky_proxy
+from layers_everywhere import layers_everywhere
 from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server
-from shortgop.manifests import layers
 from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
@@ -243,8 +243,7 @@ def disk_places(tmp_path_factory: pytest.TempPathFactory) -> Places:
 @pytest.fixture(scope="class")
 def layered_places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     """Return places in folders. Datasets have layers there however small they are: each publication adds one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layers, "layers_that_stay", lambda rows, _new, **_: len(rows))
+    with layers_everywhere():
         yield folders(tmp_path_factory.mktemp("places"))
 
 

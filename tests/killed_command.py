@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import layers_everywhere
 from killed_steps import kill_at
 
 
@@ -109,6 +110,8 @@ def _run(asked: dict[str, Any]) -> Ended:
 
 def main() -> None:
     _warm_up()
+    if layers_everywhere.in_environment():
+        layers_everywhere.begin()
     for line in sys.stdin:
         print(json.dumps(asdict(_run(json.loads(line)))), flush=True)
 

@@ -24,11 +24,11 @@ import shortgop
 from dataset_places import Places, copied
 from killed_command import CommandRunner, command_runner
 from shortgop.errors import MissingDataError
-from shortgop.manifests.layout import shard_key, snapshots
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.layout import read_root, shard_key, snapshots
+from shortgop.manifests.snapshots import layers_below, open_current
 from shortgop.manifests.verify import verify
 from shortgop.storage.interface import Storage
-from sweep import SWEEP
+from sweep import SWEEP, only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -347,6 +347,13 @@ class TestCorpusLifeOnADisk(CorpusLife):
 class TestCorpusLifeInLayers(CorpusLife):
     where = "layered"
 
+    def test_each_command_adds_a_layer(self, commands: CommandRunner, places: Places, tmp_path: Path) -> None:
+        root, dataset = tmp_path / "corpus", places.new()
+        born(commands, root, dataset)
+        STEPS[0].change(root, dataset)
+        run(commands, root, dataset, STEPS[0].command)
+        assert layers_below(dataset, read_root(dataset).snapshot or "")
+
 
 class TestCorpusLifeInS3(CorpusLife):
     where = "s3"
@@ -358,6 +365,13 @@ class TestCorpusLifeOverAFlakyNetwork(CorpusLife):
 
 class TestKilledStepsOnADisk(KilledSteps):
     where = "disk"
+    fewest_changes = 10
+    killed_at = (EARLY_IN_THE_MIDDLE_AND_LATE,)
+
+
+@only_in_a_sweep
+class TestKilledStepsInLayers(KilledSteps):
+    where = "layered"
     fewest_changes = 10
     killed_at = (EARLY_IN_THE_MIDDLE_AND_LATE,)
 
