@@ -1,7 +1,7 @@
 # One image for every machine of a job: a laptop, the nodes of a Ray cluster, the pods of KubeRay, and those who read.
 #   docker build --target cpu -t shortgop:cpu .      2 GB, PyTorch without CUDA
 #   docker build --target cuda -t shortgop:cuda .    with CUDA from PyTorch's own packages; the host has NVIDIA's driver
-# docs/cluster.md says how each of them is used.
+# docs/cluster.md says how they are used.
 # 3.11.14, the same for all nodes: Ray refuses to join nodes of different Python versions.
 ARG BASE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
