@@ -29,7 +29,7 @@ _FRAMES = 20
 # Its own network, processes and mounts: Ray's usual ports are free there, `ray stop` ends nobody else's Ray, and /mnt
 # is a folder of the test. What is left in it at the end is killed.
 _APART = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-_WITHIN = 'ip link set lo up && mount --bind "$1" /mnt && exec bash -xeuo pipefail "$2"'
+_WITHIN = 'ip link set lo up && mount --bind "$1" /mnt && exec bash -euo pipefail "$2"'
 
 
 def blocks(mark: str) -> list[str]:
@@ -103,7 +103,7 @@ def test_the_files_that_commands_name_are_there() -> None:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Make a folder with a home and with sources, whose path is short enough for Ray's sockets."""
-    folder = Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="page-", dir="/tmp"))
     (folder / "home").mkdir()
     (folder / "mnt" / "videos").mkdir(parents=True)
     for number in range(2):

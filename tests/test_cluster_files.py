@@ -3,7 +3,10 @@ linter. docs/cluster.md says which of them were run."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -67,6 +70,19 @@ def test_every_pod_has_what_a_worker_needs(file: Any) -> None:
         assert mounts["shared-memory"] == "/dev/shm"
         assert mounts.keys() == {volume["name"] for volume in pod["volumes"]}
         assert re.fullmatch(r"REGISTRY/shortgop:(cpu|cuda)", container["image"])
+
+
+@pytest.mark.parametrize(("status", "expected"), [(0, 0), (1, 1), (2, 1), (3, 0)])
+def test_only_a_job_that_could_not_go_on_is_tried_again_by_kuberay(status: int, expected: int, tmp_path: Path) -> None:
+    """KubeRay puts the entry point into a script, `ray job submit` makes a line of its words, and a shell runs it."""
+    entrypoint = loaded(RAY_JOB)["spec"]["entrypoint"]
+    (tmp_path / "shortgop").write_text(f"#!/bin/sh\nexit {status}\n")
+    (tmp_path / "shortgop").chmod(0o755)
+    script = ["bash", "-ce", f"printf '%s\\0' {entrypoint} ;"]
+    words = subprocess.run(script, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
+    line = subprocess.list2cmdline(words)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert subprocess.run(line, shell=True, env=environment, check=False).returncode == expected
 
 
 def test_the_version_of_ray_is_the_one_in_the_image() -> None:
