@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import subprocess
@@ -198,28 +197,31 @@ def test_what_each_node_of_a_cluster_does_is_seen_during_the_job_and_after_it(so
 
     for number in range(2, 6):
         (sources / f"{number}.mp4").write_bytes((sources / "0.mp4").read_bytes() + bytes(number))
-    dataset, ended = DiskStorage(tmp_path / "dataset"), threading.Event()
+    dataset = DiskStorage(tmp_path / "dataset")
     seen: list[JobStatus] = []
 
-    def watch() -> None:
-        while not ended.wait(0.2):
-            with contextlib.suppress(UsageError):
-                seen.append(read_status(dataset))
+    def at_work(found: JobStatus) -> int:
+        return sum(frames > 0 for frames in found.nodes.values())
+
+    def watch(progress: Progress) -> None:
+        """Hold the driver until it has written what it knows now, as long as only one node has encoded anything."""
+        begun = time.time()
+        if 0 < progress.frames_done < progress.frames_planned and not (seen and at_work(seen[-1]) == 2):
+            while (found := read_status(dataset)).written < begun:
+                time.sleep(0.1)
+            seen.append(found)
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    watcher = threading.Thread(target=watch)
-    watcher.start()
     try:
         cluster.add_node(num_cpus=1)
         slow = Profile(size=parse_size("480"), upscale=True)
-        prepare([str(sources)], dataset, slow, where=Where(address=cluster.address))
+        prepare([str(sources)], dataset, slow, where=Where(address=cluster.address), on_update=watch)
     finally:
-        ended.set()
-        watcher.join()
         cluster.shutdown()  # type: ignore[no-untyped-call]
-    during = next(found for found in seen if len(found.nodes) == 2)
+    during = seen[-1]
+    assert at_work(during) == 2
     assert during.state == "running"
-    assert all(rate > 0 for rate in during.node_rates.values())
+    assert min(during.node_rates.values()) > 0
     assert {task.node for task in during.running} <= during.nodes.keys()
     assert 0 < during.frames_done < during.frames_planned == 1800
     assert during.seconds_left
