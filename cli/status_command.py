@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _LOOK_EVERY_SECONDS = 2.0
 # A job that runs writes its progress every five seconds.
 _SILENT_SECONDS = 60.0
+_NODES_SHOWN = 10
 
 
 @app.command()
@@ -72,10 +74,29 @@ def status_lines(found: JobStatus, now: float) -> list[str]:
         f"{found.sources_done} of {counted(found.sources_total, 'source')} done{failed}",
         f"{found.frames_done} of {counted(found.frames_planned, 'frame')}, {rate}{left}",
         f"{megabytes(found.bytes_in)} of sources became {megabytes(found.bytes_out)}",
-        *(f"node {node or 'of this process'}: {counted(frames, 'frame')}" for node, frames in found.nodes.items()),
+        *_nodes(found),
+        *([f"{counted(found.units_running, 'unit')} running"] if found.units_running else []),
         *_tasks("running", found.running),
         *_tasks("slowest", found.slowest),
         *_tasks("largest", found.largest),
+    ]
+
+
+def _nodes(found: JobStatus) -> list[str]:
+    """A line for each node. Of many, those that did least: in the last minute while the job runs, else in all."""
+    running = found.state == "running"
+    did = found.node_rates if running else found.nodes
+    shown = sorted(found.nodes)
+    if len(shown) > _NODES_SHOWN:
+        shown = heapq.nsmallest(_NODES_SHOWN, shown, key=lambda node: did.get(node, 0))
+    more = len(found.nodes) - len(shown)
+    return [
+        *(
+            f"node {node or 'of this process'}: {counted(found.nodes[node], 'frame')}"
+            + (f", {found.node_rates.get(node, 0.0):.0f} frames/s in the last minute" if running else "")
+            for node in shown
+        ),
+        *([f"and {counted(more, 'node')} that did more: --json lists all"] if more else []),
     ]
 
 

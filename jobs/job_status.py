@@ -21,6 +21,7 @@ from typing import Any
 from ..errors import CorruptDataError, ShortGopError, UsageError
 from ..storage.interface import Storage
 from .job_history import Stretch, stretches_of, with_stretch
+from .node_rates import NodeRates
 from .tally import Progress
 from .units import Unit
 from .work import UnitProgress, UnitResult
@@ -50,8 +51,9 @@ class JobStatus:
 
     `state` is "running", "finished", or "ended" with the error in `reason`. `bytes_in` and `bytes_out` are those of
     finished sources and of what was made of them. `recent_frames_per_second` is the rate over the last minute.
-    `nodes` has the frames that each machine encoded. `history` is what was done over time, by this job and those before
-    it; it is empty where versions wrote the status that kept none.
+    `nodes` has the frames that each machine encoded, and `node_rates` their frames/s over the last minute.
+    `units_running` is their number; `running` has those that run longest. `history` is what was done over time, by this
+    job and those before it; it is empty where versions wrote the status that kept none.
     """
 
     host: str
@@ -70,6 +72,8 @@ class JobStatus:
     bytes_out: int = 0
     recent_frames_per_second: float = 0.0
     nodes: dict[str, int] = field(default_factory=dict)
+    node_rates: dict[str, float] = field(default_factory=dict)
+    units_running: int = 0
     running: tuple[Task, ...] = ()
     slowest: tuple[Task, ...] = ()
     largest: tuple[Task, ...] = ()
@@ -126,8 +130,10 @@ class StatusBoard:
         self._lock = threading.Lock()
         self._progress = Progress()
         self._begun: dict[str, float] = {}
+        self._ended: set[str] = set()
         self._seen: dict[tuple[str, int | None], UnitProgress] = {}
         self._nodes: dict[str, int] = {}
+        self._node_rates = NodeRates(self._started, _RATE_OVER_SECONDS)
         self._rates: deque[tuple[float, int]] = deque([(self._started, 0)])
         self._slowest: list[Task] = []
         self._largest: list[Task] = []
@@ -147,14 +153,19 @@ class StatusBoard:
 
     def on_progress(self, unit: UnitProgress) -> None:
         with self._lock:
+            if unit.unit in self._ended:
+                # What a worker says may come after what it did.
+                return
             self._begun.setdefault(unit.unit, self._clock())
             before = self._seen.get((unit.unit, unit.section))
             self._seen[unit.unit, unit.section] = unit
             more = unit.frames - (before.frames if before else 0)
             self._nodes[unit.node] = self._nodes.get(unit.node, 0) + max(0, more)
+            self._node_rates.note(self._clock(), self._nodes)
 
     def on_result(self, result: UnitResult) -> None:
         with self._lock:
+            self._count_rest(result)
             task = self._task(result.unit, result.frames, result.bytes)
             self._slowest = heapq.nlargest(_SHOWN, [*self._slowest, task], key=lambda each: each.seconds)
             self._largest = heapq.nlargest(_SHOWN, [*self._largest, task], key=lambda each: each.num_bytes)
@@ -162,6 +173,14 @@ class StatusBoard:
             self._bytes_in += sum(item.size_bytes for item in unit.items) if unit else 0
             self._begun.pop(result.unit, None)
             self._seen = {key: each for key, each in self._seen.items() if key[0] != result.unit}
+
+    def _count_rest(self, result: UnitResult) -> None:
+        """Count the frames for their node that it had not reported when the unit was done."""
+        self._ended.add(result.unit)
+        reported = [each for key, each in self._seen.items() if key[0] == result.unit]
+        rest = result.frames - sum(each.frames for each in reported)
+        if reported and rest > 0:
+            self._nodes[reported[-1].node] += rest
 
     def status(self, state: str = "running", reason: str = "") -> JobStatus:
         with self._lock:
@@ -188,6 +207,8 @@ class StatusBoard:
                 bytes_out=done.bytes_done,
                 recent_frames_per_second=max(0, frames_now - frames_then) / max(now - since, 1e-3),
                 nodes=dict(sorted(self._nodes.items())),
+                node_rates=self._node_rates.rates(now, self._nodes),
+                units_running=len(running),
                 running=tuple(sorted(running, key=lambda task: -task.seconds)[:_SHOWN]),
                 slowest=tuple(self._slowest),
                 largest=tuple(self._largest),

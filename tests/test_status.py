@@ -24,7 +24,7 @@ from shortgop.jobs.sources import Source
 from shortgop.jobs.tally import Progress
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitProgress, UnitResult
-from shortgop.prep.profile import Profile
+from shortgop.prep.profile import Profile, parse_size
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video
 
@@ -143,6 +143,9 @@ def test_rates_nodes_and_the_slowest_units() -> None:
     clock.now += 1
     found = board.status()
     assert found.nodes == {"a": 330, "b": 420}
+    # Over the last minute and what lies between, 71 seconds: b encoded 100 frames of u6 and 20 of u7, a 30 of u7.
+    assert found.node_rates == {"a": pytest.approx(30 / 71), "b": pytest.approx(120 / 71)}
+    assert found.units_running == 1
     assert [task.source for task in found.slowest] == ["u6.mp4", "u5.mp4", "u4.mp4", "u3.mp4", "u2.mp4"]
     assert [task.seconds for task in found.slowest[:2]] == [70, 60]
     assert [task.source for task in found.largest] == ["u0.mp4", "u1.mp4", "u2.mp4", "u3.mp4", "u4.mp4"]
@@ -155,9 +158,77 @@ def test_rates_nodes_and_the_slowest_units() -> None:
     assert found.seconds_left == pytest.approx(100 / (100 / 71))
 
 
+def test_what_a_worker_says_after_its_unit_is_done_is_not_counted_twice() -> None:
+    clock = Clock()
+    board = StatusBoard([unit("u0"), unit("u1")], clock)
+    board.on_progress(UnitProgress("u0", 80, 100, node="a"))
+    board.on_result(UnitResult("u0", 1, 100, 1000, ()))
+    board.on_progress(UnitProgress("u0", 100, 100, node="a"))
+    # A unit that an earlier job had finished was encoded by no node of this one.
+    board.on_result(UnitResult("u1", 1, 100, 1000, ()))
+    assert board.status().nodes == {"a": 100}
+    assert board.status().running == ()
+
+
 def test_a_job_that_was_not_heard_of_for_a_minute_may_be_dead() -> None:
     found = JobStatus("host", 7, started=0, written=600, frames_done=600, frames_planned=1200, sources_total=2)
     lines = status_lines(found, now=605)
     assert lines[0] == "process 7 on host, running for 10 min, heard of 5 s ago"
     assert lines[2] == "600 of 1200 frames, 1 frames/s (0 in the last minute), about 10 min left"
     assert status_lines(found, now=700)[0].endswith("it may be dead; the same command goes on from there")
+
+
+def test_of_many_nodes_those_that_did_least_are_shown() -> None:
+    nodes = {f"node{number:03}": 1000 + number for number in range(300)}
+    rates = dict.fromkeys(nodes, 100.0) | {"node123": 0.0}
+    found = JobStatus("host", 7, started=0, written=600, nodes=nodes, node_rates=rates, units_running=600)
+    lines = [line for line in status_lines(found, now=605) if "node" in line]
+    assert lines[0] == "node node123: 1123 frames, 0 frames/s in the last minute"
+    assert lines[-1] == "and 290 nodes that did more: --json lists all"
+    assert len(lines) == 11
+    assert "600 units running" in status_lines(found, now=605)
+    ended = dataclasses.replace(found, state="finished")
+    assert "node node000: 1000 frames" in status_lines(ended, now=605)
+
+
+def test_what_each_node_of_a_cluster_does_is_seen_during_the_job_and_after_it(sources: Path, tmp_path: Path) -> None:
+    """By anyone who knows where the dataset is, and nothing else."""
+    from ray.cluster_utils import Cluster
+
+    for number in range(2, 6):
+        (sources / f"{number}.mp4").write_bytes((sources / "0.mp4").read_bytes() + bytes(number))
+    dataset = DiskStorage(tmp_path / "dataset")
+    seen: list[JobStatus] = []
+
+    def at_work(found: JobStatus) -> int:
+        return sum(frames > 0 for frames in found.nodes.values())
+
+    def watch(progress: Progress) -> None:
+        """Hold the driver until it has written what it knows now, as long as only one node has encoded anything."""
+        begun = time.time()
+        if 0 < progress.frames_done < progress.frames_planned and not (seen and at_work(seen[-1]) == 2):
+            while (found := read_status(dataset)).written < begun:
+                time.sleep(0.1)
+            seen.append(found)
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        cluster.add_node(num_cpus=1)
+        slow = Profile(size=parse_size("480"), upscale=True)
+        prepare([str(sources)], dataset, slow, where=Where(address=cluster.address), on_update=watch)
+    finally:
+        cluster.shutdown()  # type: ignore[no-untyped-call]
+    during = seen[-1]
+    assert at_work(during) == 2
+    assert during.state == "running"
+    assert min(during.node_rates.values()) > 0
+    assert {task.node for task in during.running} <= during.nodes.keys()
+    assert 0 < during.frames_done < during.frames_planned == 1800
+    assert during.seconds_left
+    after = read_status(dataset)
+    assert (after.state, after.frames_done, sum(after.nodes.values())) == ("finished", 1800, 1800)
+    assert after.nodes.keys() == during.nodes.keys()
+    assert after.bytes_in == sum(file.stat().st_size for file in sources.iterdir())
+    text = show(tmp_path / "dataset")
+    assert text.count("\nnode ") == 2
+    assert text.count("\nslowest: ") == 5

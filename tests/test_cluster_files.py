@@ -1,0 +1,163 @@
+"""The files for Kubernetes, `ray up`, Slurm and Docker are what those take: each is held against their own schema, or a
+linter. docs/cluster.md says which of them were run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from botocore.session import Session
+from botocore.validate import ParamValidator
+
+from cluster_files import (
+    AWS,
+    DOCKERFILE,
+    MACHINES,
+    RAY_CLUSTER,
+    RAY_JOB,
+    ROOT,
+    SLURM,
+    kuberay_schema,
+    lint,
+    loaded,
+)  # fmt: skip
+
+
+def complaints(values: dict[str, Any]) -> list[str]:
+    found = jsonschema.Draft202012Validator(kuberay_schema(values["kind"])).iter_errors(values)
+    return [f"{'/'.join(map(str, error.path))}: {error.message}" for error in found]
+
+
+@pytest.mark.parametrize("file", [RAY_JOB, RAY_CLUSTER], ids=lambda file: file.name)
+def test_kuberay_takes_its_files(file: Any) -> None:
+    values = loaded(file)
+    assert values["apiVersion"] == "ray.io/v1"
+    assert complaints(values) == []
+
+
+def test_the_schema_of_kuberay_finds_what_is_wrong() -> None:
+    values = loaded(RAY_JOB)
+    cluster = values["spec"]["rayClusterSpec"]
+    cluster["workerGroupSpecs"][0]["replica"] = 4
+    cluster["headGroupSpec"]["template"]["spec"]["nodeSelectors"] = {"spot": "true"}
+    cluster["authOptions"]["mode"] = "password"
+    values["spec"]["backoffLimit"] = "three"
+    assert len(complaints(values)) == 4
+
+
+def pods(values: dict[str, Any]) -> list[dict[str, Any]]:
+    spec = values["spec"].get("rayClusterSpec", values["spec"])
+    groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+    return [group["template"]["spec"] for group in groups]
+
+
+@pytest.mark.parametrize("file", [RAY_JOB, RAY_CLUSTER], ids=lambda file: file.name)
+def test_every_pod_has_what_a_worker_needs(file: Any) -> None:
+    """No root, the keys of the store, a folder for temporary files, and shared memory for Ray."""
+    values = loaded(file)
+    for pod in pods(values):
+        (container,) = pod["containers"]
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["serviceAccountName"] == "shortgop"
+        assert container["envFrom"] == [{"secretRef": {"name": "shortgop-store", "optional": True}}]
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {"name": "TMPDIR", "value": mounts["scratch"]} in container["env"]
+        assert mounts["shared-memory"] == "/dev/shm"
+        assert mounts.keys() == {volume["name"] for volume in pod["volumes"]}
+        assert re.fullmatch(r"REGISTRY/shortgop:(cpu|cuda)", container["image"])
+
+
+@pytest.mark.parametrize(("status", "expected"), [(0, 0), (1, 1), (2, 1), (3, 0)])
+def test_only_a_job_that_could_not_go_on_is_tried_again_by_kuberay(status: int, expected: int, tmp_path: Path) -> None:
+    """KubeRay puts the entry point into a script, `ray job submit` makes a line of its words, and a shell runs it."""
+    entrypoint = loaded(RAY_JOB)["spec"]["entrypoint"]
+    (tmp_path / "shortgop").write_text(f"#!/bin/sh\nexit {status}\n")
+    (tmp_path / "shortgop").chmod(0o755)
+    script = ["bash", "-ce", f"printf '%s\\0' {entrypoint} ;"]
+    words = subprocess.run(script, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
+    line = subprocess.list2cmdline(words)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert subprocess.run(line, shell=True, env=environment, check=False).returncode == expected
+
+
+def test_the_version_of_ray_is_the_one_in_the_image() -> None:
+    (pinned,) = re.findall(r"^ray==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert loaded(RAY_CLUSTER)["spec"]["rayVersion"] == pinned
+    assert loaded(RAY_JOB)["spec"]["rayClusterSpec"]["rayVersion"] == pinned
+
+
+@pytest.mark.parametrize("file", [AWS, MACHINES], ids=lambda file: file.name)
+def test_ray_up_takes_its_files(file: Any) -> None:
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    values = loaded(file)
+    validate_config(prepare_config(values))
+    with pytest.raises(jsonschema.ValidationError, match="max_worker'"):
+        validate_config(prepare_config(values | {"max_worker": 3}))
+
+
+def test_amazon_takes_what_the_nodes_are_made_of() -> None:
+    """Held against the model of EC2's interface that the AWS tools bring along."""
+    shape = Session().get_service_model("ec2").operation_model("RunInstances").input_shape
+    for node_type in loaded(AWS)["available_node_types"].values():
+        report = ParamValidator().validate({"MinCount": 1, "MaxCount": 1, **node_type["node_config"]}, shape)
+        assert report.generate_report() == ""
+    unknown = ParamValidator().validate({"MinCount": 1, "MaxCount": 1, "InstanceTyp": "c7i.large"}, shape)
+    assert "InstanceTyp" in unknown.generate_report()
+
+
+def test_only_workers_are_on_spot_nodes() -> None:
+    """A job survives the loss of any node but the one with its driver."""
+    types = loaded(AWS)["available_node_types"]
+    assert types["worker"]["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
+    assert "InstanceMarketOptions" not in types["head"]["node_config"]
+    for file in (RAY_JOB, RAY_CLUSTER):
+        head, *workers = pods(loaded(file))
+        assert "tolerations" not in head
+        assert all("tolerations" in worker for worker in workers)
+
+
+@pytest.mark.parametrize("file", [SLURM, ROOT / "scripts" / "trim_environment.sh"], ids=lambda file: file.name)
+def test_scripts_have_no_faults_that_a_linter_finds(file: Any) -> None:
+    assert lint("shellcheck", str(file)) == ""
+
+
+def test_slurm_options_come_before_the_first_command() -> None:
+    """Slurm ignores those behind it."""
+    text = SLURM.read_text()
+    options = [line.start() for line in re.finditer(r"^#SBATCH --", text, re.MULTILINE)]
+    command = re.search(r"^[^#\n]", text, re.MULTILINE)
+    assert command is not None
+    assert len(options) == 9
+    assert max(options) < command.start()
+
+
+def test_the_dockerfile_has_no_faults_that_a_linter_finds() -> None:
+    assert lint("hadolint", str(DOCKERFILE)) == ""
+    assert "DL3007" in lint("hadolint", "-", text="FROM debian:latest\n")
+
+
+def test_images_are_pinned_and_run_without_root() -> None:
+    text = DOCKERFILE.read_text()
+    assert re.search(r"^ARG BASE=python:3\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+    assert all("-c constraints.txt" in line for line in text.splitlines() if "pip install" in line)
+    # The last stage is what a build without --target gives.
+    stages = re.findall(r"^FROM \S+ AS (\S+)$", text, re.MULTILINE)
+    assert stages[-2:] == ["cuda", "cpu"]
+    final = text[text.index(" AS run") :]
+    assert re.findall(r"^USER (.*)$", final, re.MULTILINE)[-1] == "1000"
+    assert 'HEALTHCHECK --interval=5m --timeout=1m --start-period=1m CMD ["shortgop", "doctor"]' in final
+    assert "ENTRYPOINT [" not in text
+
+
+def test_what_docker_copies_is_what_the_package_is_made_of() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    packages = re.findall(r'^    "shortgop\.(\w+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert packages
+    assert not {*packages, "pyproject.toml", "constraints.txt", "README.md", "LICENSE"} & set(ignored)
+    assert {".git", ".venv", "tests", "docs"} <= set(ignored)
