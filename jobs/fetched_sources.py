@@ -1,7 +1,7 @@
 """The local file of a source in a store, for as long as the source is prepared.
 
-It is fetched whole, since prep reads a file twice at least, and most formats not from front to back. Stretches of an
-MP4 are the exception: its index says which bytes they need.
+It is fetched whole, since prep reads a file twice at least, and most formats not from front to back. Stretches and
+sections of an MP4 are the exception: its index says which bytes they need.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from ..errors import NotAVideoError, ShortGopError
 from ..manifests.tables import Manifest
 from ..prep.attempts import tried_again
 from ..prep.encode_cuts import Cut, prepare_cuts
+from ..prep.encode_sections import Survey, survey
 from ..prep.options import Options, SourcePolicy
-from ..prep.part_of_file import NeedsWholeFileError
+from ..prep.part_of_file import Needed, NeedsWholeFileError
 from ..prep.playlists import SCRIPT_SUFFIXES
 from ..prep.shards import ShardWriter
 from ..prep.stalls import in_time, stall_limit
@@ -44,14 +45,23 @@ class SourceFile:
 
     def whole(self) -> str:
         """The path, once all of the file is there. SourceError if it cannot be fetched."""
-        if self.copy is not None:
-            self._in_time(self._fetch_all, "downloading it")
-        return self.path
+        return self._with(lambda copy: copy.fetch_all())
 
-    def _fetch_all(self) -> None:
-        if self.copy is not None and self.source.in_store is not None:
-            self.copy.fetch_all()
-            check_same(self.source.in_store.address, self.copy)
+    def part(self, needed: Needed | None) -> str:
+        """The path, once what is needed of the file is there. SourceError if it cannot be fetched."""
+        return self._with(lambda copy: copy.fetch(needed.ranges if needed is not None else ()))
+
+    def _with(self, fetch: Callable[[LocalCopy], None]) -> str:
+        copy, file = self.copy, self.source.in_store
+
+        def fetch_same() -> None:
+            if copy is not None and file is not None:
+                fetch(copy)
+                check_same(file.address, copy)
+
+        if copy is not None:
+            self._in_time(fetch_same, "downloading it")
+        return self.path
 
     def _in_time(self, work: Callable[[], None], what: str) -> None:
         file = self.source.in_store
@@ -115,6 +125,14 @@ def cut_out(
             return _named(done, file)
     done = prepare_cuts(file.whole(), cuts, options, ffmpeg_path, shards, on_plan=on_plan, on_frames=on_frames)
     return _named(done, file)
+
+
+def surveyed(file: SourceFile, options: Options, ffmpeg_path: str) -> Survey:
+    """Like `survey`. Of a long MP4 in a store only the index is fetched, and a few pictures. NeedsWholeFileError for
+    any other file in a store."""
+    found = survey(file.path, options, ffmpeg_path, part=file.copy)
+    file.part(None)
+    return found
 
 
 def _named(done: list[Manifest | Exception], file: SourceFile) -> list[Manifest | Exception]:

@@ -14,11 +14,12 @@ from ..errors import OutputError, ToolError
 from ..manifests.parts import write_part
 from ..manifests.sections import Unused, joined_sections, read_section, remove_sections, write_section
 from ..manifests.tables import Manifest
-from ..prep.encode_sections import NotCutError, Section, encode_section, survey
+from ..prep.encode_sections import NotCutError, Section, encode_section
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
 from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
+from .fetched_sources import file_of, surveyed
 from .units import Unit
 from .work import (
     FrameCount,
@@ -121,7 +122,8 @@ def run_step(dataset: Storage, step: Step, options: Options, on_progress: OnProg
 def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress) -> Outcome:
     try:
         own = _for_sections(options)
-        found = survey(unit.items[0].source.path, own, choose_ffmpeg(own.profile, use_gpu=own.use_gpu).path)
+        with file_of(dataset, unit.items[0].source, options.policy) as file:
+            found = surveyed(file, own, choose_ffmpeg(own.profile, use_gpu=own.use_gpu).path)
     except (OutputError, ToolError):
         raise
     except Exception:  # noqa: BLE001  # as above; most often NotCutError
@@ -149,7 +151,9 @@ def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: O
         try:
             own = _for_sections(options)
             ffmpeg = choose_ffmpeg(own.profile, use_gpu=own.use_gpu)
-            rows = encode_section(step.section, identity, own, ffmpeg.path, shards, progress.add)
+            with file_of(dataset, step.unit.items[0].source, options.policy) as file:
+                path = file.part(step.section.needed)
+                rows = encode_section(path, step.section, identity, own, ffmpeg.path, shards, progress.add)
         except ToolError as error:
             # Another machine chose the encoder.
             raise NotCutError(str(error)) from error
