@@ -75,8 +75,15 @@ class SourceFile:
 
 
 @contextlib.contextmanager
-def file_of(dataset: Storage, source: Source, policy: SourcePolicy) -> Iterator[SourceFile]:
-    """The file of a source, in the block. Errors in the block name the source as the user knows it."""
+def file_of(
+    dataset: Storage, source: Source, policy: SourcePolicy, opened: SourceFile | None = None
+) -> Iterator[SourceFile]:
+    """The file of a source, in the block; `opened` where it is open already. Errors in the block name the source as the
+    user knows it."""
+    if opened is not None:
+        with _naming(opened.path, source):
+            yield opened
+        return
     if source.in_store is None:
         with source_file(dataset, source, policy) as path:
             yield SourceFile(path, source, policy)
@@ -87,12 +94,17 @@ def file_of(dataset: Storage, source: Source, policy: SourcePolicy) -> Iterator[
             f"{url} is called like a script or a playlist, and those are read from disks; give the files that it names",
             file=url,
         )
-    with copied(source.in_store) as copy:
-        try:
-            yield SourceFile(str(copy.path), source, policy, copy)
-        except ShortGopError as error:
-            _say_given(error, str(copy.path), source)
-            raise
+    with copied(source.in_store) as copy, _naming(str(copy.path), source):
+        yield SourceFile(str(copy.path), source, policy, copy)
+
+
+@contextlib.contextmanager
+def _naming(made: str, source: Source) -> Iterator[None]:
+    try:
+        yield
+    except ShortGopError as error:
+        _say_given(error, made, source)
+        raise
 
 
 def cut_out(
@@ -128,11 +140,16 @@ def cut_out(
 
 
 def surveyed(file: SourceFile, options: Options, ffmpeg_path: str) -> Survey:
-    """Like `survey`. Of a long MP4 in a store only the index is fetched, and a few pictures. NeedsWholeFileError for
-    any other file in a store."""
-    found = survey(file.path, options, ffmpeg_path, part=file.copy)
-    file.part(None)
-    return found
+    """Like `survey`. Of an MP4 in a store only the index is fetched, and a few pictures; any other file in a store is
+    fetched whole, and is there for the encode if it is not cut."""
+    if file.copy is not None:
+        try:
+            found = survey(file.path, options, ffmpeg_path, part=file.copy)
+        except NeedsWholeFileError:
+            return survey(file.whole(), options, ffmpeg_path, is_copy=True)
+        file.part(None)
+        return found
+    return survey(file.path, options, ffmpeg_path)
 
 
 def _named(done: list[Manifest | Exception], file: SourceFile) -> list[Manifest | Exception]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import av
 import numpy as np
@@ -40,9 +41,18 @@ from .manifest_rows import Identity, video_manifest
 from .mounts import read_in_time
 from .opening import open_contents, open_source, packets_of, video_stream
 from .options import Options
-from .part_of_file import PACKETS_BEHIND, Needed, PartlyFetched, at_its_entry, needed_of, opening_ranges, probe_by_index
+from .part_of_file import (
+    PACKETS_BEHIND,
+    Needed,
+    PartlyFetched,
+    at_its_entry,
+    needed_of,
+    noted_need,
+    opening_ranges,
+    probe_by_index,
+)
 from .picture_filters import least_lead_frames
-from .pieces import Piece, Seek, runs_of
+from .pieces import Piece, Run, Seek, runs_of
 from .probe import NO_ENTRIES, SourceVideo, probe
 from .scan import scan_stretch
 from .section_plan import expected_seconds, lead_frames, section_starts
@@ -55,6 +65,10 @@ from .tool_choice import pipeline_for
 _PACKETS_TO_A_FRAME = 64
 # A section may lack the end of the file, so what its last packets seem to lack is looked for in so many further ones.
 _SCANNED_BEHIND = PACKETS_BEHIND // 2
+# A file is not cut if its sections together would fetch more than this many times its bytes, not counting the first
+# MiB of each.
+_MAX_TIMES_FETCHED = 1.5
+_MIN_SECTION_BYTES = 1 << 20
 # How often the cuts are planned anew because a keyframe proved to be none from which everything decodes.
 _MAX_PLANS = 10
 
@@ -84,11 +98,14 @@ class Survey:
     repeated: int
 
 
-def survey(path: str, options: Options, ffmpeg_path: str, part: PartlyFetched | None = None) -> Survey:
+def survey(
+    path: str, options: Options, ffmpeg_path: str, part: PartlyFetched | None = None, *, is_copy: bool = False
+) -> Survey:
     """Read the source's packets, plan its frame grid and cut it. NotCutError if it is better encoded whole.
 
     With `part`, only the index of the file is fetched, and the pictures with which sections begin: NeedsWholeFileError
-    where that is not enough. The cuts are those of the whole file.
+    where that is not enough. The cuts are those of the whole file. With `is_copy`, all of the file is there, and
+    sections are told what they need of it.
     """
     with stall_limit(float(options.policy.max_stall_seconds)):
         try:
@@ -101,10 +118,13 @@ def survey(path: str, options: Options, ffmpeg_path: str, part: PartlyFetched | 
                 starts = _starts(source, source.pts, plan, options)
                 if len(starts) < 2:
                     raise NotCutError("it is short, or has few frames at which decoding can start")
-                sections = _sections(source, source.pts, plan, starts, options, part)
+                sections = _sections(source, source.pts, plan, starts, options)
                 check = partial(_no_entries, source, _entries(sections, source.timebase), part)
                 wrong = read_in_time(path, check, "reading it")
                 if not wrong:
+                    if part is not None or is_copy:
+                        need = partial(_with_needs, source, source.pts, sections, part)
+                        sections = read_in_time(path, need, "reading it")
                     return Survey(_key(plan, starts), sections, plan.grid.dropped, plan.grid.repeated)
                 # An entry that is left out changes only the cuts before which it lies. So those that are left in the
                 # end are the cuts that knowing all packets would have given.
@@ -132,29 +152,42 @@ def _starts(source: SourceVideo, pts: Array, plan: Plan, options: Options) -> li
     return section_starts(leads.tolist(), len(pts), round(work / options.section_seconds))
 
 
-def _sections(  # noqa: PLR0917  # the source and what is known of it
-    source: SourceVideo,
-    pts: Array,
-    plan: Plan,
-    starts: Sequence[int],
-    options: Options,
-    part: PartlyFetched | None,
+def _sections(
+    source: SourceVideo, pts: Array, plan: Plan, starts: Sequence[int], options: Options
 ) -> tuple[Section, ...]:
     segment_frames = plan.encode.segment_gops * options.profile.gop_frames
     ticks = [start * segment_frames for start in starts]
     texts = given_up(source, options.profile)
     bare = replace(source, pts=None, entries=NO_ENTRIES, places=NO_ENTRIES)
-    opening = () if part is None else opening_ranges(part, source)
     sections = []
     for first, stop in zip(ticks, [*ticks[1:], len(plan.grid)], strict=True):
         grid = FrameGrid(plan.grid.rule, plan.grid.source_pts[first:stop], dropped=0, repeated=0)
         piece = Piece(0, grid, first)
         (run,) = runs_of([piece], pts, source.entries, source.timebase, least_lead_frames(source, options.profile))
-        run = run if part is None else at_its_entry(run)
         encode = replace(plan.encode, source=bare, num_frames=len(grid), pieces=run.pieces, seek=run.seek)
-        needed = None if part is None else needed_of(run, source, opening)
-        sections.append(Section(Plan(encode, grid), texts, needed))
+        sections.append(Section(Plan(encode, grid), texts))
     return tuple(sections)
+
+
+def _with_needs(
+    source: SourceVideo, pts: Array, sections: Sequence[Section], part: PartlyFetched | None
+) -> tuple[Section, ...]:
+    """The sections with what each needs of the file. NotCutError if that is far more than the file."""
+    opening = () if part is None else opening_ranges(part, source)
+    found = []
+    spared_bytes = int(_MAX_TIMES_FETCHED * Path(source.path).stat().st_size) + _MIN_SECTION_BYTES * len(sections)
+    for section in sections:
+        encode = section.plan.encode
+        run = Run(encode.pieces, encode.seek)
+        if part is not None:
+            run = at_its_entry(run)
+        needed = noted_need(source, pts, run) if part is None else needed_of(run, source, opening)
+        plan = replace(section.plan, encode=replace(encode, seek=run.seek))
+        found.append(replace(section, plan=plan, needed=needed))
+        spared_bytes -= sum(stop - start for start, stop in needed.ranges)
+    if spared_bytes < 0:
+        raise NotCutError("its sections lie all over the file")
+    return tuple(found)
 
 
 def _key(plan: Plan, starts: Sequence[int]) -> str:

@@ -8,10 +8,13 @@ fetched, and prepared in the ordinary way.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from io import BufferedIOBase
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +24,7 @@ import numpy as np
 from ..manifests.ragged import Array
 from .access_units import HeaderReader
 from .clean_aperture import is_fragmented
-from .opening import open_contents, open_source, packets_of, video_stream
+from .opening import Readable, open_contents, open_source, packets_of, video_stream
 from .pieces import Piece, Run, runs_of
 from .probe import SourceVideo, first_frames, probe
 
@@ -29,6 +32,8 @@ from .probe import SourceVideo, first_frames, probe
 PACKETS_BEHIND = 60
 # Where this share of the file is wanted, it is fetched whole.
 _MAX_SHARE = 0.5
+# In containers that are seeked by decode times, ffmpeg seeks 3/23 s before the place that it is given.
+_SEEKS_BEFORE_SECONDS = Fraction(1, 5)
 # How often the runs are planned anew because a keyframe proved to be none from which everything decodes.
 _MAX_PLANS = 10
 
@@ -71,12 +76,12 @@ class PartlyFetched(Protocol):
 class Noted:
     """A file object that notes what is read of another one."""
 
-    def __init__(self, file: BufferedIOBase) -> None:
+    def __init__(self, file: Readable) -> None:
         self._file = file
         self.seek, self.tell = file.seek, file.tell
         self.ranges: list[Range] = []
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int) -> bytes:
         start = self._file.tell()
         data = self._file.read(size)
         if self.ranges and self.ranges[-1][1] == start:
@@ -153,6 +158,32 @@ def needed_of(run: Run, source: SourceVideo, opening: Sequence[Range]) -> Needed
     first_pts, last_pts = _entry_of(run, source), run.pieces[-1].last_pts
     first, stop = _packets(source.places, first_pts, last_pts)
     return Needed((*opening, packet_range(source.places, first_pts, last_pts)), stop - first)
+
+
+def noted_need(source: SourceVideo, pts: Array, run: Run) -> Needed:
+    """What a run of ffmpeg needs of a file that is all there: what is read of it, by a look at the packets of the run.
+
+    `pts` are those of all frames. Any container that can be seeked will do.
+    """
+    first_pts, last_pts = _entry_of(run, source), run.pieces[-1].last_pts
+    first = int(pts[0]) if first_pts is None else first_pts
+    left = int(np.searchsorted(pts, last_pts, side="right") - np.searchsorted(pts, first))
+    packets = 0
+    with Path(source.path).open("rb") as file:
+        noted = Noted(file)
+        with open_contents(noted) as container:
+            stream = video_stream(source.path, container)
+            if first_pts is not None:
+                container.seek(first_pts - int(_SEEKS_BEFORE_SECONDS / source.timebase), stream=stream)
+            sized = (packet for packet in packets_of(container, stream) if packet.size)
+            for packet in sized:
+                reached = packets or packet.pts == first_pts or first_pts is None
+                packets += 1 if reached else 0
+                left -= 1 if packet.pts is not None and first <= packet.pts <= last_pts else 0
+                if not left:
+                    break
+            deque(islice(sized, PACKETS_BEHIND), maxlen=0)
+    return Needed(tuple(noted.ranges), packets)
 
 
 def opening_ranges(part: PartlyFetched, source: SourceVideo) -> list[Range]:

@@ -72,6 +72,7 @@ def assert_same(in_store: Path, on_disk: Path) -> None:
     assert not (in_store / "sections").exists()
 
 
+IN_MS = {"pts": constant_rate_pts(RATE, 300, Fraction(1, 1000)), "timebase": Fraction(1, 1000)}
 SOURCES: dict[str, dict[str, Any]] = {
     "long GOPs": {"gop": 95},
     "with sound": {"gop": 20, "audio_start": Fraction(0)},
@@ -80,16 +81,22 @@ SOURCES: dict[str, dict[str, Any]] = {
     "HEVC": {"gop": 20, "b_frames": 3, "codec": "libx265", "options": OPEN_GOP_HEVC},
     "variable": {"gop": 20, "pts": variable_rate_pts(3, 300, KHZ), "timebase": KHZ},
     "late": {"gop": 20, "pts": constant_rate_pts(RATE, 300, KHZ, start=180000), "timebase": KHZ},
+    # Containers whose index does not say where all packets lie.
+    "v.mkv": {"gop": 20, **IN_MS, "audio_start": Fraction(1)},
+    "open.mkv": {"gop": 20, "b_frames": 3, "codec": "libx265", "options": OPEN_GOP_HEVC, **IN_MS},
+    "vp9.webm": {"gop": 20, "codec": "libvpx-vp9", "b_frames": 0, **IN_MS},
+    "mpeg4.avi": {"gop": 20, "codec": "mpeg4", "b_frames": 0},
+    "flash.flv": {"gop": 20, **IN_MS},
+    "fragments.mp4": {"gop": 20, "container_options": {"movflags": "frag_keyframe+empty_moov"}},
 }
 
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_the_dataset_is_that_of_the_same_file_on_a_disk(kind: str, s3_url: str, tmp_path: Path) -> None:
-    source = make_video(
-        tmp_path / "v.mp4", **{"pts": constant_rate_pts(RATE, 300), "timebase": 1 / RATE, **SOURCES[kind]}
-    )
-    put(f"{s3_url}/v.mp4", source.path)
-    for out, given in (("in_store", f"{s3_url}/v.mp4"), ("on_disk", source.path)):
+    name = kind if "." in kind else "v.mp4"
+    source = make_video(tmp_path / name, **{"pts": constant_rate_pts(RATE, 300), "timebase": 1 / RATE, **SOURCES[kind]})
+    put(f"{s3_url}/{name}", source.path)
+    for out, given in (("in_store", f"{s3_url}/{name}"), ("on_disk", source.path)):
         assert prepared(given, tmp_path / out).failures == ()
     assert num_shards(tmp_path / "in_store") == num_shards(tmp_path / "on_disk") >= 3
     assert_same(tmp_path / "in_store", tmp_path / "on_disk")
