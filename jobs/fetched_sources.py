@@ -147,6 +147,7 @@ def surveyed(file: SourceFile, options: Options, ffmpeg_path: str) -> Survey:
             found = survey(file.path, options, ffmpeg_path, part=file.copy)
         except NeedsWholeFileError:
             return survey(file.whole(), options, ffmpeg_path, is_copy=True)
+        # Whether it is still the same file.
         file.part(None)
         return found
     return survey(file.path, options, ffmpeg_path)

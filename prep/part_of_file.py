@@ -22,6 +22,7 @@ import av
 import numpy as np
 
 from ..manifests.ragged import Array
+from ..storage.opened_objects import coalesced
 from .access_units import HeaderReader
 from .clean_aperture import is_fragmented
 from .opening import Readable, open_contents, open_source, packets_of, video_stream
@@ -32,6 +33,8 @@ from .probe import SourceVideo, first_frames, probe
 PACKETS_BEHIND = 60
 # Where this share of the file is wanted, it is fetched whole.
 _MAX_SHARE = 0.5
+# Ranges so close to each other are fetched as one.
+_MAX_GAP_BYTES = 1 << 16
 # In containers that are seeked by decode times, ffmpeg seeks 3/23 s before the place that it is given.
 _SEEKS_BEFORE_SECONDS = Fraction(1, 5)
 # How often the runs are planned anew because a keyframe proved to be none from which everything decodes.
@@ -157,7 +160,7 @@ def needed_of(run: Run, source: SourceVideo, opening: Sequence[Range]) -> Needed
     """What a run of ffmpeg needs of a file that was probed by its index. `opening` is what opening the file takes."""
     first_pts, last_pts = _entry_of(run, source), run.pieces[-1].last_pts
     first, stop = _packets(source.places, first_pts, last_pts)
-    return Needed((*opening, packet_range(source.places, first_pts, last_pts)), stop - first)
+    return Needed(_joined([*opening, packet_range(source.places, first_pts, last_pts)]), stop - first)
 
 
 def noted_need(source: SourceVideo, pts: Array, run: Run) -> Needed:
@@ -183,7 +186,11 @@ def noted_need(source: SourceVideo, pts: Array, run: Run) -> Needed:
                 if not left:
                     break
             deque(islice(sized, PACKETS_BEHIND), maxlen=0)
-    return Needed(tuple(noted.ranges), packets)
+    return Needed(_joined(noted.ranges), packets)
+
+
+def _joined(ranges: Sequence[Range]) -> tuple[Range, ...]:
+    return tuple(coalesced(ranges, _MAX_GAP_BYTES))
 
 
 def opening_ranges(part: PartlyFetched, source: SourceVideo) -> list[Range]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import av
@@ -47,11 +48,13 @@ FRONT = {"movflags": "faststart"}
 OF_PLACE = {"videos.source", "videos.path", "videos.identity", "shards.name", "snapshot"}
 
 
-def prepared(source: str | Path, out: Path, *, runner: str = "inline", seconds: float = 0.01) -> Report:
+def prepared(
+    source: str | Path, out: Path, profile: Profile = PROFILE, *, runner: str = "inline", seconds: float = 0.01
+) -> Report:
     """Cut into as many sections as there may be, unless `seconds` says how long one takes."""
     where = Where(runner, workers=2 if runner == "ray" else None)
     policy = SourcePolicy(gaps="keep")
-    return prepare([str(source)], DiskStorage(out), PROFILE, where=where, policy=policy, section_seconds=seconds)
+    return prepare([str(source)], DiskStorage(out), profile, where=where, policy=policy, section_seconds=seconds)
 
 
 def num_shards(dataset: Path) -> int:
@@ -130,23 +133,28 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "film.mp4"
 
 
+FILM_PROFILE = Profile(segment_seconds=Fraction(1), gop_frames=30)
 # About four sections.
 FILM_SECONDS = expected_seconds(CLIP_FRAMES * COPIES, 96 * 64, CLIP_FRAMES * COPIES, 96 * 64) / 4
+
+
+def prepared_film(source: str | Path, out: Path, *, runner: str = "inline") -> Report:
+    return prepared(source, out, FILM_PROFILE, runner=runner, seconds=FILM_SECONDS)
 
 
 @pytest.fixture(scope="module")
 def film_on_disk(film: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the dataset of the film as a local file."""
     dataset = tmp_path_factory.mktemp("on_disk") / "dataset"
-    assert prepared(film, dataset, seconds=FILM_SECONDS).failures == ()
+    assert prepared_film(film, dataset).failures == ()
     assert num_shards(dataset) == 4
     return dataset
 
 
-def bytes_read(proxy: FlakyProxy) -> int:
+def bytes_read(proxy: FlakyProxy, suffix: str = ".mp4") -> int:
     """How many bytes the GETs of ranges so far asked for."""
     total = 0
-    for request in proxy.requests("GET", holding=".mp4"):
+    for request in proxy.requests("GET", holding=suffix):
         first, _, last = request.range.removeprefix("bytes=").partition("-")
         total += int(last) - int(first) + 1 if first else int(last)
     return total
@@ -158,7 +166,7 @@ def test_all_sections_together_fetch_little_more_than_the_file(
 ) -> None:
     put(f"{proxied_url}/film.mp4", film)
     s3_proxy.forget()
-    report = prepared(f"{proxied_url}/film.mp4", tmp_path / "dataset", runner=runner, seconds=FILM_SECONDS)
+    report = prepared_film(f"{proxied_url}/film.mp4", tmp_path / "dataset", runner=runner)
     assert (report.frames_added, report.failures) == (CLIP_FRAMES * COPIES, ())
     assert bytes_read(s3_proxy) < 1.1 * film.stat().st_size
     assert len(s3_proxy.requests()) < 50
@@ -168,6 +176,41 @@ def test_all_sections_together_fetch_little_more_than_the_file(
     assert [read_number(frame) for frame in video.get_frames_at(looked_at).data] == [
         number % CLIP_FRAMES for number in looked_at
     ]
+
+
+def remuxed(source: Path, out: Path) -> Path:
+    """Copy a video into another container."""
+    with av.open(source) as container, av.open(out, "w") as copy:
+        (stream,) = container.streams.video
+        to = copy.add_stream_from_template(stream)
+        for packet in container.demux(stream):
+            if packet.size:
+                packet.stream = to
+                copy.mux(packet)
+    return out
+
+
+def test_a_container_without_such_an_index_is_fetched_twice_whatever_the_number_of_sections(
+    film: Path, proxied_url: str, s3_proxy: FlakyProxy, tmp_path: Path
+) -> None:
+    put(f"{proxied_url}/film.mkv", remuxed(film, tmp_path / "film.mkv"))
+    s3_proxy.forget()
+    report = prepared_film(f"{proxied_url}/film.mkv", tmp_path / "dataset")
+    assert (report.frames_added, report.failures) == (CLIP_FRAMES * COPIES, ())
+    assert num_shards(tmp_path / "dataset") == 4
+    assert bytes_read(s3_proxy, ".mkv") < 2.15 * (tmp_path / "film.mkv").stat().st_size
+
+
+def test_a_file_that_cannot_be_cut_is_fetched_once(
+    film: Path, proxied_url: str, s3_proxy: FlakyProxy, tmp_path: Path
+) -> None:
+    put(f"{proxied_url}/clip.ts", remuxed(film.with_name("clip.mp4"), tmp_path / "clip.ts"))
+    s3_proxy.forget()
+    report = prepared(f"{proxied_url}/clip.ts", tmp_path / "dataset", seconds=FILM_SECONDS / COPIES)
+    assert (report.frames_added, report.failures) == (CLIP_FRAMES, ())
+    assert num_shards(tmp_path / "dataset") == 1
+    # The end comes three times, as the file is opened: by the driver, and by the worker that looks and encodes.
+    assert bytes_read(s3_proxy, ".ts") < 1.15 * (tmp_path / "clip.ts").stat().st_size + (3 << 18)
 
 
 def long_unit(url: str) -> Unit:
@@ -201,7 +244,7 @@ def dataset(short_film: SyntheticVideo, tmp_path: Path) -> DiskStorage:
 def test_a_section_takes_no_more_of_the_disk_than_its_stretch(film: Path, s3_url: str, dataset: DiskStorage) -> None:
     put(f"{s3_url}/film.mp4", film)
     unit = long_unit(s3_url)
-    options = Options(PROFILE, SourcePolicy(), section_seconds=FILM_SECONDS, use_gpu=False)
+    options = Options(FILM_PROFILE, SourcePolicy(), section_seconds=FILM_SECONDS, use_gpu=False)
     found = run_step(dataset, Look(unit), options, nothing)
     assert isinstance(found, Sections)
     taken = []
@@ -282,11 +325,24 @@ def without_packet(source: Path, number: int, out: Path) -> Path:
     return out
 
 
-def test_what_only_the_headers_of_all_packets_show_is_found_by_a_section(
-    short_film: SyntheticVideo, s3_url: str, tmp_path: Path
+def with_noise(source: Path, out: Path) -> Path:
+    """Copy a video, but for bytes in its middle."""
+    data = bytearray(source.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 5_000] = Random(0).randbytes(5_000)
+    out.write_bytes(data)
+    return out
+
+
+@pytest.mark.parametrize("kind", ["a packet is missing", "noise"])
+def test_damage_within_a_section_is_found_as_in_a_local_file(
+    kind: str, short_film: SyntheticVideo, s3_url: str, tmp_path: Path
 ) -> None:
-    """A reference frame is missing: FFmpeg shows its neighbour, which refers to it, without a word."""
-    damaged = without_packet(short_film.path, 201, tmp_path / "v.mp4")
+    """The survey of a file in a store does not see it. Where a reference frame is missing, only the headers of the
+    packets show it."""
+    if kind == "noise":
+        damaged = with_noise(short_film.path, tmp_path / "v.mp4")
+    else:
+        damaged = without_packet(short_film.path, 201, tmp_path / "v.mp4")
     put(f"{s3_url}/v.mp4", damaged)
     reasons = {}
     for out, given in (("in_store", f"{s3_url}/v.mp4"), ("on_disk", damaged)):
@@ -299,10 +355,10 @@ def test_what_only_the_headers_of_all_packets_show_is_found_by_a_section(
 _JOB = """
 import sys
 from pathlib import Path
-from test_far_sections import FILM_SECONDS, prepared
+from test_far_sections import prepared_film
 
 if __name__ == "__main__":
-    prepared(sys.argv[1], Path(sys.argv[2]), runner=sys.argv[3], seconds=FILM_SECONDS)
+    prepared_film(sys.argv[1], Path(sys.argv[2]), runner=sys.argv[3])
 """
 _PATIENCE_SECONDS = 120
 
@@ -331,19 +387,17 @@ def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("runner", ["inline", "ray"])
-def test_a_job_whose_workers_are_killed_ends_with_the_same_dataset(
-    runner: str, film: Path, film_on_disk: Path, s3_url: str, tmp_path: Path, short_folder: Path
+def test_a_job_whose_workers_and_driver_are_killed_goes_on_with_the_sections_that_are_there(
+    film: Path, film_on_disk: Path, s3_url: str, tmp_path: Path, short_folder: Path
 ) -> None:
     put(f"{s3_url}/film.mp4", film)
     dataset = tmp_path / "dataset"
-    job = start(f"{s3_url}/film.mp4", dataset, runner)
+    job = start(f"{s3_url}/film.mp4", dataset, "ray")
     wait_for_sections(job, dataset, 1)
-    if runner == "ray":
-        for pid, command in descendants(job.pid):
-            if "ray::_run_step" in command:
-                os.kill(pid, signal.SIGKILL)
-        wait_for_sections(job, dataset, 2)
+    for pid, command in descendants(job.pid):
+        if "ray::_run_step" in command:
+            os.kill(pid, signal.SIGKILL)
+    wait_for_sections(job, dataset, 2)
     below = [pid for pid, _ in descendants(job.pid)]
     job.kill()
     job.wait()
