@@ -15,7 +15,7 @@ UNITS_PER_CORPUS = 64
 MAX_VIDEOS_PER_UNIT = 256
 MIN_TARGET_BYTES = 250_000
 # The length of a file in a store is not looked up if there are many. A video of 1080p that takes one core two minutes
-# has about so many bytes at 3 Mbit/s.
+# has about so many bytes at 2.3 Mbit/s.
 MAY_BE_LONG_BYTES = 256_000_000
 
 

@@ -355,12 +355,13 @@ def test_damage_within_a_section_is_found_as_in_a_local_file(
 _JOB = """
 import sys
 from pathlib import Path
-from test_far_sections import prepared_film
+from test_far_sections import SIX_SECTIONS, prepared
 
 if __name__ == "__main__":
-    prepared_film(sys.argv[1], Path(sys.argv[2]), runner=sys.argv[3])
+    prepared(sys.argv[1], Path(sys.argv[2]), runner=sys.argv[3], seconds=SIX_SECTIONS)
 """
-_PATIENCE_SECONDS = 120
+SIX_SECTIONS = expected_seconds(300, 96 * 64, 300, 96 * 64) / 6
+_PATIENCE_SECONDS = 300
 
 
 def start(url: str, dataset: Path, runner: str) -> subprocess.Popen[bytes]:
@@ -388,11 +389,13 @@ def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_job_whose_workers_and_driver_are_killed_goes_on_with_the_sections_that_are_there(
-    film: Path, film_on_disk: Path, s3_url: str, tmp_path: Path, short_folder: Path
+    short_film: SyntheticVideo, s3_url: str, tmp_path: Path, short_folder: Path
 ) -> None:
-    put(f"{s3_url}/film.mp4", film)
+    put(f"{s3_url}/v.mp4", short_film.path)
+    prepared(short_film.path, tmp_path / "on_disk", seconds=SIX_SECTIONS)
+    assert num_shards(tmp_path / "on_disk") == 6
     dataset = tmp_path / "dataset"
-    job = start(f"{s3_url}/film.mp4", dataset, "ray")
+    job = start(f"{s3_url}/v.mp4", dataset, "ray")
     wait_for_sections(job, dataset, 1)
     for pid, command in descendants(job.pid):
         if "ray::_run_step" in command:
@@ -407,8 +410,8 @@ def test_a_job_whose_workers_and_driver_are_killed_goes_on_with_the_sections_tha
         time.sleep(0.05)
     kept = {file.name: file.stat().st_ino for file in (dataset / "shards").iterdir()}
     # In a process of its own: each process removes once what others left.
-    assert start(f"{s3_url}/film.mp4", dataset, "inline").wait(_PATIENCE_SECONDS) == 0
-    assert_same(dataset, film_on_disk)
+    assert start(f"{s3_url}/v.mp4", dataset, "inline").wait(_PATIENCE_SECONDS) == 0
+    assert_same(dataset, tmp_path / "on_disk")
     # The shards of finished sections were not written again.
     assert {name: (dataset / "shards" / name).stat().st_ino for name in kept} == kept
     assert [path for path in short_folder.rglob("shortgop-*/*") if "source" in path.name] == []
