@@ -1,7 +1,7 @@
 """The local file of a source in a store, for as long as the source is prepared.
 
-It is fetched whole, since prep reads a file twice at least, and most formats not from front to back. Stretches of an
-MP4 are the exception: its index says which bytes they need.
+It is fetched whole, since prep reads a file twice at least, and most formats not from front to back. Stretches and
+sections of an MP4 are the exception: its index says which bytes they need.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from ..errors import NotAVideoError, ShortGopError
 from ..manifests.tables import Manifest
 from ..prep.attempts import tried_again
 from ..prep.encode_cuts import Cut, prepare_cuts
+from ..prep.encode_sections import Survey, survey
 from ..prep.options import Options, SourcePolicy
-from ..prep.part_of_file import NeedsWholeFileError
+from ..prep.part_of_file import Needed, NeedsWholeFileError
 from ..prep.playlists import SCRIPT_SUFFIXES
 from ..prep.shards import ShardWriter
 from ..prep.stalls import in_time, stall_limit
@@ -44,14 +45,23 @@ class SourceFile:
 
     def whole(self) -> str:
         """The path, once all of the file is there. SourceError if it cannot be fetched."""
-        if self.copy is not None:
-            self._in_time(self._fetch_all, "downloading it")
-        return self.path
+        return self._with(lambda copy: copy.fetch_all())
 
-    def _fetch_all(self) -> None:
-        if self.copy is not None and self.source.in_store is not None:
-            self.copy.fetch_all()
-            check_same(self.source.in_store.address, self.copy)
+    def part(self, needed: Needed | None) -> str:
+        """The path, once what is needed of the file is there. SourceError if it cannot be fetched."""
+        return self._with(lambda copy: copy.fetch(needed.ranges if needed is not None else ()))
+
+    def _with(self, fetch: Callable[[LocalCopy], None]) -> str:
+        copy, file = self.copy, self.source.in_store
+
+        def fetch_same() -> None:
+            if copy is not None and file is not None:
+                fetch(copy)
+                check_same(file.address, copy)
+
+        if copy is not None:
+            self._in_time(fetch_same, "downloading it")
+        return self.path
 
     def _in_time(self, work: Callable[[], None], what: str) -> None:
         file = self.source.in_store
@@ -65,8 +75,15 @@ class SourceFile:
 
 
 @contextlib.contextmanager
-def file_of(dataset: Storage, source: Source, policy: SourcePolicy) -> Iterator[SourceFile]:
-    """The file of a source, in the block. Errors in the block name the source as the user knows it."""
+def file_of(
+    dataset: Storage, source: Source, policy: SourcePolicy, opened: SourceFile | None = None
+) -> Iterator[SourceFile]:
+    """The file of a source, in the block; `opened` where it is open already. Errors in the block name the source as the
+    user knows it."""
+    if opened is not None:
+        with _naming(opened.path, source):
+            yield opened
+        return
     if source.in_store is None:
         with source_file(dataset, source, policy) as path:
             yield SourceFile(path, source, policy)
@@ -77,12 +94,17 @@ def file_of(dataset: Storage, source: Source, policy: SourcePolicy) -> Iterator[
             f"{url} is called like a script or a playlist, and those are read from disks; give the files that it names",
             file=url,
         )
-    with copied(source.in_store) as copy:
-        try:
-            yield SourceFile(str(copy.path), source, policy, copy)
-        except ShortGopError as error:
-            _say_given(error, str(copy.path), source)
-            raise
+    with copied(source.in_store) as copy, _naming(str(copy.path), source):
+        yield SourceFile(str(copy.path), source, policy, copy)
+
+
+@contextlib.contextmanager
+def _naming(made: str, source: Source) -> Iterator[None]:
+    try:
+        yield
+    except ShortGopError as error:
+        _say_given(error, made, source)
+        raise
 
 
 def cut_out(
@@ -115,6 +137,20 @@ def cut_out(
             return _named(done, file)
     done = prepare_cuts(file.whole(), cuts, options, ffmpeg_path, shards, on_plan=on_plan, on_frames=on_frames)
     return _named(done, file)
+
+
+def surveyed(file: SourceFile, options: Options, ffmpeg_path: str) -> Survey:
+    """Like `survey`. Of an MP4 in a store only the index is fetched, and a few pictures; any other file in a store is
+    fetched whole, and is there for the encode if it is not cut."""
+    if file.copy is not None:
+        try:
+            found = survey(file.path, options, ffmpeg_path, part=file.copy)
+        except NeedsWholeFileError:
+            return survey(file.whole(), options, ffmpeg_path, is_copy=True)
+        # Whether it is still the same file.
+        file.part(None)
+        return found
+    return survey(file.path, options, ffmpeg_path)
 
 
 def _named(done: list[Manifest | Exception], file: SourceFile) -> list[Manifest | Exception]:

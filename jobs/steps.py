@@ -14,11 +14,12 @@ from ..errors import OutputError, ToolError
 from ..manifests.parts import write_part
 from ..manifests.sections import Unused, joined_sections, read_section, remove_sections, write_section
 from ..manifests.tables import Manifest
-from ..prep.encode_sections import NotCutError, Section, encode_section, survey
+from ..prep.encode_sections import NotCutError, Section, encode_section
 from ..prep.options import Options
 from ..prep.shards import ShardWriter
 from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
+from .fetched_sources import SourceFile, file_of, surveyed
 from .units import Unit
 from .work import (
     FrameCount,
@@ -119,13 +120,18 @@ def run_step(dataset: Storage, step: Step, options: Options, on_progress: OnProg
 
 
 def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress) -> Outcome:
-    try:
-        own = _for_sections(options)
-        found = survey(unit.items[0].source.path, own, choose_ffmpeg(own.profile, use_gpu=own.use_gpu).path)
-    except (OutputError, ToolError):
-        raise
-    except Exception:  # noqa: BLE001  # as above; most often NotCutError
-        return run_unit(dataset, unit, options, on_progress)
+    own = _for_sections(options)
+    ffmpeg = choose_ffmpeg(own.profile, use_gpu=own.use_gpu)
+    with contextlib.ExitStack() as stack:
+        file: SourceFile | None = None
+        try:
+            file = stack.enter_context(file_of(dataset, unit.items[0].source, options.policy))
+            found = surveyed(file, own, ffmpeg.path)
+        except (OutputError, ToolError):
+            raise
+        except Exception:  # noqa: BLE001  # as above; most often NotCutError
+            # What was fetched of the file need not be fetched again.
+            return run_unit(dataset, unit, options, on_progress, file)
     frames = sum(len(section.plan.grid) for section in found.sections)
     on_progress(UnitProgress(unit.id, 0, frames))
     return Sections(Cut(found.key, len(found.sections), found.dropped, found.repeated), found.sections)
@@ -149,7 +155,9 @@ def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: O
         try:
             own = _for_sections(options)
             ffmpeg = choose_ffmpeg(own.profile, use_gpu=own.use_gpu)
-            rows = encode_section(step.section, identity, own, ffmpeg.path, shards, progress.add)
+            with file_of(dataset, step.unit.items[0].source, options.policy) as file:
+                path = file.part(step.section.needed)
+                rows = encode_section(path, step.section, identity, own, ffmpeg.path, shards, progress.add)
         except ToolError as error:
             # Another machine chose the encoder.
             raise NotCutError(str(error)) from error

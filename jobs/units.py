@@ -14,6 +14,9 @@ from .sources import Source
 UNITS_PER_CORPUS = 64
 MAX_VIDEOS_PER_UNIT = 256
 MIN_TARGET_BYTES = 250_000
+# The length of a file in a store is not looked up if there are many. A video of 1080p that takes one core two minutes
+# has about so many bytes at 2.3 Mbit/s.
+MAY_BE_LONG_BYTES = 256_000_000
 
 
 @dataclass(frozen=True)
@@ -71,12 +74,15 @@ def long_apart(
     """The units, with each whole file that takes `long_seconds` or more in a unit of its own. These come first, those
     that take longest before the others. `seconds` has how long each source is expected to take, by its id.
 
-    A file in an object store is not long in this sense: each worker would have to fetch its own copy.
+    A large file in a store of which that is not known may be long: a worker finds out.
     """
 
     def is_long(item: Item) -> bool:
-        alone = item.source.part is None and item.source.in_store is None
-        return alone and seconds.get(item.source.id, 0.0) >= long_seconds
+        if item.source.part is not None:
+            return False
+        expected = seconds.get(item.source.id, 0.0)
+        is_unknown = item.source.in_store is not None and not expected
+        return expected >= long_seconds or (is_unknown and item.size_bytes >= MAY_BE_LONG_BYTES)
 
     long: list[Unit] = []
     others: list[Unit] = []
@@ -86,7 +92,7 @@ def long_apart(
         long += [Unit(_unit_id(profile_key, (item,)), (item,), is_long=True) for item in apart]
         if rest:
             others.append(Unit(_unit_id(profile_key, rest), rest) if apart else unit)
-    return sorted(long, key=lambda unit: -seconds[unit.items[0].source.id]) + others
+    return sorted(long, key=lambda unit: -seconds.get(unit.items[0].source.id, 0.0)) + others
 
 
 def after_edits(items: Sequence[Item], number: int, drops: Mapping[str, Drop]) -> list[Item]:

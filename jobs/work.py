@@ -25,7 +25,7 @@ from ..prep.shards import Committed, ShardWriter
 from ..prep.stretch import Stretch
 from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
-from .fetched_sources import cut_out, file_of
+from .fetched_sources import SourceFile, cut_out, file_of
 from .known_failures import Said, said
 from .source_files import options_of
 from .units import Item, Unit, same_file
@@ -70,8 +70,10 @@ class UnitProgress:
 OnProgress = Callable[[UnitProgress], None]
 
 
-def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress) -> UnitResult:
-    """Prepare a unit's sources and commit them.
+def run_unit(
+    dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress, file: SourceFile | None = None
+) -> UnitResult:
+    """Prepare a unit's sources and commit them. `file` is that of its only source, where it is open already.
 
     A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
     source alike: they are raised, and nothing is committed.
@@ -86,7 +88,7 @@ def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProg
     with contextlib.closing(ShardWriter(dataset, unit.id, options.profile.shard_bytes)) as shards:
         for items in same_file(unit.items):
             for item, done in zip(
-                items, _prepared(dataset, items, options, ffmpeg.path, shards, progress), strict=True
+                items, _prepared(dataset, items, options, ffmpeg.path, shards, progress, file), strict=True
             ):
                 if isinstance(done, Manifest):
                     manifests.append(done)
@@ -105,13 +107,14 @@ def run_unit(dataset: Storage, unit: Unit, options: Options, on_progress: OnProg
     return replace(result_of(unit, rows), failures=tuple(failures))
 
 
-def _prepared(  # noqa: PLR0917  # six unrelated inputs
+def _prepared(  # noqa: PLR0917  # seven unrelated inputs
     dataset: Storage,
     items: Sequence[Item],
     options: Options,
     ffmpeg_path: str,
     shards: ShardWriter,
     progress: FrameCount,
+    opened: SourceFile | None,
 ) -> Sequence[Manifest | Exception]:
     """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError and
     ToolError are raised."""
@@ -119,7 +122,7 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
     done: Sequence[Manifest | Exception]
     try:
         cuts = [Cut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)]
-        with file_of(dataset, items[0].source, options.policy) as file:
+        with file_of(dataset, items[0].source, options.policy, opened) as file:
             if cuts:
                 done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
             else:

@@ -4,6 +4,9 @@ The source is surveyed once. All sections follow from one frame grid, that of th
 the frame that it would show without cuts. Each section's encode is compared with its part of the grid as any other
 encode is (`encode_run.py`). Whatever does not fit, such as a container that cannot be seeked exactly or damage, raises
 NotCutError: the source is then encoded whole, as if it had never been cut.
+
+Of a file in a store, the survey reads the index, and each section fetches the packets that it decodes. What a survey of
+a local file sees in the headers of all packets, a section then sees in those of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +15,10 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from itertools import islice
+from pathlib import Path
 
 import av
 import numpy as np
@@ -20,7 +27,10 @@ from av.video.frame import VideoFrame
 from ..errors import SourceError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
+from .access_units import HeaderReader
 from .attempts import tried_again
+from .command import Encode
+from .damage import assess
 from .encode import DamageFoundError, look_closer, plan_video
 from .encode_run import Count, Plan, of_piece
 from .ffmpeg import crops_by_itself
@@ -29,18 +39,38 @@ from .gpu_attempts import attempt
 from .grid import FrameGrid
 from .manifest_rows import Identity, video_manifest
 from .mounts import read_in_time
-from .opening import open_source, packets_of, video_stream
+from .opening import open_contents, open_source, packets_of, video_stream
 from .options import Options
+from .part_of_file import (
+    PACKETS_BEHIND,
+    Needed,
+    PartlyFetched,
+    at_its_entry,
+    needed_of,
+    noted_need,
+    opening_ranges,
+    probe_by_index,
+)
 from .picture_filters import least_lead_frames
-from .pieces import Piece, runs_of
+from .pieces import Piece, Run, Seek, runs_of
 from .probe import NO_ENTRIES, SourceVideo, probe
+from .scan import scan_stretch
 from .section_plan import expected_seconds, lead_frames, section_starts
 from .shards import ShardWriter
+from .signs import PacketLog
 from .stalls import stall_limit
 from .tool_choice import pipeline_for
 
 # The decoder may need as many packets for one frame.
 _PACKETS_TO_A_FRAME = 64
+# A section may lack the end of the file, so what its last packets seem to lack is looked for in so many further ones.
+_SCANNED_BEHIND = PACKETS_BEHIND // 2
+# A file is not cut if its sections together would fetch more than this many times its bytes, not counting the first
+# MiB of each.
+_MAX_TIMES_FETCHED = 1.5
+_MIN_SECTION_BYTES = 1 << 20
+# How often the cuts are planned anew because a keyframe proved to be none from which everything decodes.
+_MAX_PLANS = 10
 
 
 class NotCutError(Exception):
@@ -49,10 +79,12 @@ class NotCutError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """One section: the plan of its encode, without the times of frames outside it."""
+    """One section: the plan of its encode, without the times of frames outside it. `needed`: what it needs of a file
+    that is in a store; None for a local file."""
 
     plan: Plan
     given_up: tuple[str, ...]
+    needed: Needed | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,25 +98,46 @@ class Survey:
     repeated: int
 
 
-def survey(path: str, options: Options, ffmpeg_path: str) -> Survey:
-    """Read the source's packets, plan its frame grid and cut it. NotCutError if it is better encoded whole."""
+def survey(
+    path: str, options: Options, ffmpeg_path: str, part: PartlyFetched | None = None, *, is_copy: bool = False
+) -> Survey:
+    """Read the source's packets, plan its frame grid and cut it. NotCutError if it is better encoded whole.
+
+    With `part`, only the index of the file is fetched, and the pictures with which sections begin: NeedsWholeFileError
+    where that is not enough. The cuts are those of the whole file. With `is_copy`, all of the file is there, and
+    sections are told what they need of it.
+    """
     with stall_limit(float(options.policy.max_stall_seconds)):
         try:
-            source = tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it"))
+            look = partial(probe, path) if part is None else partial(probe_by_index, part)
+            source = tried_again(path, lambda: read_in_time(path, look, "reading it"))
             if source.pts is None or source.suspicion or not len(source.entries):
                 raise NotCutError("its container has no index of exact times, or shows signs of damage")
             plan = plan_video(source, options, ffmpeg_path)
-            starts = _starts(source, source.pts, plan, options)
-            if len(starts) < 2:
-                raise NotCutError("it is short, or has few frames at which decoding can start")
-            sections = _sections(source, source.pts, plan, starts, options)
-            entries = [each.plan.encode.seek for each in sections]
-            where = [round(seek.seconds / source.timebase) for seek in entries if seek is not None]
-            read_in_time(path, lambda: _check_seeks(source, where), "reading it")
+            for _ in range(_MAX_PLANS):
+                starts = _starts(source, source.pts, plan, options)
+                if len(starts) < 2:
+                    raise NotCutError("it is short, or has few frames at which decoding can start")
+                sections = _sections(source, source.pts, plan, starts, options)
+                check = partial(_no_entries, source, _entries(sections, source.timebase), part)
+                wrong = read_in_time(path, check, "reading it")
+                if not wrong:
+                    if part is not None or is_copy:
+                        need = partial(_with_needs, source, source.pts, sections, part)
+                        sections = read_in_time(path, need, "reading it")
+                    return Survey(_key(plan, starts), sections, plan.grid.dropped, plan.grid.repeated)
+                # An entry that is left out changes only the cuts before which it lies. So those that are left in the
+                # end are the cuts that knowing all packets would have given.
+                source = replace(source, entries=np.setdiff1d(source.entries, wrong))
         except SourceError as error:
             # Encoding it whole finds the same reason, or a way.
             raise NotCutError(error.message) from error
-    return Survey(_key(plan, starts), sections, plan.grid.dropped, plan.grid.repeated)
+    raise NotCutError("its keyframes are not what its index calls them")
+
+
+def _entries(sections: Sequence[Section], timebase: Fraction) -> list[int]:
+    seeks = [each.plan.encode.seek for each in sections]
+    return [round(seek.seconds / timebase) for seek in seeks if seek is not None]
 
 
 def _starts(source: SourceVideo, pts: Array, plan: Plan, options: Options) -> list[int]:
@@ -105,7 +158,7 @@ def _sections(
     segment_frames = plan.encode.segment_gops * options.profile.gop_frames
     ticks = [start * segment_frames for start in starts]
     texts = given_up(source, options.profile)
-    bare = replace(source, pts=None, entries=NO_ENTRIES)
+    bare = replace(source, pts=None, entries=NO_ENTRIES, places=NO_ENTRIES)
     sections = []
     for first, stop in zip(ticks, [*ticks[1:], len(plan.grid)], strict=True):
         grid = FrameGrid(plan.grid.rule, plan.grid.source_pts[first:stop], dropped=0, repeated=0)
@@ -116,6 +169,27 @@ def _sections(
     return tuple(sections)
 
 
+def _with_needs(
+    source: SourceVideo, pts: Array, sections: Sequence[Section], part: PartlyFetched | None
+) -> tuple[Section, ...]:
+    """The sections with what each needs of the file. NotCutError if that is far more than the file."""
+    opening = () if part is None else opening_ranges(part, source)
+    found = []
+    spared_bytes = int(_MAX_TIMES_FETCHED * Path(source.path).stat().st_size) + _MIN_SECTION_BYTES * len(sections)
+    for section in sections:
+        encode = section.plan.encode
+        run = Run(encode.pieces, encode.seek)
+        if part is not None:
+            run = at_its_entry(run)
+        needed = noted_need(source, pts, run) if part is None else needed_of(run, source, opening)
+        plan = replace(section.plan, encode=replace(encode, seek=run.seek))
+        found.append(replace(section, plan=plan, needed=needed))
+        spared_bytes -= sum(stop - start for start, stop in needed.ranges)
+    if spared_bytes < 0:
+        raise NotCutError("its sections lie all over the file")
+    return tuple(found)
+
+
 def _key(plan: Plan, starts: Sequence[int]) -> str:
     encode, rule = plan.encode, plan.grid.rule
     settings = [list(starts), str(rule.timebase), str(rule.fps), encode.width, encode.height, encode.pipeline.encoder]
@@ -124,14 +198,19 @@ def _key(plan: Plan, starts: Sequence[int]) -> str:
     return digest.hexdigest()
 
 
-def _check_seeks(source: SourceVideo, entries: Sequence[int]) -> None:
-    """NotCutError if reading does not start at each of these pts, or the picture there is unlike the first one: ffmpeg
-    builds its filters for the first picture of a run."""
+def _no_entries(source: SourceVideo, entries: Sequence[int], part: PartlyFetched | None) -> list[int]:
+    """Those of the packets with these pts whose headers say that a decoder may not start there.
+
+    NotCutError if reading does not start at each of them, or the picture there is unlike the first one: ffmpeg builds
+    its filters for the first picture of a run.
+    """
     kinds = set()
+    wrong = []
     try:
-        with open_source(source.path) as container:
+        with open_source(source.path) if part is None else open_contents(part.reader()) as container:
             stream = video_stream(source.path, container)
             stream.codec_context.thread_count = 1
+            headers = HeaderReader(source.codec, stream.codec_context.extradata)
             for entry in (None, *entries):
                 if entry is not None:
                     container.seek(entry, stream=stream)
@@ -139,6 +218,9 @@ def _check_seeks(source: SourceVideo, entries: Sequence[int]) -> None:
                 for number, packet in enumerate(packets):
                     if number == 0 and entry is not None and packet.pts != entry:
                         raise NotCutError("its container cannot be seeked exactly")
+                    if number == 0 and headers.read(bytes(packet)).is_entry is False and entry is not None:
+                        wrong.append(entry)
+                        break
                     frames = [frame for frame in packet.decode() if isinstance(frame, VideoFrame)]
                     if frames:
                         kinds.add((frames[0].width, frames[0].height, frames[0].format.name))
@@ -147,11 +229,42 @@ def _check_seeks(source: SourceVideo, entries: Sequence[int]) -> None:
                 stream.codec_context.flush_buffers()
     except av.error.FFmpegError as error:
         raise NotCutError(f"reading it from another place fails: {error}") from error
-    if len(kinds) > 1:
+    if len(kinds) > 1 or headers.aspect_changes:
         raise NotCutError("its pictures change")
+    return wrong
+
+
+def _check_packets(source: SourceVideo, seek: Seek | None, packets: int) -> None:
+    """NotCutError if the headers of so many packets from an entry on show what a survey by the index cannot see."""
+    with open_source(source.path) as container:
+        stream = video_stream(source.path, container)
+        log = PacketLog(stream.codec_context)
+        if seek is not None:
+            container.seek(round(seek.seconds / source.timebase), stream=stream)
+        sized = (packet for packet in packets_of(container, stream) if packet.size)
+        for packet in islice(sized, packets):
+            log.see(packet)
+    if log.suspicion or log.aspect_changes:
+        raise NotCutError(log.suspicion or "its pictures change")
+
+
+def _look_closer_at(source: SourceVideo, encode: Encode, packets: int) -> None:
+    """Scan so many packets from the entry of a section on. NotCutError if a frame is lost that is shown from the entry
+    on: those before it, which lack what they refer to, belong to the section before."""
+    first_pts = None if encode.seek is None else round(encode.seek.seconds / source.timebase)
+    last_pts = encode.pieces[-1].last_pts
+    found = scan_stretch(source.path, source.stream_index, first_pts, packets + _SCANNED_BEHIND)
+    damage = assess(found, max_hole_units=np.iinfo(np.int64).max)
+    if damage is None:
+        return
+    shown = [each.pts for each in found.packets if not each.is_hidden and each.pts is not None]
+    ours = [pts for pts in shown if (first_pts is None or pts >= first_pts) and pts <= last_pts]
+    if not (damage.has_times and np.isin(ours, damage.sound_pts).all()):
+        raise NotCutError(damage.complaint)
 
 
 def encode_section(  # noqa: PLR0917  # six unrelated inputs
+    path: str,
     section: Section,
     identity: Identity,
     options: Options,
@@ -159,18 +272,29 @@ def encode_section(  # noqa: PLR0917  # six unrelated inputs
     shards: ShardWriter,
     on_frames: Count,
 ) -> Manifest:
-    """Encode one section into `shards`: its rows, as if it were a video. NotCutError if it does not fit the plan."""
-    encode = section.plan.encode
-    source = encode.source
+    """Encode one section of the source at `path` into `shards`: its rows, as if it were a video. NotCutError if it does
+    not fit the plan."""
+    source = replace(section.plan.encode.source, path=path)
+    encode = replace(section.plan.encode, source=source)
+    needed = section.needed
+
+    def look() -> None:
+        if needed is None:
+            look_closer(source)
+        else:
+            read_in_time(path, lambda: _look_closer_at(source, encode, needed.packets), "reading it")
+
     try:
         with stall_limit(float(options.policy.max_stall_seconds)):
+            if needed is not None:
+                read_in_time(path, lambda: _check_packets(source, encode.seek, needed.packets), "reading it")
             # All sections need one encoder, but each machine has its own decoder.
             pipeline = pipeline_for(ffmpeg_path, source, options.profile, use_gpu=options.use_gpu)
             if pipeline.encoder != encode.pipeline.encoder:
                 raise NotCutError(f"{encode.pipeline.encoder} does not run on this machine")
             crops = source.crop is not None and crops_by_itself(ffmpeg_path)
             plan = replace(section.plan, encode=replace(encode, pipeline=pipeline, crops_by_itself=crops))
-            videos = attempt(plan, ffmpeg_path, shards, on_frames, on_complaint=lambda: look_closer(source))
+            videos = attempt(plan, ffmpeg_path, shards, on_frames, on_complaint=look)
     except (SourceError, DamageFoundError) as error:
         raise NotCutError(str(error)) from error
     if videos is None:

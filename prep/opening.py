@@ -11,9 +11,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 import av
 from av.container import InputContainer
@@ -75,7 +74,17 @@ def open_source(path: str) -> InputContainer:
         raise _refusal(path, error) from error
 
 
-def open_contents(file: BufferedIOBase) -> InputContainer:
+class Readable(Protocol):
+    """What PyAV asks of a file object."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+    def seek(self, offset: int, whence: int, /) -> int: ...
+
+    def tell(self) -> int: ...
+
+
+def open_contents(file: Readable) -> InputContainer:
     """Open a file object with PyAV, whatever its name. Errors are FFmpeg's own."""
     return _open(_Nameless(file))
 
@@ -138,7 +147,7 @@ def _open(file: Any, demuxer: str | None = None, *, limits: dict[str, str] = _LI
 class _Nameless:
     """A file object without a name, so that FFmpeg sees only the contents."""
 
-    def __init__(self, file: BinaryIO | BufferedIOBase) -> None:
+    def __init__(self, file: Readable) -> None:
         self.read: Callable[[int], bytes] = file.read
         self.seek: Callable[[int, int], int] = file.seek
         self.tell: Callable[[], int] = file.tell

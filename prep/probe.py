@@ -100,7 +100,8 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
 def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, by_index: bool) -> SourceVideo:
     if stream.time_base is None:
         raise NotAVideoError(f"{path} has a video stream without a timebase; remux it first", file=path)
-    packets = PacketLog(stream.codec_context, reads_headers=not by_index)
+    keyframes_at = frozenset(entry.pos for entry in stream.index_entries if entry.is_keyframe) if by_index else None
+    packets = PacketLog(stream.codec_context, keyframes_at=keyframes_at)
     places: list[tuple[int | None, int | None, int]] = []
     try:
         for packet in packets_of(container, stream):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 
 import av
 from av.codec.context import Flags, ThreadType
@@ -37,7 +38,7 @@ def scan(path: str, stream_index: int) -> Scan:
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")
         break_at = first_break(path, container.format.name)
-        found = _Scanner(container, stream, break_at).run()
+        found = _Scanner(container, stream, packets_of(container, stream), break_at).run()
         promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
         reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
         if may_lack_an_end(path, container, stream):
@@ -53,6 +54,17 @@ def scan(path: str, stream_index: int) -> Scan:
         )
 
 
+def scan_stretch(path: str, stream_index: int, first_pts: int | None, packets: int) -> Scan:
+    """Scan so many packets from the one with `first_pts` on, to which the container can seek; None: from the first."""
+    with open_source(path) as container, _complaints_heard():
+        stream = container.streams[stream_index]
+        if not isinstance(stream, VideoStream):
+            raise TypeError(f"stream {stream_index} of {path} is no video")
+        if first_pts is not None:
+            container.seek(first_pts, stream=stream)
+        return _Scanner(container, stream, islice(packets_of(container, stream), packets), None).run()
+
+
 def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
     if not packets or packets[-1].complaint:
         return packets
@@ -62,8 +74,14 @@ def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, .
 class _Scanner:
     """The packets and frames of one scan so far."""
 
-    def __init__(self, container: InputContainer, stream: VideoStream, break_at: int | None) -> None:
-        self._demuxed = packets_of(container, stream)
+    def __init__(
+        self,
+        container: InputContainer,
+        stream: VideoStream,
+        packets: Iterator[Packet[VideoStream]],
+        break_at: int | None,
+    ) -> None:
+        self._demuxed = packets
         self._sized = container.format.name not in UNSIZED
         self._is_avi = container.format.name == "avi"
         self._counts_time = container.format.name in _COUNTING

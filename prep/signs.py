@@ -45,10 +45,14 @@ MOOV_IS_MISSING = (
 
 
 class PacketLog:
-    """The packets of a stream in decode order, and the first sign of damage in them."""
+    """The packets of a stream in decode order, and the first sign of damage in them.
 
-    def __init__(self, decoder: CodecContext, *, reads_headers: bool = True) -> None:
-        self._reads_headers = reads_headers
+    With `keyframes_at`, the positions of the keyframes in the file, the content of packets is not looked at. FFmpeg's
+    own mark is of no use then: its parsers take it from packets that have no content yet.
+    """
+
+    def __init__(self, decoder: CodecContext, *, keyframes_at: frozenset[int] | None = None) -> None:
+        self._keyframes_at = keyframes_at
         self.pts: list[int | None] = []
         self.durations: list[int] = []
         self.last_dts: int | None = None
@@ -70,8 +74,9 @@ class PacketLog:
             self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
         self._seen += 1
         self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
-        if not self._reads_headers:
-            self._is_entry = packet.is_keyframe
+        if self._keyframes_at is not None:
+            may_have_entries = self._codec in (*_KEYFRAME_CODECS, "h264", "hevc")
+            self._is_entry = may_have_entries and packet.pos in self._keyframes_at
         elif self._codec in _READ_CODECS or (self._codec == "hevc" and packet.is_keyframe):
             unit = self._headers.read(bytes(packet))
             if self._codec in ("h264", "hevc"):

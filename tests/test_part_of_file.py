@@ -17,8 +17,8 @@ from datasets import rows_of
 from flaky_proxy import FlakyProxy
 from shortgop.jobs.addresses import parse
 from shortgop.jobs.store_files import StoreFile, copied
-from shortgop.prep.part_of_file import packet_range
-from shortgop.prep.probe import estimate
+from shortgop.prep.part_of_file import packet_range, probe_by_index
+from shortgop.prep.probe import estimate, probe
 from store_helpers import put
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
@@ -85,6 +85,17 @@ def test_a_look_at_a_long_mp4_reads_its_index(
         assert estimate(copy.reader(), None).frames == NUM_FRAMES
     assert len(s3_proxy.requests()) <= 4
     assert bytes_read(s3_proxy) < video.path.stat().st_size / 10
+
+
+@pytest.mark.parametrize("kind", ["at_the_end", "in_front", "with_open_gops"])
+def test_the_index_says_which_packets_are_keyframes(kind: str, request: pytest.FixtureRequest, s3_url: str) -> None:
+    """FFmpeg's parsers would say it from the content of packets, of which nearly all are not there."""
+    video: SyntheticVideo = request.getfixturevalue(kind)
+    put(f"{s3_url}/long.mp4", video.path)
+    with copied(StoreFile(parse(f"{s3_url}/long.mp4"))) as copy:
+        found = probe_by_index(copy).entries.tolist()
+    assert found == probe(str(video.path)).entries.tolist()
+    assert len(found) == NUM_FRAMES // 20
 
 
 def cut(source: str, folder: Path, name: str, *times: tuple[float, float | str]) -> Path:
