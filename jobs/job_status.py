@@ -111,6 +111,7 @@ class StatusBoard:
         self._lock = threading.Lock()
         self._progress = Progress()
         self._begun: dict[str, float] = {}
+        self._ended: set[str] = set()
         self._seen: dict[tuple[str, int | None], UnitProgress] = {}
         self._nodes: dict[str, int] = {}
         self._rates: deque[tuple[float, int]] = deque([(self._started, 0)])
@@ -127,7 +128,13 @@ class StatusBoard:
 
     def on_progress(self, unit: UnitProgress) -> None:
         with self._lock:
+            if unit.unit in self._ended:
+                # What a worker says may come after what it did.
+                return
             self._begun.setdefault(unit.unit, self._clock())
+            if unit.section is None:
+                # A source that was cut and is now encoded whole starts again.
+                self._forget(unit.unit, sections_only=True)
             before = self._seen.get((unit.unit, unit.section))
             self._seen[unit.unit, unit.section] = unit
             more = unit.frames - (before.frames if before else 0)
@@ -140,8 +147,21 @@ class StatusBoard:
             self._largest = heapq.nlargest(_SHOWN, [*self._largest, task], key=lambda each: each.num_bytes)
             unit = self._units.get(result.unit)
             self._bytes_in += sum(item.size_bytes for item in unit.items) if unit else 0
-            self._begun.pop(result.unit, None)
-            self._seen = {key: each for key, each in self._seen.items() if key[0] != result.unit}
+            self._end(result.unit)
+
+    def on_split(self, unit: Unit, parts: Sequence[Unit]) -> None:
+        with self._lock:
+            self._units |= {part.id: part for part in parts}
+            self._end(unit.id)
+
+    def _end(self, unit_id: str) -> None:
+        self._ended.add(unit_id)
+        self._begun.pop(unit_id, None)
+        self._forget(unit_id)
+
+    def _forget(self, unit_id: str, *, sections_only: bool = False) -> None:
+        for key in [key for key in self._seen if key[0] == unit_id and not (sections_only and key[1] is None)]:
+            del self._seen[key]
 
     def status(self, state: str = "running", reason: str = "") -> JobStatus:
         with self._lock:
@@ -178,7 +198,8 @@ class StatusBoard:
         names = [item.source.given for item in unit.items] if unit else [unit_id]
         source = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
         nodes = sorted({each.node for key, each in self._seen.items() if key[0] == unit_id and each.node})
-        seconds = self._clock() - self._begun.get(unit_id, self._clock())
+        now = self._clock()
+        seconds = now - self._begun.get(unit_id, now)
         return Task(source, frames, seconds, num_bytes, ", ".join(nodes))
 
 

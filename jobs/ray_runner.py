@@ -8,7 +8,7 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -101,13 +101,21 @@ def _restored_sigterm() -> Iterator[None]:
 
 
 def run_units(
-    dataset: Storage, units: Sequence[Unit], options: Options, slots: Slots, on_progress: OnProgress, *, shared: bool
+    dataset: Storage,
+    units: Sequence[Unit],
+    options: Options,
+    slots: Slots,
+    on_progress: OnProgress,
+    *,
+    on_split: Callable[[Unit, Sequence[Unit]], object],
+    shared: bool,
 ) -> Iterator[UnitResult]:
     """Run all units, a bounded number at a time, and yield each result as it comes.
 
-    A unit whose worker keeps dying is split into its sources. A single source whose worker keeps dying becomes a
-    failure, so that the other sources of its unit are still prepared. With `shared`, workers may be on other machines:
-    each checks that it sees the dataset and the sources, and OutputError or ToolError names a machine that does not.
+    A unit whose worker keeps dying is split into its sources; `on_split` gets it and its parts. A single source whose
+    worker keeps dying becomes a failure, so that the other sources of its unit are still prepared. With `shared`,
+    workers may be on other machines: each checks that it sees the dataset and the sources, and OutputError or ToolError
+    names a machine that does not.
 
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
@@ -141,7 +149,9 @@ def run_units(
                     yield result
             except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
                 if len(unit.items) > 1:
-                    order.again(Whole(each) for each in split_unit(unit, options.profile.key()))
+                    parts = split_unit(unit, options.profile.key())
+                    on_split(unit, parts)
+                    order.again(Whole(part) for part in parts)
                 elif order.give_up(step):
                     reason = f"{unit.items[0].source.given}: {WORKER_DIED} {_MAX_RETRIES + 1} times: {_brief(error)}"
                     yield give_up(dataset, unit, reason)
