@@ -44,7 +44,9 @@ hostname "$1"
 ip link set lo up
 until ip address add "$2" dev eth0 2>/dev/null; do sleep 0.02; done
 ip link set eth0 up
-shift 2
+# Ray asks which address it would use to reach the world.
+ip route add default via "$3"
+shift 3
 "$@"
 """
 
@@ -181,7 +183,7 @@ class Machines:
         if self.separate:
             wire = f"{self.bridge}-{self.number}"
             namespaces = ("--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts")
-            command = ["unshare", *namespaces, "sh", "-c", _FIRST, "sh", name, f"{ip}/24", *command]
+            command = ["unshare", *namespaces, "sh", "-c", _FIRST, "sh", name, f"{ip}/24", self.here_ip, *command]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command, env=environment, cwd=self.folder, stdout=output, stderr=output, start_new_session=True
@@ -247,7 +249,7 @@ def machines(
 ) -> Iterator[Machines]:
     """Machines with these names, none of which runs yet; in the end all are killed. `environment` is set on all."""
     # Ray puts sockets there, whose paths have to be shorter than 108 bytes.
-    folder = Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="sgm-", dir="/tmp"))
     (folder / "home").mkdir()
     made = Machines(folder, separate, names, more=environment)
     with contextlib.ExitStack() as ending:
