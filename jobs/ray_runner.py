@@ -87,7 +87,10 @@ def _init(cluster: str | None, workers: int | None) -> None:
             # By default Ray retries a task that ran out of memory for ever.
             _system_config={"task_oom_retries": _MAX_RETRIES},
         )
-    except (OSError, ValueError, RuntimeError, RayError) as error:
+    except ShortGopError:
+        raise
+    except Exception as error:
+        # Ray raises plain ones where a busy machine is slow to start it.
         what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
         raise ToolError(f"{what}: {error}; --runner inline does the same work in this process without Ray") from error
 

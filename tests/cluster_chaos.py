@@ -53,7 +53,7 @@ _SECTION_SECONDS = 0.2
 _FRAMES, _FEW_FRAMES, _MANY_FRAMES = 150, 20, 900
 _STEP = 1000
 # A job that changes nothing in its dataset for so long hangs.
-_PATIENCE_SECONDS = 180
+_PATIENCE_SECONDS = 300
 _SECONDS_TO_END = 30
 _ENDED = (0, 3)
 _KINDS = ("worker", "machine", "cut off", "driver", "head")
@@ -199,7 +199,8 @@ class Disturbance:
                 # So that it says where it is.
                 process.send_signal(signal.SIGABRT)
                 process.wait(_SECONDS_TO_END)
-                raise AssertionError(f"{self.case} hangs: {self.log()}")
+                known = f"{len(self.cluster.alive())} of {len(self.cluster.all)} machines, number {self.cluster.number}"
+                raise AssertionError(f"{self.case} hangs with {known}, after {dict(self.counts)}: {self.log()}")
             if not self.cluster.is_whole():
                 start_missing(self.cluster)
             # The lock is there when the job has begun to write.

@@ -24,19 +24,19 @@ from typing import Any
 from loader_helpers import comes_true, marked, none_left
 from ray_heads import BIN, free_ports, user_environment
 
-_PATIENCE_SECONDS = 90
+_PATIENCE_SECONDS = 180
 _MARK = "SHORTGOP_MACHINE"
 _PORT = 6379
 # A machine that the head does not know after so long is not coming.
-_TO_JOIN_SECONDS = 40
+_TO_JOIN_SECONDS = 150
 _ASK_EVERY_SECONDS = 1.0
-# By default Ray waits a minute and more before it takes a head or a node for dead.
+# By default Ray waits a minute before it takes a head for dead. Less than this, and a busy machine is taken for dead.
 QUICK = {
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
     "RAY_health_check_initial_delay_ms": "1000",
-    "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "2000",
-    "RAY_health_check_failure_threshold": "3",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "5000",
+    "RAY_health_check_failure_threshold": "5",
 }
 # What runs as the first process of a machine. It collects the processes that others leave.
 _FIRST = """
