@@ -26,13 +26,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start Python hundreds of times: without compiled modules each start takes a quarter of a second more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check fuzz chaos race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg clean
+.PHONY: help demo test check fuzz chaos chaos-loader chaos-cluster race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg clean
 
 help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
 	@echo "make test    lint, check types, run the tests"
 	@echo "make fuzz    break files in thousands of ways and prepare them: FUZZ=\"--first 0 --cases 5000\""
-	@echo "make chaos   kill what belongs to a ClipLoader at random moments: CHAOS=\"--seconds 600 --seed 0\""
+	@echo "make chaos   kill what belongs to a ClipLoader and to a cluster at random moments: CHAOS=\"--seconds 600 --seed 0\""
 	@echo "make race    race two processes for the root of a dataset: RACE=\"--rounds 1000 --where disk s3 flaky\""
 	@echo "make sweep   check every case of what the tests check some of: kills at every change, Ray and S3 together"
 	@echo "make bench   measure reading against other libraries: ten minutes, with BENCH= an hour and more"
@@ -72,12 +72,19 @@ fuzz: $(STAMP)
 	@echo "Breaking files: ten minutes and more on one core"
 	@$(WITH_FFMPEG) $(PY) tests/fuzzing.py $(FUZZ)
 
-# CHAOS="--loaders 1000" makes and drops so many loaders instead.
 CHAOS := --seconds 600 --seed 0
 
-chaos: $(STAMP)
+chaos: chaos-loader chaos-cluster
+
+# CHAOS="--loaders 1000" makes and drops so many loaders instead.
+chaos-loader: $(STAMP)
 	@echo "Killing processes of loaders: ten minutes"
 	@$(WITH_FFMPEG) $(PY) tests/loader_chaos.py $(CHAOS)
+
+# CHAOS="--seconds 600 --where s3" keeps the datasets in S3.
+chaos-cluster: $(STAMP)
+	@echo "Killing processes and machines of a Ray cluster: ten minutes"
+	@$(WITH_FFMPEG) $(PY) tests/cluster_chaos.py $(CHAOS)
 
 RACE := --rounds 1000 --where disk s3 flaky
 

@@ -157,6 +157,9 @@ class StatusBoard:
                 # What a worker says may come after what it did.
                 return
             self._begun.setdefault(unit.unit, self._clock())
+            if unit.section is None:
+                # A source that was cut and is now encoded whole starts again.
+                self._forget(unit.unit, sections_only=True)
             before = self._seen.get((unit.unit, unit.section))
             self._seen[unit.unit, unit.section] = unit
             more = unit.frames - (before.frames if before else 0)
@@ -171,12 +174,24 @@ class StatusBoard:
             self._largest = heapq.nlargest(_SHOWN, [*self._largest, task], key=lambda each: each.num_bytes)
             unit = self._units.get(result.unit)
             self._bytes_in += sum(item.size_bytes for item in unit.items) if unit else 0
-            self._begun.pop(result.unit, None)
-            self._seen = {key: each for key, each in self._seen.items() if key[0] != result.unit}
+            self._end(result.unit)
+
+    def on_split(self, unit: Unit, parts: Sequence[Unit]) -> None:
+        with self._lock:
+            self._units |= {part.id: part for part in parts}
+            self._end(unit.id)
+
+    def _end(self, unit_id: str) -> None:
+        self._ended.add(unit_id)
+        self._begun.pop(unit_id, None)
+        self._forget(unit_id)
+
+    def _forget(self, unit_id: str, *, sections_only: bool = False) -> None:
+        for key in [key for key in self._seen if key[0] == unit_id and not (sections_only and key[1] is None)]:
+            del self._seen[key]
 
     def _count_rest(self, result: UnitResult) -> None:
         """Count the frames for their node that it had not reported when the unit was done."""
-        self._ended.add(result.unit)
         reported = [each for key, each in self._seen.items() if key[0] == result.unit]
         rest = result.frames - sum(each.frames for each in reported)
         if reported and rest > 0:
@@ -235,7 +250,8 @@ class StatusBoard:
         names = [item.source.given for item in unit.items] if unit else [unit_id]
         source = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
         nodes = sorted({each.node for key, each in self._seen.items() if key[0] == unit_id and each.node})
-        seconds = self._clock() - self._begun.get(unit_id, self._clock())
+        now = self._clock()
+        seconds = now - self._begun.get(unit_id, now)
         return Task(source, frames, seconds, num_bytes, ", ".join(nodes))
 
 

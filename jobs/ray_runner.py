@@ -8,7 +8,8 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,13 +32,16 @@ from .gpu_slots import Place, Slots, next_place, slots_for, slots_of
 from .order import Order
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
-from .steps import Outcome, Step, Whole, run_step
+from .steps import OneSection, Outcome, Step, Whole, run_step
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up
 
 # The units of a worker or a node that dies are simply done again. This bound is for a unit that kills its worker each
 # time.
 _MAX_RETRIES = 3
+# So often a unit gets as many attempts again where its last one ended with the machine. Machines are taken away at
+# random, so that says little of the unit, but one that needs too much memory may take its machine along.
+_MAX_NODES_LOST = 1
 _POLL_SECONDS = 0.5
 _BOARD_SECONDS = 5
 
@@ -55,6 +59,13 @@ def connected(cluster: str | None, workers: int | None, streams_per_gpu: int) ->
                 _init(cluster, workers)
             resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
             yield slots_of(resources, workers, streams_per_gpu)
+        except RayTaskError:
+            raise
+        except RayError as error:
+            # Where the machine of the driver or the head is lost, unless Ray ends this process at once.
+            raise ToolError(
+                f"the Ray of this job is lost: {_brief(error)}; what is finished is kept, so run the same command again"
+            ) from error
         finally:
             # Also if the process was told to end while Ray was starting.
             ray.shutdown()
@@ -76,7 +87,10 @@ def _init(cluster: str | None, workers: int | None) -> None:
             # By default Ray retries a task that ran out of memory for ever.
             _system_config={"task_oom_retries": _MAX_RETRIES},
         )
-    except (OSError, ValueError, RuntimeError, RayError) as error:
+    except ShortGopError:
+        raise
+    except Exception as error:
+        # Ray raises plain ones where a busy machine is slow to start it.
         what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
         raise ToolError(f"{what}: {error}; --runner inline does the same work in this process without Ray") from error
 
@@ -101,13 +115,21 @@ def _restored_sigterm() -> Iterator[None]:
 
 
 def run_units(
-    dataset: Storage, units: Sequence[Unit], options: Options, slots: Slots, on_progress: OnProgress, *, shared: bool
+    dataset: Storage,
+    units: Sequence[Unit],
+    options: Options,
+    slots: Slots,
+    on_progress: OnProgress,
+    *,
+    on_split: Callable[[Unit, Sequence[Unit]], object],
+    shared: bool,
 ) -> Iterator[UnitResult]:
     """Run all units, a bounded number at a time, and yield each result as it comes.
 
-    A unit whose worker keeps dying is split into its sources. A single source whose worker keeps dying becomes a
-    failure, so that the other sources of its unit are still prepared. With `shared`, workers may be on other machines:
-    each checks that it sees the dataset and the sources, and OutputError or ToolError names a machine that does not.
+    A unit whose worker keeps dying, and not just with its machine, is split into its sources; `on_split` gets it and
+    its parts. A single source whose worker keeps dying becomes a failure, so that the other sources of its unit are
+    still prepared. With `shared`, workers may be on other machines: each checks that it sees the dataset and the
+    sources, and OutputError or ToolError names a machine that does not.
 
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
@@ -119,6 +141,7 @@ def run_units(
     order = Order(units)
     running: dict[ray.ObjectRef[Outcome], Step] = {}
     places: dict[ray.ObjectRef[Outcome], Place] = {}
+    nodes_lost: Counter[tuple[str, int | None]] = Counter()
     while order or running:
         while order and (place := next_place(slots, list(places.values()))) is not None:
             step = order.next()
@@ -140,10 +163,17 @@ def run_units(
                 if result is not None:
                     yield result
             except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
-                if len(unit.items) > 1:
-                    order.again(Whole(each) for each in split_unit(unit, options.profile.key()))
+                key = unit.id, step.number if isinstance(step, OneSection) else None
+                nodes_lost[key] += isinstance(error, NodeDiedError)
+                if isinstance(error, NodeDiedError) and nodes_lost[key] <= _MAX_NODES_LOST:
+                    order.again([step])
+                elif len(unit.items) > 1:
+                    parts = split_unit(unit, options.profile.key())
+                    on_split(unit, parts)
+                    order.again(Whole(part) for part in parts)
                 elif order.give_up(step):
-                    reason = f"{unit.items[0].source.given}: {WORKER_DIED} {_MAX_RETRIES + 1} times: {_brief(error)}"
+                    times = (_MAX_RETRIES + 1) * (1 + min(nodes_lost[key], _MAX_NODES_LOST))
+                    reason = f"{unit.items[0].source.given}: {WORKER_DIED} {times} times: {_brief(error)}"
                     yield give_up(dataset, unit, reason)
             except TaskUnschedulableError as error:
                 raise ToolError(f"Ray cannot place a unit of work: {_brief(error)}") from error

@@ -93,4 +93,6 @@ def _results(
         on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
         tally.note(f"encoding, {slots.at_a_time} at a time{on_gpus}")
         shared = cluster is not None
-        yield from ray_runner.run_units(out, units, options, slots, tally.on_progress, shared=shared)
+        yield from ray_runner.run_units(
+            out, units, options, slots, tally.on_progress, on_split=tally.on_split, shared=shared
+        )

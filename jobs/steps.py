@@ -19,6 +19,7 @@ from ..prep.options import Options
 from ..prep.shards import ShardWriter
 from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
+from ..whole_files import writing
 from .fetched_sources import SourceFile, file_of, surveyed
 from .units import Unit
 from .work import (
@@ -102,6 +103,12 @@ Outcome = UnitResult | Sections | SectionDone | Refused
 
 def run_step(dataset: Storage, step: Step, options: Options, on_progress: OnProgress) -> Outcome:
     """Do a step in this process. OutputError and ToolError concern every source alike, and are raised."""
+    with writing(dataset.url):
+        # What is an error of one source has become its failure below.
+        return _outcome(dataset, step, options, on_progress)
+
+
+def _outcome(dataset: Storage, step: Step, options: Options, on_progress: OnProgress) -> Outcome:
     if isinstance(step, Whole):
         return run_unit(dataset, step.unit, options, on_progress)
     committed = committed_result(dataset, step.unit)

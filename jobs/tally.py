@@ -48,6 +48,8 @@ class Listener(Protocol):
 
     def on_result(self, result: UnitResult) -> None: ...
 
+    def on_split(self, unit: Unit, parts: Sequence[Unit]) -> None: ...
+
 
 class Tally:
     """Adds up what units report, and calls `on_progress` with the job's progress after each change."""
@@ -57,7 +59,9 @@ class Tally:
         self._started = time.monotonic()
         self._note = ""
         self._sources_done = self._sources_total = self._sources_failed = self._bytes = 0
+        self._expected: Mapping[str, Expected] = {}
         self._estimates: dict[str, int] = {}
+        self._ended: set[str] = set()
         self._frames: dict[str, int] = {}
         self._sections: dict[str, dict[int | None, int]] = {}
         self._listeners: list[Listener] = []
@@ -78,10 +82,17 @@ class Tally:
 
     def plan(self, units: Sequence[Unit], estimates: Mapping[str, Expected]) -> None:
         """The units that the job runs; `estimates` has what is expected of each source, by its id."""
-        self._estimates = {unit.id: sum(estimates[item.source.id].frames for item in unit.items) for unit in units}
+        self._expected = estimates
+        self._estimates = {unit.id: self._expected_frames(unit) for unit in units}
         self._sources_total = sum(len(unit.items) for unit in units)
 
+    def _expected_frames(self, unit: Unit) -> int:
+        return sum(self._expected[item.source.id].frames for item in unit.items)
+
     def on_progress(self, unit: UnitProgress) -> None:
+        if unit.unit in self._ended:
+            # What a worker says may come after what it did.
+            return
         for listener in self._listeners:
             listener.on_progress(unit)
         sections = self._sections.setdefault(unit.unit, {})
@@ -98,9 +109,20 @@ class Tally:
             listener.on_result(result)
         self._frames[result.unit] = self._estimates[result.unit] = result.frames
         self._sections.pop(result.unit, None)
+        self._ended.add(result.unit)
         self._sources_done += result.videos + len(result.failures)
         self._sources_failed += len(result.failures)
         self._bytes += result.bytes
+        self._update()
+
+    def on_split(self, unit: Unit, parts: Sequence[Unit]) -> None:
+        """`parts` take the place of a unit, of which nothing is kept."""
+        for listener in self._listeners:
+            listener.on_split(unit, parts)
+        for of_unit in (self._frames, self._estimates, self._sections):
+            of_unit.pop(unit.id, None)
+        self._ended.add(unit.id)
+        self._estimates |= {part.id: self._expected_frames(part) for part in parts}
         self._update()
 
     def _update(self) -> None:

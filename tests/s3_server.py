@@ -1,8 +1,9 @@
-"""An S3 server on loopback: moto's, in a process of its own.
+"""An S3 server: moto's, in a process of its own.
 
-    python s3_server.py
+    python s3_server.py [ADDRESS]
 
-The first line on standard output is its port. It ends when its standard input does, so that none is left behind.
+It listens at the address, by default 127.0.0.1. The first line on standard output is its port. It ends when its
+standard input does, so that none is left behind.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def main() -> None:
         return (control if environ["PATH_INFO"].startswith("/moto-api/") else s3)(environ, start_response)
 
     application = OneWriteAtATime(dispatched)
-    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Handler)
+    server = make_server((sys.argv[1:] or ["127.0.0.1"])[0], 0, application, threaded=True, request_handler=Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     sys.stdin.read()

@@ -19,11 +19,12 @@ from shortgop.cli.status_command import status_lines
 from shortgop.errors import CorruptDataError, TooManyFailuresError, UsageError
 from shortgop.jobs.failing import MaxFailures
 from shortgop.jobs.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status
+from shortgop.jobs.look import Expected
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.sources import Source
-from shortgop.jobs.tally import Progress
+from shortgop.jobs.tally import Progress, Tally, ignore
 from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import UnitProgress, UnitResult
+from shortgop.jobs.work import Failure, UnitProgress, UnitResult
 from shortgop.prep.profile import Profile, parse_size
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video
@@ -168,6 +169,60 @@ def test_what_a_worker_says_after_its_unit_is_done_is_not_counted_twice() -> Non
     board.on_result(UnitResult("u1", 1, 100, 1000, ()))
     assert board.status().nodes == {"a": 100}
     assert board.status().running == ()
+
+
+def test_a_unit_that_was_split_is_replaced_by_its_parts() -> None:
+    """Ray's workers died of it, and each of its sources is tried alone."""
+    whole = Unit("ab", unit("a").items + unit("b").items)
+    parts = [unit("a"), unit("b")]
+    clock = Clock()
+    board, tally = StatusBoard([whole], clock), Tally(ignore)
+    tally.plan([whole], {"a.mp4": Expected(100), "b.mp4": Expected(60)})
+    tally.tell(board)
+    tally.on_progress(UnitProgress("ab", 70, 150))
+    tally.on_split(whole, parts)
+    found = board.status()
+    assert (found.frames_done, found.frames_planned, found.running) == (0, 160, ())
+
+    # What the dead worker said comes last.
+    tally.on_progress(UnitProgress("ab", 80, 150))
+    tally.on_progress(UnitProgress("a", 10, 90))
+    clock.now += 3
+    found = board.status()
+    assert (found.frames_done, found.frames_planned) == (10, 160)
+    assert [(task.source, task.frames, task.seconds) for task in found.running] == [("a.mp4", 10, 3)]
+
+    tally.on_result(UnitResult("a", 1, 90, 1000, ()))
+    tally.on_result(UnitResult("b", 0, 0, 0, (Failure("b.mp4", "b.mp4", "its worker died", "/v/b.mp4"),)))
+    found = board.status()
+    assert (found.sources_done, found.sources_total, found.sources_failed) == (2, 2, 1)
+    assert (found.frames_done, found.frames_planned, found.bytes_in) == (90, 90, 10_000_000)
+    assert [task.source for task in found.slowest] == ["a.mp4", "b.mp4"]
+
+
+def test_progress_that_comes_after_the_result_changes_nothing() -> None:
+    """On Ray it goes another way. Of a unit that was given up, other sections may go on for a while."""
+    board, tally = StatusBoard([unit("a")]), Tally(ignore)
+    tally.plan([unit("a")], {"a.mp4": Expected(100)})
+    tally.tell(board)
+    tally.on_progress(UnitProgress("a", 50, 100, section=1, node="n"))
+    tally.on_result(UnitResult("a", 1, 100, 1000, ()))
+    before = board.status()
+    tally.on_progress(UnitProgress("a", 60, 100, section=2, node="n"))
+    after = board.status()
+    assert after.running == ()
+    assert (after.frames_done, after.frames_planned, after.nodes) == (100, 100, {"n": 100})
+    assert dataclasses.replace(after, written=0, recent_frames_per_second=0) == dataclasses.replace(
+        before, written=0, recent_frames_per_second=0
+    )
+
+
+def test_a_source_that_was_cut_and_is_encoded_whole_counts_once() -> None:
+    board = StatusBoard([unit("a")])
+    board.on_progress(UnitProgress("a", 50, 0, section=0))
+    board.on_progress(UnitProgress("a", 30, 0, section=1))
+    board.on_progress(UnitProgress("a", 20, 100))
+    assert [task.frames for task in board.status().running] == [20]
 
 
 def test_a_job_that_was_not_heard_of_for_a_minute_may_be_dead() -> None:

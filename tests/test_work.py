@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from shortgop.errors import OutputError
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.sources import find_sources
+from shortgop.jobs.steps import Whole, run_step
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import UnitProgress, run_unit
 from shortgop.manifests.layout import create
@@ -13,6 +17,8 @@ from shortgop.manifests.parts import read_part
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.locate import storage_at
+from shortgop.storage.network import NetworkOptions
 from synthetic import SyntheticVideo
 
 
@@ -33,3 +39,16 @@ def test_a_unit_that_was_committed_is_not_written_again(constant_video: Syntheti
     assert run_unit(DiskStorage(dataset), unit, Options(profile), seen.append) == first
     assert shard.stat().st_ino == written.st_ino
     assert read_part(DiskStorage(dataset), unit.id).ids == ["constant.mp4"]
+
+
+def test_a_dataset_that_does_not_answer_ends_the_job_with_its_name(
+    constant_video: SyntheticVideo, s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One machine of a cluster may lack the network or the settings that the others have."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    (source,) = find_sources([str(constant_video.path)])
+    (unit,) = plan_units([Item(source, *identity_of(source.path))], profile_key="", done={}, shard_bytes=10**9)
+    dataset = storage_at(s3_url, network=NetworkOptions(retries=0))
+    with pytest.raises(OutputError, match="no connection to the server") as caught:
+        run_step(dataset, Whole(unit), Options(Profile()), lambda _: None)
+    assert dataset.url in str(caught.value)

@@ -1,0 +1,390 @@
+"""Kills what belongs to a Ray cluster at random moments, and compares the dataset with that of an undisturbed job.
+
+A case is a job that prepares some sources into a new dataset, on a cluster of three machines of one core each. While it
+runs, workers, whole machines, the driver and the head are killed, and machines lose their network. What a cluster
+manager starts again is started again: machines. What a user would run again is run again: the job, after its driver or
+the head died. In the end the dataset has to be that of a plain loop that nobody disturbed, with nothing else in its
+folders. The same seed is the same cases, though not the same moments.
+
+    python tests/cluster_chaos.py --seconds 600 --seed 0
+    python tests/cluster_chaos.py --seconds 600 --where s3
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import shortgop
+from dataset_places import Places, folders, left_over, names, prefixes, s3_settings, shard_names
+from datasets import current_manifest, rows_of
+from ray_machines import Machines, machines, may_have_networks
+from s3_server import BUCKET, make_bucket, running
+from shortgop.jobs.failing import WORKER_DIED
+from shortgop.jobs.job_status import read_status
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.manifests.parts import finished_parts
+from shortgop.manifests.verify import verify
+from shortgop.prep.profile import Profile
+from shortgop.storage.interface import Storage
+from shortgop.storage.locate import storage_at
+from synthetic import constant_rate_pts, make_video, read_number
+
+_PROFILE = Profile(segment_seconds=Fraction(1, 2))
+# About six sections of the long source.
+_SECTION_SECONDS = 0.2
+_FRAMES, _FEW_FRAMES, _MANY_FRAMES = 150, 20, 900
+_STEP = 1000
+# A job that changes nothing in its dataset for so long hangs.
+_PATIENCE_SECONDS = 300
+_SECONDS_TO_END = 30
+_ENDED = (0, 3)
+_KINDS = ("worker", "machine", "cut off", "driver", "head")
+_AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One job. `kills` are what is killed, at moments that the seed chooses. The driver runs on the head."""
+
+    seed: int
+    has_sections: bool
+    kills: tuple[str, ...]
+    longest_wait_seconds: float = 4.0
+
+
+def case_of(seed: int, separate: bool) -> Case:
+    """The case of a number."""
+    rng = random.Random(seed)
+    weights = [10, 4, 2 if separate else 0, 3, 2]
+    return Case(
+        seed=seed,
+        has_sections=rng.random() < 0.5,
+        kills=tuple(rng.choices(_KINDS, weights, k=rng.randint(4, 9))),
+    )
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sources, by the way that the job is to take them, and the dataset of an undisturbed job for each."""
+
+    folder: Path
+
+    def sources(self, has_sections: bool) -> Path:
+        return self.folder / ("with_long" if has_sections else "short")
+
+    @cache  # noqa: B019  # there are two
+    def undisturbed(self, has_sections: bool) -> Storage:
+        place = folders(self.folder).new()
+        run(self.sources(has_sections), place, Where("inline"))
+        return place
+
+
+def make_corpus(folder: Path, copies: int = 3) -> Corpus:
+    """Sources of some tenths of a second of work each, some that share a unit, one that is no video, and, in one of the
+    two folders, one that is encoded in sections."""
+    short, with_long = folder / "short", folder / "with_long"
+    short.mkdir(parents=True)
+    with_long.mkdir()
+    for number in range(4):
+        # Files of a megabyte, so that no two of these share a unit.
+        large = short / f"large{number}.mp4"
+        make_video(
+            large, pts=constant_rate_pts(Fraction(30), _FRAMES), timebase=Fraction(1, 30), size=(320, 256),
+            first_number=_STEP * number, options={"qp": "1", "preset": "ultrafast"},
+        )  # fmt: skip
+        small = short / f"small{number}.mp4"
+        make_video(
+            small, pts=constant_rate_pts(Fraction(30), _FEW_FRAMES), timebase=Fraction(1, 30),
+            first_number=_STEP * number,
+        )  # fmt: skip
+        for copy in range(1, copies):
+            os.link(large, short / f"large{number}-{copy}.mp4")
+        for file in (large, small):
+            os.link(file, with_long / file.name)
+    make_video(
+        with_long / "long.mp4", pts=constant_rate_pts(Fraction(30), _MANY_FRAMES), timebase=Fraction(1, 30),
+        size=(320, 256), gop=30, options={"qp": "10", "preset": "ultrafast"},
+    )  # fmt: skip
+    (short / "broken.mp4").write_text("not a video")
+    (with_long / "broken.mp4").write_text("not a video")
+    return Corpus(folder)
+
+
+def run(sources: Path, dataset: Storage, where: Where, *, retry_failed: bool = False) -> shortgop.Report:
+    """Prepare the sources in this process or on the cluster."""
+    return prepare(
+        [str(sources)], dataset, _PROFILE, where=where, section_seconds=_SECTION_SECONDS, retry_failed=retry_failed
+    )
+
+
+def job(sources: str, dataset: str, address: str) -> None:
+    """What a driver runs: `shortgop prep`, which has no option for the length of sections."""
+    import typer
+
+    from shortgop.cli.app import EXIT_SOMETHING_MISSING, errors
+
+    faulthandler.enable()
+    try:
+        with errors():
+            report = run(Path(sources), storage_at(dataset), Where(address=address))
+    except typer.Exit as error:
+        sys.exit(error.exit_code)
+    sys.exit(EXIT_SOMETHING_MISSING if report.failures else 0)
+
+
+class Disturbance:
+    """Runs a case, kills what belongs to it, and counts that."""
+
+    def __init__(self, case: Case, cluster: Machines, corpus: Corpus, dataset: Storage) -> None:
+        self.case, self.cluster, self.dataset = case, cluster, dataset
+        self.sources, self.undisturbed = corpus.sources(case.has_sections), corpus.undisturbed(case.has_sections)
+        self.said = cluster.folder / f"driver-{case.seed}.log"
+        self.counts: Counter[str] = Counter()
+        self.slowest_end = 0.0
+        self._rng = random.Random(case.seed)
+        self._kills = list(case.kills)
+
+    def run(self) -> None:
+        """Until the job has ended by itself. AssertionError when it fails or hangs, or the dataset is another one."""
+        while not self._ends():
+            pass
+        self._look_at_status()
+        self._compare()
+
+    def _ends(self) -> bool:
+        """Run the job once. Returns whether it was done."""
+        start_missing(self.cluster)
+        machine = self.cluster.all["head"]
+        self.counts["runs"] += 1
+        command = [sys.executable, __file__, "--job", str(self.sources), self.dataset.url, self.cluster.address]
+        with self.said.open("ab") as said:
+            process = subprocess.Popen(
+                machine.at(command), env=self.cluster.environment | machine.own_environment,
+                stdout=said, stderr=said, start_new_session=True,
+            )  # fmt: skip
+        try:
+            return self._disturb(process)
+        finally:
+            process.kill()
+            process.wait()
+
+    def _disturb(self, process: subprocess.Popen[bytes]) -> bool:
+        head, cut_off = self.cluster.all["head"], False
+        heard, before = time.monotonic(), ""
+        kill_at = self._next_kill()
+        while process.poll() is None:
+            time.sleep(0.02)
+            now = self._looks_like()
+            if now != before:
+                before, heard = now, time.monotonic()
+            if time.monotonic() - heard > _PATIENCE_SECONDS:
+                # So that it says where it is.
+                process.send_signal(signal.SIGABRT)
+                process.wait(_SECONDS_TO_END)
+                known = f"{len(self.cluster.alive())} of {len(self.cluster.all)} machines, number {self.cluster.number}"
+                raise AssertionError(f"{self.case} hangs with {known}, after {dict(self.counts)}: {self.log()}")
+            if not self.cluster.is_whole():
+                start_missing(self.cluster)
+            # The lock is there when the job has begun to write.
+            if time.monotonic() > kill_at and ".lock" in now:
+                what = next((what for what in self._kills if self._kill(what, process)), None)
+                if what is not None:
+                    cut_off |= what == "cut off"
+                    self._kills.remove(what)
+                    kill_at, heard = self._next_kill(), time.monotonic()
+        code = process.returncode
+        self.counts[f"ended with {code}"] += 1
+        if code in _ENDED:
+            return True
+        excused = code == -signal.SIGKILL or self.cluster.all.get("head") is not head or not head.runs or cut_off
+        if not excused and not self._was_aborted(code):
+            raise AssertionError(f"{self.case} ended with {code}: {self.log()}")
+        self.slowest_end = max(self.slowest_end, time.monotonic() - heard)
+        return False
+
+    def _was_aborted(self, code: int) -> bool:
+        """Whether Ray 2.60 aborted the driver, as it may where it is stopped while a task ends."""
+        return code == -signal.SIGABRT and "not pending" in self.log()
+
+    def _next_kill(self) -> float:
+        return time.monotonic() + self.case.longest_wait_seconds * self._rng.random() ** 2
+
+    @property
+    def killed(self) -> int:
+        return sum(count for what, count in self.counts.items() if what.startswith("killed"))
+
+    def log(self) -> str:
+        return self.said.read_text(errors="replace")[-4000:]
+
+    def _looks_like(self) -> str:
+        files = [each.key for each in self.dataset.files("") if not each.key.startswith("manifest")]
+        has_lock = self.dataset.find(".lock") is not None
+        return " ".join([*sorted(files), ".lock" if has_lock else ""])
+
+    def _kill(self, what: str, process: subprocess.Popen[bytes]) -> bool:
+        """Kill something. False where there is none of it just now."""
+        cluster = self.cluster
+        others = [name for name in cluster.all if name != "head" and cluster.all[name].ip in cluster.alive()]
+        if what == "worker":
+            workers = [pid for machine in cluster.all.values() for pid in workers_of(machine.pids("ray::"))]
+            if not workers:
+                return False
+            with suppress(ProcessLookupError):
+                os.kill(self._rng.choice(workers), signal.SIGKILL)
+        elif what == "driver":
+            process.kill()
+        elif what == "head":
+            cluster.kill("head")
+        elif not others:
+            return False
+        elif what == "cut off":
+            cluster.all[self._rng.choice(others)].cut_off()
+        else:
+            cluster.kill(self._rng.choice(others))
+        self.counts[f"killed: {what}"] += 1
+        return True
+
+    def _look_at_status(self) -> None:
+        """What `shortgop status` says of the last job."""
+        found = read_status(self.dataset)
+        assert (found.state, found.running) == ("finished", ()), found
+        assert found.sources_done == found.sources_total, found
+        assert found.frames_done == found.frames_planned, found
+
+    def _compare(self) -> None:
+        """AssertionError where the dataset is not the undisturbed one."""
+        failed = {failure.id: failure.reason for failure in shortgop.open(self.dataset.url).failures}
+        aside = [video_id for video_id, reason in failed.items() if WORKER_DIED in reason]
+        assert failed.keys() == {"broken.mp4", *aside}, failed
+        if aside:
+            # Killed four times, each time by us.
+            self.counts["set aside"] += len(aside)
+            assert len([kill for kill in self.case.kills if kill not in ("driver", "head")]) > 3, failed
+        # The next job, which removes what killed ones left.
+        report = run(self.sources, self.dataset, Where("inline"), retry_failed=True)
+        assert report.videos_added == len(aside), report
+        assert_same(self.dataset, self.undisturbed)
+        exact = rows_of(self.dataset) == rows_of(self.undisturbed)
+        self.counts["equal, row for row and byte for byte" if exact else "equal, of which units were split"] += 1
+
+
+def workers_of(pids: Sequence[int]) -> list[int]:
+    """Those that run tasks or actors, or wait for some."""
+    found = []
+    for pid in pids:
+        with suppress(OSError):
+            title = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if title.startswith(b"ray::") and not title.startswith(_AGENTS):
+                found.append(pid)
+    return found
+
+
+def start_missing(cluster: Machines) -> None:
+    """Start what a cluster manager would start: machines that are gone, or that the head does not know."""
+    for name in cluster.names:
+        machine = cluster.all.get(name)
+        if machine is not None and cluster.is_lost(machine):
+            cluster.kill(name)
+        if name not in cluster.all:
+            cluster.start(name)
+            if name == "head":
+                cluster.wait(lambda: bool(cluster.alive()), "a head")
+
+
+def assert_same(one: Storage, other: Storage) -> None:
+    """Everything that readers see is the same, and nothing else is there. Units that were split have shards of their
+    own: then the rows of shards, and which of them holds a segment, may differ."""
+    assert list(verify(one, current_manifest(one))) == []
+    assert content_of(one) == content_of(other)
+    assert left_over(one) == []
+    assert names(one, "sections") == set()
+    manifest = current_manifest(one)
+    assert names(one, "shards") == set(manifest.shards.name.texts())
+    if shard_names(one) == shard_names(other):
+        assert rows_of(one) == rows_of(other)
+        assert len(finished_parts(one)) >= len(finished_parts(other))
+    for video in shortgop.open(one.url):
+        stem = Path(video.id).stem.partition("-")[0]
+        first = _STEP * int(stem[5:]) if stem != "long" else 0
+        last = len(video) - 1
+        shown = [read_number(frame) for frame in video.get_frames_at([0, last]).data]
+        assert shown == [first, first + last], video.id
+
+
+def content_of(dataset: Storage) -> dict[str, Any]:
+    """All rows, except where their bytes lie. The bytes are those that the checksums in the rows say."""
+    places = ("shards.", "segments.shard", "segments.offset", "gops.offset", "bytes of ")
+    return {name: rows for name, rows in rows_of(dataset).items() if not name.startswith(places)}
+
+
+@contextlib.contextmanager
+def places_of(where: str, cluster: Machines, folder: Path) -> Iterator[Places]:
+    """New places for datasets that all machines reach, of which none may run yet: they need the settings of S3."""
+    if where == "disk":
+        yield folders(folder)
+        return
+    with running("s3_server.py", "0.0.0.0") as here:
+        endpoint = f"http://{cluster.here_ip}:{here.rpartition(':')[2]}"
+        make_bucket(endpoint, BUCKET)
+        with s3_settings(endpoint):
+            yield prefixes()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run cases, or the driver of one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600, help="begin no case after this time")
+    parser.add_argument("--kills", type=int, default=1_000_000, help="begin no case after so many kills")
+    parser.add_argument("--seed", type=int, default=0, help="number of the first case")
+    parser.add_argument("--where", choices=["disk", "s3"], default="disk", help="where the datasets lie")
+    parser.add_argument("--together", action="store_true", help="give the machines no networks of their own")
+    parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.job:
+        job(*given.job)
+        return
+    # Told to end, it ends what it started.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    separate = not given.together and may_have_networks()
+    print(f"machines {'with networks of their own' if separate else 'on one network'}, datasets on {given.where}")
+    totals: Counter[str] = Counter()
+    slowest, started = 0.0, time.monotonic()
+    with tempfile.TemporaryDirectory() as name, suppress(KeyboardInterrupt):
+        root, killed = Path(name), 0
+        corpus = make_corpus(root / "sources")
+        chosen = (case_of(number, separate) for number in itertools.count(given.seed))
+        with machines(separate=separate) as cluster, places_of(given.where, cluster, root) as places:
+            for case in chosen:
+                done = Disturbance(case, cluster, corpus, places.new())
+                done.run()
+                totals += done.counts
+                totals["cases"] += 1
+                killed += done.killed
+                slowest = max(slowest, done.slowest_end)
+                print(f"{time.monotonic() - started:6.0f} s  {dict(sorted(totals.items()))}", flush=True)
+                if time.monotonic() - started > given.seconds or killed >= given.kills:
+                    break
+    print(f"{killed} kills: every dataset was the undisturbed one; a driver ended {slowest:.0f} s after a loss at most")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""Machines of a Ray cluster, all of them on this one, to be killed as a whole.
+
+Where this process may, each machine has a network, process numbers and a host name of its own (namespaces of Linux),
+and they reach each other over a bridge. Elsewhere they are groups of processes. A machine that is killed ends without a
+word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from loader_helpers import comes_true, marked, none_left
+from ray_heads import BIN, free_ports, user_environment
+
+_PATIENCE_SECONDS = 180
+_MARK = "SHORTGOP_MACHINE"
+_PORT = 6379
+# A machine that the head does not know after so long is not coming.
+_TO_JOIN_SECONDS = 150
+_ASK_EVERY_SECONDS = 1.0
+# By default Ray waits a minute before it takes a head for dead. Less than this, and a busy machine is taken for dead.
+QUICK = {
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "5000",
+    "RAY_health_check_failure_threshold": "5",
+}
+# What runs as the first process of a machine. It collects the processes that others leave.
+_FIRST = """
+hostname "$1"
+ip link set lo up
+until ip address add "$2" dev eth0 2>/dev/null; do sleep 0.02; done
+ip link set eth0 up
+# Ray asks which address it would use to reach the world.
+ip route add default via "$3"
+shift 3
+"$@"
+"""
+
+
+def may_have_networks() -> bool:
+    """Whether this process may give each machine a network of its own."""
+    if os.geteuid() or not (shutil.which("unshare") and shutil.which("ip") and shutil.which("nsenter")):
+        return False
+    name = f"sgt{os.getpid()}"
+    tries = (
+        ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "ip", "link"],
+        ["ip", "link", "add", name, "type", "bridge"],
+        ["ip", "link", "delete", name],
+    )
+    return not any(subprocess.run(each, capture_output=True, check=False).returncode for each in tries)
+
+
+@dataclass
+class Machine:
+    """A machine that runs `ray start`."""
+
+    name: str
+    ip: str
+    process: subprocess.Popen[bytes]
+    mark: str
+    log: Path
+    wire: str = ""
+    """The end of its network cable that is in this machine's network; "" without a network of its own."""
+    heard_of: float = field(default_factory=time.monotonic)
+    """When the head last knew it, or when it was switched on."""
+
+    @property
+    def own_environment(self) -> dict[str, str]:
+        """What a process of this machine has in its environment."""
+        return {_MARK: self.mark}
+
+    @property
+    def runs(self) -> bool:
+        """Whether its `ray start` does. That ends with any of the processes of Ray."""
+        return self.process.poll() is None
+
+    def at(self, command: Sequence[str]) -> list[str]:
+        """The command that runs another one on this machine: in its network."""
+        return ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", *command] if self.wire else list(command)
+
+    def pids(self, name: str) -> list[int]:
+        """The processes with this in their command lines."""
+        found = []
+        for pid in marked(self.mark):
+            with contextlib.suppress(OSError):
+                if name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
+
+    def kill(self) -> None:
+        """End all of its processes at once."""
+        if self.wire:
+            # The first process of the machine dies with it, and with that all others.
+            self.process.kill()
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while pids := list(marked(self.mark)):
+            assert time.monotonic() < end, f"processes of {self.name} do not end: {pids}"
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+        self.process.wait()
+
+    def cut_off(self) -> None:
+        """Pull its network cable: it goes on, and nobody hears of it."""
+        assert self.wire
+        _ip("link", "set", self.wire, "down")
+
+
+@dataclass
+class Machines:
+    """Those of one cluster. The first is the head."""
+
+    folder: Path
+    separate: bool
+    names: tuple[str, ...]
+    number: int = 0
+    network: str = ""
+    bridge: str = ""
+    port: int = _PORT
+    more: Mapping[str, str] = field(default_factory=dict)
+    asked: float = 0.0
+    all: dict[str, Machine] = field(default_factory=dict)
+
+    @property
+    def head_ip(self) -> str:
+        return f"{self.network}.2" if self.separate else "127.0.0.1"
+
+    @property
+    def here_ip(self) -> str:
+        """Where the machines reach this one."""
+        return f"{self.network}.1" if self.separate else "127.0.0.1"
+
+    @property
+    def address(self) -> str:
+        return f"{self.head_ip}:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of a user on any of the machines."""
+        return user_environment(
+            self.folder / "home", RAY_TMPDIR=str(self.folder), TMPDIR=str(self.folder), **QUICK, **self.more
+        )
+
+    def start(self, name: str) -> Machine:
+        """Switch on a machine; "head" is the one that the others look for. It takes a while until it is ready."""
+        self.number += 1
+        is_head = name == "head"
+        ip = self.head_ip if is_head or not self.separate else f"{self.network}.{2 + self.number % 250}"
+        mark = f"{self.folder}/{name}-{self.number}/"
+        environment = self.environment | {_MARK: mark}
+        log = self.folder / f"{name}-{self.number}.log"
+        agent, runtime, client = free_ports(3)
+        command = [
+            str(BIN / "ray"), "start", "--block", f"--node-ip-address={ip}", "--num-cpus=1",
+            f"--object-store-memory={100 << 20}", f"--dashboard-agent-listen-port={agent}",
+            f"--runtime-env-agent-port={runtime}", "--min-worker-port=0", "--max-worker-port=0",
+        ]  # fmt: skip
+        if is_head:
+            command += [
+                "--head",
+                f"--port={self.port}",
+                "--include-dashboard=false",
+                f"--ray-client-server-port={client}",
+            ]
+        else:
+            command += [f"--address={self.address}"]
+        wire = ""
+        if self.separate:
+            wire = f"{self.bridge}-{self.number}"
+            namespaces = ("--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts")
+            command = ["unshare", *namespaces, "sh", "-c", _FIRST, "sh", name, f"{ip}/24", self.here_ip, *command]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command, env=environment, cwd=self.folder, stdout=output, stderr=output, start_new_session=True
+            )
+        before = 0 if self.separate else len(self.alive())
+        machine = Machine(name, ip, process, mark, log, wire)
+        self.all[name] = machine
+        if wire:
+            self._plug_in(machine)
+        else:
+            # Two that start at once on one address confuse each other.
+            self.wait(lambda: len(self.alive()) > before or not machine.runs, name)
+        return machine
+
+    def _plug_in(self, machine: Machine) -> None:
+        pid, ours = machine.process.pid, Path("/proc/self/ns/net").readlink()
+        ready = comes_true(lambda: Path(f"/proc/{pid}/ns/net").readlink() != ours, _PATIENCE_SECONDS)
+        assert ready, machine.log.read_text()
+        _ip("link", "add", machine.wire, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+        _ip("link", "set", machine.wire, "master", self.bridge, "up")
+
+    def kill(self, name: str) -> None:
+        """Kill a machine. Its address is another one's later on."""
+        self.all.pop(name).kill()
+
+    def is_whole(self) -> bool:
+        """Whether all machines run and are known to the head. Looks every second."""
+        if time.monotonic() - self.asked > _ASK_EVERY_SECONDS:
+            self.asked, alive = time.monotonic(), self.alive()
+            for machine in self.all.values():
+                if machine.ip in alive and (self.separate or len(alive) >= len(self.all)):
+                    machine.heard_of = time.monotonic()
+        return not any(name not in self.all or self.is_lost(self.all[name]) for name in self.names)
+
+    def is_lost(self, machine: Machine) -> bool:
+        """Whether a machine has to be started again."""
+        return not machine.runs or time.monotonic() - machine.heard_of > _TO_JOIN_SECONDS
+
+    def alive(self) -> list[str]:
+        """The addresses of the machines that the head knows to be alive; none without a head."""
+        from ray import exceptions
+
+        native: Any = importlib.import_module("ray._raylet")
+        try:
+            nodes = native.GcsClient(address=self.address).get_all_node_info(timeout=2)
+        except (exceptions.RayError, RuntimeError, OSError):
+            return []
+        return [node.node_manager_address for node in nodes.values() if node.state == 0]
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """AssertionError with what the machines said where something does not come true."""
+        if not comes_true(condition, _PATIENCE_SECONDS):
+            logs = "\n".join(f"{each.name}: {each.log.read_text()[-2000:]}" for each in self.all.values())
+            raise AssertionError(f"waited in vain for {what}:\n{logs}")
+
+
+@contextlib.contextmanager
+def machines(
+    *,
+    separate: bool,
+    names: tuple[str, ...] = ("head", "a", "b"),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Machines]:
+    """Machines with these names, none of which runs yet; in the end all are killed. `environment` is set on all."""
+    # Ray puts sockets there, whose paths have to be shorter than 108 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="sgm-", dir="/tmp"))
+    (folder / "home").mkdir()
+    made = Machines(folder, separate, names, more=environment)
+    with contextlib.ExitStack() as ending:
+        ending.callback(shutil.rmtree, folder, ignore_errors=True)
+        if separate:
+            made.bridge, made.network = _bridge()
+            ending.callback(_ip, "link", "delete", made.bridge)
+        else:
+            (made.port,) = free_ports(1)
+        try:
+            yield made
+        finally:
+            for machine in made.all.values():
+                machine.kill()
+            assert none_left(f"{folder}/", _PATIENCE_SECONDS), f"{folder} has processes: {list(marked(f'{folder}/'))}"
+
+
+def _bridge() -> tuple[str, str]:
+    """A new bridge, and the first three numbers of its network."""
+    for number in range(os.getpid(), os.getpid() + 100):
+        # A network for tests of this kind, see RFC 2544.
+        name, network = f"sg{number % 512}", f"198.{18 + number % 512 // 256}.{number % 256}"
+        if subprocess.run(["ip", "link", "add", name, "type", "bridge"], capture_output=True, check=False).returncode:
+            continue
+        _ip("address", "add", f"{network}.1/24", "dev", name)
+        _ip("link", "set", name, "up")
+        return name, network
+    raise AssertionError("no name is left for a bridge")
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)

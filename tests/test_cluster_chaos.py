@@ -1,0 +1,104 @@
+"""A cluster of three machines that lose processes and each other; `make chaos` goes on for as long as one likes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import cluster_chaos
+import shortgop
+from cluster_chaos import Case, Corpus, Disturbance, assert_same, make_corpus, places_of, run, start_missing
+from dataset_places import Places, folders
+from ray_machines import Machines, machines, may_have_networks
+from shortgop.jobs.failing import WORKER_DIED
+from shortgop.jobs.job_status import read_status
+from shortgop.jobs.where import Where
+from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are looked up in /proc")
+
+_CASES = {
+    "disk": Case(1, has_sections=True, kills=("worker", "driver", "head"), longest_wait_seconds=2),
+    "s3": Case(2, has_sections=False, kills=("worker", "machine"), longest_wait_seconds=2),
+}
+
+
+@dataclass(frozen=True)
+class Killer:
+    """A program in the place of ffmpeg, on all machines: while `what` is in the file, it kills whoever runs it on a
+    source with this in its path, as running out of memory would."""
+
+    program: Path
+    what: Path
+
+
+@pytest.fixture(scope="module")
+def killer(tmp_path_factory: pytest.TempPathFactory) -> Killer:
+    folder = tmp_path_factory.mktemp("killer")
+    killer = Killer(folder / "ffmpeg", folder / "what")
+    killer.program.write_text(
+        "#!/bin/sh\n"
+        f'if [ -s {killer.what} ]; then case "$*" in *"$(cat {killer.what})"*) kill -9 $PPID;; esac; fi\n'
+        f'exec {find_ffmpeg().path} "$@"\n'
+    )
+    killer.program.chmod(0o755)
+    return killer
+
+
+@pytest.fixture(scope="module")
+def cluster(killer: Killer) -> Iterator[Machines]:
+    environment = {ENVIRONMENT_VARIABLE: str(killer.program)}
+    with machines(separate=may_have_networks(), names=("head", "a"), environment=environment) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def places(cluster: Machines, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Places]]:
+    """Return new places for datasets that all machines reach, on the disk and in S3."""
+    with places_of("s3", cluster, Path()) as in_s3:
+        yield {"disk": folders(tmp_path_factory.mktemp("places")), "s3": in_s3}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_corpus(tmp_path_factory.mktemp("corpus"), copies=1)
+
+
+@pytest.mark.parametrize("where", ["disk", "s3"])
+def test_whatever_is_killed_the_dataset_is_the_undisturbed_one(
+    where: str, cluster: Machines, corpus: Corpus, places: dict[str, Places]
+) -> None:
+    done = Disturbance(_CASES[where], cluster, corpus, places[where].new())
+    done.run()
+    assert done.killed > 1
+
+
+def test_a_source_that_kills_its_workers_is_set_aside_until_it_is_asked_for(
+    cluster: Machines, corpus: Corpus, places: dict[str, Places], killer: Killer
+) -> None:
+    """Its unit is split, so that the other sources of the unit are there."""
+    start_missing(cluster)
+    dataset, sources = places["disk"].new(), corpus.sources(has_sections=False)
+    killer.what.write_text("small2.mp4")
+    job = cluster.all["head"].at([sys.executable, cluster_chaos.__file__, "--job"])
+    arguments = [str(sources), dataset.url, cluster.address]
+    done = subprocess.run([*job, *arguments], env=cluster.environment, capture_output=True, text=True, check=False)
+    killer.what.unlink()
+    assert done.returncode == 3, done.stderr
+
+    failures = {failure.id: failure.reason for failure in shortgop.open(dataset.url).failures}
+    assert failures.keys() == {"broken.mp4", "small2.mp4"}
+    assert f"{WORKER_DIED} 4 times" in failures["small2.mp4"]
+    found = read_status(dataset)
+    assert (found.sources_done, found.sources_total, found.sources_failed) == (9, 9, 2)
+    assert found.frames_done == found.frames_planned == 4 * 150 + 3 * 20
+    assert found.running == ()
+
+    assert "--retry-failed" in run(sources, dataset, Where("inline")).failures[1].reason
+    assert run(sources, dataset, Where("inline"), retry_failed=True).videos_added == 1
+    assert_same(dataset, corpus.undisturbed(has_sections=False))
