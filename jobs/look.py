@@ -16,7 +16,7 @@ from ..prep.mounts import read_in_time
 from ..prep.options import Options, SourcePolicy
 from ..prep.probe import estimate
 from ..prep.profile import Profile
-from ..prep.section_plan import expected_pixels, expected_seconds
+from ..prep.section_plan import expected_memory_bytes, expected_pixels, expected_seconds
 from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
 from .addresses import is_url, parse, shown
 from .identity import identity_of
@@ -36,11 +36,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Expected:
-    """About how many frames a source will have, and how many seconds one core will take for them; 0 if it is in the
-    dataset, or its header does not say."""
+    """About how many frames a source will have, how many seconds one core will take for them, and how much memory; 0 if
+    it is in the dataset, or its header does not say."""
 
     frames: int = 0
     seconds: float = 0.0
+    memory_bytes: int = 0
 
 
 def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolicy) -> _T:
@@ -100,7 +101,8 @@ def _expected(source: str | BufferedIOBase, profile: Profile) -> Expected:
     header = estimate(source, profile.fps)
     pixels = expected_pixels(header.width, header.height, profile.size)
     source_pixels = header.width * header.height
-    return Expected(header.frames, expected_seconds(header.source_frames, source_pixels, header.frames, pixels))
+    seconds = expected_seconds(header.source_frames, source_pixels, header.frames, pixels)
+    return Expected(header.frames, seconds, expected_memory_bytes(source_pixels, pixels))
 
 
 def _expected_in_store(file: StoreFile, profile: Profile) -> Expected:

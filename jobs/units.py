@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ..manifests.edits import Drop
@@ -14,6 +14,9 @@ from .sources import Source
 UNITS_PER_CORPUS = 64
 MAX_VIDEOS_PER_UNIT = 256
 MIN_TARGET_BYTES = 250_000
+# What is supposed of a source of which only the size is known: 1080p of 5 Mbit/s, made smaller.
+_SECONDS_OF_A_BYTE = 2e-7
+_USUAL_MEMORY_BYTES = 500_000_000
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,14 @@ class Item:
 @dataclass(frozen=True)
 class Unit:
     """The work of one task: several short videos, or one long one. `id` is 16 hexadecimal digits. With `is_long` its
-    one video may be encoded in sections, by several tasks."""
+    one video may be encoded in sections, by several tasks. `expected_seconds` is how long one core takes for it, and
+    `memory_bytes` how much memory, both about."""
 
     id: str
     items: tuple[Item, ...]
     is_long: bool = False
+    expected_seconds: float = field(default=0.0, compare=False)
+    memory_bytes: int = field(default=0, compare=False)
 
 
 def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int) -> list[Unit]:
@@ -87,6 +93,25 @@ def long_apart(
         if rest:
             others.append(Unit(_unit_id(profile_key, rest), rest) if apart else unit)
     return sorted(long, key=lambda unit: -seconds[unit.items[0].source.id]) + others
+
+
+def with_costs(units: Iterable[Unit], seconds: Mapping[str, float], memory_bytes: Mapping[str, int]) -> list[Unit]:
+    """The units with what is expected of them. `seconds` and `memory_bytes` are those of each source, by its id; 0 for
+    one of which only the size is known."""
+
+    def of_unit(unit: Unit) -> Unit:
+        ids = [item.source.id for item in unit.items]
+        return replace(
+            unit,
+            expected_seconds=sum(
+                # Stretches of a file are of the size of the file together.
+                sum(seconds.get(item.source.id, 0.0) for item in items) or items[0].size_bytes * _SECONDS_OF_A_BYTE
+                for items in same_file(unit.items)
+            ),
+            memory_bytes=max(memory_bytes.get(each, 0) for each in ids) or _USUAL_MEMORY_BYTES,
+        )
+
+    return [of_unit(unit) for unit in units]
 
 
 def after_edits(items: Sequence[Item], number: int, drops: Mapping[str, Drop]) -> list[Item]:
@@ -184,4 +209,8 @@ def _unit_id(profile_key: str, items: Iterable[Item]) -> str:
 
 def split_unit(unit: Unit, profile_key: str) -> list[Unit]:
     """One unit for each source of a unit whose worker keeps dying."""
-    return [Unit(_unit_id(profile_key, (item,)), (item,)) for item in unit.items]
+    expected = unit.expected_seconds / len(unit.items)
+    return [
+        Unit(_unit_id(profile_key, (item,)), (item,), expected_seconds=expected, memory_bytes=unit.memory_bytes)
+        for item in unit.items
+    ]
