@@ -25,11 +25,11 @@ Device = Literal["gpu", "cpu"]
 
 # A place of unknown speed takes steps that are this part of the rest of the job. On a machine five times slower than
 # expected, such a step takes less than a tenth of the rest.
-_TRIAL_PART = 0.015
+_TRIAL_PART = 0.02
 # With fewer steps than this for each place the short ones are kept for the end.
 _MANY = 4
 # How much longer than expected a step may take and still be in time.
-_MARGIN, _SLOW_MARGIN = 2.5, 3.5
+_MARGIN, _SLOW_MARGIN = 1.5, 2.5
 # Places about as fast as the fastest one need no margin: elsewhere it would take no less.
 _FAST_PART = 0.8
 # The average of a kind of places counts as this many steps in the speed of one of them.
@@ -114,7 +114,7 @@ def seconds_left(
     """How long the job takes at best: the shortest time in which places can do all work, and places that do a step of a
     length in time can do all steps of that length or longer. `at_least` is from `Waiting.at_least`, `places` has the
     speed of each place and how many steps it does at a time. A step is in time if it may
-    take two and a half times as long as expected."""
+    take half as long again as expected."""
     speeds, tasks = np.array(sorted(places, reverse=True), dtype=np.float64).T
     together = np.cumsum(speeds * tasks)
     shortest = at_least[0][0] if at_least else 0.0
