@@ -77,7 +77,7 @@ def test_a_job_ends_within_a_tenth_of_the_lower_bound(*, costs: str, seed: int, 
     print(show(costs, seed, found))
     assert sorted(found.results) == sorted(each.unit.id for each in corpus)
     if losses and (costs, seed) == ("log-normal", 0) and found.makespan > 1.1 * found.bound:
-        pytest.xfail("the schedule has no say in where Ray runs a long step of a lost node again")
+        pytest.xfail("1.72 times the bound; the cause is not known yet")
     assert found.makespan <= 1.1 * found.bound
     assert found.decision_seconds < 1e-3
 
