@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 from .steps import Join, Look, OneSection, Outcome, Refused, SectionDone, Sections, Step, Whole
 from .units import Unit
+from .waiting import Waiting
 from .work import UnitResult
 
 
 class Order:
-    """The steps that wait. `next` gives one, `done` takes its outcome. Steps of long videos come before all others,
-    because the job ends with the last of them."""
+    """The steps that wait. `next` gives one, the longest first, and `done` takes its outcome."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
-        self._waiting: deque[Step] = deque(Look(unit) if unit.is_long else Whole(unit) for unit in units)
+        self._waiting = Waiting(Look(unit) if unit.is_long else Whole(unit) for unit in units)
         # By unit: how many of its sections are not done, and whether it has to be encoded whole.
         self._sections_left: dict[str, int] = {}
         self._refused: set[str] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return len(self._waiting) > 0
 
     def next(self) -> Step:
-        return self._waiting.popleft()
+        return self._waiting.take()
 
     def again(self, steps: Iterable[Step]) -> None:
-        """Steps to run before all others."""
-        self._waiting.extendleft(reversed(list(steps)))
+        """Steps to run before others that take as long."""
+        self._waiting.add_first(steps)
 
     def done(self, step: Step, outcome: Outcome) -> UnitResult | None:
         """Take the outcome of a step. Returns the result of its unit where that is finished."""
@@ -51,7 +50,7 @@ class Order:
         unit = step.unit
         if isinstance(step, OneSection) and unit.id not in self._sections_left:
             return False
-        self._leave_out(unit)
+        self._waiting.leave_out(unit.id)
         self._sections_left.pop(unit.id, None)
         return True
 
@@ -61,20 +60,15 @@ class Order:
             # The unit was given up, or another job had finished it.
             return None
         if isinstance(outcome, UnitResult):
-            self._leave_out(unit)
+            self._waiting.leave_out(unit.id)
             del self._sections_left[unit.id]
             return outcome
         self._sections_left[unit.id] -= 1
         if not isinstance(outcome, SectionDone):
             # Those that run are waited for: the same worker may be needed for the whole video.
             self._refused.add(unit.id)
-            self._sections_left[unit.id] -= self._leave_out(unit)
+            self._sections_left[unit.id] -= self._waiting.leave_out(unit.id)
         if not self._sections_left[unit.id]:
             del self._sections_left[unit.id]
             self.again([Whole(unit) if unit.id in self._refused else Join(unit, step.cut)])
         return None
-
-    def _leave_out(self, unit: Unit) -> int:
-        before = len(self._waiting)
-        self._waiting = deque(step for step in self._waiting if step.unit.id != unit.id)
-        return before - len(self._waiting)

@@ -37,7 +37,7 @@ from .outcome import Report, with_context
 from .running import run_all
 from .sources import Source, find_sources, folders_of
 from .tally import OnProgress, Tally, ignore
-from .units import Item, Unit, after_edits, changed_sources, long_apart, plan_units
+from .units import Item, Unit, after_edits, changed_sources, long_apart, plan_units, with_costs
 from .where import Where
 from .work import Failure
 
@@ -324,6 +324,7 @@ def _plan(  # noqa: PLR0917  # what is known of sources and dataset
     )
     seconds = {video_id: each.seconds for video_id, each in expected.items()}
     units = long_apart(units, profile_key, seconds, long_seconds=2 * how.options.section_seconds)
+    units = with_costs(units, seconds)
     return _Todo(units, repaired, replaced, [] if replaced else changed, aside)
 
 

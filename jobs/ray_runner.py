@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -31,8 +32,9 @@ from .failing import WORKER_DIED
 from .gpu_slots import Place, Slots, next_place, slots_for, slots_of
 from .order import Order
 from .ray_login import login_to_cluster, login_to_own, restored_login
+from .ray_metrics import StepMetrics
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
-from .steps import OneSection, Outcome, Step, Whole, run_step
+from .steps import Join, Look, OneSection, Outcome, Step, Whole, run_step
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up
 
@@ -147,7 +149,7 @@ def run_units(
             step = order.next()
             own = replace(options, use_gpu=place == "gpu")
             share = slots.gpu_share if place == "gpu" else 0
-            reference = task.options(num_gpus=share).remote(dataset, step, own, board, mark)
+            reference = task.options(num_gpus=share, name=task_name(step)).remote(dataset, step, own, board, mark)
             running[reference], places[reference] = step, place
         done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
         # Progress is optional: there is none while Ray restarts the board on another node.
@@ -181,6 +183,22 @@ def run_units(
                 order.again([replace(step, unit=without_check(unit, _gone_source(error)))])
 
 
+def task_name(step: Step) -> str:
+    """The name of a step in Ray's dashboard."""
+    items = step.unit.items
+    more = f" and {len(items) - 1} more" if len(items) > 1 else ""
+    match step:
+        case Look():
+            what = "look at"
+        case OneSection():
+            what = f"section {step.number + 1}/{step.cut.sections} of"
+        case Join():
+            what = "join"
+        case Whole():
+            what = "encode"
+    return f"{what} {items[0].source.given}{more}"
+
+
 def _gone_source(error: RayTaskError) -> str:
     """The path of the source that disappeared after the job began. Any other error of a unit ends the job and is
     raised."""
@@ -199,11 +217,20 @@ def _gone_source(error: RayTaskError) -> str:
 
 def _run_step(dataset: Storage, step: Step, options: Options, board: Any, mark: str | None) -> Outcome:
     # Several nodes of a cluster may be on one machine.
+    start = time.monotonic()
     node = f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:6]}"
+    metrics = StepMetrics(node)
 
     def report(progress: UnitProgress) -> None:
+        metrics.on_progress(progress)
         board.put.remote(replace(progress, node=node))
 
+    outcome = _outcome(dataset, step, options, report, mark)
+    metrics.done(step, outcome, time.monotonic() - start)
+    return outcome
+
+
+def _outcome(dataset: Storage, step: Step, options: Options, report: OnProgress, mark: str | None) -> Outcome:
     if mark is None:
         return run_step(dataset, step, options, report)
     try:

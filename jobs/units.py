@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ..manifests.edits import Drop
@@ -17,6 +17,8 @@ MIN_TARGET_BYTES = 250_000
 # The length of a file in a store is not looked up if there are many. A video of 1080p that takes one core two minutes
 # has about so many bytes at 2.3 Mbit/s.
 MAY_BE_LONG_BYTES = 256_000_000
+# What is supposed of a source of which only the size is known: 1080p of 5 Mbit/s, made smaller.
+_SECONDS_OF_A_BYTE = 2e-7
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,13 @@ class Item:
 @dataclass(frozen=True)
 class Unit:
     """The work of one task: several short videos, or one long one. `id` is 16 hexadecimal digits. With `is_long` its
-    one video may be encoded in sections, by several tasks."""
+    one video may be encoded in sections, by several tasks. `expected_seconds` is how long one core takes for it,
+    about."""
 
     id: str
     items: tuple[Item, ...]
     is_long: bool = False
+    expected_seconds: float = field(default=0.0, compare=False)
 
 
 def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int) -> list[Unit]:
@@ -93,6 +97,20 @@ def long_apart(
         if rest:
             others.append(Unit(_unit_id(profile_key, rest), rest) if apart else unit)
     return sorted(long, key=lambda unit: -seconds.get(unit.items[0].source.id, 0.0)) + others
+
+
+def with_costs(units: Iterable[Unit], seconds: Mapping[str, float]) -> list[Unit]:
+    """The units with how long they are expected to take. `seconds` has that of each source, by its id; 0 for one of
+    which only the size is known."""
+
+    def expected(unit: Unit) -> float:
+        return sum(
+            # Stretches of a file are of the size of the file together.
+            sum(seconds.get(item.source.id, 0.0) for item in items) or items[0].size_bytes * _SECONDS_OF_A_BYTE
+            for items in same_file(unit.items)
+        )
+
+    return [replace(unit, expected_seconds=expected(unit)) for unit in units]
 
 
 def after_edits(items: Sequence[Item], number: int, drops: Mapping[str, Drop]) -> list[Item]:
@@ -190,4 +208,5 @@ def _unit_id(profile_key: str, items: Iterable[Item]) -> str:
 
 def split_unit(unit: Unit, profile_key: str) -> list[Unit]:
     """One unit for each source of a unit whose worker keeps dying."""
-    return [Unit(_unit_id(profile_key, (item,)), (item,)) for item in unit.items]
+    expected = unit.expected_seconds / len(unit.items)
+    return [Unit(_unit_id(profile_key, (item,)), (item,), expected_seconds=expected) for item in unit.items]
