@@ -1,9 +1,11 @@
 """Small manifests made up on the spot: their rows are consistent, and there are no files behind them."""
 
 import dataclasses
+import json
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from shortgop.manifests.edits import Drop, Edit, drops_table, edits_table
 from shortgop.manifests.merge import patterns_table
@@ -114,6 +116,40 @@ def edit(video_id: str, number: int, *removed: str, **columns: Any) -> Manifest:
 def drop(video_id: str, number: int, revision: int = 0) -> Manifest:
     """A manifest of one drop."""
     return dataclasses.replace(empty(), drops=drops_table({video_id: Drop(number, revision)}))
+
+
+def colliding_parts(*ids: str) -> st.SearchStrategy[Manifest]:
+    """Parts of one video, edit, drop or failure of these ids. Ranges are small, so that numbers, revisions and shards
+    collide."""
+    any_id = st.sampled_from(ids)
+    columns = st.dictionaries(st.sampled_from(["label", "split"]), st.sampled_from([1, "1", None, [2]]), max_size=2)
+    return st.one_of(
+        st.builds(
+            lambda video_id, shard, after_edit, revision, columns, frames: video(
+                video_id,
+                shard=shard,
+                after_edit=after_edit,
+                revision=revision,
+                attributes=json.dumps(columns),
+                frames=frames,
+            ),
+            any_id,
+            st.sampled_from(["1.shard", "2.shard"]),
+            st.integers(0, 4),
+            st.integers(0, 1),
+            columns,
+            st.sampled_from([3, 9]),
+        ),
+        st.builds(
+            lambda video_id, number, removed, columns: edit(video_id, number, *(removed - columns.keys()), **columns),
+            any_id,
+            st.integers(1, 4),
+            st.sets(st.sampled_from(["label", "split"])),
+            columns,
+        ),
+        st.builds(drop, any_id, st.integers(1, 4), st.integers(0, 2)),
+        st.builds(failure, any_id, st.sampled_from(["cut", ""]), st.integers(0, 2)),
+    )
 
 
 def rows(manifest: Manifest) -> dict[str, list[Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from example_manifests import drop, edit, failure, rows, video
+from example_manifests import colliding_parts, drop, edit, failure, rows, video
 from shortgop.manifests.edits import Drop, dropped, edits_of, last_number
 from shortgop.manifests.merge import merge
 from shortgop.manifests.tables import Manifest, empty
@@ -28,37 +28,7 @@ def in_any_order(*parts: Manifest) -> Manifest:
     return expected
 
 
-# Small ranges, so that ids, numbers, revisions and shards collide.
-_IDS = st.sampled_from(["a", "é"])
-_NUMBERS = st.integers(1, 4)
-_COLUMNS = st.dictionaries(st.sampled_from(["label", "split"]), st.sampled_from([1, "1", None, [2]]), max_size=2)
-_PARTS = st.one_of(
-    st.builds(
-        lambda video_id, shard, after_edit, revision, columns, frames: video(
-            video_id,
-            shard=shard,
-            after_edit=after_edit,
-            revision=revision,
-            attributes=json.dumps(columns),
-            frames=frames,
-        ),
-        _IDS,
-        st.sampled_from(["1.shard", "2.shard"]),
-        st.integers(0, 4),
-        st.integers(0, 1),
-        _COLUMNS,
-        st.sampled_from([3, 9]),
-    ),
-    st.builds(
-        lambda video_id, number, removed, columns: edit(video_id, number, *(removed - columns.keys()), **columns),
-        _IDS,
-        _NUMBERS,
-        st.sets(st.sampled_from(["label", "split"])),
-        _COLUMNS,
-    ),
-    st.builds(drop, _IDS, _NUMBERS, st.integers(0, 2)),
-    st.builds(failure, _IDS, st.sampled_from(["cut", ""]), st.integers(0, 2)),
-)
+_PARTS = colliding_parts("a", "é")
 
 
 @given(st.lists(_PARTS, max_size=8), st.lists(st.integers(1, 4)), st.randoms(use_true_random=False))
