@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
 
-from ..errors import DatasetError, UsageError
+from ..errors import DatasetError, UnreadableDataError, UsageError
 from ..storage.interface import Storage
 from .layout import listed, read_root, shard_key, snapshot_key, snapshots
 from .parts import finished_parts, had_videos, read_part
@@ -72,19 +72,16 @@ def old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
             old.append(snapshot)
         elif not is_later:
             replaced_at = changed
-    needed = _layers_of(dataset, [name for name in there if name not in old]) if old else set()
-    return [name for name in old if name not in needed]
-
-
-def _layers_of(dataset: Storage, names: Iterable[str]) -> set[str]:
-    """The snapshots that are layers of these. A snapshot that cannot be read may need any of those before it."""
     needed: set[str] = set()
-    for name in names:
-        try:
-            needed.update(layers_below(dataset, name))
-        except DatasetError:
-            needed.update(other for other in snapshots(dataset) if int(other) < int(name))
-    return needed
+    for snapshot in there if old else ():
+        if snapshot not in old:
+            try:
+                needed.update(layers_below(dataset, snapshot))
+            except DatasetError as error:
+                # It may need any of those before it, and be copied again. One that never became current is of no use.
+                if int(snapshot) <= current or isinstance(error, UnreadableDataError):
+                    needed.update(other for other in old if int(other) < int(snapshot))
+    return [snapshot for snapshot in old if snapshot not in needed]
 
 
 def remove_stray_shards(dataset: Storage) -> list[str]:

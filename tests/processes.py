@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +28,21 @@ def descendants(pid: int) -> Iterator[tuple[int, str]]:
         except OSError:
             continue
         waiting += children.get(child, [])
+
+
+# How Ray names the process of a worker while it does a step: see `ray_runner.task_name`.
+_STEP = re.compile(r"ray::(look at|encode|join|section \d+/\d+ of) ")
+
+
+def kill_workers(pid: int) -> int:
+    """SIGKILL the workers of a job on Ray, with this pid, that do a step just now. Returns how many there were."""
+    killed = 0
+    for child, command in descendants(pid):
+        if _STEP.match(command):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+                killed += 1
+    return killed
 
 
 def naming(text: str) -> Iterator[int]:

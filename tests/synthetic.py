@@ -22,7 +22,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -257,7 +256,6 @@ def _bits(*numbers: int) -> NDArray[np.uint8]:
     return np.unpackbits(np.array(numbers, np.uint8))
 
 
-@lru_cache(maxsize=1024)
 def _cells(number: int) -> NDArray[np.uint8]:
     """Return the grid, 1 for white."""
     high, low = number.to_bytes(2, "big")
@@ -275,14 +273,12 @@ def _crc8(*numbers: int) -> int:
     return crc
 
 
-@lru_cache(maxsize=64)
 def _grid_edges(length: int, cells: int) -> NDArray[np.int64]:
     """Say at which of `length` pixels each cell begins, and where the last one ends."""
     fractions = np.linspace(GRID_MARGIN, 1 - GRID_MARGIN, cells + 1)
     return np.rint(fractions * length).astype(np.int64)
 
 
-@lru_cache(maxsize=64)
 def _grid_samples(length: int, cells: int) -> NDArray[np.int64]:
     """Choose, of `length` pixels, SAMPLES_PER_CELL in the middle half of each cell."""
     within_cell = 0.25 + (np.arange(SAMPLES_PER_CELL) + 0.5) / (2 * SAMPLES_PER_CELL)
@@ -308,7 +304,6 @@ def _as_channels_last(picture: Any) -> NDArray[Any]:
     return array if array.shape[2] in {1, 3} else array.transpose(1, 2, 0)
 
 
-@lru_cache(maxsize=16)
 def _texture(width: int, height: int) -> Picture:
     x, y = np.arange(width)[None, :, None], np.arange(height)[:, None, None]
     slopes_x, slopes_y = np.array([[1, 3, -2], [2, -1, 3]])  # of red, green and blue

@@ -58,7 +58,7 @@ def test_a_new_dataset_has_its_profile_and_no_snapshot(empty_dataset: Path) -> N
 
 def test_the_root_is_a_zarr_group(empty_dataset: Path) -> None:
     group = zarr.open_group(empty_dataset, mode="r")
-    assert group.attrs["shortgop"] == {"format_version": 3, "profile": PROFILE, "snapshot": None}
+    assert group.attrs["shortgop"] == {"format_version": 4, "profile": PROFILE, "snapshot": None}
 
 
 def test_an_empty_folder_may_become_a_dataset_and_no_other(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ ROOT: dict[str, Any] = {"format_version": 1, "profile": PROFILE, "snapshot": "00
         (None, NotADatasetError, r"holds no dataset; give the folder that `shortgop prep --out` wrote"),
         ({"zarr_format": 3, "node_type": "group", "attributes": {}}, NotADatasetError, "is not the root"),
         ([], NotADatasetError, "is not the root"),
-        ({**ROOT, "format_version": 4}, FormatVersionError, "this shortgop reads versions 1, 2 and 3; upgrade"),
+        ({**ROOT, "format_version": 5}, FormatVersionError, "this shortgop reads versions 1, 2, 3 and 4; upgrade"),
         ({**ROOT, "format_version": 0}, FormatVersionError, "version 0, .*; prepare it again"),
         ({**ROOT, "snapshot": "../../etc"}, CorruptDataError, "is damaged"),
         ({**ROOT, "snapshot": 1}, CorruptDataError, "is damaged"),
@@ -131,7 +131,7 @@ def test_a_part_holds_what_its_unit_found(empty_dataset: Path) -> None:
 def test_zarr_opens_a_part(published: Path) -> None:
     with zarr.storage.ZipStore(part_path(published, "u1"), mode="r") as store:
         group = zarr.open_group(store, mode="r")
-        assert group.attrs["shortgop"] == {"format_version": 3, "unit": "u1"}
+        assert group.attrs["shortgop"] == {"format_version": 4, "unit": "u1"}
         lengths = group["gops/length"]
         assert isinstance(lengths, zarr.Array)
         assert lengths[:].tolist() == [1000] * 6  # type: ignore[union-attr]
@@ -299,7 +299,8 @@ def test_a_process_that_has_too_many_files_open_is_told_so(published: Path, tmp_
     """Nothing in the dataset is called damaged or missing, and nothing is to be removed or copied."""
     code = (
         "import os, resource, sys; from pathlib import Path\n"
-        "from shortgop.manifests.layout import open_current, read_root\n"
+        "from shortgop.manifests.layout import read_root\n"
+        "from shortgop.manifests.snapshots import open_current, open_manifest\n"
         "from shortgop.manifests.parts import read_part\n"
         "from shortgop.storage.disk import DiskStorage\n"
         "dataset = DiskStorage(sys.argv[1]); open_current(dataset)\n"
@@ -313,7 +314,6 @@ def test_a_process_that_has_too_many_files_open_is_told_so(published: Path, tmp_
         "    except Exception as error: print(type(error).__name__, error)\n"
         "os.close(held.pop())\n"
         "root = read_root(dataset); held.append(os.open('/dev/null', os.O_RDONLY))\n"
-        "from shortgop.manifests.layout import open_manifest\n"
         "try: open_manifest(dataset, root.snapshot)\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )

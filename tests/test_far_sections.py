@@ -3,8 +3,6 @@ more than the bytes that it decodes."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +20,7 @@ from av.video.stream import VideoStream
 import shortgop
 from datasets import make_dataset, rows_of
 from flaky_proxy import Faults, FlakyProxy
-from processes import descendants
+from processes import descendants, kill_workers
 from shortgop.jobs.fetched_sources import file_of
 from shortgop.jobs.look import look_at
 from shortgop.jobs.order import Order
@@ -397,9 +395,7 @@ def test_a_job_whose_workers_and_driver_are_killed_goes_on_with_the_sections_tha
     dataset = tmp_path / "dataset"
     job = start(f"{s3_url}/v.mp4", dataset, "ray")
     wait_for_sections(job, dataset, 1)
-    for pid, command in descendants(job.pid):
-        if "ray::_run_step" in command:
-            os.kill(pid, signal.SIGKILL)
+    assert kill_workers(job.pid)
     wait_for_sections(job, dataset, 2)
     below = [pid for pid, _ in descendants(job.pid)]
     job.kill()

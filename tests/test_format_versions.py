@@ -87,7 +87,7 @@ def test_a_dataset_of_an_earlier_version_grows_into_one_of_this(version: int, tm
     before = shortgop.open(path).metadata.format_version
     make_dataset([tmp_path / "b.mp4"], path)
     dataset = shortgop.open(path)
-    assert (before, dataset.metadata.format_version) == (version, 3)
+    assert (before, dataset.metadata.format_version) == (version, 4)
     assert [read_number(dataset[name][0]) for name in ("a.mp4", "b.mp4")] == [0, 100]
     assert [Path(video.source_path).name for video in dataset] == ["" if version == 1 else "a.mp4", "b.mp4"]
     assert open_current(DiskStorage(path))[1].videos.after_edit.tolist() == [0, 0]

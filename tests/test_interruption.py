@@ -18,7 +18,7 @@ import pytest
 import shortgop
 from dataset_places import Places, copied, left_over, names, place_of, shard_names
 from datasets import make_dataset, rows_of
-from processes import descendants
+from processes import descendants, kill_workers
 from shortgop.manifests.layout import shard_key
 from shortgop.manifests.parts import finished_parts, finished_units
 from shortgop.manifests.snapshots import open_current
@@ -235,7 +235,7 @@ class Interruptions:
         dataset = places.new()
         job = start(sources, dataset, "ray", tmp_path / "log")
         wait_until(job, lambda: is_at_work(job, dataset), "work under way")
-        wait_until(job, lambda: kill_one(job.pid, "ray::_run_step"), "a worker")
+        wait_until(job, lambda: kill_workers(job.pid) > 0, "a worker")
         wait_until(job, lambda: kill_one(job.pid, "ray::_Board"), "the actor that collects progress")
         wait_until(job, lambda: _can_be_opened(dataset), "a first snapshot")
         reader = shortgop.open(dataset.url)

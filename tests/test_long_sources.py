@@ -15,7 +15,7 @@ import pytest
 
 import shortgop
 from datasets import rows_of
-from processes import descendants
+from processes import descendants, kill_workers
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.sections import remove_old_sections
@@ -139,9 +139,7 @@ def test_workers_and_driver_killed_on_ray(sources: Path, undisturbed: Path, tmp_
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, "ray")
     wait_for_sections(job, dataset, 1)
-    for pid, command in descendants(job.pid):
-        if "ray::_run_step" in command:
-            os.kill(pid, signal.SIGKILL)
+    assert kill_workers(job.pid)
     wait_for_sections(job, dataset, 2)
     below = [pid for pid, _ in descendants(job.pid)]
     job.kill()

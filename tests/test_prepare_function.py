@@ -29,7 +29,7 @@ def test_every_option_of_the_command_is_an_argument_of_the_same_name() -> None:
     named = {option.removeprefix("--").replace("-", "_") for option in options}
     arguments = set(inspect.signature(shortgop.prepare).parameters)
     # The screen is the command's own, what is told meanwhile is Python's own.
-    assert named - {"json"} == arguments - {"on_progress", "on_types", "on_recognised"}
+    assert named - {"json", "report"} == arguments - {"on_progress", "on_types", "on_recognised"}
 
 
 def test_it_does_what_the_command_does(constant_video: SyntheticVideo, tmp_path: Path) -> None:

@@ -182,13 +182,13 @@ class Writers:
         write_part(empty_place, "u1", failure("a", "cut short"))
         original = getattr(module, step)
 
-        def overtaken(*arguments: object) -> object:
+        def overtaken(*arguments: object, **named: object) -> object:
             monkeypatch.setattr(module, step, original)
-            result: Any = None if step == "_write" else original(*arguments)
+            result: Any = None if step == "_write" else original(*arguments, **named)
             result = list(result) if step == "unpublished" else result
             write_part(empty_place, "u2", failure("b", "cut short"))
             assert publish(empty_place) == "000001"
-            return original(*arguments) if step == "_write" else result
+            return original(*arguments, **named) if step == "_write" else result
 
         monkeypatch.setattr(module, step, overtaken)
         with pytest.raises(DatasetBusyError, match=f"process {os.getpid()} on .* published snapshot 000001 first"):
