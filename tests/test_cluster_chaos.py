@@ -19,12 +19,15 @@ from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
 from shortgop.jobs.where import Where
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from sweep import sample
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are looked up in /proc")
 
 _CASES = {
-    "disk": Case(1, has_sections=True, kills=("worker", "driver", "head"), longest_wait_seconds=2),
+    "disk": Case(1, has_sections=True, kills=("worker", "driver", "machine"), longest_wait_seconds=2),
     "s3": Case(2, has_sections=False, kills=("worker", "machine"), longest_wait_seconds=2),
+    # Ray's own call that joins a head which has just been started again may wait for ever.
+    "head": Case(1, has_sections=True, kills=("worker", "driver", "head"), longest_wait_seconds=2),
 }
 
 
@@ -69,11 +72,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return make_corpus(tmp_path_factory.mktemp("corpus"), copies=1)
 
 
-@pytest.mark.parametrize("where", ["disk", "s3"])
+@pytest.mark.parametrize("case", sample(["disk", "s3"], more=["head"]))
 def test_whatever_is_killed_the_dataset_is_the_undisturbed_one(
-    where: str, cluster: Machines, corpus: Corpus, places: dict[str, Places]
+    case: str, cluster: Machines, corpus: Corpus, places: dict[str, Places]
 ) -> None:
-    done = Disturbance(_CASES[where], cluster, corpus, places[where].new())
+    done = Disturbance(_CASES[case], cluster, corpus, places["s3" if case == "s3" else "disk"].new())
     done.run()
     assert done.killed > 1
 
