@@ -12,7 +12,7 @@ import numpy as np
 from .ragged import Array, Ragged, offsets_of, ragged_indices
 from .schema import OFFSETS, SCHEMA
 from .stacking import renumber, stack
-from .tables import Gops, Manifest, Origins, Segments, Videos, empty
+from .tables import Gops, Manifest, Origins, Segments, Videos
 from .zarr_read import NewArray
 
 # Runs of so many rows on average are copied one by one, shorter ones by the numbers of their rows.
@@ -59,9 +59,12 @@ def _runs(starts: Array, targets: Array, lengths: Array) -> _Runs:
     return _Runs(starts[first], targets[first], np.add.reduceat(lengths, first))
 
 
-def interleaved(manifests: Sequence[Manifest], chosen: Sequence[Chosen], new_array: NewArray) -> Manifest:
-    """The chosen videos with their segments and GOPs, patterns, configurations and shards, and where they come from.
-    Failures, edits and drops are left out, and so is the timeline. Columns lie in arrays that `new_array` makes."""
+def interleaved(
+    manifests: Sequence[Manifest], chosen: Sequence[Chosen], new_array: NewArray, **others: Any
+) -> Manifest:
+    """The chosen videos with their segments and GOPs, patterns, configurations and shards, and where they come from;
+    without the timeline. Columns lie in arrays that `new_array` makes. `others` are the tables failures, edits and
+    drops."""
     filling = _Filling(manifests, chosen, new_array)
     tables = {name: filling.table(name) for name in ("videos", "segments", "gops")}
     patterns = renumber(stack([each.patterns for each in manifests]), tables["gops"]["pattern"])
@@ -72,7 +75,6 @@ def interleaved(manifests: Sequence[Manifest], chosen: Sequence[Chosen], new_arr
         for column in columns.values():
             # All readers of an open dataset share its tables.
             (column.values if isinstance(column, Ragged) else column).flags.writeable = False
-    nothing = empty()
     return Manifest(
         videos=Videos(**tables["videos"]),
         segments=Segments(**tables["segments"]),
@@ -80,11 +82,9 @@ def interleaved(manifests: Sequence[Manifest], chosen: Sequence[Chosen], new_arr
         patterns=patterns,
         configs=configs,
         shards=shards,
-        failures=nothing.failures,
-        edits=nothing.edits,
-        drops=nothing.drops,
         timeline=None,
         origins=origins,
+        **others,
     )
 
 

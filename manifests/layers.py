@@ -59,13 +59,8 @@ def combined(layers: Sequence[Manifest], new_array: NewArray = in_memory) -> Man
     """
     newer = _mentioned_above(layers)
     visible = [_not_in(layer.videos.id, ids) for layer, ids in zip(layers, newer, strict=True)]
-    tables: dict[str, Any] = {}
-    for name in _OF_IDS:
-        rows = [_not_in(_ids(layer, name), ids) for layer, ids in zip(layers, newer, strict=True)]
-        table = stack([take(getattr(layer, name), each) for layer, each in zip(layers, rows, strict=True)])
-        # Rows of one id come from one layer, and stay in their order.
-        tables[name] = take(table, np.argsort(table.id.sort_keys(), kind="stable"))
-    return replace(interleaved(layers, _places(layers, visible), new_array), **tables)
+    others = {name: _rows_that_count([getattr(layer, name) for layer in layers], newer) for name in _OF_IDS}
+    return interleaved(layers, _places(layers, visible), new_array, **others)
 
 
 def of_ids(layers: Sequence[Manifest], ids: Ragged) -> Manifest:
@@ -98,8 +93,14 @@ def _of_parts(origins: Origins | None, places: Sequence[Origins]) -> Origins:
 
 def failures_of(layers: Sequence[Manifest]) -> Failures:
     """The failures that count. Of the oldest layer only that table is needed."""
-    rows = [_not_in(layer.failures.id, ids) for layer, ids in zip(layers, _mentioned_above(layers), strict=True)]
-    table = stack([take(layer.failures, each) for layer, each in zip(layers, rows, strict=True)])
+    found: Failures = _rows_that_count([layer.failures for layer in layers], _mentioned_above(layers))
+    return found
+
+
+def _rows_that_count(tables: Sequence[Any], newer: Sequence[Ragged]) -> Any:
+    """The rows of a table of each layer whose ids newer layers do not mention, by id."""
+    table = stack([take(each, _not_in(each.id, ids)) for each, ids in zip(tables, newer, strict=True)])
+    # Rows of one id come from one layer, and stay in their order.
     return take(table, np.argsort(table.id.sort_keys(), kind="stable"))
 
 

@@ -59,16 +59,12 @@ def open_manifest(
         if not below:
             return _tables(open_file, timeline=timeline, copies=copies)
     names = (*below, snapshot)
-    # The oldest layer is the largest.
-    key = None
-    if copies is not None and _key_of_file(dataset, names[0], copies.min_bytes) is not None:
-        key = _hash([_key_of_file(dataset, name, 1) for name in names])
-        shared = None if timeline else copies.find(key)
-        if shared is not None:
-            return shared
-    layers = [open_layer(dataset, name, copies=copies) for name in names]
-    shared = None if copies is None or key is None else copies.tables(key, partial(combined, layers))
-    found = combined(layers) if shared is None else shared
+    key = None if copies is None else _key_of_layers(dataset, names, copies.min_bytes)
+    found = None if copies is None or key is None else copies.find(key)
+    if found is None:
+        layers = [open_layer(dataset, name, copies=copies) for name in names]
+        found = None if copies is None or key is None else copies.tables(key, partial(combined, layers))
+        found = combined(layers) if found is None else found
     if not timeline:
         return found
     pts = timeline_of(dataset, snapshot, found, range(len(found.videos)))
@@ -110,9 +106,15 @@ def _tables(open_file: OpenFile, *, timeline: bool, copies: HostCopies | None) -
     return read()
 
 
-def _key_of_file(dataset: Storage, snapshot: str, min_bytes: int) -> str | None:
-    with _reading(dataset, snapshot) as open_file:
-        return _copy_key(open_file, min_bytes)
+def _key_of_layers(dataset: Storage, names: Sequence[str], min_bytes: int) -> str | None:
+    """Like `_copy_key`, for the rows of all layers. The oldest is the largest, so it says whether they are enough."""
+    keys: list[str | None] = []
+    for name in names:
+        with _reading(dataset, name) as open_file:
+            keys.append(_copy_key(open_file, 1 if keys else min_bytes))
+        if keys[0] is None:
+            return None
+    return _hash(keys)
 
 
 def _copy_key(open_file: OpenFile, min_bytes: int) -> str | None:

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
+from functools import lru_cache
 
 from ..errors import DatasetError, UnreadableDataError, UsageError
 from ..storage.interface import Storage
@@ -73,15 +74,21 @@ def old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
         elif not is_later:
             replaced_at = changed
     needed: set[str] = set()
-    for snapshot in there if old else ():
+    for snapshot, files in there.items() if old else ():
         if snapshot not in old:
             try:
-                needed.update(layers_below(dataset, snapshot))
+                needed.update(_layers_below(dataset, snapshot, files[0].version))
             except DatasetError as error:
                 # It may need any of those before it, and be copied again. One that never became current is of no use.
                 if int(snapshot) <= current or isinstance(error, UnreadableDataError):
                     needed.update(other for other in old if int(other) < int(snapshot))
     return [snapshot for snapshot in old if snapshot not in needed]
+
+
+@lru_cache(maxsize=4096)
+def _layers_below(dataset: Storage, snapshot: str, _version: str) -> tuple[str, ...]:
+    # A job asks after each publication for all snapshots of a day, and these never change.
+    return layers_below(dataset, snapshot)
 
 
 def remove_stray_shards(dataset: Storage) -> list[str]:
