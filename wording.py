@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 
-def counted(number: int, noun: str) -> str:
-    """The number and the noun, which takes an s unless there is one of it: "1 frame", "0 frames"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, *, grouped: bool = False) -> str:
+    """The number and the noun, which takes an s unless there is one of it: "1 frame", "0 frames"; with `grouped`
+    "12,345 frames"."""
+    shown = f"{number:,}" if grouped else str(number)
+    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Two units at most: 12 s, 3 min 5 s, 2 h 10 min, 4 days 3 h; below half a second 0.034 s."""
+    left = round(max(0.0, seconds))
+    if left == 0 and seconds > 0:
+        return f"{seconds:.2g} s"
+    parts = []
+    for step, unit in ((86_400, "day"), (3600, "h"), (60, "min"), (1, "s")):
+        count, left = divmod(left, step)
+        if count:
+            parts.append(f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"
 
 
 def plain(text: str) -> str:

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ..storage.locate import storage_at
-from ..wording import counted
+from ..wording import counted, duration
 from .app import app, err, errors, megabytes, out, print_json
 from .parameters import DatasetArgument, JsonOption
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..jobs.job_status import JobStatus, Task
 
 _LOOK_EVERY_SECONDS = 2.0
-# A job that runs writes its progress every five seconds.
-_SILENT_SECONDS = 60.0
 _NODES_SHOWN = 10
 
 
@@ -57,14 +55,14 @@ def status_lines(found: JobStatus, now: float) -> list[str]:
     age = max(0.0, now - found.written)
     who = f"process {found.pid} on {found.host}"
     if found.state == "running":
-        head = f"{who}, running for {_duration(found.written - found.started)}, heard of {_duration(age)} ago"
-        if age > _SILENT_SECONDS:
+        head = f"{who}, running for {duration(found.written - found.started)}, heard of {duration(age)} ago"
+        if found.may_be_dead(now):
             head += ": it may be dead; the same command goes on from there"
     else:
         why = f": {found.reason}" if found.reason else ""
-        head = f"{who}, {found.state} {_duration(age)} ago, after {_duration(found.written - found.started)}{why}"
+        head = f"{who}, {found.state} {duration(age)} ago, after {duration(found.written - found.started)}{why}"
     failed = f", {found.sources_failed} failed" if found.sources_failed else ""
-    left = "" if found.seconds_left is None else f", about {_duration(found.seconds_left)} left"
+    left = "" if found.seconds_left is None else f", about {duration(found.seconds_left)} left"
     rate = f"{found.frames_per_second:.0f} frames/s" + (
         f" ({found.recent_frames_per_second:.0f} in the last minute)" if found.state == "running" else ""
     )
@@ -102,14 +100,7 @@ def _nodes(found: JobStatus) -> list[str]:
 
 def _tasks(what: str, tasks: Sequence[Task]) -> list[str]:
     return [
-        f"{what}: {task.source}, {counted(task.frames, 'frame')} in {_duration(task.seconds)}"
+        f"{what}: {task.source}, {counted(task.frames, 'frame')} in {duration(task.seconds)}"
         f"{f', {megabytes(task.num_bytes)}' if task.num_bytes else ''}{f', on {task.node}' if task.node else ''}"
         for task in tasks
     ]
-
-
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"

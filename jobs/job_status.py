@@ -28,6 +28,7 @@ from .work import UnitProgress, UnitResult
 
 STATUS_KEY = ".status.json"
 _WRITE_EVERY_SECONDS = 5.0
+_SILENT_SECONDS = 60.0
 _RATE_OVER_SECONDS = 60.0
 _STRETCH_SECONDS = 1.0
 _SHOWN = 5
@@ -78,6 +79,10 @@ class JobStatus:
     slowest: tuple[Task, ...] = ()
     largest: tuple[Task, ...] = ()
     history: tuple[Stretch, ...] = ()
+
+    def may_be_dead(self, now: float) -> bool:
+        """Whether a running job was not heard of for long, at the time `now` in seconds since 1970."""
+        return self.state == "running" and now - self.written > _SILENT_SECONDS
 
     @property
     def frames_per_second(self) -> float:
@@ -130,7 +135,6 @@ class StatusBoard:
         self._lock = threading.Lock()
         self._progress = Progress()
         self._begun: dict[str, float] = {}
-        self._ended: set[str] = set()
         self._seen: dict[tuple[str, int | None], UnitProgress] = {}
         self._nodes: dict[str, int] = {}
         self._node_rates = NodeRates(self._started, _RATE_OVER_SECONDS)
@@ -153,9 +157,6 @@ class StatusBoard:
 
     def on_progress(self, unit: UnitProgress) -> None:
         with self._lock:
-            if unit.unit in self._ended:
-                # What a worker says may come after what it did.
-                return
             self._begun.setdefault(unit.unit, self._clock())
             if unit.section is None:
                 # A source that was cut and is now encoded whole starts again.
@@ -182,7 +183,6 @@ class StatusBoard:
             self._end(unit.id)
 
     def _end(self, unit_id: str) -> None:
-        self._ended.add(unit_id)
         self._begun.pop(unit_id, None)
         self._forget(unit_id)
 

@@ -75,8 +75,8 @@ def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, in
 def long_apart(
     units: Sequence[Unit], profile_key: str, seconds: Mapping[str, float], *, long_seconds: float
 ) -> list[Unit]:
-    """The units, with each whole file that takes `long_seconds` or more in a unit of its own. These come first, those
-    that take longest before the others. `seconds` has how long each source is expected to take, by its id.
+    """The units, with each whole file that takes `long_seconds` or more in a unit of its own; these come first.
+    `seconds` has how long each source is expected to take, by its id.
 
     A large file in a store of which that is not known may be long: a worker finds out.
     """
@@ -96,7 +96,7 @@ def long_apart(
         long += [Unit(_unit_id(profile_key, (item,)), (item,), is_long=True) for item in apart]
         if rest:
             others.append(Unit(_unit_id(profile_key, rest), rest) if apart else unit)
-    return sorted(long, key=lambda unit: -seconds.get(unit.items[0].source.id, 0.0)) + others
+    return long + others
 
 
 def with_costs(units: Iterable[Unit], seconds: Mapping[str, float]) -> list[Unit]:

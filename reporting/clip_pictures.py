@@ -16,8 +16,9 @@ from ..manifests.ragged import Array
 from ..readers.dataset import Dataset
 from ..readers.picture_files import PictureFormat, encoded
 from ..readers.video import Video
+from ..wording import duration
 from .page_plan import Clip, Picture, Strip
-from .page_words import duration, how_many, name
+from .page_words import how_many, name
 from .source_pictures import SourcePicture, source_frames
 
 FRAMES = 4

@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 
 from ..manifests.ragged import Array
-from ..manifests.summary import size_of
+from ..manifests.summary import Size, size_of
 from ..manifests.tables import Manifest
-from .failure_groups import FailureSummary, failure_summary, random_rows
+from .failure_groups import FailureGroups, failure_summary, random_rows
 
 _MOST_FAILURE_GROUPS = 12
 _MOST_BARS = 8
@@ -55,15 +55,12 @@ class GopBytes:
 
 @dataclass(frozen=True)
 class Contents:
-    """A snapshot. `num_bytes` is the size of its shards. `dropped`, `repeated` and `salvaged` count frames, each beside
-    how many videos have such ones. `pipelines` are what decoded, scaled and encoded."""
+    """A snapshot. `size` is that of all videos with their shards. `dropped`, `repeated` and `salvaged` count frames,
+    each beside how many videos have such ones. `pipelines` are what decoded, scaled and encoded."""
 
     num_videos: int
-    num_frames: int
-    num_gops: int
     num_shards: int
-    num_bytes: int
-    duration_seconds: float
+    size: Size
     rates: Shares
     sizes: Shares
     pipelines: Shares
@@ -72,23 +69,20 @@ class Contents:
     repeated: tuple[int, int]
     salvaged: tuple[int, int]
     gop_bytes: GopBytes | None
-    failures: FailureSummary
+    failures: FailureGroups
 
 
 def contents_of(manifest: Manifest) -> Contents:
     """The numbers of a snapshot. Times grow with its videos and GOPs, and nothing that is returned does."""
-    size, videos, configs = size_of(manifest), manifest.videos, manifest.configs
+    videos, configs = manifest.videos, manifest.configs
     of_config = np.bincount(videos.config, minlength=len(configs)).tolist()
     sides = zip(configs.width.tolist(), configs.height.tolist(), of_config, strict=True)
     rates = Counter(zip(videos.fps_num.tolist(), videos.fps_den.tolist(), strict=True))
     lengths = manifest.videos.salvaged.values.reshape(-1, 2)
     return Contents(
         num_videos=len(videos),
-        num_frames=size.num_frames,
-        num_gops=size.num_gops,
         num_shards=len(manifest.shards),
-        num_bytes=size.num_bytes,
-        duration_seconds=size.duration_seconds,
+        size=size_of(manifest),
         rates=_shares({_rate(Fraction(*rate)): count for rate, count in rates.items()}),
         sizes=_shares(_summed((f"{width} x {height}", count) for width, height, count in sides)),
         pipelines=_shares(_summed((_pipeline(manifest, row), count) for row, count in enumerate(of_config))),

@@ -27,7 +27,7 @@ class FailureGroup:
 
 
 @dataclass(frozen=True)
-class FailureSummary:
+class FailureGroups:
     """All failures of a dataset: how many, and the largest groups of those `looked_at`, largest first. `kinds` counts
     all groups."""
 
@@ -51,7 +51,7 @@ def random_rows(column: Array, most: int) -> Array:
     return column[np.sort(np.random.default_rng(0).integers(len(column), size=most))]
 
 
-def failure_summary(table: Failures, max_groups: int, most_looked_at: int = _MOST_LOOKED_AT) -> FailureSummary:
+def failure_summary(table: Failures, max_groups: int, most_looked_at: int = _MOST_LOOKED_AT) -> FailureGroups:
     """The failures that the table lists, without those that were withdrawn."""
     # A withdrawn failure has no reason, so its row is empty.
     lengths = table.reason.offsets[1:] - table.reason.offsets[:-1]
@@ -61,7 +61,7 @@ def failure_summary(table: Failures, max_groups: int, most_looked_at: int = _MOS
         (table.id.text(row), table.reason.text(row), table.source.text(row), table.path.text(row)) for row in looked_at
     )
     largest = sorted(kinds, key=lambda group: -group.count)[:max_groups]
-    return FailureSummary(len(rows), len(looked_at), len(kinds), tuple(largest))
+    return FailureGroups(len(rows), len(looked_at), len(kinds), tuple(largest))
 
 
 def _by_kind(rows: Iterable[tuple[str, str, str, str]]) -> list[FailureGroup]:

@@ -7,9 +7,10 @@ import math
 from collections.abc import Sequence
 
 from ..jobs.job_history import Stretch
+from ..wording import duration
 from .content_summary import GopBytes, Shares
 from .page_markup import Html, joined, tag
-from .page_words import duration, how_many, moment, num_bytes, three_digits, whole
+from .page_words import how_many, moment, num_bytes, three_digits, whole
 
 _WIDTH, _HEIGHT = 1000.0, 100.0
 # Where one job ends and another begins, some width is left free.

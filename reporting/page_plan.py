@@ -8,13 +8,11 @@ from typing import Any, Literal
 
 from ..jobs.job_history import Stretch
 from ..jobs.job_status import JobStatus
+from ..wording import duration
 from .content_summary import Contents
-from .page_words import duration, how_many, moment, name, whole
+from .page_words import how_many, moment, name, whole
 
 Mood = Literal["good", "running", "warning", "bad", "unknown"]
-
-# A job that runs writes its progress every five seconds.
-_SILENT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -154,9 +152,8 @@ def _of_job(dataset: Dataset, now: float) -> Verdict:
 def _running(status: JobStatus, now: float) -> Verdict:
     failures = [_failed(status)] if status.sources_failed else []
     who = f"process {status.pid} on {name(status.host)}, since {moment(status.started)}"
-    silent = now - status.written
-    if silent > _SILENT_SECONDS:
-        sentence = f"A job was running, and has not been heard of for {duration(silent)}"
+    if status.may_be_dead(now):
+        sentence = f"A job was running, and has not been heard of for {duration(now - status.written)}"
         dead = f"{_done(status)}; it may be dead: the same command goes on from there"
         return Verdict("warning", sentence, (dead, *failures, who))
     left = "" if status.seconds_left is None else f", about {duration(status.seconds_left)} left"

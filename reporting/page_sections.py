@@ -7,12 +7,13 @@ import base64
 from collections.abc import Iterable, Sequence
 
 from ..jobs.job_status import JobStatus, Task
+from ..wording import duration
 from .content_summary import Contents
-from .failure_groups import FailureSummary
+from .failure_groups import FailureGroups
 from .page_charts import bar, gop_chart, percent, share_bars, throughput_chart
 from .page_markup import Html, joined, tag
 from .page_plan import Clip, Page, Sizes, Strip, Verdict
-from .page_words import duration, how_many, name, num_bytes, three_digits, whole
+from .page_words import how_many, name, num_bytes, three_digits, whole
 
 NOTHING = Html("")
 _MOST_NODES = 16
@@ -43,9 +44,9 @@ def tiles(page: Page) -> Html:
     shown = [
         (whole(contents.num_videos), "videos" if contents.num_videos != 1 else "video", ""),
         (whole(failed), "sources not in the dataset" if failed != 1 else "source not in the dataset", "bad"),
-        (whole(contents.num_frames), "frames", ""),
-        (duration(contents.duration_seconds), "of video", ""),
-        (num_bytes(contents.num_bytes), f"in {how_many(contents.num_shards, 'shard')}", ""),
+        (whole(contents.size.num_frames), "frames", ""),
+        (duration(contents.size.duration_seconds), "of video", ""),
+        (num_bytes(contents.size.num_bytes), f"in {how_many(contents.num_shards, 'shard')}", ""),
     ]
     seconds = sum(each.seconds for each in page.history)
     if seconds:
@@ -79,13 +80,13 @@ def sizes(page: Page) -> Html:
     """How large sources were and what they became."""
     contents = page.dataset.contents
     body = [_before_and_after(page.sizes)]
-    if contents.num_frames:
-        per_second = contents.num_bytes / contents.duration_seconds
+    if contents.size.num_frames:
+        per_second = contents.size.num_bytes / contents.size.duration_seconds
         body.append(
             tag(
                 "p",
-                f"The dataset has {num_bytes(contents.num_bytes)}: "
-                f"{num_bytes(contents.num_bytes / contents.num_frames)} for each frame, "
+                f"The dataset has {num_bytes(contents.size.num_bytes)}: "
+                f"{num_bytes(contents.size.num_bytes / contents.size.num_frames)} for each frame, "
                 f"{three_digits(8e-6 * per_second)} Mbit for each second of video.",
             )
         )
@@ -166,7 +167,7 @@ def changes(contents: Contents) -> Html:
     )
 
 
-def failures(found: FailureSummary) -> Html:
+def failures(found: FailureGroups) -> Html:
     """Sources that are not in the dataset, by reason."""
     if not found.count:
         return NOTHING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..wording import plain
+from ..wording import counted, plain
 
 _MOST_CHARACTERS = 300
 _STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
@@ -17,7 +17,7 @@ def whole(number: float) -> str:
 
 def how_many(number: int, noun: str) -> str:
     """The number with its noun: "1 video", "12,345 videos"."""
-    return f"{whole(number)} {noun}{'' if number == 1 else 's'}"
+    return counted(number, noun, grouped=True)
 
 
 def num_bytes(count: float) -> str:
@@ -34,21 +34,6 @@ def three_digits(value: float) -> str:
     if size >= 99.95 or value == 0:
         return whole(value)
     return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}" if size >= 0.095 else f"{value:.2g}"
-
-
-def duration(seconds: float) -> str:
-    """Two units at most: 12 s, 3 min 5 s, 2 h 10 min, 4 days 3 h."""
-    left = round(max(0.0, seconds))
-    if left == 0 and seconds > 0:
-        return f"{three_digits(seconds)} s"
-    parts = []
-    for step, unit in ((86_400, "day"), (3600, "h"), (60, "min"), (1, "s")):
-        count, left = divmod(left, step)
-        if count:
-            parts.append(f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''}")
-        elif parts:
-            break
-    return " ".join(parts[:2]) or "0 s"
 
 
 def moment(seconds: float) -> str:

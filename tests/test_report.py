@@ -316,7 +316,7 @@ def test_a_million_videos_and_a_million_failures_take_seconds_and_a_small_page()
     assert time.process_time() - started < 10
     assert len(page) < 100_000
     assert contents.num_videos == count
-    assert contents.num_frames == int(manifest.videos.num_frames.sum())
+    assert contents.size.num_frames == int(manifest.videos.num_frames.sum())
     assert contents.failures.count == count
     assert contents.failures.kinds == 2
     assert "1,000,000 videos" in Parsed(page).text

@@ -24,8 +24,9 @@ from shortgop.reporting.failure_groups import kind_of_reason
 from shortgop.reporting.page_charts import nice_ticks, percent, throughput_chart
 from shortgop.reporting.page_markup import Html, tag, text
 from shortgop.reporting.page_plan import Dataset, verdict_of
-from shortgop.reporting.page_words import duration, how_many, name, num_bytes, three_digits
+from shortgop.reporting.page_words import how_many, name, num_bytes, three_digits
 from shortgop.storage.disk import DiskStorage
+from shortgop.wording import duration
 
 
 def stretch(start: float, seconds: float, frames: int = 10, failed: int = 0) -> Stretch:
@@ -199,7 +200,7 @@ def test_the_verdict(dataset: Dataset, mood: str, sentence: str) -> None:
 def test_what_is_counted_of_a_snapshot() -> None:
     rows = merge([video("a"), video("b", frames=4, codec="hevc"), failure("c", "cut short"), failure("d", "")])
     contents = contents_of(rows)
-    assert (contents.num_videos, contents.num_frames, contents.num_gops) == (2, 14, 4)
+    assert (contents.num_videos, contents.size.num_frames, contents.size.num_gops) == (2, 14, 4)
     assert [(share.label, share.videos) for share in contents.sizes.most] == [("64 x 48", 2)]
     assert [(share.label, share.videos) for share in contents.rates.most] == [("29.97 (30000/1001)", 2)]
     assert {share.label for share in contents.pipelines.most} == {

@@ -161,13 +161,14 @@ def test_rates_nodes_and_the_slowest_units() -> None:
 
 
 def test_what_a_worker_says_after_its_unit_is_done_is_not_counted_twice() -> None:
-    clock = Clock()
-    board = StatusBoard([unit("u0"), unit("u1")], clock)
-    board.on_progress(UnitProgress("u0", 80, 100, node="a"))
-    board.on_result(UnitResult("u0", 1, 100, 1000, ()))
-    board.on_progress(UnitProgress("u0", 100, 100, node="a"))
+    board, tally = StatusBoard([unit("u0"), unit("u1")]), Tally(ignore)
+    tally.plan([unit("u0"), unit("u1")], {"u0.mp4": Expected(100), "u1.mp4": Expected(100)})
+    tally.tell(board)
+    tally.on_progress(UnitProgress("u0", 80, 100, node="a"))
+    tally.on_result(UnitResult("u0", 1, 100, 1000, ()))
+    tally.on_progress(UnitProgress("u0", 100, 100, node="a"))
     # A unit that an earlier job had finished was encoded by no node of this one.
-    board.on_result(UnitResult("u1", 1, 100, 1000, ()))
+    tally.on_result(UnitResult("u1", 1, 100, 1000, ()))
     assert board.status().nodes == {"a": 100}
     assert board.status().running == ()
 
