@@ -93,7 +93,7 @@ race: $(STAMP)
 	@$(PY) tests/root_race.py $(RACE)
 
 # The tests that have more cases with SHORTGOP_SWEEP=1: see tests/sweep.py.
-SWEPT := batches cluster cluster_chaos corpus_life interruption killed_edits long_sources snapshot_layers
+SWEPT := attempts batches cluster cluster_chaos corpus_life interruption killed_edits long_sources snapshot_layers
 
 sweep: $(STAMP)
 	@echo "Running tests with all their cases: ten minutes and more"

@@ -6,6 +6,8 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +45,17 @@ def kill_workers(pid: int) -> int:
                 os.kill(child, signal.SIGKILL)
                 killed += 1
     return killed
+
+
+def kill_with_all_below(job: subprocess.Popen[bytes], *, patience_seconds: float) -> None:
+    """SIGKILL a job, and wait until all processes below it have ended, which Ray's do by themselves."""
+    below = [pid for pid, _ in descendants(job.pid)]
+    job.kill()
+    job.wait()
+    end = time.monotonic() + patience_seconds
+    while any(Path(f"/proc/{pid}").exists() for pid in below):
+        assert time.monotonic() < end, "processes of the job live on"
+        time.sleep(0.05)
 
 
 def naming(text: str) -> Iterator[int]:

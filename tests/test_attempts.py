@@ -39,6 +39,7 @@ from shortgop.prep.shards import ShardWriter
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.whole_files import commit, commit_bytes, temporary_path
+from sweep import SWEEP
 from synthetic import SyntheticVideo
 
 UNIT = "0123456789abcdef"
@@ -298,7 +299,7 @@ class Attempts:
         """Both encode at the same time, to other bytes as hardware does. Which has its way is no matter of time."""
         outcomes = []
         # Only on a disk the two are compared.
-        for order in ((20, 30), (30, 20)) if self.where == "disk" else ((20, 30),):
+        for order in ((20, 30), (30, 20)) if self.where == "disk" or SWEEP else ((20, 30),):
             dataset = places.new()
             create(dataset, {})
             with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:

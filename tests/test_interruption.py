@@ -110,11 +110,7 @@ def assert_undisturbed(dataset: Path | Storage, undisturbed: Path | Storage) -> 
 
 @pytest.mark.parametrize(
     ("runner", "number"),
-    sample(
-        [("inline", signal.SIGINT), ("inline", signal.SIGTERM), ("ray", signal.SIGINT)],
-        # Ray has a handler of its own for it: see the next test.
-        more=[("ray", signal.SIGTERM)],
-    ),
+    [(runner, number) for runner in ("inline", "ray") for number in (signal.SIGINT, signal.SIGTERM)],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.Signals) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import shortgop
 from datasets import rows_of
-from processes import descendants, kill_workers
+from processes import kill_with_all_below, kill_workers
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.sections import remove_old_sections
@@ -141,13 +141,7 @@ def test_workers_and_driver_killed_on_ray(sources: Path, undisturbed: Path, tmp_
     wait_for_sections(job, dataset, 1)
     assert kill_workers(job.pid)
     wait_for_sections(job, dataset, 2)
-    below = [pid for pid, _ in descendants(job.pid)]
-    job.kill()
-    job.wait()
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while any(Path(f"/proc/{pid}").exists() for pid in below):
-        assert time.monotonic() < end, "processes of the job live on"
-        time.sleep(0.05)
+    kill_with_all_below(job, patience_seconds=_PATIENCE_SECONDS)
     # Starting Ray takes longer than all that is left to do.
     run(sources, dataset, "ray" if SWEEP else "inline")
     assert_undisturbed(dataset, undisturbed)
