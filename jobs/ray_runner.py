@@ -118,7 +118,7 @@ def _restored_sigterm() -> Iterator[None]:
 
 def run_units(
     dataset: Storage,
-    units: Sequence[Unit],
+    order: Order,
     options: Options,
     slots: Slots,
     on_progress: OnProgress,
@@ -126,7 +126,7 @@ def run_units(
     on_split: Callable[[Unit, Sequence[Unit]], object],
     shared: bool,
 ) -> Iterator[UnitResult]:
-    """Run all units, a bounded number at a time, and yield each result as it comes.
+    """Run all steps of `order`, a bounded number at a time, and yield each result as it comes.
 
     A unit whose worker keeps dying, and not just with its machine, is split into its sources; `on_split` gets it and
     its parts. A single source whose worker keeps dying becomes a failure, so that the other sources of its unit are
@@ -140,11 +140,10 @@ def run_units(
     slots = slots_for(options.profile.encoder, slots)
     task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
-    order = Order(units)
     running: dict[ray.ObjectRef[Outcome], Step] = {}
     places: dict[ray.ObjectRef[Outcome], Place] = {}
     nodes_lost: Counter[tuple[str, int | None]] = Counter()
-    while order or running:
+    while order.fill(wait=not running) or running:
         while order and (place := next_place(slots, list(places.values()))) is not None:
             step = order.next()
             own = replace(options, use_gpu=place == "gpu")
