@@ -111,7 +111,7 @@ class SourceTable:
         )
         self._execute("CREATE INDEX in_order ON sources (coalesce(leader, id))")
         keys = self._each("SELECT coalesce(leader, id) AS place FROM sources ORDER BY place")
-        return list(windows((key for (key,) in keys), size))
+        return list(windows((key for (key,) in keys), len(self), size))
 
     def rows(self, window: Window[bytes]) -> list[Row]:
         """The sources of a window that were not removed since, sorted by id, with what was kept of looking at them."""

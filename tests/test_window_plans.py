@@ -64,14 +64,16 @@ def units_of(sources: Sequence[Source], size: int, done: Sequence[str] = ()) -> 
 
 @given(KEYS, st.integers(1, 20))
 def test_windows_hold_all_keys_once_and_are_no_larger_than_they_have_to_be(keys: list[int], size: int) -> None:
-    found = list(windows(keys, size))
+    found = list(windows(keys, len(keys), size))
     assert sum(window.count for window in found) == len(keys)
     for window in found:
         assert window.count == sum(window.first <= key <= window.last for key in keys)
         assert window.count - keys.count(window.last) < size
     for one, other in pairwise(found):
-        assert one.count >= size
+        assert one.count >= (size if one is not found[0] else size // 10)
         assert one.last < other.first
+    # As many as are planned at once need not wait for others.
+    assert len(found) == (len(keys) > 0) or len(keys) > size
 
 
 @given(corpora(), st.integers(1, 12), st.randoms(use_true_random=False))
@@ -109,9 +111,9 @@ def test_one_window_has_the_units_of_all_sources(sources: list[Source]) -> None:
 def test_a_source_that_was_removed_moves_no_other_to_another_window() -> None:
     with table_of([source(name) for name in "abcdef"]) as table:
         found = table.windows(2)
-        table.remove(["a", "d"])
-        assert [[row.source.id for row in table.rows(window)] for window in found] == [["b"], ["c"], ["e", "f"]]
-        assert (len(table), "a" in table, "b" in table, table.find("d")) == (4, False, True, None)
+        table.remove(["b", "d"])
+        assert [[row.source.id for row in table.rows(window)] for window in found] == [["a"], ["c"], ["e"], ["f"]]
+        assert (len(table), "a" in table, "b" in table, table.find("d")) == (4, True, False, None)
 
 
 def test_a_source_that_is_found_twice_is_one_and_two_with_one_id_are_an_error() -> None:
