@@ -8,7 +8,9 @@ source_parts, source_files, importing  sources that are part of a file, or folde
 lists, column_types         lists of sources, and the types of their columns
 labels                      columns that lists set, in a job or by themselves
 identity                    whether a file is the one that was prepared
+source_table, windows       all sources of a job, and those that are planned at a time
 look, changed               what the files are now, and what to do if they are not what was prepared
+survey, planning, ahead     what has to be known of all sources first; the units of a window, planned ahead
 units, work                 the plan of units, and one unit of work
 steps, order                a long video in sections: what each task does, and which follows
 waiting                     which step starts next

@@ -117,6 +117,7 @@ class Tally:
         self._sources_total = max(self._sources_total, self._sources_planned)
         for listener in self._listeners:
             listener.on_plan(units)
+        self._update()
 
     def _expect(self, unit: Unit, frames: dict[str, int]) -> None:
         self._expected[unit.id] = frames

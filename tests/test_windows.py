@@ -45,12 +45,12 @@ def corpus(films: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(films, tmp_path / "corpus"))
 
 
-def run(out: Path, *sources: Path, window_sources: int = 2, **options: Any) -> Report:
+def run(out: Path, *sources: Path, runner: str = "inline", window_sources: int = 2, **options: Any) -> Report:
     return prepare(
         [str(source) for source in sources],
         DiskStorage(out),
         Profile(),
-        where=Where(runner="inline"),
+        where=Where(runner=runner),
         window_sources=window_sources,
         **options,
     )
@@ -107,6 +107,14 @@ def test_encoding_begins_before_all_sources_are_looked_at(films: Path, tmp_path:
     assert {each.sources_total for each in seen[seen.index(begun) :]} == {7}
     last = seen[-1]
     assert (last.sources_done, last.sources_planned, last.frames_planned, last.note) == (7, 7, 140, "encoding")
+
+
+def test_ray_gets_the_units_of_all_windows(films: Path, in_windows: Path, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    report = run(tmp_path / "dataset", films, runner="ray", on_update=seen.append)
+    assert (report.videos_added, report.frames_added) == (7, 140)
+    assert rows_of(tmp_path / "dataset") == rows_of(in_windows)
+    assert {each.sources_planned for each in seen} >= {1, 7}
 
 
 @pytest.mark.parametrize("sources_done", [0, 1, 3, 5])
