@@ -1,15 +1,15 @@
 """The sources of a job, as many as there are: a temporary database, of which little is in memory.
 
-SQLite keeps it in memory until it outgrows its cache, then in a file without a name below TMPDIR, which is gone with
-the process.
+SQLite keeps it in memory until it outgrows its cache, then in a file without a name below TMPDIR, or /var/tmp, which is
+gone with the process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import sqlite3
-import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,6 +22,8 @@ from .sources import Found, Source, same
 from .windows import Window, windows
 
 _CACHE_KILOBYTES = 32_768
+# Where SQLite puts files without a name, in most cases.
+_FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
 
 # `leader` is the least id of the stretches of a file: where they stand in the order of all sources.
 _TABLES = f"""
@@ -70,18 +72,18 @@ class SourceTable:
 
     def add(self, found: Iterable[Found]) -> None:
         """Add sources. Several finds of one source are one. UsageError if two have one id and are not the same."""
-        for each in found:
-            source = each.source
-            # A presigned URL stays with its source: the table is no less private than memory that is swapped out.
-            file = repr(source.file).encode() if isinstance(source.part, Stretch) else None
-            with _on_disk():
-                added = self._database.execute(
+        with _on_disk():
+            cursor = self._database.cursor()
+            for each in found:
+                source = each.source
+                file = repr(source.file).encode() if isinstance(source.part, Stretch) else None
+                cursor.execute(
                     "INSERT OR IGNORE INTO sources (id, file, found) VALUES (?, ?, ?)",
                     (_key(source.id), file, _packed(each)),
                 )
-            if added.rowcount:
-                self.num_in_store += source.in_store is not None
-            else:
+                if cursor.rowcount:
+                    self.num_in_store += source.in_store is not None
+                    continue
                 (before,) = self._first("SELECT found FROM sources WHERE id = ?", _key(source.id)) or (b"",)
                 one = same(_unpacked(before), each)
                 self._execute("UPDATE sources SET found = ? WHERE id = ?", _packed(one), _key(source.id))
@@ -206,7 +208,7 @@ def _on_disk() -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         raise OutputError(
-            f"the list of sources cannot be kept in {tempfile.gettempdir()}: {error}; free some space, or set TMPDIR "
-            "to a larger disk, and run the same command again",
-            file=tempfile.gettempdir(),
+            f"the list of sources cannot be kept in {_FOLDER}: {error}; free some space, or set TMPDIR to a larger "
+            "disk, and run the same command again",
+            file=_FOLDER,
         ) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
@@ -227,3 +229,22 @@ def test_more_units_are_taken_while_few_sources_wait_and_every_unit_is_run_once(
 
 def unit(name: str, size: int) -> Unit:
     return Unit(name, tuple(Item(source(f"{name}-{number}"), 1, 10) for number in range(size)))
+
+
+FULL_DISK = """
+import resource, signal
+from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources import Found, Source
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+text = "x" * 10_000
+with SourceTable() as table:
+    table.add(Found(Source(f"{number}", "/v", text, "{}"), "in a list", True) for number in range(10_000))
+"""
+
+
+def test_a_list_that_does_not_fit_where_it_is_kept_says_what_to_do() -> None:
+    done = subprocess.run([sys.executable, "-c", FULL_DISK], capture_output=True, text=True, check=False)
+    assert "OutputError: the list of sources cannot be kept in " in done.stderr
+    assert "free some space, or set TMPDIR to a larger disk, and run the same command again" in done.stderr
