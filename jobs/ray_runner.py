@@ -31,6 +31,7 @@ from ..storage.interface import Storage
 from .failing import WORKER_DIED
 from .gpu_slots import Place, Slots, next_place, slots_for, slots_of
 from .order import Order
+from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .ray_metrics import StepMetrics
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
@@ -49,16 +50,18 @@ _BOARD_SECONDS = 5
 
 
 @contextlib.contextmanager
-def connected(cluster: str | None, workers: int | None, streams_per_gpu: int) -> Iterator[Slots]:
+def connected(
+    cluster: str | None, workers: int | None, streams_per_gpu: int, patience_seconds: float = PATIENCE_SECONDS
+) -> Iterator[Slots]:
     """Ray for as long as the context lasts: the cluster at `cluster`, an address that `cluster_address` returned, or a
-    local Ray for None. Yields how many units can run at a time, and how many of them with a GPU. ToolError if Ray
-    cannot be started or joined."""
+    local Ray for None. Yields how many units can run at a time, and how many of them with a GPU. `patience_seconds` is
+    for `ray_first_driver`. ToolError if Ray cannot be started or joined."""
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
     with restored_login():
         try:
             with _restored_sigterm():
-                _init(cluster, workers)
+                _init(cluster, workers, patience_seconds)
             resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
             yield slots_of(resources, workers, streams_per_gpu)
         except RayTaskError:
@@ -73,10 +76,12 @@ def connected(cluster: str | None, workers: int | None, streams_per_gpu: int) ->
             ray.shutdown()
 
 
-def _init(cluster: str | None, workers: int | None) -> None:
+def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> None:
     try:
         if cluster is not None:
-            ray.init(address=login_to_cluster(cluster), log_to_driver=False, logging_level=logging.ERROR)
+            address = login_to_cluster(cluster)
+            with answered(address, patience_seconds):
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             return
         login_to_own()
         ray.init(
@@ -86,8 +91,12 @@ def _init(cluster: str | None, workers: int | None) -> None:
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            # By default Ray retries a task that ran out of memory for ever.
-            _system_config={"task_oom_retries": _MAX_RETRIES},
+            _system_config={
+                # By default Ray retries a task that ran out of memory for ever,
+                "task_oom_retries": _MAX_RETRIES,
+                # and waits for workers that may die meanwhile, see `ray_first_driver`.
+                "prestart_worker_first_driver": False,
+            },
         )
     except ShortGopError:
         raise
