@@ -47,23 +47,31 @@ _MAX_RETRIES = 3
 _MAX_NODES_LOST = 1
 _POLL_SECONDS = 0.5
 _BOARD_SECONDS = 5
+# How often the job looks for machines that have joined or left.
+_ASK_SECONDS = 5.0
+
+AskSlots = Callable[[], Slots]
 
 
 @contextlib.contextmanager
 def connected(
     cluster: str | None, workers: int | None, streams_per_gpu: int, patience_seconds: float = PATIENCE_SECONDS
-) -> Iterator[Slots]:
+) -> Iterator[AskSlots]:
     """Ray for as long as the context lasts: the cluster at `cluster`, an address that `cluster_address` returned, or a
-    local Ray for None. Yields how many units can run at a time, and how many of them with a GPU. `patience_seconds` is
-    for `ray_first_driver`. ToolError if Ray cannot be started or joined."""
+    local Ray for None. Yields a function that says how many units can run at a time now, and how many of them with a
+    GPU. `patience_seconds` is for `ray_first_driver`. ToolError if Ray cannot be started or joined."""
+
+    def ask() -> Slots:
+        resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        return slots_of(resources, workers, streams_per_gpu)
+
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
     with restored_login():
         try:
             with _restored_sigterm():
                 _init(cluster, workers, patience_seconds)
-            resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
-            yield slots_of(resources, workers, streams_per_gpu)
+            yield ask
         except RayTaskError:
             raise
         except RayError as error:
@@ -129,13 +137,14 @@ def run_units(
     dataset: Storage,
     units: Sequence[Unit],
     options: Options,
-    slots: Slots,
+    ask_slots: AskSlots,
     on_progress: OnProgress,
     *,
     on_split: Callable[[Unit, Sequence[Unit]], object],
     shared: bool,
 ) -> Iterator[UnitResult]:
-    """Run all units, a bounded number at a time, and yield each result as it comes.
+    """Run all units, a bounded number at a time, and yield each result as it comes. Machines that join meanwhile take
+    part.
 
     A unit whose worker keeps dying, and not just with its machine, is split into its sources; `on_split` gets it and
     its parts. A single source whose worker keeps dying becomes a failure, so that the other sources of its unit are
@@ -146,7 +155,7 @@ def run_units(
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
     board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
-    slots = slots_for(options.profile.encoder, slots)
+    slots, asked = slots_for(options.profile.encoder, ask_slots()), time.monotonic()
     task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
     order = Order(units)
@@ -154,6 +163,11 @@ def run_units(
     places: dict[ray.ObjectRef[Outcome], Place] = {}
     nodes_lost: Counter[tuple[str, int | None]] = Counter()
     while order or running:
+        if time.monotonic() - asked > _ASK_SECONDS:
+            # Machines that were lost may come again: without any for the encoder the units wait.
+            with contextlib.suppress(RayError, ToolError):
+                slots = slots_for(options.profile.encoder, ask_slots())
+            asked = time.monotonic()
         while order and (place := next_place(slots, list(places.values()))) is not None:
             step = order.next()
             own = replace(options, use_gpu=place == "gpu")
