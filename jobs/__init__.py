@@ -15,7 +15,7 @@ units, work                 the plan of units, and one unit of work
 steps, order                a long video in sections: what each task does, and which follows
 waiting                     which step starts next
 where, gpu_slots, running   where units run, and how their results are published
-ray_runner, ray_login, ray_metrics, cluster_address, shared_files  units on a cluster
+ray_runner, ray_login, ray_first_driver, ray_metrics, cluster_address, shared_files  units on a cluster
 tally, job_status, job_history, outcome  how far a job is, for itself and for others, over time; its report
 failing                     when failures end a job, and which sources are set aside
 gpu_readable                which videos no GPU decodes

@@ -31,6 +31,7 @@ from ..storage.interface import Storage
 from .failing import WORKER_DIED
 from .gpu_slots import Place, Slots, next_place, slots_for, slots_of
 from .order import Order
+from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .ray_metrics import StepMetrics
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
@@ -46,21 +47,31 @@ _MAX_RETRIES = 3
 _MAX_NODES_LOST = 1
 _POLL_SECONDS = 0.5
 _BOARD_SECONDS = 5
+# How often the job looks for machines that have joined or left.
+_ASK_SECONDS = 5.0
+
+AskSlots = Callable[[], Slots]
 
 
 @contextlib.contextmanager
-def connected(cluster: str | None, workers: int | None, streams_per_gpu: int) -> Iterator[Slots]:
+def connected(
+    cluster: str | None, workers: int | None, streams_per_gpu: int, patience_seconds: float = PATIENCE_SECONDS
+) -> Iterator[AskSlots]:
     """Ray for as long as the context lasts: the cluster at `cluster`, an address that `cluster_address` returned, or a
-    local Ray for None. Yields how many units can run at a time, and how many of them with a GPU. ToolError if Ray
-    cannot be started or joined."""
+    local Ray for None. Yields a function that says how many units can run at a time now, and how many of them with a
+    GPU. `patience_seconds` is for `ray_first_driver`. ToolError if Ray cannot be started or joined."""
+
+    def ask() -> Slots:
+        resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        return slots_of(resources, workers, streams_per_gpu)
+
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
     with restored_login():
         try:
             with _restored_sigterm():
-                _init(cluster, workers)
-            resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
-            yield slots_of(resources, workers, streams_per_gpu)
+                _init(cluster, workers, patience_seconds)
+            yield ask
         except RayTaskError:
             raise
         except RayError as error:
@@ -73,10 +84,12 @@ def connected(cluster: str | None, workers: int | None, streams_per_gpu: int) ->
             ray.shutdown()
 
 
-def _init(cluster: str | None, workers: int | None) -> None:
+def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> None:
     try:
         if cluster is not None:
-            ray.init(address=login_to_cluster(cluster), log_to_driver=False, logging_level=logging.ERROR)
+            address = login_to_cluster(cluster)
+            with answered(address, patience_seconds):
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             return
         login_to_own()
         ray.init(
@@ -86,8 +99,12 @@ def _init(cluster: str | None, workers: int | None) -> None:
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            # By default Ray retries a task that ran out of memory for ever.
-            _system_config={"task_oom_retries": _MAX_RETRIES},
+            _system_config={
+                # By default Ray retries a task that ran out of memory for ever,
+                "task_oom_retries": _MAX_RETRIES,
+                # and waits for workers that may die meanwhile, see `ray_first_driver`.
+                "prestart_worker_first_driver": False,
+            },
         )
     except ShortGopError:
         raise
@@ -120,13 +137,14 @@ def run_units(
     dataset: Storage,
     order: Order,
     options: Options,
-    slots: Slots,
+    ask_slots: AskSlots,
     on_progress: OnProgress,
     *,
     on_split: Callable[[Unit, Sequence[Unit]], object],
     shared: bool,
 ) -> Iterator[UnitResult]:
-    """Run all steps of `order`, a bounded number at a time, and yield each result as it comes.
+    """Run all steps of `order`, a bounded number at a time, and yield each result as it comes. Machines that join
+    meanwhile take part.
 
     A unit whose worker keeps dying, and not just with its machine, is split into its sources; `on_split` gets it and
     its parts. A single source whose worker keeps dying becomes a failure, so that the other sources of its unit are
@@ -137,13 +155,18 @@ def run_units(
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
     board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
-    slots = slots_for(options.profile.encoder, slots)
+    slots, asked = slots_for(options.profile.encoder, ask_slots()), time.monotonic()
     task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
     running: dict[ray.ObjectRef[Outcome], Step] = {}
     places: dict[ray.ObjectRef[Outcome], Place] = {}
     nodes_lost: Counter[tuple[str, int | None]] = Counter()
     while order.fill(wait=not running) or running:
+        if time.monotonic() - asked > _ASK_SECONDS:
+            # Machines that were lost may come again: without any for the encoder the units wait.
+            with contextlib.suppress(RayError, ToolError):
+                slots = slots_for(options.profile.encoder, ask_slots())
+            asked = time.monotonic()
         while order and (place := next_place(slots, list(places.values()))) is not None:
             step = order.next()
             own = replace(options, use_gpu=place == "gpu")

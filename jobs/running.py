@@ -98,10 +98,11 @@ def _results(
     tally.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
     from . import ray_runner
 
-    with ray_runner.connected(cluster, where.workers, where.streams_per_gpu) as slots:
+    with ray_runner.connected(cluster, where.workers, where.streams_per_gpu) as ask_slots:
+        slots = ask_slots()
         on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
         tally.note(f"encoding, {slots.at_a_time} at a time{on_gpus}")
         shared = cluster is not None
         yield from ray_runner.run_units(
-            out, order, options, slots, tally.on_progress, on_split=tally.on_split, shared=shared
+            out, order, options, ask_slots, tally.on_progress, on_split=tally.on_split, shared=shared
         )

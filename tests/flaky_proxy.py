@@ -115,7 +115,7 @@ class _State:
     faults: Faults = Faults()
     draws: random.Random = field(default_factory=lambda: random.Random(0))
     left: dict[str, int] = field(default_factory=dict)
-    requests: list[Request] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
 
     def next_of(self, count: str) -> bool:
         """Whether this request is one of the next so many that something happens to."""
@@ -138,8 +138,8 @@ async def _forward(state: _State, session: ClientSession, request: web.Request) 
     path, _, query = request.raw_path.partition("?")
     key = path.strip("/").partition("/")[2]
     prefix = request.query.get("prefix", "")
-    number = len(state.requests)
-    state.requests.append(Request(request.method, key or prefix, query, request.headers.get("Range", "")))
+    noted = asdict(Request(request.method, key or prefix, query, request.headers.get("Range", "")))
+    state.requests.append(noted)
     faults = state.faults if state.faults.only in (key or prefix) else Faults()
     await asyncio.sleep(faults.latency_seconds)
     if faults.silent and state.next_of("silent"):
@@ -149,7 +149,7 @@ async def _forward(state: _State, session: ClientSession, request: web.Request) 
     status = faults.status if faults.statuses and state.next_of("statuses") else 0
     if status or state.drawn(faults.failed):
         status = status or state.draws.choice([500, 503])
-        state.requests[number] = Request(**{**asdict(state.requests[number]), "status": status})
+        noted["status"] = status
         code = _CODES.get(status, "InternalError")
         return web.Response(status=status, text=f"<Error><Code>{code}</Code></Error>", content_type="application/xml")
     hidden = _HOP_BY_HOP | {each.lower() for each in faults.hidden_headers}
@@ -157,7 +157,7 @@ async def _forward(state: _State, session: ClientSession, request: web.Request) 
     url = URL(f"{state.upstream}{request.raw_path}", encoded=True)
     async with session.request(request.method, url, headers=headers, data=body or None) as answer:
         content = await answer.read()
-        state.requests[number] = Request(**{**asdict(state.requests[number]), "status": answer.status})
+        noted["status"] = answer.status
         writing = request.method in ("PUT", "POST")
         if writing and ((faults.lost_puts and body and state.next_of("lost_puts")) or state.drawn(faults.lost)):
             _hang_up(request)
@@ -191,7 +191,7 @@ async def _control(state: _State, request: web.Request) -> web.Response:
         case "forget":
             state.requests.clear()
         case "requests":
-            return web.json_response([asdict(each) for each in state.requests])
+            return web.json_response(state.requests)
         case unknown:
             raise web.HTTPNotFound(text=unknown)
     return web.json_response({})
