@@ -6,7 +6,7 @@ the units of a job have two kinds of places: `streams_per_gpu` for each GPU, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -56,8 +56,8 @@ def slots_for(encoder: str, slots: Slots) -> Slots:
     return replace(slots, at_a_time=slots.on_gpus)
 
 
-def next_place(slots: Slots, in_flight: Sequence[Place]) -> Place | None:
-    """Where the next unit goes, by the places of those that run or wait; None where enough do. GPUs come first."""
-    if in_flight.count("gpu") < slots.on_gpus * _IN_FLIGHT:
+def next_place(slots: Slots, in_flight: Mapping[Place, int]) -> Place | None:
+    """Where the next unit goes, by how many run or wait in each place; None where enough do. GPUs come first."""
+    if in_flight.get("gpu", 0) < slots.on_gpus * _IN_FLIGHT:
         return "gpu"
-    return "cpu" if in_flight.count("cpu") < slots.on_cpus * _IN_FLIGHT else None
+    return "cpu" if in_flight.get("cpu", 0) < slots.on_cpus * _IN_FLIGHT else None
