@@ -248,3 +248,27 @@ def test_a_list_that_does_not_fit_where_it_is_kept_says_what_to_do() -> None:
     done = subprocess.run([sys.executable, "-c", FULL_DISK], capture_output=True, text=True, check=False)
     assert "OutputError: the list of sources cannot be kept in " in done.stderr
     assert "free some space, or set TMPDIR to a larger disk, and run the same command again" in done.stderr
+
+
+LONG_LIST = """
+import resource
+from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources import Found, Source
+
+def peak_megabytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+before, text = peak_megabytes(), "x" * 5_000
+with SourceTable() as table:
+    table.add(Found(Source(f"{number:05}", "/v", text, "{}"), "in a list", True) for number in range(40_000))
+    held = sum(len(table.rows(window)) for window in table.windows(1_000))
+print(held, peak_megabytes() - before)
+"""
+
+
+def test_the_list_of_sources_is_not_in_memory() -> None:
+    """Of 200 MB that it has, as much as the cache of the database and a window."""
+    done = subprocess.run([sys.executable, "-c", LONG_LIST], capture_output=True, text=True, check=True)
+    held, megabytes = done.stdout.split()
+    assert int(held) == 40_000
+    assert float(megabytes) < 80

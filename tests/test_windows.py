@@ -13,9 +13,12 @@ import pytest
 import shortgop
 from datasets import rows_of
 from shortgop.errors import SourceError, TooManyFailuresError, UsageError
-from shortgop.jobs.failing import parse_max_failures
+from shortgop.jobs.failing import WORKER_DIED, parse_max_failures
 from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.sources import Source
 from shortgop.jobs.tally import Progress
+from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.work import give_up
 from shortgop.manifests.drop import drop
 from shortgop.manifests.parts import finished_parts, finished_units
 from shortgop.prep.profile import Profile
@@ -235,6 +238,17 @@ def test_what_has_failed_is_tried_again_and_withdrawn_in_every_window(corpus: Pa
     report = run(out, corpus)
     assert (report.already_there, report.videos_added, [each.id for each in report.failures]) == (4, 1, ["g.mp4"])
     assert [row for row in reasons(out) if row[1]] == [("g.mp4", report.failures[0].reason)]
+
+
+def test_a_source_that_killed_its_workers_is_set_aside_in_whichever_window_it_is(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "dataset"
+    run(out, corpus / "a.mp4")
+    killer = Source("f.mp4", str(corpus / "f.mp4"), "f.mp4", "{}")
+    give_up(DiskStorage(out), Unit("0" * 16, (Item(killer, 1, 1),)), f"f.mp4: {WORKER_DIED} 4 times")
+    report = run(out, corpus)
+    assert (report.already_there, report.videos_added, [each.id for each in report.failures]) == (1, 5, ["f.mp4"])
+    assert report.failures[0].reason == f"f.mp4: {WORKER_DIED} 4 times; it was set aside; --retry-failed tries it again"
+    assert run(out, corpus, retry_failed=True).videos_added == 1
 
 
 def reasons(out: Path) -> Iterator[tuple[str, str]]:
