@@ -14,7 +14,8 @@ survey, planning, ahead     what has to be known of all sources first; the units
 units, work                 the plan of units, and one unit of work
 steps, order                a long video in sections: what each task does, and which follows
 waiting                     which step starts next
-attempts                    which steps run, and which of them are attempted twice
+second_attempts             which steps run, and which of them are attempted twice
+task_memory                 how much memory a unit may take
 where, gpu_slots, running   where units run, and how their results are published
 ray_runner, ray_login, ray_first_driver, ray_metrics, cluster_address, shared_files  units on a cluster
 tally, job_status, job_history, outcome  how far a job is, for itself and for others, over time; its report

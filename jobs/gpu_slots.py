@@ -21,11 +21,13 @@ Place = Literal["gpu", "cpu"]
 
 @dataclass(frozen=True)
 class Slots:
-    """`at_a_time` units run at a time, `on_gpus` of them with the share `gpu_share` of a GPU."""
+    """`at_a_time` units run at a time, `on_gpus` of them with the share `gpu_share` of a GPU. The largest machine has
+    `memory_bytes`."""
 
     at_a_time: int
     on_gpus: int = 0
     gpu_share: float = 0.0
+    memory_bytes: int = 0
 
     @property
     def on_cpus(self) -> int:
@@ -45,7 +47,7 @@ def slots_for(encoder: str, slots: Slots) -> Slots:
     """The slots for a profile that names this encoder: one on a GPU has no place elsewhere, one on the CPU needs no
     GPU. ToolError where there is none."""
     if encoder.startswith("lib"):
-        return Slots(slots.at_a_time)
+        return replace(slots, on_gpus=0, gpu_share=0.0)
     if encoder == "auto":
         return slots
     if not slots.on_gpus:

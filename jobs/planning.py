@@ -100,4 +100,5 @@ def plan_window(
     )
     seconds = {each.item.source.id: each.expected.seconds for each in looked}
     units = long_apart(units, profile.key(), seconds, long_seconds=2 * options.section_seconds)
-    return with_costs(units, seconds)
+    memory = {each.item.source.id: each.expected.memory_bytes for each in looked}
+    return with_costs(units, seconds, memory)

@@ -28,15 +28,16 @@ from ray.exceptions import (
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
 from ..storage.interface import Storage
-from .attempts import Attempt, Attempts, Key, key_of
 from .failing import WORKER_DIED
 from .gpu_slots import Slots, slots_for, slots_of
 from .order import Order
 from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .ray_metrics import StepMetrics
+from .second_attempts import Attempt, Attempts, Key, key_of
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
 from .steps import Join, Look, OneSection, Outcome, Step, Whole, run_step
+from .task_memory import reserved_bytes
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up
 
@@ -66,7 +67,10 @@ def connected(
 
     def ask() -> Slots:
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        return slots_of(resources, workers, streams_per_gpu)
+        slots = slots_of(resources, workers, streams_per_gpu)
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        memory_bytes = max((int(each["Resources"].get("memory", 0)) for each in nodes if each["Alive"]), default=0)
+        return replace(slots, memory_bytes=memory_bytes)
 
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
@@ -151,8 +155,8 @@ def run_units(
 
     A unit whose worker keeps dying, and not just with its machine, is split into its sources; `on_split` gets it and
     its parts. A single source whose worker keeps dying becomes a failure, so that the other sources of its unit are
-    still prepared. What takes long at the end of the job is attempted twice, see `attempts`. With `shared`, workers may
-    be on other machines: each checks that it sees the dataset and the sources, and OutputError or ToolError names a
+    still prepared. What takes far longer than usual is attempted twice, see `second_attempts`. With `shared`, workers
+    may be on other machines: each checks that it sees the dataset and the sources, and OutputError or ToolError names a
     machine that does not.
 
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
@@ -188,7 +192,11 @@ def run_units(
             asked = time.monotonic()
         for attempt in attempts.start(slots, time.monotonic()):
             on_gpu = attempt.place == "gpu"
-            named = task.options(num_gpus=slots.gpu_share if on_gpu else 0, name=task_name(attempt.step))
+            named = task.options(
+                num_gpus=slots.gpu_share if on_gpu else 0,
+                memory=reserved_bytes(attempt.step.unit.expected_bytes, slots.memory_bytes),
+                name=task_name(attempt.step),
+            )
             running[named.remote(dataset, attempt.step, replace(options, use_gpu=on_gpu), board, mark)] = attempt
         done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
         # Progress is optional: there is none while Ray restarts the board on another node.

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shortgop.jobs.attempts import Attempt, Attempts, key_of
 from shortgop.jobs.gpu_slots import Slots
 from shortgop.jobs.order import Order
+from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
 from shortgop.jobs.sources import Source
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitResult

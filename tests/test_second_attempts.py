@@ -9,10 +9,10 @@ import pytest
 
 from dataset_places import folders
 from datasets import rows_of
-from shortgop.jobs.attempts import Attempt, Attempts, key_of
 from shortgop.jobs.gpu_slots import Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.prepare import prepare
+from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
 from shortgop.jobs.sources import Source
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.where import Where

@@ -109,7 +109,7 @@ class Attempts:
         return next_place(slots, self._places)
 
     def _slow(self, now: float) -> list[tuple[float, Attempt]]:
-        """The only attempts at steps that take much longer than usual, with how many times as long; the longest first."""
+        """The only attempts at steps that take much longer than usual, with how many times; the longest first."""
         if len(self._ratios) < _ENOUGH_STEPS:
             return []
         usual = statistics.median(self._ratios)
