@@ -235,7 +235,7 @@ def test_progress_that_comes_after_the_result_changes_nothing() -> None:
     after = board.status()
     assert after.running == ()
     assert (after.frames_done, after.frames_planned, after.nodes) == (100, 100, {"n": 100})
-    of_time: dict[str, Any] = {"written": 0, "recent_frames_per_second": 0, "history": ()}
+    of_time: dict[str, Any] = {"written": 0, "recent_frames_per_second": 0, "node_rates": {}, "history": ()}
     assert dataclasses.replace(after, **of_time) == dataclasses.replace(before, **of_time)
 
 
