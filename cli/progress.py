@@ -37,7 +37,7 @@ def job_progress(err: Console) -> Iterator[job.OnProgress]:
         with Progress(*columns, console=err, transient=True) as bar:
             task = bar.add_task("", total=None)
             yield lambda state: bar.update(
-                task, completed=state.frames_done, total=state.frames_planned or None, description=text(state)
+                task, completed=state.frames_done, total=state.frames_expected or None, description=text(state)
             )
         return
     last_line, last_note = 0.0, ""
@@ -48,10 +48,10 @@ def job_progress(err: Console) -> Iterator[job.OnProgress]:
         if state.note != last_note or now - last_line >= _LINE_EVERY_SECONDS:
             last_line, last_note = now, state.note
             left = ""
-            if 0 < state.frames_done < state.frames_planned:
-                left = f", {state.seconds * (state.frames_planned / state.frames_done - 1):.0f} s left"
+            if 0 < state.frames_done < state.frames_expected:
+                left = f", {state.seconds * (state.frames_expected / state.frames_done - 1):.0f} s left"
             err.print(
-                f"{state.frames_done}/{state.frames_planned} frames{left}, {text(state)}", markup=False, soft_wrap=True
+                f"{state.frames_done}/{state.frames_expected} frames{left}, {text(state)}", markup=False, soft_wrap=True
             )
 
     yield line

@@ -63,6 +63,7 @@ def status_lines(found: JobStatus, now: float) -> list[str]:
         head = f"{who}, {found.state} {duration(age)} ago, after {duration(found.written - found.started)}{why}"
     failed = f", {found.sources_failed} failed" if found.sources_failed else ""
     left = "" if found.seconds_left is None else f", about {duration(found.seconds_left)} left"
+    about = "" if found.frames_expected == found.frames_planned else "about "
     rate = f"{found.frames_per_second:.0f} frames/s" + (
         f" ({found.recent_frames_per_second:.0f} in the last minute)" if found.state == "running" else ""
     )
@@ -70,7 +71,7 @@ def status_lines(found: JobStatus, now: float) -> list[str]:
         head,
         *([f"now: {found.note}"] if found.state == "running" and found.note else []),
         f"{found.sources_done} of {counted(found.sources_total, 'source')} done{failed}",
-        f"{found.frames_done} of {counted(found.frames_planned, 'frame')}, {rate}{left}",
+        f"{found.frames_done} of {about}{counted(found.frames_expected, 'frame')}, {rate}{left}",
         f"{megabytes(found.bytes_in)} of sources became {megabytes(found.bytes_out)}",
         *_nodes(found),
         *([f"{counted(found.units_running, 'unit')} running"] if found.units_running else []),

@@ -8,10 +8,14 @@ source_parts, source_files, importing  sources that are part of a file, or folde
 lists, column_types         lists of sources, and the types of their columns
 labels                      columns that lists set, in a job or by themselves
 identity                    whether a file is the one that was prepared
+source_table, windows       all sources of a job, and those that are planned at a time
 look, changed               what the files are now, and what to do if they are not what was prepared
+survey, planning, ahead     what has to be known of all sources first; the units of a window, planned ahead
 units, work                 the plan of units, and one unit of work
 steps, order                a long video in sections: what each task does, and which follows
 waiting                     which step starts next
+second_attempts             which steps run, and which of them are attempted twice
+task_memory                 how much memory a unit may take
 where, gpu_slots, running   where units run, and how their results are published
 ray_runner, ray_login, ray_first_driver, ray_metrics, cluster_address, shared_files  units on a cluster
 tally, job_status, job_history, outcome  how far a job is, for itself and for others, over time; its report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,7 +11,7 @@ from ..errors import TooManyFailuresError, UsageError
 from ..storage.interface import Storage
 from ..wording import counted
 from .known_failures import said
-from .units import Item
+from .sources import Source
 from .work import Failure
 
 # Part of the reason of a source that kills whoever works on it.
@@ -52,17 +52,16 @@ def parse_max_failures(text: str | int | None) -> MaxFailures | None:
     return MaxFailures(int(match[1])) if match[1] else MaxFailures(percent=Fraction(match[2]))
 
 
-def set_aside(dataset: Storage, items: Iterable[Item]) -> dict[str, Failure]:
-    """The items that killed their workers in an earlier job, each with its failure, by id.
+def set_aside(dataset: Storage, find: Callable[[str], Source | None]) -> dict[str, Failure]:
+    """The sources that killed their workers in an earlier job, each with its failure, by id. `find` gives the source of
+    an id, None if the job has none.
 
     Every job tries other failures again, at the cost of one attempt. These cost several workers each time, and what
     else ran on their machines when memory ran out.
     """
-    reasons = dict(said(dataset).failures)
-    return {
-        item.source.id: Failure(
-            item.source.id, item.source.given, f"{reasons[item.source.id]}; {_AGAIN}", item.source.path
-        )
-        for item in items
-        if WORKER_DIED in reasons.get(item.source.id, "")
-    }
+    aside = {}
+    for source_id, reason in sorted(said(dataset).failures):
+        source = find(source_id) if WORKER_DIED in reason else None
+        if source is not None:
+            aside[source_id] = Failure(source_id, source.given, f"{reason}; {_AGAIN}", source.path)
+    return aside

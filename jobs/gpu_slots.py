@@ -6,7 +6,7 @@ the units of a job have two kinds of places: `streams_per_gpu` for each GPU, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -21,11 +21,13 @@ Place = Literal["gpu", "cpu"]
 
 @dataclass(frozen=True)
 class Slots:
-    """`at_a_time` units run at a time, `on_gpus` of them with the share `gpu_share` of a GPU."""
+    """`at_a_time` units run at a time, `on_gpus` of them with the share `gpu_share` of a GPU. The largest machine has
+    `memory_bytes`."""
 
     at_a_time: int
     on_gpus: int = 0
     gpu_share: float = 0.0
+    memory_bytes: int = 0
 
     @property
     def on_cpus(self) -> int:
@@ -45,7 +47,7 @@ def slots_for(encoder: str, slots: Slots) -> Slots:
     """The slots for a profile that names this encoder: one on a GPU has no place elsewhere, one on the CPU needs no
     GPU. ToolError where there is none."""
     if encoder.startswith("lib"):
-        return Slots(slots.at_a_time)
+        return replace(slots, on_gpus=0, gpu_share=0.0)
     if encoder == "auto":
         return slots
     if not slots.on_gpus:
@@ -56,8 +58,8 @@ def slots_for(encoder: str, slots: Slots) -> Slots:
     return replace(slots, at_a_time=slots.on_gpus)
 
 
-def next_place(slots: Slots, in_flight: Sequence[Place]) -> Place | None:
-    """Where the next unit goes, by the places of those that run or wait; None where enough do. GPUs come first."""
-    if in_flight.count("gpu") < slots.on_gpus * _IN_FLIGHT:
+def next_place(slots: Slots, in_flight: Mapping[Place, int]) -> Place | None:
+    """Where the next unit goes, by how many run or wait in each place; None where enough do. GPUs come first."""
+    if in_flight.get("gpu", 0) < slots.on_gpus * _IN_FLIGHT:
         return "gpu"
-    return "cpu" if in_flight.count("cpu") < slots.on_cpus * _IN_FLIGHT else None
+    return "cpu" if in_flight.get("cpu", 0) < slots.on_cpus * _IN_FLIGHT else None

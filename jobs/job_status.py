@@ -22,7 +22,7 @@ from ..errors import CorruptDataError, ShortGopError, UsageError
 from ..storage.interface import Storage
 from .job_history import Stretch, stretches_of, with_stretch
 from .node_rates import NodeRates
-from .tally import Progress
+from .tally import Progress, of_all
 from .units import Unit
 from .work import UnitProgress, UnitResult
 
@@ -50,11 +50,12 @@ class Task:
 class JobStatus:
     """What a job writes of itself. Times are in seconds since 1970.
 
-    `state` is "running", "finished", or "ended" with the error in `reason`. `bytes_in` and `bytes_out` are those of
-    finished sources and of what was made of them. `recent_frames_per_second` is the rate over the last minute.
-    `nodes` has the frames that each machine encoded, and `node_rates` their frames/s over the last minute.
-    `units_running` is their number; `running` has those that run longest. `history` is what was done over time, by this
-    job and those before it; it is empty where versions wrote the status that kept none.
+    `state` is "running", "finished", or "ended" with the error in `reason`. `frames_planned` are those of the
+    `sources_planned` that were looked at so far; 0 where versions wrote the status that looked at all sources first.
+    `bytes_in` and `bytes_out` are those of finished sources and of what was made of them. `recent_frames_per_second`
+    is the rate over the last minute. `nodes` has the frames that each machine encoded, and `node_rates` their frames/s
+    over the last minute. `units_running` is their number; `running` has those that run longest. `history` is what was
+    done over time, by this job and those before it; it is empty where versions wrote the status that kept none.
     """
 
     host: str
@@ -79,6 +80,12 @@ class JobStatus:
     slowest: tuple[Task, ...] = ()
     largest: tuple[Task, ...] = ()
     history: tuple[Stretch, ...] = ()
+    sources_planned: int = 0
+
+    @property
+    def frames_expected(self) -> int:
+        """About how many frames all sources have."""
+        return of_all(self.frames_planned, self.sources_planned, self.sources_total)
 
     def may_be_dead(self, now: float) -> bool:
         """Whether a running job was not heard of for long, at the time `now` in seconds since 1970."""
@@ -95,7 +102,7 @@ class JobStatus:
         if self.state != "running" or not self.frames_done:
             return None
         rate = self.recent_frames_per_second or self.frames_per_second
-        return max(0, self.frames_planned - self.frames_done) / rate
+        return max(0, self.frames_expected - self.frames_done) / rate
 
 
 def read_status(dataset: Storage) -> JobStatus:
@@ -155,6 +162,10 @@ class StatusBoard:
             while len(self._rates) > 2 and self._rates[1][0] < self._clock() - _RATE_OVER_SECONDS:
                 self._rates.popleft()
 
+    def on_plan(self, units: Sequence[Unit]) -> None:
+        with self._lock:
+            self._units |= {unit.id: unit for unit in units}
+
     def on_progress(self, unit: UnitProgress) -> None:
         with self._lock:
             self._begun.setdefault(unit.unit, self._clock())
@@ -179,10 +190,11 @@ class StatusBoard:
 
     def on_split(self, unit: Unit, parts: Sequence[Unit]) -> None:
         with self._lock:
-            self._units |= {part.id: part for part in parts}
             self._end(unit.id)
+            self._units |= {part.id: part for part in parts}
 
     def _end(self, unit_id: str) -> None:
+        self._units.pop(unit_id, None)
         self._begun.pop(unit_id, None)
         self._forget(unit_id)
 
@@ -228,6 +240,7 @@ class StatusBoard:
                 slowest=tuple(self._slowest),
                 largest=tuple(self._largest),
                 history=self._history_now(),
+                sources_planned=done.sources_planned,
             )
 
     def _sums(self) -> tuple[int, int, int, int, int]:

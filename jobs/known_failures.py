@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from ..manifests.layout import read_root, snapshot_key
 from ..manifests.parts import write_part
@@ -54,7 +55,15 @@ def _said(dataset: Storage, snapshot: str, _which: str | None) -> Said:
     )
 
 
-def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: Iterable[Source]) -> bool:
+class Sources(Protocol):
+    """The sources of a job."""
+
+    def __contains__(self, source_id: str) -> bool: ...
+
+    def sources(self) -> Iterable[Source]: ...
+
+
+def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: Sources) -> bool:
     """Withdraw the failures of files that no longer exist in the folders of this job, and of stretches that its lists
     now name with other times. Returns whether there were any.
 
@@ -74,30 +83,34 @@ def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: Iterable[
     return True
 
 
-def _gone(table: Failures, arguments: Sequence[str], sources: Iterable[Source]) -> list[int]:
+def _gone(table: Failures, arguments: Sequence[str], sources: Sources) -> list[int]:
+    columns = zip(table.id.texts(), table.path.texts(), table.reason.texts(), strict=True)
+    rows = [
+        (row, source_id, path)
+        for row, (source_id, path, reason) in enumerate(columns)
+        if path and reason != WITHDRAWN and source_id not in sources
+    ]
+    if not rows:
+        return []
     urls = [parse(argument).url for argument in arguments if is_url(argument)]
     folders = [Path(argument).absolute() for argument in arguments if not is_url(argument) and Path(argument).is_dir()]
-    named, beside, cut = set(), set(), set()
-    for source in sources:
-        named.add(source.id)
-        beside.add(Path(source.path).parent)
+    # Of what may be a million sources only what concerns these failures is kept.
+    stretches = {(path, source_id.rpartition("@")[0]) for _, source_id, path in rows}
+    beside, cut = set(), set()
+    for source in sources.sources():
+        beside.add(os.path.dirname(source.path))  # noqa: PTH120
         if isinstance(source.part, Stretch) and source.is_listed and not source.id_is_given:
-            cut.add((source.path, source.id.rpartition("@")[0]))
+            cut |= {(source.path, source.id.rpartition("@")[0])} & stretches
 
     def is_gone(source_id: str, name: str) -> bool:
         # The id of a stretch says its times. A stretch that a list corrects has another id.
-        if source_id not in named and (name, source_id.rpartition("@")[0]) in cut:
+        if (name, source_id.rpartition("@")[0]) in cut:
             return True
         if is_url(name):
             # What lies below a folder that was given now was found. Nothing is known of other files.
-            return source_id not in named and any(name.startswith(f"{url}/") for url in urls)
+            return any(name.startswith(f"{url}/") for url in urls)
         path = Path(name)
-        ours = path.parent in beside or any(map(path.is_relative_to, folders))
-        return ours and source_id not in named and not os.path.lexists(path)
+        ours = str(path.parent) in beside or any(map(path.is_relative_to, folders))
+        return ours and not os.path.lexists(path)
 
-    columns = zip(table.id.texts(), table.path.texts(), table.reason.texts(), strict=True)
-    return [
-        row
-        for row, (source_id, path, reason) in enumerate(columns)
-        if path and reason != WITHDRAWN and is_gone(source_id, path)
-    ]
+    return [row for row, source_id, path in rows if is_gone(source_id, path)]

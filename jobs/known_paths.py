@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .sources import Source
 from .units import Item
 
 
-def with_known_ids(items: Sequence[Item], manifest: Manifest) -> list[Item]:
-    """The items; a file of a list without an id of its own has the id under which the dataset has it.
+class KnownPaths:
+    """Finds the dataset's videos by the paths of their sources. It keeps 16 bytes of each, once anything is asked."""
 
-    A folder that was prepared first gives paths below it as ids, and a list gives paths as they are written. Without
-    this a list of labels would store all files once more. The file has to be at its path, with its content. Of an item
-    that is given in both ways the one from the list stays, which has labels.
-    """
-    there = manifest.row_of_id
-    if all(not _may_be_known(item.source) or item.source.id in there for item in items):
-        return list(items)
-    paths = zip(manifest.videos.path.texts(), manifest.videos.identity.tolist(), manifest.ids, strict=True)
-    known = {(path, identity): video_id for path, identity, video_id in paths}
-    found: dict[str, Item] = {}
-    for item in items:
-        source = item.source
-        video_id = source.id
-        if _may_be_known(source) and source.id not in there:
-            video_id = known.get((source.path, item.identity), source.id)
-        if video_id not in found or source.is_listed:
-            found[video_id] = replace(item, source=replace(source, id=video_id))
-    return list(found.values())
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._sorted: tuple[Array, Array] | None = None
 
+    def may_be_there(self, source: Source) -> bool:
+        """Whether the dataset may have the file of a source under another id: it has one at its path."""
+        return self._may_be_known(source) and bool(self._rows(source.path))
 
-def _may_be_known(source: Source) -> bool:
-    return source.is_listed and not source.id_is_given and source.part is None
+    def with_known_id(self, item: Item) -> Item:
+        """The item; a file of a list without an id of its own has the id under which the dataset has it.
+
+        A folder that was prepared first gives paths below it as ids, and a list gives paths as they are written.
+        Without this a list of labels would store all files once more. The file has to be at its path, with its content.
+        """
+        if not self._may_be_known(item.source):
+            return item
+        identities = self._manifest.videos.identity
+        rows = [row for row in self._rows(item.source.path) if int(identities[row]) == item.identity]
+        return replace(item, source=replace(item.source, id=self._manifest.ids[rows[-1]])) if rows else item
+
+    def _may_be_known(self, source: Source) -> bool:
+        is_named_by_path = source.is_listed and not source.id_is_given and source.part is None
+        return is_named_by_path and source.id not in self._manifest.row_of_id
+
+    def _rows(self, path: str) -> list[int]:
+        paths = self._manifest.videos.path
+        if self._sorted is None:
+            hashes = np.fromiter((hash(text) for text in paths.texts()), np.int64, len(paths))
+            order = np.argsort(hashes, kind="stable")
+            self._sorted = hashes[order], order
+        hashes, order = self._sorted
+        first, last = np.searchsorted(hashes, hash(path)), np.searchsorted(hashes, hash(path), side="right")
+        return [row for row in order[first:last].tolist() if paths.text(row) == path]

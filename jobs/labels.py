@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -90,10 +90,15 @@ def _plain_columns(labels: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[st
     return columns
 
 
-def update_listed(dataset: Storage, manifest: Manifest, sources: Sequence[Source]) -> int:
+def update_listed(dataset: Storage, manifest: Manifest, batches: Iterable[Iterable[Source]]) -> int:
     """Give videos that are in the dataset already the columns that the job's lists name. Returns how many changed; if
-    there are any, there is a new snapshot. The caller holds the writer lock."""
-    edits = plan_edits(manifest, {source.id: json.loads(source.attributes) for source in sources})
+    there are any, there is a new snapshot. The caller holds the writer lock. In memory are the sources of one batch
+    after the other, and what changes."""
+    edits = [
+        edit
+        for sources in batches
+        for edit in plan_edits(manifest, {source.id: json.loads(source.attributes) for source in sources})
+    ]
     if edits:
         write_edits(dataset, edits)
         publish(dataset)

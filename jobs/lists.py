@@ -56,15 +56,16 @@ def is_list(name: str) -> bool:
     return Path(name).suffix.lower() in _READERS
 
 
-def read_list(file: str, types: Mapping[str, str] | None = None, on_types: OnTypes = ignore_types) -> list[Row]:
-    """All lines of a list, in order. UsageError names the line that is wrong and says why.
+def read_list(file: str, types: Mapping[str, str] | None = None, on_types: OnTypes = ignore_types) -> Iterator[Row]:
+    """The lines of a list, in order. UsageError names the line that is wrong and says why. Of CSV and TSV lists, whose
+    types are those of whole columns, all lines are in memory.
 
     A text list has one path on each line; blank lines and lines that start with # are skipped. The other kinds have a
     column, or a key, `path`, and may have `id`: text or a whole number, where null or empty text means no id. All other
     columns become attributes, in the order of the columns. JSONL and Parquet have types; those of CSV and TSV columns
     are inferred from all their cells, unless `types` gives them. `on_types` is told which they are.
     """
-    return [_row(place, values) for place, values in _lines(file, ("path",), types or {}, on_types)]
+    return (_row(place, values) for place, values in _lines(file, ("path",), types or {}, on_types))
 
 
 def read_labels(
@@ -106,29 +107,29 @@ def id_of_path(path: str) -> str:
 
 def _lines(
     file: str, keys: tuple[str, ...], types: Mapping[str, str], on_types: OnTypes
-) -> list[tuple[str, dict[str, Any]]]:
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """The place and the values of each line. A list of columns has one of the `keys`."""
-    suffix = Path(file).suffix.lower()
+    suffix, is_empty = Path(file).suffix.lower(), True
     try:
-        lines = [(f"{place} of {file!r}", values) for place, values in _READERS[suffix](file, keys)]
+        lines = ((f"{place} of {file!r}", values) for place, values in _READERS[suffix](file, keys))
+        for line in _with_types(file, list(lines), types, on_types) if suffix in (".csv", ".tsv") else lines:
+            is_empty = False
+            yield line
     except OSError as error:
         raise UsageError(
             f"cannot read the list {file!r}: {error.strerror or error}; fix that, or give another list",
             file=file,
         ) from error
-    if not lines:
+    if is_empty:
         raise UsageError(f"the list {file!r} is empty; add a line for each video", file=file)
-    if suffix in (".csv", ".tsv"):
-        _give_types(file, lines, types, on_types)
-    return lines
 
 
-def _give_types(
+def _with_types(
     file: str, lines: list[tuple[str, dict[str, Any]]], types: Mapping[str, str], on_types: OnTypes
-) -> None:
-    """Turn the cells of each column into values of its type, in place."""
+) -> list[tuple[str, dict[str, Any]]]:
+    """The lines with the cells of each column turned into values of its type, in place."""
     kinds: dict[str, str] = {}
-    for name in [name for name in lines[0][1] if name not in ("path", "id")]:
+    for name in [name for name in lines[0][1] if name not in ("path", "id")] if lines else ():
         cells = [values[name] for _, values in lines]
         kinds[name] = types.get(name) or column_type(cells)
         try:
@@ -144,6 +145,7 @@ def _give_types(
             values[name] = value
     if kinds:
         on_types(file, kinds)
+    return lines
 
 
 def valid_text(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from functools import cache
@@ -23,6 +23,7 @@ from .identity import identity_of
 from .source_parts import identity_of_part
 from .sources import Source
 from .store_files import StoreFile, asked, copied, identity_of_file
+from .task_memory import task_bytes
 from .units import Item
 
 # Looking at files mostly waits for disks and networks, so there are more threads than cores.
@@ -36,11 +37,20 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Expected:
-    """About how many frames a source will have, and how many seconds one core will take for them; 0 if it is in the
-    dataset, or its header does not say."""
+    """About how many frames a source will have, how many seconds one core will take for them, and how many bytes of
+    memory; 0 if it is in the dataset, or its header does not say."""
 
     frames: int = 0
     seconds: float = 0.0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A source as it is now, and what is expected of it."""
+
+    item: Item
+    expected: Expected
 
 
 def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolicy) -> _T:
@@ -53,27 +63,40 @@ def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolic
 
 
 def look_at(
-    sources: Sequence[Source], options: Options, known: Mapping[str, int], again: Collection[str], *, replace: bool
-) -> tuple[list[Item], dict[str, Expected]]:
-    """Each source with its fingerprint and size, and by id what is expected of it.
+    sources: Sequence[Source],
+    options: Options,
+    known: Mapping[str, int],
+    again: Collection[str],
+    *,
+    replace: bool,
+    num_in_store: int | None = None,
+    is_over: Callable[[], bool] = bool,
+) -> list[Looked]:
+    """Each source with its fingerprint and size, and what is expected of it.
 
     `known` has the identities of the dataset's videos by id, `again` the ids of those that are to be made again. With
     `replace` those whose source has changed are, too. The length of a video that stays is not looked up.
+    `num_in_store` is how many sources of the job lie in stores, by default how many of these do. CancelledError as
+    soon as `is_over` says that nobody waits for it any more.
     """
 
     # Stretches of a file share its fingerprint.
     of_file = cache(identity_of)
     stored = cache(asked)
-    estimated = sum(source.in_store is not None for source in sources) <= _MAX_ESTIMATED
+    if num_in_store is None:
+        num_in_store = sum(source.in_store is not None for source in sources)
+    estimated = num_in_store <= _MAX_ESTIMATED
 
-    def look(source: Source) -> tuple[Item, Expected]:
+    def look(source: Source) -> Looked:
+        if is_over():
+            raise CancelledError
         try:
             return _in_time(source.path, options.policy, lambda: look_closely(source))
         except SourceError:
             # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
-            return Item(source, known.get(source.id, 0), 0), Expected()
+            return Looked(Item(source, known.get(source.id, 0), 0), Expected())
 
-    def look_closely(source: Source) -> tuple[Item, Expected]:
+    def look_closely(source: Source) -> Looked:
         file = source.in_store
         if file is None:
             identity, size_bytes = identity_of_part(source.path, source.part, of_file)
@@ -85,22 +108,28 @@ def look_at(
         there = known.get(source.id) == identity if replace else source.id in known
         stays = there and source.id not in again
         if stays or source.part:
-            return Item(source, identity, size_bytes), Expected()
-        if file is None:
-            return Item(source, identity, size_bytes), _expected(source.path, options.profile)
-        expected = _expected_in_store(file, options.profile) if estimated else Expected()
-        return Item(source, identity, size_bytes), expected
+            expected = Expected()
+        elif file is None:
+            expected = _expected(source.path, options.profile)
+        else:
+            expected = _expected_in_store(file, options.profile) if estimated else Expected()
+        return Looked(Item(source, identity, size_bytes), expected)
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
-        looked = list(pool.map(look, sources))
-    return [item for item, _ in looked], {item.source.id: expected for item, expected in looked}
+        try:
+            return list(pool.map(look, sources))
+        except BaseException:
+            # Otherwise Ctrl-C would wait for all of them.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _expected(source: str | BufferedIOBase, profile: Profile) -> Expected:
     header = estimate(source, profile.fps)
     pixels = expected_pixels(header.width, header.height, profile.size)
     source_pixels = header.width * header.height
-    return Expected(header.frames, expected_seconds(header.source_frames, source_pixels, header.frames, pixels))
+    seconds = expected_seconds(header.source_frames, source_pixels, header.frames, pixels)
+    return Expected(header.frames, seconds, task_bytes(source_pixels, pixels, profile.codec) if source_pixels else 0)
 
 
 def _expected_in_store(file: StoreFile, profile: Profile) -> Expected:

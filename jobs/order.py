@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from .steps import Join, Look, OneSection, Outcome, Refused, SectionDone, Sections, Step, Whole
 from .units import Unit
 from .waiting import Waiting
+from .windows import WINDOW_SOURCES
 from .work import UnitResult
+
+# Gives more units: none if they are not planned yet, None if there are no more. With True it waits for them.
+More = Callable[[bool], Sequence[Unit] | None]
+
+
+def no_more(_wait: bool) -> None:
+    """A More that has no units."""
 
 
 class Order:
-    """The steps that wait. `next` gives one, the longest first, and `done` takes its outcome."""
+    """The steps that wait. `next` gives one, the longest first, and `done` takes its outcome.
 
-    def __init__(self, units: Sequence[Unit]) -> None:
-        self._waiting = Waiting(Look(unit) if unit.is_long else Whole(unit) for unit in units)
+    Units that come later are taken from `more` as soon as fewer than `few_sources` wait: enough to keep every core busy
+    with the longest steps first, and few enough for memory.
+    """
+
+    def __init__(self, units: Iterable[Unit] = (), more: More = no_more, *, few_sources: int = WINDOW_SOURCES) -> None:
+        self._waiting = Waiting()
+        self._more: More | None = more
+        self._few_sources = few_sources
+        self._add(units)
         # By unit: how many of its sections are not done, and whether it has to be encoded whole.
         self._sections_left: dict[str, int] = {}
         self._refused: set[str] = set()
 
     def __bool__(self) -> bool:
         return len(self._waiting) > 0
+
+    def fill(self, *, wait: bool) -> bool:
+        """Take more units while few wait. With `wait` it waits for them if no step waits: nothing runs that could be
+        followed by one. Returns whether any step waits."""
+        while self._more is not None and self._waiting.sources < self._few_sources:
+            units = self._more(wait and not self)
+            if units is None:
+                self._more = None
+            elif units:
+                self._add(units)
+            else:
+                break
+        return bool(self)
 
     def next(self) -> Step:
         return self._waiting.take()
@@ -53,6 +81,9 @@ class Order:
         self._waiting.leave_out(unit.id)
         self._sections_left.pop(unit.id, None)
         return True
+
+    def _add(self, units: Iterable[Unit]) -> None:
+        self._waiting.add(Look(unit) if unit.is_long else Whole(unit) for unit in units)
 
     def _section_done(self, step: OneSection, outcome: Outcome) -> UnitResult | None:
         unit = step.unit

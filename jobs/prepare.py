@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..errors import DatasetBusyError, UsageError
 from ..manifests import layout
-from ..manifests.edits import dropped, last_number
+from ..manifests.edits import dropped
 from ..manifests.equal_contents import equal_contents
 from ..manifests.lost import lost_shards, where_it_is, why_lost
 from ..manifests.publish import latest_root, publish, unpublished
@@ -22,23 +22,27 @@ from ..prep.profile import Profile, profile_from_json
 from ..prep.section_plan import SECTION_SECONDS
 from ..prep.tool_choice import check_tools
 from ..storage.interface import Storage
-from ..wording import counted
-from .changed import Changed, changed_failure, check_choice, next_revisions, refuse_changed, refuse_two_files
+from .ahead import planned_ahead
+from .changed import Changed, changed_failure, check_choice
 from .failing import MaxFailures, set_aside
 from .gpu_readable import not_for_gpus
 from .ids import MAX_ROOTS, id_roots
 from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
-from .known_paths import with_known_ids
-from .labels import update_listed, with_known_columns
+from .labels import update_listed
 from .lists import OnTypes, ignore_types
-from .look import Expected, look_at, other_files, search
+from .look import Expected, look_at, search
+from .order import Order
 from .outcome import Report, with_context
-from .running import run_all
-from .sources import Source, find_sources, folders_of
+from .planning import Known, plan_window
+from .running import Totals, run_all
+from .source_table import SourceTable
+from .sources import Found, folders_of, found_in
+from .survey import look_first, survey
 from .tally import OnProgress, Tally, ignore
-from .units import Item, Unit, after_edits, changed_sources, long_apart, plan_units, with_costs
+from .units import Unit
 from .where import Where
+from .windows import WINDOW_SOURCES, Window
 from .work import Failure
 
 __all__ = ["Report", "Where", "existing_profile", "prepare", "repair"]
@@ -61,6 +65,7 @@ def prepare(
     retry_failed: bool = False,
     types: Mapping[str, str] | None = None,
     section_seconds: float = SECTION_SECONDS,
+    window_sources: int = WINDOW_SOURCES,
     on_types: OnTypes = ignore_types,
     on_update: OnProgress = ignore,
 ) -> Report:
@@ -75,7 +80,8 @@ def prepare(
     killed its workers only with `retry_failed`. `types` gives the types of columns of CSV and TSV lists that are not to
     be inferred, and `on_types` is told all of them. `policy` is about sources that are damaged or have gaps,
     `importing` about what sources are besides files. A source that is expected to keep one core busy for twice
-    `section_seconds` or longer is encoded in sections of about that length, by several workers. `where` says where the
+    `section_seconds` or longer is encoded in sections of about that length, by several workers. Sources are looked at,
+    and their units planned, `window_sources` at a time, while those before them are encoded. `where` says where the
     units run, by default on a local Ray. Ids are paths below `id_root`, by default below the folders that the dataset
     remembers, see `ids`. Snapshots that have not been current for more than `keep_snapshots_seconds` are removed.
 
@@ -89,13 +95,14 @@ def prepare(
     how = _How(
         Options(profile, policy, section_seconds=section_seconds),
         where or Where(), keep_snapshots_seconds, changed, Tally(on_update), include_dropped,
-        max_failures, retry_failed,
+        max_failures, retry_failed, window_sources,
     )  # fmt: skip
 
-    def find(roots: Sequence[str]) -> list[Source]:
-        return find_sources(sources, roots, importing=importing, types=types, on_types=on_types)
+    def find(roots: Sequence[str]) -> Iterator[Found]:
+        return found_in(sources, roots, importing=importing, types=types, on_types=on_types)
 
-    return _job(_find(sources, out, policy, find, id_root), out, how, find_lost)
+    with SourceTable() as table:
+        return _job(_find(table, sources, out, policy, find, id_root), out, how, find_lost)
 
 
 def repair(
@@ -116,29 +123,30 @@ def repair(
     among `sources` stay as they are, and so do those whose source has changed. Raises what `prepare` raises, and
     UsageError if no source is one of the videos.
     """
-    found = _find(sources, dataset, policy, partial(find_sources, sources, importing=importing))
-    # A repair leaves alone what the dataset remembers and lists otherwise.
-    ours = [source for source in found.sources if source.id in damaged]
-    found = _Found(ours, folders=(), id_roots=found.roots_before, roots_before=found.roots_before)
-    if not found.sources:
-        names = ", ".join(repr(video_id) for video_id in sorted(damaged)[:3])
-        raise UsageError(
-            f"none of the sources is a damaged video; give the sources of {names}{' ...' * (len(damaged) > 3)}"
-        )
-    profile = existing_profile(dataset)
-    if profile is None:
-        raise UsageError(f"{dataset} has no videos to repair")
+    with SourceTable() as table:
+        found = _find(table, sources, dataset, policy, partial(found_in, sources, importing=importing))
+        # A repair leaves alone what the dataset remembers and lists otherwise.
+        table.keep(damaged.keys())
+        found = replace(found, folders=(), id_roots=found.roots_before)
+        if not len(table):
+            names = ", ".join(repr(video_id) for video_id in sorted(damaged)[:3])
+            raise UsageError(
+                f"none of the sources is a damaged video; give the sources of {names}{' ...' * (len(damaged) > 3)}"
+            )
+        profile = existing_profile(dataset)
+        if profile is None:
+            raise UsageError(f"{dataset} has no videos to repair")
 
-    def lost(_dataset: Storage, manifest: Manifest) -> dict[str, str]:
-        # Another job may have made some of them again meanwhile.
-        return {
-            video_id: why
-            for video_id, why in damaged.items()
-            if where_it_is(manifest, video_id) == where_it_is(verified, video_id)
-        }
+        def lost(_dataset: Storage, manifest: Manifest) -> dict[str, str]:
+            # Another job may have made some of them again meanwhile.
+            return {
+                video_id: why
+                for video_id, why in damaged.items()
+                if where_it_is(manifest, video_id) == where_it_is(verified, video_id)
+            }
 
-    how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, "keep", Tally(on_update))
-    return _job(found, dataset, how, lost)
+        how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, "keep", Tally(on_update))
+        return _job(found, dataset, how, lost)
 
 
 # Finds what is wrong with videos of a manifest, by their ids.
@@ -165,6 +173,7 @@ class _How:
     include_dropped: bool = False
     max_failures: MaxFailures | None = None
     retry_failed: bool = False
+    window_sources: int = WINDOW_SOURCES
 
 
 @dataclass(frozen=True)
@@ -172,105 +181,123 @@ class _Found:
     """The sources of a job. The failures of files that no longer exist in `folders` are withdrawn. `id_roots` are those
     that gave the sources their ids, `roots_before` those that the dataset remembered at that time."""
 
-    sources: Sequence[Source]
+    table: SourceTable
     folders: Sequence[str]
     id_roots: tuple[str, ...]
     roots_before: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Todo:
-    """What a job does. `units` make the `repaired` videos, which are lost, the `replaced` ones, whose source has
-    changed, and those that are new. `kept` are the sources that have changed and do not replace their videos, `aside`
-    are the failures, by id, of those that are not tried again."""
-
-    units: list[Unit]
-    repaired: frozenset[str]
-    replaced: frozenset[str]
-    kept: list[Item]
-    aside: Mapping[str, Failure]
-
-
 def _job(found: _Found, out: Storage, how: _How, find_lost: _FindLost) -> Report:
-    profile, tally = how.options.profile, how.tally
+    table, tally = found.table, how.tally
     # Tried before anything is written: what fails here would fail in every worker.
-    _try_tools(profile, how.where)
+    _try_tools(how.options.profile, how.where)
     layout.make_place(out)
     with out.lock():
         if not layout.is_dataset(out):
-            layout.create(out, profile.to_json())
+            layout.create(out, how.options.profile.to_json())
         # Finished parts of a job that died come first: a video among them decides the dataset's profile.
         publish(out)
-        _bind(out, profile)
-        if withdraw_gone(out, found.folders, found.sources):
+        _bind(out, how.options.profile)
+        if withdraw_gone(out, found.folders, table):
             publish(out)
         tidy(out, how.keep_seconds)
         before = _current(out)
-        drops = {} if how.include_dropped else dropped(before)
-        left_out = {source.id for source in found.sources} & drops.keys()
-        taken = [source for source in found.sources if source.id not in left_out]
-        lost = find_lost(out, before)
-        tally.note(f"looking at {counted(len(taken), 'source')}")
-        known = dict(zip(before.ids, before.videos.identity.tolist(), strict=True))
-        items, estimates = _look(taken, before, known, lost, how)
-        items = with_known_ids(items, before)
-        relabelled = update_listed(out, before, [item.source for item in items])
-        before = _current(out) if relabelled else before
-        aside = {} if how.retry_failed else set_aside(out, items)
-        todo = _plan(items, before, known, lost, estimates, aside, how)
+        num_sources, windows = len(table), table.windows(how.window_sources)
+        left_out = [] if how.include_dropped else sorted(each for each in dropped(before) if each in table)
+        table.remove(left_out)
+        known = Known(before, find_lost(out, before))
+        look_first(table, windows, known, how.options, how.changed, tally.note)
+        relabelled = update_listed(out, before, table.looked_sources(windows))
+        known = Known(_current(out), known.lost) if relabelled else known
+        aside = {} if how.retry_failed else set_aside(out, table.find)
+        surveyed = survey(table, windows, known, how.changed, aside)
         _remember(out, found)
-        tally.plan(todo.units, estimates)
-        results = []
-        if todo.units:
-            results = run_all(
-                todo.units, out, how.options, how.where,
-                keep_seconds=how.keep_seconds, tally=tally, max_failures=how.max_failures,
-            )  # fmt: skip
+        tally.expect(surveyed.to_prepare)
+        totals = _encode(table, windows, known, aside, out, how) if surveyed.to_prepare else Totals()
         tidy(out, how.keep_seconds)
         snapshot = layout.read_root(out).snapshot
-        after = _current(out) if todo.units else before
-    repaired = _made_again(before, after, todo.repaired)
-    replaced = _made_again(before, after, todo.replaced)
-    to_prepare = sum(len(unit.items) for unit in todo.units)
-    failures = [failure for result in results for failure in result.failures]
-    still_lost = lost.keys() - repaired - replaced
+        after = _current(out) if surveyed.to_prepare else known.manifest
+    changed = surveyed.replaced.union(item.source.id for item in surveyed.kept)
+    repaired = _made_again(known.manifest, after, known.lost.keys() - changed)
+    replaced = _made_again(known.manifest, after, surveyed.replaced)
+    still_lost = known.lost.keys() - repaired - replaced
     return Report(
-        sources=len(found.sources),
-        already_there=len(items) - to_prepare - len(todo.kept) - len(todo.aside),
-        videos_added=sum(result.videos for result in results) - len(repaired) - len(replaced),
-        frames_added=sum(result.frames for result in results),
-        bytes_added=sum(result.bytes for result in results),
+        sources=num_sources,
+        already_there=surveyed.there,
+        videos_added=totals.videos - len(repaired) - len(replaced),
+        frames_added=totals.frames,
+        bytes_added=totals.bytes,
         seconds=tally.seconds,
         failures=(
-            *(with_context(failure, lost, todo.replaced) for failure in failures),
-            *(changed_failure(item, lost) for item in todo.kept),
-            *todo.aside.values(),
+            *(with_context(failure, known.lost, surveyed.replaced) for failure in totals.failures),
+            *(changed_failure(item, known.lost) for item in surveyed.kept),
+            *aside.values(),
         ),
         snapshot=snapshot,
         repaired=tuple(sorted(repaired)),
         lost=tuple(sorted(still_lost)),
         replaced=tuple(sorted(replaced)),
-        outdated=tuple(sorted(todo.replaced.union(item.source.id for item in todo.kept) - replaced - still_lost)),
+        outdated=tuple(sorted(changed - replaced - still_lost)),
         relabelled=relabelled,
-        dropped=tuple(sorted(left_out)),
+        dropped=tuple(left_out),
         equal_contents=equal_contents(after),
         not_for_gpus=not_for_gpus(after),
     )
 
 
-def _find(
+def _encode(  # noqa: PLR0917  # what is known of sources and dataset
+    table: SourceTable,
+    windows: Sequence[Window[bytes]],
+    known: Known,
+    aside: Mapping[str, Failure],
+    out: Storage,
+    how: _How,
+) -> Totals:
+    """Encode what is not done, and meanwhile look at the sources of the windows that follow."""
+
+    def plan(window: Window[bytes], is_over: Callable[[], bool]) -> tuple[list[Unit], dict[str, Expected]]:
+        rows = table.rows(window)
+        looked = look_at(
+            [row.source for row in rows if row.looked is None], how.options, known.identities, known.lost,
+            replace=how.changed == "replace", num_in_store=table.num_in_store, is_over=is_over,
+        )  # fmt: skip
+        looked += [row.looked for row in rows if row.looked is not None]
+        expected = {each.item.source.id: each.expected for each in looked}
+        return plan_window(looked, known, how.options, how.changed, aside), expected
+
+    with planned_ahead(windows, plan) as ahead:
+
+        def more(wait: bool) -> Sequence[Unit] | None:
+            while not ahead.is_over:
+                planned = ahead.take(wait=wait)
+                if planned is None:
+                    return ()
+                how.tally.plan(*planned)
+                if planned[0]:
+                    return planned[0]
+            return None
+
+        return run_all(
+            Order(more=more, few_sources=how.window_sources), out, how.options, how.where,
+            keep_seconds=how.keep_seconds, tally=how.tally, max_failures=how.max_failures,
+        )  # fmt: skip
+
+
+def _find(  # noqa: PLR0917  # what the user gave, and where it goes
+    table: SourceTable,
     arguments: Sequence[str],
     out: Storage,
     policy: SourcePolicy,
-    find_below: Callable[[Sequence[str]], list[Source]],
+    find_below: Callable[[Sequence[str]], Iterator[Found]],
     id_root: str | None = None,
 ) -> _Found:
-    """The sources that `find_below` finds, given the folders that ids are below."""
+    """Put the sources that `find_below` finds into the table, given the folders that ids are below."""
     roots_before = layout.read_root(out).id_roots if layout.is_dataset(out) else ()
 
     def find() -> _Found:
         roots = id_roots(roots_before, folders_of(arguments), id_root)
-        return _Found(find_below(roots), arguments, roots, roots_before)
+        table.add(find_below(roots))
+        return _Found(table, arguments, roots, roots_before)
 
     return search(find, arguments, policy)
 
@@ -285,55 +312,12 @@ def _remember(out: Storage, found: _Found) -> None:
     layout.set_id_roots(out, found.id_roots[:MAX_ROOTS])
 
 
-def _look(
-    sources: Sequence[Source], manifest: Manifest, known: Mapping[str, int], lost: Mapping[str, str], how: _How
-) -> tuple[list[Item], dict[str, Expected]]:
-    """The sources as they are now, and by id what is expected of them. `known` has the identities of the
-    dataset's videos. UsageError or SourceError if the job should not go on; nothing has been changed then."""
-    items, estimates = look_at(sources, how.options, known, lost, replace=how.changed == "replace")
-    changed = changed_sources(items, known)
-    refuse_two_files(changed, manifest, other_files(how.options.policy))
-    if how.changed == "fail":
-        refuse_changed(changed)
-    return items, estimates
-
-
-def _plan(  # noqa: PLR0917  # what is known of sources and dataset
-    items: Sequence[Item],
-    manifest: Manifest,
-    known: Mapping[str, int],
-    lost: Mapping[str, str],
-    expected: Mapping[str, Expected],
-    aside: Mapping[str, Failure],
-    how: _How,
-) -> _Todo:
-    """What to do about sources that were looked at just now."""
-    changed = changed_sources(items, known)
-    ids = frozenset(item.source.id for item in changed)
-    replaced = ids if how.changed == "replace" else frozenset[str]()
-    repaired = frozenset(lost) - ids
-    done = {video_id: identity for video_id, identity in known.items() if video_id not in repaired | replaced}
-    done |= dict.fromkeys(aside, 0)
-    again = next_revisions(with_known_columns(manifest, items), manifest, repaired | replaced)
-    profile_key = how.options.profile.key()
-    units = plan_units(
-        after_edits(again, last_number(manifest), dropped(manifest)),
-        profile_key=profile_key,
-        done=done,
-        shard_bytes=how.options.profile.shard_bytes,
-    )
-    seconds = {video_id: each.seconds for video_id, each in expected.items()}
-    units = long_apart(units, profile_key, seconds, long_seconds=2 * how.options.section_seconds)
-    units = with_costs(units, seconds)
-    return _Todo(units, repaired, replaced, [] if replaced else changed, aside)
-
-
 def _current(out: Storage) -> Manifest:
     snapshot = layout.read_root(out).snapshot
     return empty() if snapshot is None else open_manifest(out, snapshot)
 
 
-def _made_again(before: Manifest, after: Manifest, ids: frozenset[str]) -> set[str]:
+def _made_again(before: Manifest, after: Manifest, ids: Collection[str]) -> set[str]:
     def revision(manifest: Manifest, video_id: str) -> int:
         return int(manifest.videos.revision[manifest.row_of(video_id)])
 

@@ -29,13 +29,15 @@ from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
 from ..storage.interface import Storage
 from .failing import WORKER_DIED
-from .gpu_slots import Place, Slots, next_place, slots_for, slots_of
+from .gpu_slots import Slots, slots_for, slots_of
 from .order import Order
 from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .ray_metrics import StepMetrics
+from .second_attempts import Attempt, Attempts, Key, key_of
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
 from .steps import Join, Look, OneSection, Outcome, Step, Whole, run_step
+from .task_memory import reserved_bytes
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up
 
@@ -51,6 +53,8 @@ _BOARD_SECONDS = 5
 _ASK_SECONDS = 5.0
 
 AskSlots = Callable[[], Slots]
+Done = tuple[Outcome, float]
+"""The outcome of a step, and the seconds that its worker took."""
 
 
 @contextlib.contextmanager
@@ -63,7 +67,10 @@ def connected(
 
     def ask() -> Slots:
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        return slots_of(resources, workers, streams_per_gpu)
+        slots = slots_of(resources, workers, streams_per_gpu)
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        memory_bytes = max((int(each["Resources"].get("memory", 0)) for each in nodes if each["Alive"]), default=0)
+        return replace(slots, memory_bytes=memory_bytes)
 
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
@@ -135,7 +142,7 @@ def _restored_sigterm() -> Iterator[None]:
 
 def run_units(
     dataset: Storage,
-    units: Sequence[Unit],
+    order: Order,
     options: Options,
     ask_slots: AskSlots,
     on_progress: OnProgress,
@@ -143,13 +150,14 @@ def run_units(
     on_split: Callable[[Unit, Sequence[Unit]], object],
     shared: bool,
 ) -> Iterator[UnitResult]:
-    """Run all units, a bounded number at a time, and yield each result as it comes. Machines that join meanwhile take
-    part.
+    """Run all steps of `order`, a bounded number at a time, and yield each result as it comes. Machines that join
+    meanwhile take part.
 
     A unit whose worker keeps dying, and not just with its machine, is split into its sources; `on_split` gets it and
     its parts. A single source whose worker keeps dying becomes a failure, so that the other sources of its unit are
-    still prepared. With `shared`, workers may be on other machines: each checks that it sees the dataset and the
-    sources, and OutputError or ToolError names a machine that does not.
+    still prepared. What takes far longer than usual is attempted twice, see `second_attempts`. With `shared`, workers
+    may be on other machines: each checks that it sees the dataset and the sources, and OutputError or ToolError names a
+    machine that does not.
 
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
@@ -158,52 +166,61 @@ def run_units(
     slots, asked = slots_for(options.profile.encoder, ask_slots()), time.monotonic()
     task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
-    order = Order(units)
-    running: dict[ray.ObjectRef[Outcome], Step] = {}
-    places: dict[ray.ObjectRef[Outcome], Place] = {}
-    nodes_lost: Counter[tuple[str, int | None]] = Counter()
-    while order or running:
+    attempts = Attempts(order)
+    running: dict[ray.ObjectRef[Done], Attempt] = {}
+    nodes_lost: Counter[Key] = Counter()
+
+    def after_loss(step: Step, error: RayError) -> UnitResult | None:
+        unit, key = step.unit, key_of(step)
+        nodes_lost[key] += isinstance(error, NodeDiedError)
+        if isinstance(error, NodeDiedError) and nodes_lost[key] <= _MAX_NODES_LOST:
+            order.again([step])
+        elif len(unit.items) > 1:
+            parts = split_unit(unit, options.profile.key())
+            on_split(unit, parts)
+            order.again(Whole(part) for part in parts)
+        elif order.give_up(step):
+            times = (_MAX_RETRIES + 1) * (1 + min(nodes_lost[key], _MAX_NODES_LOST))
+            return give_up(dataset, unit, f"{unit.items[0].source.given}: {WORKER_DIED} {times} times: {_brief(error)}")
+        return None
+
+    while order.fill(wait=not attempts) or attempts:
         if time.monotonic() - asked > _ASK_SECONDS:
             # Machines that were lost may come again: without any for the encoder the units wait.
             with contextlib.suppress(RayError, ToolError):
                 slots = slots_for(options.profile.encoder, ask_slots())
             asked = time.monotonic()
-        while order and (place := next_place(slots, list(places.values()))) is not None:
-            step = order.next()
-            own = replace(options, use_gpu=place == "gpu")
-            share = slots.gpu_share if place == "gpu" else 0
-            reference = task.options(num_gpus=share, name=task_name(step)).remote(dataset, step, own, board, mark)
-            running[reference], places[reference] = step, place
+        for attempt in attempts.start(slots, time.monotonic()):
+            on_gpu = attempt.place == "gpu"
+            named = task.options(
+                num_gpus=slots.gpu_share if on_gpu else 0,
+                memory=reserved_bytes(attempt.step.unit.expected_bytes, slots.memory_bytes),
+                name=task_name(attempt.step),
+            )
+            running[named.remote(dataset, attempt.step, replace(options, use_gpu=on_gpu), board, mark)] = attempt
         done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
         # Progress is optional: there is none while Ray restarts the board on another node.
         with contextlib.suppress(RayError):
             for progress in ray.get(board.take.remote(), timeout=_BOARD_SECONDS):
+                attempts.has_begun((progress.unit, progress.section), time.monotonic())
                 on_progress(progress)
         for reference in done:
-            step = running.pop(reference)
-            del places[reference]
-            unit = step.unit
+            attempt = running.pop(reference)
+            step = attempt.step
             try:
-                result = order.done(step, ray.get(reference))
+                outcome, seconds = ray.get(reference)
+                result = order.done(step, outcome) if attempts.ended(attempt, seconds) else None
                 if result is not None:
                     yield result
             except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
-                key = unit.id, step.number if isinstance(step, OneSection) else None
-                nodes_lost[key] += isinstance(error, NodeDiedError)
-                if isinstance(error, NodeDiedError) and nodes_lost[key] <= _MAX_NODES_LOST:
-                    order.again([step])
-                elif len(unit.items) > 1:
-                    parts = split_unit(unit, options.profile.key())
-                    on_split(unit, parts)
-                    order.again(Whole(part) for part in parts)
-                elif order.give_up(step):
-                    times = (_MAX_RETRIES + 1) * (1 + min(nodes_lost[key], _MAX_NODES_LOST))
-                    reason = f"{unit.items[0].source.given}: {WORKER_DIED} {times} times: {_brief(error)}"
-                    yield give_up(dataset, unit, reason)
+                result = after_loss(step, error) if attempts.ended(attempt, None) else None
+                if result is not None:
+                    yield result
             except TaskUnschedulableError as error:
                 raise ToolError(f"Ray cannot place a unit of work: {_brief(error)}") from error
             except RayTaskError as error:
-                order.again([replace(step, unit=without_check(unit, _gone_source(error)))])
+                if attempts.ended(attempt, None):
+                    order.again([replace(step, unit=without_check(step.unit, _gone_source(error)))])
 
 
 def task_name(step: Step) -> str:
@@ -238,7 +255,7 @@ def _gone_source(error: RayTaskError) -> str:
     raise (cause if isinstance(cause, ShortGopError) else error) from None
 
 
-def _run_step(dataset: Storage, step: Step, options: Options, board: Any, mark: str | None) -> Outcome:
+def _run_step(dataset: Storage, step: Step, options: Options, board: Any, mark: str | None) -> Done:
     # Several nodes of a cluster may be on one machine.
     start = time.monotonic()
     node = f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:6]}"
@@ -249,8 +266,9 @@ def _run_step(dataset: Storage, step: Step, options: Options, board: Any, mark: 
         board.put.remote(replace(progress, node=node))
 
     outcome = _outcome(dataset, step, options, report, mark)
-    metrics.done(step, outcome, time.monotonic() - start)
-    return outcome
+    seconds = time.monotonic() - start
+    metrics.done(step, outcome, seconds)
+    return outcome, seconds
 
 
 def _outcome(dataset: Storage, step: Step, options: Options, report: OnProgress, mark: str | None) -> Outcome:

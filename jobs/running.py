@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..errors import DatasetBusyError, OutputError
 from ..manifests.publish import publish
@@ -17,17 +17,26 @@ from .job_status import StatusBoard, earlier_history, status_kept
 from .order import Order
 from .steps import run_step
 from .tally import Tally
-from .units import Unit
 from .where import Where
-from .work import UnitResult
+from .work import Failure, UnitResult
 
 # A snapshot is written whole, so its cost grows with the dataset. These keep that cost to a few percent of the job.
 _PUBLISH_EVERY_SECONDS = 20.0
 _PUBLISH_SHARE = 0.05
 
 
+@dataclass(frozen=True)
+class Totals:
+    """The sums of the results of units."""
+
+    videos: int = 0
+    frames: int = 0
+    bytes: int = 0
+    failures: Sequence[Failure] = ()
+
+
 def run_all(
-    units: Sequence[Unit],
+    order: Order,
     out: Storage,
     options: Options,
     where: Where,
@@ -35,30 +44,30 @@ def run_all(
     keep_seconds: float,
     tally: Tally,
     max_failures: MaxFailures | None = None,
-) -> list[UnitResult]:
+) -> Totals:
     """Run the units and publish their results, whatever ends the job. The caller holds the writer lock.
 
     Snapshots that have not been current for more than `keep_seconds` are removed meanwhile. OutputError, ToolError,
     DatasetBusyError and, with more failures than `max_failures`, TooManyFailuresError end the job.
     """
-    total = sum(len(unit.items) for unit in units)
-    failed = 0
-    board = StatusBoard(units, earlier=earlier_history(out))
+    board = StatusBoard((), earlier=earlier_history(out))
     tally.tell(board)
     profile = options.profile.to_json()
-    results: list[UnitResult] = []
+    results = videos = frames = num_bytes = 0
+    failures: list[Failure] = []
     published, cost = time.monotonic(), 0.0
     try:
         # Closed here, so that Ray ends before the lock on the dataset is released.
-        with status_kept(out, board), closing(_results(units, out, options, where, tally)) as finished:
+        with status_kept(out, board), closing(_results(order, out, options, where, tally)) as finished:
             for result in finished:
-                results.append(result)
+                results += 1
+                videos, frames, num_bytes = videos + result.videos, frames + result.frames, num_bytes + result.bytes
+                failures += result.failures
                 tally.on_result(result)
-                failed += len(result.failures)
                 if max_failures is not None:
-                    max_failures.check(failed, total)
+                    max_failures.check(len(failures), tally.sources_total)
                 since = time.monotonic() - published
-                if len(results) == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
+                if results == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
                     start = time.monotonic()
                     publish(out, profile)
                     remove_old_snapshots(out, keep_seconds)
@@ -70,16 +79,16 @@ def run_all(
             publish(out, profile)
         raise
     publish(out, profile)
-    return results
+    return Totals(videos, frames, num_bytes, failures)
 
 
 def _results(
-    units: Sequence[Unit], out: Storage, options: Options, where: Where, tally: Tally
+    order: Order, out: Storage, options: Options, where: Where, tally: Tally
 ) -> Generator[UnitResult, None, None]:
     if where.runner == "inline":
         tally.note("encoding")
-        order, options = Order(units), replace(options, use_gpu=where.uses_gpus)
-        while order:
+        options = replace(options, use_gpu=where.uses_gpus)
+        while order.fill(wait=True):
             step = order.next()
             result = order.done(step, run_step(out, step, options, tally.on_progress))
             if result is not None:
@@ -95,5 +104,5 @@ def _results(
         tally.note(f"encoding, {slots.at_a_time} at a time{on_gpus}")
         shared = cluster is not None
         yield from ray_runner.run_units(
-            out, units, options, ask_slots, tally.on_progress, on_split=tally.on_split, shared=shared
+            out, order, options, ask_slots, tally.on_progress, on_split=tally.on_split, shared=shared
         )

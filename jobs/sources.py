@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path, PurePath
@@ -35,7 +35,7 @@ VIDEO_SUFFIXES = (
 )
 _SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
 
-_ReadList = Callable[[str], list[Row]]
+_ReadList = Callable[[str], Iterable[Row]]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     """A source and where it was named, for a message about two sources that disagree."""
 
     source: Source
@@ -140,13 +140,29 @@ def find_sources(
     A file that comes up twice under the same id is one source. UsageError names the argument and the remedy if an
     argument stands for nothing, or an id for two files or two sets of attributes.
     """
+    by_id: dict[str, Found] = {}
+    for found in found_in(arguments, roots, importing=importing, types=types, on_types=on_types):
+        before = by_id.get(found.source.id)
+        by_id[found.source.id] = found if before is None else same(before, found)
+    return [by_id[source_id].source for source_id in sorted(by_id)]
+
+
+def found_in(
+    arguments: Sequence[str],
+    roots: Sequence[str] | None = None,
+    *,
+    importing: Importing = PLAIN,
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
+) -> Iterator[Found]:
+    """What `find_sources` finds, in the order in which it is found, as it is found. Several finds may have one id: for
+    `same` to say whether they are one source."""
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
     naming = cache(lambda base: ids_below(base, numbered))
     naming_urls = partial(id_of_url, numbered)
-    by_id: dict[str, _Found] = {}
     typed: set[str] = set()
 
     def note(file: str, kinds: Mapping[str, str]) -> None:
@@ -155,18 +171,14 @@ def find_sources(
 
     read = partial(read_list, types=types, on_types=note)
     for argument in map(without_scheme, arguments):
-        for found in (
-            _find_in_store(argument, naming_urls, read, importing)
-            if is_url(argument)
-            else _find(argument, naming, read, importing)
-        ):
-            before = by_id.get(found.source.id)
-            by_id[found.source.id] = found if before is None else _same(before, found)
+        if is_url(argument):
+            yield from _find_in_store(argument, naming_urls, read, importing)
+        else:
+            yield from _find(argument, naming, read, importing)
     check_types(types or {}, typed)
-    return [by_id[source_id].source for source_id in sorted(by_id)]
 
 
-def _same(first: _Found, second: _Found) -> _Found:
+def same(first: Found, second: Found) -> Found:
     """Of two finds of one source, the one from a list, which has attributes. UsageError if they are not the same
     source."""
     one, other = first.source, second.source
@@ -201,25 +213,25 @@ def _same(first: _Found, second: _Found) -> _Found:
 
 def _find_in_store(
     argument: str, naming: Callable[[str, str], str], read: _ReadList, importing: Importing
-) -> list[_Found]:
+) -> Iterator[Found]:
     """What a URL stands for: the videos below it, the lines of a list, or the file itself."""
     address = parse(argument)
     url = address.url
     if is_folder(argument, _has_known_name):
-        files = files_below(address, _is_video_name)
-        found = [
-            _Found(_in_store(naming(url, file.address.url), file, file.address.url), f"in {url!r}", listed=False)
-            for file in files
-        ]
-        if not found:
+        place, is_empty = f"in {url!r}", True
+        for file in files_below(address, _is_video_name):
+            is_empty = False
+            yield Found(_in_store(naming(url, file.address.url), file, file.address.url), place, listed=False)
+        if is_empty:
             raise UsageError(
                 f"the folder {url!r} holds no videos: nothing below it ends in one of {VIDEO_SUFFIXES}; give another "
                 "URL, or a list of files of another kind",
                 file=url,
             )
-        return found
+        return
     if is_list(address.name):
-        return _in_list(argument, read, importing)
+        yield from _in_list(argument, read, importing)
+        return
     if address.name.lower().endswith(".tar"):
         raise UsageError(f"{url} is a tar, and tars are read from disks; copy it to one, and give that", file=url)
     file = StoreFile(address)
@@ -233,7 +245,7 @@ def _find_in_store(
         raise UsageError(error.message, file=url) from error
     except SourceError as error:
         raise UsageError(error.message, file=url) from error
-    return [_Found(_in_store(naming(folder_of(url), url), file, url), "given by itself", listed=False)]
+    yield Found(_in_store(naming(folder_of(url), url), file, url), "given by itself", listed=False)
 
 
 def _has_known_name(name: str) -> bool:
@@ -244,7 +256,7 @@ def _in_store(source_id: str, file: StoreFile, given: str, attributes: str = "{}
     return Source(valid_text(source_id), file.address.url, given, attributes, in_store=file)
 
 
-def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing) -> list[_Found]:
+def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing) -> Iterator[Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
@@ -252,7 +264,8 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
         Path(argument).stat()
     except OSError as error:
         if glob.has_magic(argument):
-            return _in_glob(argument, naming, read, importing)
+            yield from _in_glob(argument, naming, read, importing)
+            return
         refuse_half_a_url(argument, is_path=False)
         missing = isinstance(error, FileNotFoundError)
         reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
@@ -263,27 +276,28 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
     imported = recognised(path, importing, _is_video_name)
     if imported is not None:
         importing.tell(f"{argument}: {imported.what}")
-        if is_list(path.name):
-            return [_imported(each, None, naming) for each in imported.sources]
-        return [_imported(each, path if path.is_dir() else path.parent, naming) for each in imported.sources]
-    if path.is_dir():
-        place, id_of = f"in {argument!r}", naming(path)
-        found = [_Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path)]
-        others = inside(path, walk(path), importing, _is_video_name, has_videos=bool(found))
-        found += [_imported(each, path, naming) for each in others]
-        if not found:
+        below = None if is_list(path.name) else path if path.is_dir() else path.parent
+        yield from (_imported(each, below, naming) for each in imported.sources)
+    elif path.is_dir():
+        place, id_of, has_videos = f"in {argument!r}", naming(path), False
+        for file in _videos_below(path):
+            has_videos = True
+            yield Found(_source(id_of(file), file, str(file)), place, listed=False)
+        others = inside(path, walk(path), importing, _is_video_name, has_videos=has_videos)
+        yield from (_imported(each, path, naming) for each in others)
+        if not others and not has_videos:
             raise UsageError(
                 f"the folder {argument!r} holds no videos: nothing in it ends in one of {VIDEO_SUFFIXES}; "
                 "give another folder, or name files of another kind one by one or in a list",
                 file=argument,
             )
-        return found
-    if is_list(argument):
-        return _in_list(argument, read, importing)
-    return [_Found(_source(naming(path.parent)(path), path, argument), "given by itself", listed=False)]
+    elif is_list(argument):
+        yield from _in_list(argument, read, importing)
+    else:
+        yield Found(_source(naming(path.parent)(path), path, argument), "given by itself", listed=False)
 
 
-def _imported(each: Imported, folder: Path | None, naming: _Naming) -> _Found:
+def _imported(each: Imported, folder: Path | None, naming: _Naming) -> Found:
     """The source of an importer, whose ids are paths below `folder`; without one they are what a list says."""
     attributes = valid_text(json.dumps(each.attributes, ensure_ascii=False, allow_nan=False))
     video_id = each.id
@@ -294,27 +308,27 @@ def _imported(each: Imported, folder: Path | None, naming: _Naming) -> _Found:
         # A key may be no path, such as one that begins with a slash.
         video_id = naming(folder)(folder / each.id)
     source = replace(_source(video_id, each.path, each.given, attributes), is_listed=folder is None, part=each.part)
-    return _Found(source, each.place, listed=True)
+    return Found(source, each.place, listed=True)
 
 
-def _rows(argument: str, read: _ReadList) -> list[Row]:
+def _rows(argument: str, read: _ReadList) -> Iterator[Row]:
     """The rows of a list, which may lie in a store."""
     if not is_url(argument):
-        return [replace(row, path=without_scheme(row.path)) for row in read(argument)]
+        yield from (replace(row, path=without_scheme(row.path)) for row in read(argument))
+        return
     address = parse(argument)
     with small_copy(address) as copy:
         try:
-            rows = read(str(copy))
+            rows = list(read(str(copy)))
         except UsageError as error:
             error.message = error.message.replace(str(copy), address.url)
             error.file = address.url
             raise
-    return [replace(row, place=row.place.replace(str(copy), address.url)) for row in rows]
+    yield from (replace(row, place=row.place.replace(str(copy), address.url)) for row in rows)
 
 
-def _in_list(argument: str, read: _ReadList, importing: Importing) -> list[_Found]:
+def _in_list(argument: str, read: _ReadList, importing: Importing) -> Iterator[Found]:
     folder, list_url = Path(argument).parent, is_url(argument)
-    found = []
     for row in _rows(argument, read):
         part = stretch_of_row(row, importing)
         row_id = row.id or id_of_path(row.path) + (f"@{part}" if part else "")
@@ -332,33 +346,39 @@ def _in_list(argument: str, read: _ReadList, importing: Importing) -> list[_Foun
             is_listed=True,
             part=part,
         )
-        found.append(_Found(source, row.place, listed=True))
-    return found
+        yield Found(source, row.place, listed=True)
 
 
-def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importing) -> list[_Found]:
+def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importing) -> Iterator[Found]:
     root, parts = fixed_part(pattern)
     spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
-    matches = dict.fromkeys(matching(root, parts))
-    files: dict[Path, None] = {}
-    found: list[_Found] = []
-    for path in matches:
-        if is_local_folder(path):
-            files.update(dict.fromkeys(_videos_below(path)))
-        elif spelled_out and path.suffix.lower() == ".tar":
-            found += [_imported(each, root, naming) for each in samples_of(path, _is_video_name).sources]
-        elif spelled_out and is_list(path.name):
-            found += _in_list(str(path), read, importing)
-        elif spelled_out or _is_video_name(path.name):
-            files[path] = None
     place, id_of = f"in {pattern!r}", naming(root)
-    found += [_Found(_source(id_of(path), path, str(path)), place, listed=False) for path in files]
-    if not found:
+    matches = found_any = False
+    # A path may match in several ways, and a list or a tar is read once.
+    read_already: set[Path] = set()
+    for path in matching(root, parts):
+        matches = True
+        found: Iterable[Found] = ()
+        if is_local_folder(path):
+            found = (Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path))
+        elif spelled_out and (path.suffix.lower() == ".tar" or is_list(path.name)):
+            if path in read_already:
+                continue
+            read_already.add(path)
+            if is_list(path.name):
+                found = _in_list(str(path), read, importing)
+            else:
+                found = (_imported(each, root, naming) for each in samples_of(path, _is_video_name).sources)
+        elif spelled_out or _is_video_name(path.name):
+            found = (Found(_source(id_of(path), path, str(path)), place, listed=False),)
+        for each in found:
+            found_any = True
+            yield each
+    if not found_any:
         what = f"matches nothing that ends in one of {VIDEO_SUFFIXES}" if matches else "matches nothing"
         raise UsageError(
             f"the glob {pattern!r} {what}, and no file has that name; give another, or a folder", file=pattern
         )
-    return found
 
 
 def _source(source_id: str, path: Path, given: str, attributes: str = "{}") -> Source:
@@ -367,7 +387,8 @@ def _source(source_id: str, path: Path, given: str, attributes: str = "{}") -> S
 
 
 def _is_video_name(name: str) -> bool:
-    return Path(name).suffix.lower() in _SUFFIXES
+    # Path.suffix takes several times as long, and there may be a million names.
+    return os.path.splitext(name)[1].lower() in _SUFFIXES  # noqa: PTH122
 
 
 def _videos_below(top: Path) -> Iterator[Path]:

@@ -60,21 +60,19 @@ def asked(file: StoreFile) -> Stored:
     return found
 
 
-def files_below(folder: Address, is_wanted: Callable[[str], bool]) -> list[StoreFile]:
+def files_below(folder: Address, is_wanted: Callable[[str], bool]) -> Iterator[StoreFile]:
     """The files below a folder whose names are wanted; those of hidden files and folders are left out, as on a disk.
     UsageError if the folder cannot be listed."""
     if folder.is_on_the_web:
         raise UsageError(f"{folder.url} is on a web server, which lists no folders; give a list of its files' URLs")
+    start = len(folder.key) + 1 if folder.key else 0
     try:
         with told(folder):
-            files = list(_storage(folder).files(folder.key))
+            for file in _storage(folder).files(folder.key):
+                if is_wanted(PurePosixPath(file.key).name) and not f"/{file.key[start:]}".count("/."):
+                    yield StoreFile(folder.below(file.key), file)
     except SourceError as error:
         raise UsageError(error.message, file=folder.url) from error
-    start = len(folder.key) + 1 if folder.key else 0
-    wanted = [
-        file for file in files if is_wanted(PurePosixPath(file.key).name) and not f"/{file.key[start:]}".count("/.")
-    ]
-    return [StoreFile(folder.below(file.key), file) for file in wanted]
 
 
 def is_folder(argument: str, is_file_name: Callable[[str], bool]) -> bool:

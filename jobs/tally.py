@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..wording import counted
 from .look import Expected
 from .units import Unit
 from .work import UnitProgress, UnitResult
@@ -17,9 +18,10 @@ class Progress:
     """How far a job is.
 
     `sources_total` are the sources that the job prepares, those not counted that are in the dataset already; it is 0
-    until the sources have been looked at. `sources_done` are prepared, or have failed like `sources_failed` of them.
-    `frames_planned` is an estimate from the sources' headers until prep has planned each source. `bytes_done` are
-    those of finished units. `seconds` is the time since the job began. `note` says what the job is doing.
+    until it is known which these are. `sources_planned` of them were looked at, and their units planned.
+    `sources_done` are prepared, or have failed like `sources_failed` of them. `frames_planned` are those of the sources
+    that were looked at, an estimate from their headers until prep has planned each source. `bytes_done` are those of
+    finished units. `seconds` is the time since the job began. `note` says what the job is doing.
     """
 
     sources_done: int = 0
@@ -30,6 +32,19 @@ class Progress:
     bytes_done: int = 0
     seconds: float = 0.0
     note: str = ""
+    sources_planned: int = 0
+
+    @property
+    def frames_expected(self) -> int:
+        """About how many frames all sources have, if those that were not looked at are like the others."""
+        return of_all(self.frames_planned, self.sources_planned, self.sources_total)
+
+
+def of_all(frames_planned: int, sources_planned: int, sources_total: int) -> int:
+    """The frames of all sources, in proportion to those that are planned."""
+    if not 0 < sources_planned < sources_total:
+        return frames_planned
+    return frames_planned * sources_total // sources_planned
 
 
 OnProgress = Callable[[Progress], None]
@@ -43,6 +58,8 @@ class Listener(Protocol):
     """Is told everything that a tally is told, and its progress after each change."""
 
     def on_update(self, progress: Progress) -> None: ...
+
+    def on_plan(self, units: Sequence[Unit]) -> None: ...
 
     def on_progress(self, unit: UnitProgress) -> None: ...
 
@@ -58,10 +75,12 @@ class Tally:
         self._on_progress = on_progress
         self._started = time.monotonic()
         self._note = ""
-        self._sources_done = self._sources_total = self._sources_failed = self._bytes = 0
-        self._expected: Mapping[str, Expected] = {}
+        self._sources_done = self._sources_total = self._sources_planned = self._sources_failed = self._bytes = 0
+        # The frames of units that have ended. Of all others, by unit: the frames that are expected of each of their
+        # sources, those of the unit, and those that are done.
+        self._frames_done = 0
+        self._expected: dict[str, dict[str, int]] = {}
         self._estimates: dict[str, int] = {}
-        self._ended: set[str] = set()
         self._frames: dict[str, int] = {}
         self._sections: dict[str, dict[int | None, int]] = {}
         self._listeners: list[Listener] = []
@@ -80,17 +99,32 @@ class Tally:
         self._note = text
         self._update()
 
-    def plan(self, units: Sequence[Unit], estimates: Mapping[str, Expected]) -> None:
-        """The units that the job runs; `estimates` has what is expected of each source, by its id."""
-        self._expected = estimates
-        self._estimates = {unit.id: self._expected_frames(unit) for unit in units}
-        self._sources_total = sum(len(unit.items) for unit in units)
+    def expect(self, sources_total: int) -> None:
+        """How many sources the job prepares, before all of their units are planned."""
+        self._sources_total = sources_total
 
-    def _expected_frames(self, unit: Unit) -> int:
-        return sum(self._expected[item.source.id].frames for item in unit.items)
+    @property
+    def sources_total(self) -> int:
+        """How many sources the job prepares."""
+        return self._sources_total
+
+    def plan(self, units: Sequence[Unit], estimates: Mapping[str, Expected]) -> None:
+        """More units that the job runs; `estimates` has what is expected of each source, by its id."""
+        for unit in units:
+            frames = {item.source.id: estimates[item.source.id].frames for item in unit.items}
+            self._expect(unit, frames)
+            self._sources_planned += len(unit.items)
+        self._sources_total = max(self._sources_total, self._sources_planned)
+        for listener in self._listeners:
+            listener.on_plan(units)
+        self._update()
+
+    def _expect(self, unit: Unit, frames: dict[str, int]) -> None:
+        self._expected[unit.id] = frames
+        self._estimates[unit.id] = sum(frames.values())
 
     def on_progress(self, unit: UnitProgress) -> None:
-        if unit.unit in self._ended:
+        if unit.unit not in self._estimates:
             # What a worker says may come after what it did.
             return
         for listener in self._listeners:
@@ -107,9 +141,8 @@ class Tally:
     def on_result(self, result: UnitResult) -> None:
         for listener in self._listeners:
             listener.on_result(result)
-        self._frames[result.unit] = self._estimates[result.unit] = result.frames
-        self._sections.pop(result.unit, None)
-        self._ended.add(result.unit)
+        self._frames_done += result.frames
+        self._end(result.unit)
         self._sources_done += result.videos + len(result.failures)
         self._sources_failed += len(result.failures)
         self._bytes += result.bytes
@@ -119,23 +152,35 @@ class Tally:
         """`parts` take the place of a unit, of which nothing is kept."""
         for listener in self._listeners:
             listener.on_split(unit, parts)
-        for of_unit in (self._frames, self._estimates, self._sections):
-            of_unit.pop(unit.id, None)
-        self._ended.add(unit.id)
-        self._estimates |= {part.id: self._expected_frames(part) for part in parts}
+        frames = self._end(unit.id)
+        for part in parts:
+            self._expect(part, {item.source.id: frames.get(item.source.id, 0) for item in part.items})
         self._update()
+
+    def _end(self, unit_id: str) -> dict[str, int]:
+        """Forget a unit. Returns what was expected of its sources."""
+        self._frames.pop(unit_id, None)
+        self._estimates.pop(unit_id, None)
+        self._sections.pop(unit_id, None)
+        return self._expected.pop(unit_id, {})
 
     def _update(self) -> None:
         progress = Progress(
             sources_done=self._sources_done,
             sources_total=self._sources_total,
             sources_failed=self._sources_failed,
-            frames_done=sum(self._frames.values()),
-            frames_planned=sum(self._estimates.values()),
+            frames_done=self._frames_done + sum(self._frames.values()),
+            frames_planned=self._frames_done + sum(self._estimates.values()),
             bytes_done=self._bytes,
             seconds=self.seconds,
-            note=self._note,
+            note=self._note + self._still_looking(),
+            sources_planned=self._sources_planned,
         )
         for listener in self._listeners:
             listener.on_update(progress)
         self._on_progress(progress)
+
+    def _still_looking(self) -> str:
+        if not 0 < self._sources_planned < self._sources_total:
+            return ""
+        return f"; {self._sources_planned} of {counted(self._sources_total, 'source')} looked at"

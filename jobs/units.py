@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from types import MappingProxyType
 
 from ..manifests.edits import Drop
 from ..prep.stretch import Stretch
@@ -38,13 +39,14 @@ class Item:
 @dataclass(frozen=True)
 class Unit:
     """The work of one task: several short videos, or one long one. `id` is 16 hexadecimal digits. With `is_long` its
-    one video may be encoded in sections, by several tasks. `expected_seconds` is how long one core takes for it,
-    about."""
+    one video may be encoded in sections, by several tasks. `expected_seconds` is how long one core takes for it, about,
+    and `expected_bytes` how much memory, 0 if that is not known."""
 
     id: str
     items: tuple[Item, ...]
     is_long: bool = False
     expected_seconds: float = field(default=0.0, compare=False)
+    expected_bytes: int = field(default=0, compare=False)
 
 
 def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int) -> list[Unit]:
@@ -99,9 +101,11 @@ def long_apart(
     return long + others
 
 
-def with_costs(units: Iterable[Unit], seconds: Mapping[str, float]) -> list[Unit]:
-    """The units with how long they are expected to take. `seconds` has that of each source, by its id; 0 for one of
-    which only the size is known."""
+def with_costs(
+    units: Iterable[Unit], seconds: Mapping[str, float], memory_bytes: Mapping[str, int] = MappingProxyType({})
+) -> list[Unit]:
+    """The units with how long they are expected to take, and how much memory. `seconds` and `memory_bytes` have that of
+    each source, by its id; 0 for one of which only the size is known."""
 
     def expected(unit: Unit) -> float:
         return sum(
@@ -110,7 +114,11 @@ def with_costs(units: Iterable[Unit], seconds: Mapping[str, float]) -> list[Unit
             for items in same_file(unit.items)
         )
 
-    return [replace(unit, expected_seconds=expected(unit)) for unit in units]
+    def largest(unit: Unit) -> int:
+        # One source after the other.
+        return max(memory_bytes.get(item.source.id, 0) for item in unit.items)
+
+    return [replace(unit, expected_seconds=expected(unit), expected_bytes=largest(unit)) for unit in units]
 
 
 def after_edits(items: Sequence[Item], number: int, drops: Mapping[str, Drop]) -> list[Item]:
@@ -209,4 +217,7 @@ def _unit_id(profile_key: str, items: Iterable[Item]) -> str:
 def split_unit(unit: Unit, profile_key: str) -> list[Unit]:
     """One unit for each source of a unit whose worker keeps dying."""
     expected = unit.expected_seconds / len(unit.items)
-    return [Unit(_unit_id(profile_key, (item,)), (item,), expected_seconds=expected) for item in unit.items]
+    return [
+        Unit(_unit_id(profile_key, (item,)), (item,), expected_seconds=expected, expected_bytes=unit.expected_bytes)
+        for item in unit.items
+    ]

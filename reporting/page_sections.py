@@ -24,9 +24,9 @@ _SIGNS = {"good": "✓", "running": "▸", "warning": "!", "bad": "✕", "unknow
 def verdict(found: Verdict, status: JobStatus | None) -> Html:
     """The banner: whether the job went well, and how far it is."""
     progress = NOTHING
-    if status is not None and status.state == "running" and status.frames_planned:
-        share = status.frames_done / status.frames_planned
-        frames = f"{percent(share, 1)} of about {how_many(status.frames_planned, 'frame')} encoded"
+    if status is not None and status.state == "running" and status.frames_expected:
+        share = status.frames_done / status.frames_expected
+        frames = f"{percent(share, 1)} of about {how_many(status.frames_expected, 'frame')} encoded"
         progress = tag("div", bar(share, "running"), tag("small", frames), class_="progress")
     details = tag("ul", *(tag("li", each) for each in found.details if each))
     return tag(

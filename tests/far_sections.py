@@ -69,8 +69,8 @@ def remuxed(source: Path, out: Path, *, without: int | None = None) -> Path:
 
 def long_unit(url: str) -> Unit:
     """The only source below a URL, as a job sees it before it encodes anything."""
-    (item,) = look_at(find_sources([url]), OPTIONS, {}, (), replace=False)[0]
-    return Unit("0" * 16, (item,), is_long=True)
+    (looked,) = look_at(find_sources([url]), OPTIONS, {}, (), replace=False)
+    return Unit("0" * 16, (looked.item,), is_long=True)
 
 
 def nothing(_progress: object) -> None:

@@ -42,7 +42,7 @@ def test_units_that_run_or_wait_are_few_and_every_place_is_used(
     slots = slots_of({"CPU": cpus, "GPU": gpus}, workers, streams)
     in_flight: list[Place] = []
     for _ in range(3):
-        while (place := next_place(slots, in_flight)) is not None:
+        while (place := next_place(slots, Counter(in_flight))) is not None:
             in_flight.append(place)
         counts = Counter(in_flight)
         # Two for each place: one runs, and one waits for it.

@@ -226,11 +226,11 @@ def test_a_list_in_another_encoding_is_refused(tmp_path: Path) -> None:
     """Its labels would be wrong, and nobody would see it."""
     (tmp_path / "list.csv").write_bytes("path,city\na.mp4,München\n".encode("latin-1"))
     with pytest.raises(UsageError, match=r"line 2 of .*in column 'city', which is not UTF-8; write lists in UTF-8"):
-        read_list(str(tmp_path / "list.csv"))
+        list(read_list(str(tmp_path / "list.csv")))
 
 
 def test_a_column_without_a_name_is_refused(tmp_path: Path) -> None:
     """As pandas writes its index."""
     (tmp_path / "list.csv").write_text(",path,label\n0,a.mp4,3\n")
     with pytest.raises(UsageError, match="has a column without a name; name it, or leave it out"):
-        read_list(str(tmp_path / "list.csv"))
+        list(read_list(str(tmp_path / "list.csv")))

@@ -17,8 +17,8 @@ from ray_machines import Machines, machines
 _DRIVER = """
 import sys
 from shortgop.jobs.ray_runner import connected
-with connected(sys.argv[1], None, 0, patience_seconds=float(sys.argv[2])) as slots:
-    print("joined", slots.at_a_time)
+with connected(sys.argv[1], None, 0, patience_seconds=float(sys.argv[2])) as ask_slots:
+    print("joined", ask_slots().at_a_time)
 """
 # By default a minute.
 _WAIT_FOR_WORKERS = {"RAY_worker_register_timeout_seconds": "5"}

@@ -202,6 +202,27 @@ def test_a_unit_that_was_split_is_replaced_by_its_parts() -> None:
     assert [task.source for task in found.slowest] == ["a.mp4", "b.mp4"]
 
 
+def test_sources_that_are_not_looked_at_yet_count_as_much_as_the_others() -> None:
+    clock = Clock()
+    board, tally = StatusBoard([], clock), Tally(ignore)
+    tally.tell(board)
+    tally.expect(8)
+    tally.note("encoding")
+    tally.plan([unit("a"), unit("b")], {"a.mp4": Expected(100), "b.mp4": Expected(60)})
+    clock.now += 10
+    tally.on_result(UnitResult("a", 1, 100, 1000, ()))
+    found = board.status()
+    assert (found.sources_done, found.sources_planned, found.sources_total) == (1, 2, 8)
+    assert (found.frames_planned, found.frames_expected) == (160, 640)
+    assert found.note == "encoding; 2 of 8 sources looked at"
+    (line,) = [line for line in status_lines(found, now=clock.now) if "frames," in line]
+    assert line == "100 of about 640 frames, 10 frames/s (10 in the last minute), about 54 s left"
+    rest = [unit(name) for name in "cdefgh"]
+    tally.plan(rest, {f"{name}.mp4": Expected(50) for name in "cdefgh"})
+    found = board.status()
+    assert (found.note, found.frames_planned, found.frames_expected) == ("encoding", 460, 460)
+
+
 def test_progress_that_comes_after_the_result_changes_nothing() -> None:
     """On Ray it goes another way. Of a unit that was given up, other sections may go on for a while."""
     board, tally = StatusBoard([unit("a")]), Tally(ignore)
@@ -214,7 +235,7 @@ def test_progress_that_comes_after_the_result_changes_nothing() -> None:
     after = board.status()
     assert after.running == ()
     assert (after.frames_done, after.frames_planned, after.nodes) == (100, 100, {"n": 100})
-    of_time: dict[str, Any] = {"written": 0, "recent_frames_per_second": 0, "history": ()}
+    of_time: dict[str, Any] = {"written": 0, "recent_frames_per_second": 0, "node_rates": {}, "history": ()}
     assert dataclasses.replace(after, **of_time) == dataclasses.replace(before, **of_time)
 
 

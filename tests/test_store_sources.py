@@ -167,7 +167,8 @@ def test_looking_at_objects_reads_none_of_their_content(proxied_url: str, s3_pro
 
 def look(url: str) -> list[Item]:
     """The sources as a job sees them before it encodes anything."""
-    return look_at(find_sources([url]), Options(Profile(), DEFAULT_POLICY), {}, (), replace=False)[0]
+    looked = look_at(find_sources([url]), Options(Profile(), DEFAULT_POLICY), {}, (), replace=False)
+    return [each.item for each in looked]
 
 
 def run(items: list[Item], out: Path) -> UnitResult:

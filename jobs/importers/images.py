@@ -50,7 +50,7 @@ def list_of_images(path: Path, fps: Fraction) -> Recognised | None:
     """The videos that a list of pictures makes, in the order of its lines: one for each `id`, or one with the name of
     the list without its suffix. Columns that have one value in all lines of a video are its columns. None for a list
     that names other files than pictures."""
-    rows = read_list(str(path))
+    rows = list(read_list(str(path)))
     if not all(is_image_name(row.path) for row in rows):
         return None
     videos: dict[str, list[Row]] = {}

@@ -1,0 +1,104 @@
+"""What becomes of the sources of a window, and the units that prepare them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..manifests.edits import Drop, dropped, last_number
+from ..manifests.tables import Manifest
+from ..prep.options import Options
+from .changed import Changed, next_revisions
+from .known_paths import KnownPaths
+from .labels import with_known_columns
+from .look import Looked
+from .units import Item, Unit, after_edits, changed_sources, long_apart, plan_units, with_costs
+from .work import Failure
+
+
+class Identities(Mapping[str, int]):
+    """The fingerprint of the source of each of a dataset's videos, by id."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+
+    def __getitem__(self, video_id: str) -> int:
+        return int(self._manifest.videos.identity[self._manifest.row_of_id[video_id]])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._manifest.ids)
+
+    def __len__(self) -> int:
+        return len(self._manifest.ids)
+
+    def __contains__(self, video_id: object) -> bool:
+        return video_id in self._manifest.row_of_id
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the dataset has when a job begins. `lost` says by id what is wrong with lost videos."""
+
+    manifest: Manifest
+    lost: Mapping[str, str]
+
+    @cached_property
+    def identities(self) -> Identities:
+        return Identities(self.manifest)
+
+    @cached_property
+    def paths(self) -> KnownPaths:
+        return KnownPaths(self.manifest)
+
+    @cached_property
+    def drops(self) -> Mapping[str, Drop]:
+        return dropped(self.manifest)
+
+    @cached_property
+    def last_edit(self) -> int:
+        return last_number(self.manifest)
+
+
+@dataclass(frozen=True)
+class SortedOut:
+    """What becomes of items. `again` are the ids of videos that are made again: lost ones, and the `replaced` ones,
+    whose source has changed. `kept` are the items that have changed and replace nothing. `done` are the items of which
+    nothing is prepared, with their fingerprints in the dataset, by id."""
+
+    again: frozenset[str]
+    replaced: frozenset[str]
+    kept: list[Item]
+    done: Mapping[str, int]
+
+
+def sort_out(items: Sequence[Item], known: Known, changed: Changed, aside: Mapping[str, Failure]) -> SortedOut:
+    """What becomes of items, of which `aside` are not tried again."""
+    different = changed_sources(items, known.identities)
+    ids = frozenset(item.source.id for item in different)
+    replaced = ids if changed == "replace" else frozenset[str]()
+    there = {item.source.id for item in items if item.source.id in known.identities}
+    again = frozenset(video_id for video_id in there if video_id in known.lost and video_id not in ids) | replaced
+    done = {video_id: known.identities[video_id] for video_id in there - again}
+    done |= {item.source.id: 0 for item in items if item.source.id in aside}
+    return SortedOut(again, replaced, [] if replaced else different, done)
+
+
+def plan_window(
+    looked: Sequence[Looked], known: Known, options: Options, changed: Changed, aside: Mapping[str, Failure]
+) -> list[Unit]:
+    """The units of all sources of a window, without what is done already."""
+    items = [each.item for each in looked]
+    sorted_out = sort_out(items, known, changed, aside)
+    again = next_revisions(with_known_columns(known.manifest, items), known.manifest, sorted_out.again)
+    profile = options.profile
+    units = plan_units(
+        after_edits(again, known.last_edit, known.drops),
+        profile_key=profile.key(),
+        done=sorted_out.done,
+        shard_bytes=profile.shard_bytes,
+    )
+    seconds = {each.item.source.id: each.expected.seconds for each in looked}
+    units = long_apart(units, profile.key(), seconds, long_seconds=2 * options.section_seconds)
+    memory = {each.item.source.id: each.expected.memory_bytes for each in looked}
+    return with_costs(units, seconds, memory)

@@ -1,0 +1,124 @@
+"""The attempts at steps that run, and which steps are attempted a second time meanwhile. Knows nothing of Ray.
+
+A machine that is slow, or lost its network without a word, would hold up the end of a job. So steps that take far
+longer than others are begun once more, and where machines have nothing left to do, those that take much longer. The
+attempt that ends first counts: what MapReduce calls backup tasks (Dean and Ghemawat 2004, section 3.6). Both attempts
+write the same, and whatever is written first stays.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .gpu_slots import Place, Slots, next_place
+from .order import Order
+from .steps import OneSection, Step, Whole
+from .waiting import seconds_of
+
+# So many times as long as usual is far longer, or much longer. Machines of one cluster, and sources beside what is
+# expected of them, mostly differ by less than the first.
+_FAR_LONGER, _MUCH_LONGER = 3.0, 1.5
+# What is over after so long is not worth a second attempt.
+_LEAST_SECONDS = 10.0
+# What is usual is the median of the last steps, of so many at least.
+_LAST_STEPS, _ENOUGH_STEPS = 101, 3
+_LOOK_EVERY_SECONDS = 2.0
+
+Key = tuple[str, int | None]
+"""The id of a unit, and the number of a section of it or None."""
+
+
+def key_of(step: Step) -> Key:
+    """The key of a step. Steps of a unit that follow one another may share it."""
+    return step.unit.id, step.number if isinstance(step, OneSection) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """An attempt at a step, in a place."""
+
+    step: Step
+    place: Place
+
+
+class Attempts:
+    """Those that run. `start` gives new ones, and `ended` is told of each that ends."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._running: set[Attempt] = set()
+        self._places: Counter[Place] = Counter()
+        self._looked = -math.inf
+        # Attempts whose outcome is wanted.
+        self._wanted: dict[Key, list[Attempt]] = {}
+        self._begun: dict[Key, float] = {}
+        # How many times as long as expected the last steps took.
+        self._ratios: deque[float] = deque(maxlen=_LAST_STEPS)
+
+    def __bool__(self) -> bool:
+        """Whether the outcome of any attempt is still wanted."""
+        return bool(self._wanted)
+
+    def start(self, slots: Slots, now: float) -> Iterator[Attempt]:
+        """The attempts to begin now: at slow steps, and at steps that wait. `now` is in seconds."""
+        if now - self._looked >= _LOOK_EVERY_SECONDS:
+            self._looked = now
+            # Two attempts are given to each place, so that less than one leaves places with nothing to do.
+            idle = 0 if self._order else max(0, slots.at_a_time - len(self._running))
+            for number, (times, first) in enumerate(self._slow(now)):
+                if times > _FAR_LONGER or number < idle:
+                    yield self._add(Attempt(first.step, self._place(slots) or first.place))
+        while self._order and (place := self._place(slots)) is not None:
+            yield self._add(Attempt(self._order.next(), place))
+
+    def has_begun(self, key: Key, now: float) -> None:
+        """A worker began an attempt at the step."""
+        if key in self._wanted:
+            self._begun.setdefault(key, now)
+
+    def ended(self, attempt: Attempt, seconds: float | None) -> bool:
+        """Whether the outcome of an attempt that ended counts. `seconds` are what the worker took; None if it failed,
+        which counts only if there is no other attempt."""
+        self._running.remove(attempt)
+        self._places[attempt.place] -= 1
+        key = key_of(attempt.step)
+        others = self._wanted.get(key, [])
+        if attempt not in others:
+            return False
+        others.remove(attempt)
+        if seconds is None and others:
+            return False
+        del self._wanted[key]
+        self._begun.pop(key, None)
+        expected = seconds_of(attempt.step)
+        if seconds is not None and expected and isinstance(attempt.step, Whole | OneSection):
+            self._ratios.append(seconds / expected)
+        return True
+
+    def _add(self, attempt: Attempt) -> Attempt:
+        self._running.add(attempt)
+        self._places[attempt.place] += 1
+        self._wanted.setdefault(key_of(attempt.step), []).append(attempt)
+        return attempt
+
+    def _place(self, slots: Slots) -> Place | None:
+        return next_place(slots, self._places)
+
+    def _slow(self, now: float) -> list[tuple[float, Attempt]]:
+        """The only attempts at steps that take much longer than usual, with how many times; the longest first."""
+        if len(self._ratios) < _ENOUGH_STEPS:
+            return []
+        usual = statistics.median(self._ratios)
+        slow = []
+        for key, attempts in self._wanted.items():
+            step, expected = attempts[0].step, seconds_of(attempts[0].step)
+            if len(attempts) == 1 and key in self._begun and expected and isinstance(step, Whole | OneSection):
+                seconds = now - self._begun[key]
+                times = seconds / (usual * expected)
+                if times > _MUCH_LONGER and seconds > _LEAST_SECONDS:
+                    slow.append((times, attempts[0]))
+        return sorted(slow, key=lambda each: -each[0])

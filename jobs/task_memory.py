@@ -1,0 +1,30 @@
+"""How much memory a unit may take, so that a machine begins no more of them than it can hold. Pure.
+
+The figures are upper bounds of what was measured (docs/design/jobs.md): peaks of the Python process and of ffmpeg,
+added up, for 256p to 4K, H.264 and HDR, made smaller or not. They hold for one thread each, which is what prep uses.
+"""
+
+from __future__ import annotations
+
+# Two processes that do nothing yet.
+_BASE_BYTES = 150_000_000
+# Decoded pictures of the source, in either process.
+_BYTES_OF_SOURCE_PIXEL = 60
+# The pictures that the encoder looks ahead at.
+_BYTES_OF_PIXEL = {"h264": 130, "hevc": 200}
+UNKNOWN_BYTES = 700_000_000
+"""For a source whose pictures have an unknown size: enough for 1080p."""
+# Ray keeps a queue for each amount that is asked for.
+_STEP_BYTES = 256 << 20
+
+
+def task_bytes(source_pixels: int, pixels: int, codec: str) -> int:
+    """The memory for a source with pictures of `source_pixels`, encoded at `pixels`."""
+    return _BASE_BYTES + source_pixels * _BYTES_OF_SOURCE_PIXEL + pixels * _BYTES_OF_PIXEL[codec]
+
+
+def reserved_bytes(expected_bytes: int, largest_bytes: int) -> int:
+    """What is asked for, for a unit that is expected to take `expected_bytes`, 0 if that is not known, in a cluster
+    whose largest machine has `largest_bytes`: where it is too much for all machines, one that does nothing else."""
+    wanted = expected_bytes or UNKNOWN_BYTES
+    return min(-(-wanted // _STEP_BYTES) * _STEP_BYTES, largest_bytes)

@@ -1,0 +1,47 @@
+"""How the sources of a job are divided into windows, one after the other. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+WINDOW_SOURCES = 10_000
+"""The units of a job are planned over so many sources at a time. Looking at them takes seconds rather than minutes,
+and all that is known of three windows tens of megabytes. It is many times 64, so that the units of a window, which are
+about its 64th part, are as long as those of a larger one."""
+
+# The first of several windows is smaller by so much: encoding begins when it was looked at.
+_FIRST_PART = 10
+
+_K = TypeVar("_K", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Window(Generic[_K]):
+    """A run of neighbours: the keys of its first and its last one, and how many they are."""
+
+    first: _K
+    last: _K
+    count: int
+
+
+def windows(keys: Iterable[_K], num_keys: int, size: int) -> Iterator[Window[_K]]:
+    """Windows of at least `size` of the `num_keys` neighbours; only the first one and the last one may be of fewer, if
+    there are several. Those with the same key, such as the stretches of a file, are neighbours and in one window, which
+    may be larger for it.
+
+    Where the windows lie depends on the keys alone. So a job that goes on has those of the job before it.
+    """
+    wanted = size if num_keys <= size else max(1, size // _FIRST_PART)
+    first = last = None
+    count = 0
+    for key in keys:
+        if first is not None and last is not None and count >= wanted and key != last:
+            yield Window(first, last, count)
+            first, count, wanted = None, 0, size
+        first = key if first is None else first
+        last = key
+        count += 1
+    if first is not None and last is not None:
+        yield Window(first, last, count)

@@ -1,0 +1,120 @@
+"""What takes far longer than usual is attempted a second time, and the attempt that ends first counts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dataset_places import folders
+from datasets import rows_of
+from shortgop.jobs.gpu_slots import Slots
+from shortgop.jobs.order import Order
+from shortgop.jobs.prepare import prepare
+from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
+from shortgop.jobs.sources import Source
+from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.where import Where
+from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.profile import Profile
+from synthetic import constant_rate_pts, make_video
+
+_SLOTS = Slots(4)
+
+
+def unit(name: str, seconds: float = 20) -> Unit:
+    return Unit(name, (Item(Source(name, name, name, "{}"), 1, 1),), expected_seconds=seconds)
+
+
+def begun(attempts: Attempts, now: float) -> dict[str, Attempt]:
+    """The attempts that start now, by their units. A worker begins each at once."""
+    found = {each.step.unit.id: each for each in attempts.start(_SLOTS, now)}
+    for each in found.values():
+        attempts.has_begun(key_of(each.step), now)
+    return found
+
+
+@pytest.fixture
+def one_is_left() -> tuple[Attempts, Attempt]:
+    """Four steps of 20 seconds began at 0; three took 30 seconds."""
+    attempts = Attempts(Order([unit(name) for name in "abcd"]))
+    first = begun(attempts, 0)
+    for name in "abc":
+        assert attempts.ended(first[name], 30)
+    return attempts, first["d"]
+
+
+def test_a_step_that_takes_much_longer_is_attempted_once_more_where_nothing_else_is_left(
+    one_is_left: tuple[Attempts, Attempt],
+) -> None:
+    attempts, first = one_is_left
+    assert begun(attempts, 44) == {}
+    assert begun(attempts, 46).keys() == {"d"}
+    assert begun(attempts, 500) == {}, "two attempts are enough"
+    assert attempts
+    assert attempts.ended(first, 600)
+    assert not attempts
+
+
+def test_the_attempt_that_ends_first_counts(one_is_left: tuple[Attempts, Attempt]) -> None:
+    attempts, first = one_is_left
+    second = begun(attempts, 46)["d"]
+    assert attempts.ended(second, 30)
+    assert not attempts, "nobody waits for the slow one"
+    assert not attempts.ended(first, 600)
+
+
+@pytest.mark.parametrize("fails", ["first", "second"])
+def test_an_attempt_that_fails_does_not_count_while_there_is_another(
+    one_is_left: tuple[Attempts, Attempt], fails: str
+) -> None:
+    attempts, first = one_is_left
+    second = begun(attempts, 46)["d"]
+    failed, other = (first, second) if fails == "first" else (second, first)
+    assert not attempts.ended(failed, None)
+    assert attempts.ended(other, 30)
+
+
+def test_a_step_that_takes_far_longer_is_attempted_once_more_while_others_wait() -> None:
+    attempts = Attempts(Order([unit(f"{number:02}") for number in range(50)]))
+    first = begun(attempts, 0)
+    for name in list(first)[1:4]:
+        assert attempts.ended(first[name], 20)
+    slow = next(iter(first))
+    assert slow not in begun(attempts, 50)
+    assert slow in begun(attempts, 61)
+
+
+def test_without_an_idea_of_what_is_usual_nothing_is_attempted_twice() -> None:
+    attempts = Attempts(Order([unit("a"), unit("b")]))
+    first = begun(attempts, 0)
+    assert attempts.ended(first["a"], 1)
+    assert begun(attempts, 10_000) == {}
+
+
+def test_a_job_ends_though_one_of_its_attempts_never_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ffmpeg on one of the sources stands still; the next one does not."""
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    for number in range(6):
+        # Files of some size, so that no two of these share a unit.
+        make_video(
+            sources / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 60), timebase=Fraction(1, 30),
+            size=(320, 256), first_number=100 * number, options={"qp": "1", "preset": "ultrafast"},
+        )  # fmt: skip
+    undisturbed = folders(tmp_path).new()
+    assert prepare([str(sources)], undisturbed, Profile(), where=Where("inline")).failures == ()
+
+    program, stood = tmp_path / "ffmpeg", tmp_path / "stood"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *5.mp4*) mkdir {stood} 2> /dev/null && while kill -0 $PPID; do sleep 0.2; done;; esac\n'
+        f'exec {find_ffmpeg().path} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
+    dataset = folders(tmp_path).new()
+    assert prepare([str(sources)], dataset, Profile(), where=Where(workers=2)).failures == ()
+    assert stood.exists()
+    assert rows_of(dataset) == rows_of(undisturbed)

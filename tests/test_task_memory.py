@@ -1,0 +1,77 @@
+"""What a unit asks of a machine's memory is enough, and no more runs on a machine than it can hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ray_heads import BIN, ray_head
+from shortgop.jobs.task_memory import UNKNOWN_BYTES, reserved_bytes, task_bytes
+from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from synthetic import constant_rate_pts, make_video
+
+GB = 10**9
+
+_MEASURED = """
+import json, resource, sys
+import shortgop
+report = shortgop.prepare([sys.argv[1]], sys.argv[2], runner="inline", size=int(sys.argv[3]) or None)
+assert not report.failures
+own, ffmpeg = (resource.getrusage(who).ru_maxrss << 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print(json.dumps(own + ffmpeg))
+"""
+
+
+@pytest.mark.parametrize("size", [0, 256])
+def test_a_unit_takes_no_more_than_it_asked_for(tmp_path: Path, size: int) -> None:
+    source = tmp_path / "a.mp4"
+    make_video(
+        source, pts=constant_rate_pts(Fraction(30), 60), timebase=Fraction(1, 30), size=(1280, 720),
+        options={"preset": "ultrafast"},
+    )  # fmt: skip
+    # A shell between the two: the peak of a process includes that of the one that it was forked from.
+    shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh"]
+    command = [*shell, sys.executable, "-c", _MEASURED, str(source), str(tmp_path / "dataset"), str(size)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    pixels = size * size * 16 // 9 if size else 1280 * 720
+    assert json.loads(done.stdout) <= task_bytes(1280 * 720, pixels, "h264")
+
+
+def test_a_machine_begins_no_more_than_it_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has two cores, and memory for one unit. What stands for ffmpeg notes when it begins and when it has ended."""
+    sources, notes, program, ffmpeg = tmp_path / "sources", tmp_path / "notes", tmp_path / "ffmpeg", find_ffmpeg().path
+    sources.mkdir()
+    for number in range(4):
+        # Files of some size, so that no two of these share a unit.
+        make_video(
+            sources / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 60), timebase=Fraction(1, 30),
+            size=(320, 256), first_number=100 * number, options={"qp": "1", "preset": "ultrafast"},
+        )  # fmt: skip
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *.mp4*) echo + >> {notes}; {ffmpeg} "$@"; code=$?; echo - >> {notes}; exit $code;; esac\n'
+        f'exec {ffmpeg} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
+    with ray_head("--memory=300000000", token=False) as head:
+        command = [str(BIN / "shortgop"), "prep", str(sources), "--out", str(tmp_path / "dataset")]
+        subprocess.run([*command, "--address", head.address], env=head.environment, check=True)
+    assert notes.read_text().split() == ["+", "-"] * 4
+
+
+@given(st.integers(0, 10**11), st.integers(0, 10**12))
+def test_what_is_reserved_is_enough_or_the_largest_machine(expected: int, largest: int) -> None:
+    reserved = reserved_bytes(expected, largest)
+    assert reserved == largest or (expected or UNKNOWN_BYTES) <= reserved < largest
+
+
+def test_few_amounts_are_asked_for() -> None:
+    assert len({reserved_bytes(expected, 64 * GB) for expected in range(1, 2 * GB, 1_000_000)}) == 8
