@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from .interleaving import Chosen, interleaved
+from .interleaving import interleaved
+from .new_arrays import NewArray, in_memory
 from .ragged import Array, Ragged, concatenate, from_texts, ragged_indices
+from .row_runs import Runs, inserted, visible_runs
 from .stacking import stack, take, with_videos
 from .tables import Failures, Manifest, Origins
-from .zarr_read import NewArray, in_memory
 
 # Tables, besides the videos, whose rows belong to an id.
 _OF_IDS = ("failures", "edits", "drops")
@@ -58,9 +59,9 @@ def combined(layers: Sequence[Manifest], new_array: NewArray = in_memory) -> Man
     Columns of long tables are put into arrays that `new_array` makes.
     """
     newer = _mentioned_above(layers)
-    visible = [_not_in(layer.videos.id, ids) for layer, ids in zip(layers, newer, strict=True)]
+    hidden = [_rows_with(layer.videos.id, ids) for layer, ids in zip(layers, newer, strict=True)]
     others = {name: _rows_that_count([getattr(layer, name) for layer in layers], newer) for name in _OF_IDS}
-    return interleaved(layers, _places(layers, visible), new_array, **others)
+    return interleaved(layers, _videos_in_order(layers, hidden), new_array, **others)
 
 
 def of_ids(layers: Sequence[Manifest], ids: Ragged) -> Manifest:
@@ -117,24 +118,31 @@ def _mentioned_above(layers: Sequence[Manifest]) -> list[Ragged]:
     return above[::-1]
 
 
-def _not_in(ids: Ragged, others: Ragged) -> Array:
-    """The rows of ids that are not among others; both ascend."""
+def _rows_with(ids: Ragged, others: Ragged) -> Array:
+    """The rows of ids that are among others; both ascend."""
     if len(others) <= len(ids):
         # Each of the others is looked up: an id may have several rows in a table.
         first, _ = ids.search(others)
         last, _ = ids.search(others, right=True)
-        return np.delete(np.arange(len(ids)), ragged_indices(first, last - first))
-    return np.flatnonzero(~others.search(ids)[1])
+        return ragged_indices(first, last - first)
+    return np.flatnonzero(others.search(ids)[1])
 
 
-def _places(layers: Sequence[Manifest], visible: Sequence[Array]) -> list[Chosen]:
-    """The videos that count, and the place of each among all of them, in the order of ids."""
-    places = [np.arange(len(rows)) for rows in visible]
+def _not_in(ids: Ragged, others: Ragged) -> Array:
+    """The rows of ids that are not among others; both ascend."""
+    return np.delete(np.arange(len(ids)), _rows_with(ids, others))
+
+
+def _videos_in_order(layers: Sequence[Manifest], hidden: Sequence[Array]) -> Runs:
+    """The videos that count, in the order of ids. Of each layer the `hidden` rows do not."""
+    runs = visible_runs(0, len(layers[0].videos), hidden[0])
     for newer in range(1, len(layers)):
-        ids = layers[newer].videos.id.take(visible[newer])
+        rows = np.delete(np.arange(len(layers[newer].videos)), hidden[newer])
+        ids = layers[newer].videos.id.take(rows)
+        # How many of the videos so far are below each of the newer ones.
+        before = np.zeros(len(rows), np.int64)
         for older in range(newer):
-            # How many of the older layer's videos that count are below each of the newer one's, and the reverse.
-            below = np.searchsorted(visible[older], layers[older].videos.id.search(ids)[0])
-            places[newer] += below
-            places[older] += np.cumsum(np.bincount(below, minlength=len(visible[older]) + 1)[:-1])
-    return [Chosen(rows, each) for rows, each in zip(visible, places, strict=True)]
+            below = layers[older].videos.id.search(ids)[0]
+            before += below - np.searchsorted(hidden[older], below)
+        runs = inserted(runs, visible_runs(newer, len(layers[newer].videos), hidden[newer]), before)
+    return runs

@@ -26,14 +26,13 @@ from .label_columns import Kind, LabelColumn
 from .layered_columns import column_of_layers, kinds_of_layers
 from .layers import combined, failures_of
 from .layout import Root, has_snapshot, read_root, snapshot_folder, snapshot_key
+from .new_arrays import NewArray, in_memory
 from .ragged import Array
 from .tables import Failures, Manifest, Timeline, empty
 from .zarr_columns import read_column, read_column_kinds
 from .zarr_read import (
     LAYERS,
-    NewArray,
     OpenFile,
-    in_memory,
     read_attributes,
     read_failures,
     read_layers,

@@ -22,14 +22,13 @@ import numpy as np
 from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from ..errors import CorruptDataError, DatasetError, MissingDataError, not_read
+from .new_arrays import NewArray, in_memory
 from .ragged import Array, Ragged, from_rows
 from .schema import OFFSETS, SCHEMA, Column, tables_of
 from .tables import TABLE_TYPES, Failures, Manifest
 
 # Opens the file of a Zarr store that has this key. FileNotFoundError or KeyError if there is none.
 OpenFile = Callable[[str], BinaryIO]
-# Makes the array that rows are read into: the path of a Zarr array, its number of rows and its dtype.
-NewArray = Callable[[str, int, str], Array]
 
 _CODECS = (["bytes", "zstd"], ["numcodecs.delta", "bytes", "zstd"])
 _CHECKSUM_BYTES = 4
@@ -85,11 +84,6 @@ def _damaged(key: str, error: Exception) -> CorruptDataError:
     return CorruptDataError(f"{key} cannot be decoded: {type(error).__name__}: {error}", file=key)
 
 
-def in_memory(_path: str, rows: int, dtype: str) -> Array:
-    """A new array in this process's own memory."""
-    return np.empty(rows, dtype=dtype)
-
-
 def read_rows(
     open_file: OpenFile,
     path: str,
@@ -103,7 +97,8 @@ def read_rows(
     with opening(open_file, f"{path}/zarr.json") as file:
         layout = _layout(json.loads(file.read()), dtype)
         stop = layout.rows if stop is None else min(stop, layout.rows)
-        out = new_array(path, max(0, stop - start), dtype)
+        rows = max(0, stop - start)
+        out = new_array(path, rows, dtype)
 
     def read_piece(piece: tuple[int, int, int]) -> None:
         number, first, last = piece
@@ -112,7 +107,7 @@ def read_rows(
             for row, encoded in _encoded_chunks(file, layout, first - origin, last - origin):
                 chunk = _decoded(encoded, layout, dtype)
                 at = origin + row - start
-                out[max(at, 0) : at + len(chunk)] = chunk[max(-at, 0) : len(out) - at]
+                out.put(max(at, 0), chunk[max(-at, 0) : rows - at])
 
     pieces = list(_pieces(layout, start, stop))
     if len(pieces) > 1:
@@ -122,9 +117,7 @@ def read_rows(
     else:
         for piece in pieces:
             read_piece(piece)
-    # All readers of an open dataset share its tables, so they are read-only.
-    out.flags.writeable = False
-    return out
+    return out.made()
 
 
 def _pieces(layout: _Layout, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
