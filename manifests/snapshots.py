@@ -70,10 +70,13 @@ def open_manifest(
     return replace(found, timeline=Timeline(pts), origins=None)
 
 
-def open_layer(dataset: Storage, snapshot: str, *, copies: HostCopies | None = None) -> Manifest:
-    """The tables in the file of one snapshot, without those of layers below it. Otherwise as `open_manifest`."""
+def open_layer(
+    dataset: Storage, snapshot: str, *, copies: HostCopies | None = None, new_array: NewArray = in_memory
+) -> Manifest:
+    """The tables in the file of one snapshot, without those of layers below it. Otherwise as `open_manifest`. Where
+    there is no copy they lie in arrays that `new_array` makes."""
     with _reading(dataset, snapshot) as open_file:
-        return _tables(open_file, timeline=False, copies=copies)
+        return _tables(open_file, timeline=False, copies=copies, new_array=new_array)
 
 
 def layers_below(dataset: Storage, snapshot: str) -> tuple[str, ...]:
@@ -89,10 +92,12 @@ def _layers(open_file: OpenFile) -> tuple[str, ...]:
     return read_layers(open_file)
 
 
-def _tables(open_file: OpenFile, *, timeline: bool, copies: HostCopies | None) -> Manifest:
+def _tables(
+    open_file: OpenFile, *, timeline: bool, copies: HostCopies | None, new_array: NewArray = in_memory
+) -> Manifest:
     large = ("columns/",) if timeline else ("columns/", "timeline/")
 
-    def read(new_array: NewArray = in_memory) -> Manifest:
+    def read(new_array: NewArray) -> Manifest:
         if isinstance(open_file, zips.Members):
             open_file.will_need(lambda name: not name.startswith(large))
         return read_manifest(open_file, timeline=timeline, new_array=new_array)
@@ -102,7 +107,7 @@ def _tables(open_file: OpenFile, *, timeline: bool, copies: HostCopies | None) -
         shared = None if key is None else copies.tables(key, read)
         if shared is not None:
             return shared
-    return read()
+    return read(new_array)
 
 
 def _key_of_layers(dataset: Storage, names: Sequence[str], min_bytes: int) -> str | None:
