@@ -12,13 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from . import zarr_sizes
 from .frame_runs import ReadRows
 from .ragged import Array, offsets_of, ragged_indices
 
 # Runs of so many rows on average are copied one by one, shorter ones by the numbers of their rows.
 _LONG_RUN = 64
-# A block of rows stays in a processor's cache between reading and writing, and is a chunk of the longest column.
-BLOCK_ROWS = 1 << 16
+# A block of rows is a chunk of the longest column. It stays in a processor's cache between reading and writing.
+BLOCK_ROWS = zarr_sizes.CHUNK_ROWS
 # Where the longest column lacks so many rows in a row, the others are cut.
 _MAX_BLOCKS = 8
 
@@ -107,14 +108,15 @@ def blocks_of(runs: Runs) -> list[tuple[int, int]]:
     source ends, so that each of its chunks is in one block."""
     lengths = np.bincount(runs.source, weights=runs.lengths, minlength=1)
     here = np.flatnonzero(runs.source == int(np.argmax(lengths)))
-    cuts = np.arange(0, runs.num_rows, _MAX_BLOCKS * BLOCK_ROWS)
+    cuts = np.zeros(1, np.int64)
     if len(here):
         first, target, length = runs.start[here], runs.target[here], runs.lengths[here]
         chunks = np.arange(int(first[0]) // BLOCK_ROWS + 1, -(-int(first[-1] + length[-1]) // BLOCK_ROWS)) * BLOCK_ROWS
         run = np.searchsorted(first, chunks, side="right") - 1
         cuts = np.concatenate([cuts, target[run] + np.minimum(chunks - first[run], length[run])])
-    bounds = np.append(np.unique(cuts), runs.num_rows).tolist()
-    return [(start, stop) for start, stop in pairwise(bounds) if start < stop]
+    bounds = np.unique(np.append(cuts, runs.num_rows)).tolist()
+    most = _MAX_BLOCKS * BLOCK_ROWS
+    return [(first, min(first + most, stop)) for start, stop in pairwise(bounds) for first in range(start, stop, most)]
 
 
 def rows_between(runs: Runs, reads: Sequence[ReadRows], start: int, stop: int) -> Array:
