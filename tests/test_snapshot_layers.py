@@ -23,6 +23,7 @@ from example_manifests import colliding_parts, drop, edit, failure, rows, video
 from shortgop.errors import CorruptDataError, MissingDataError
 from shortgop.manifests import layers
 from shortgop.manifests.collect import collect
+from shortgop.manifests.compact import compact
 from shortgop.manifests.history import history
 from shortgop.manifests.host_copies import HostCopies
 from shortgop.manifests.label_columns import derived_columns
@@ -290,6 +291,17 @@ def test_gc_leaves_no_row_of_what_was_dropped(large: Storage) -> None:
     assert done.snapshots == foreseen.snapshots == ("000001", "000002")
     assert layers_below(large, done.snapshot) == ()
     assert "v07" not in open_manifest(large, done.snapshot).ids
+
+
+def test_compacting_leaves_one_layer(large: Storage) -> None:
+    add(large, "new", video("w1", shard="w1.shard"))
+    before = rows(open_manifest(large, "000002", timeline=True))
+    # There are no shards that could be put together.
+    foreseen, done = compact(large, dry_run=True), compact(large)
+    assert (foreseen.layers, done.layers, done.shards) == (2, 2, 0)
+    assert layers_below(large, done.snapshot) == ()
+    assert rows(open_manifest(large, done.snapshot, timeline=True)) == before
+    assert compact(large).layers == 0
 
 
 def unpacked_ids(dataset: Storage, snapshot: str) -> bytes:
