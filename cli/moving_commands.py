@@ -110,7 +110,8 @@ def compact(
     keep_snapshots: KeepSnapshotsOption = "1d",
     as_json: JsonOption = False,
 ) -> None:
-    """Put small shards together, without encoding anything: fewer files, and fewer requests to a store."""
+    """Put small shards together, and the layers of a large dataset's snapshot, without encoding anything: fewer files,
+    and fewer requests to a store."""
     with errors():
         from ..manifests.compact import compact as put_together
         from ..manifests.tidy import parse_duration
@@ -134,6 +135,8 @@ def compact(
                 "snapshots keep theirs until they are removed" if done.shards else "no shards to put together",
                 soft_wrap=True,
             )  # fmt: skip
+            if done.layers:
+                out.print(f"{done.layers} layers of the snapshot {became} one", soft_wrap=True)
 
 
 @app.command()

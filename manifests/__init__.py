@@ -7,7 +7,9 @@ shared_tables, mapped_tables   tables in memory that processes share
 host_copies                    the tables of a large snapshot, decoded once for all processes of a host
 label_columns, zarr_columns, video_columns  what source lists say of all videos, as arrays
 stacking, merge, folding, frame_runs, edits  tables put together, many parts in bounded memory; edits and drops
-layers, interleaving, layered_columns  snapshots that hold only what is new, and what they say with those below
+layers, growth, layered_columns  snapshots that hold only what is new, and what they say with those below
+layer_tables, interleaving, row_runs  how the rows of layers are put together
+new_arrays, scratch_arrays     arrays that are filled piece by piece
 layout, snapshots, parts, sections, publish, tidy  the life of a dataset: keys and root, how a snapshot is opened,
                                parts, publishing, removal
 lost, verify, export, summary, history, output_files  operations on a whole dataset

@@ -1,9 +1,9 @@
-"""Small shards put together: fewer files, and longer reads. Nothing is encoded again."""
+"""Small shards put together, and the layers of a snapshot: fewer files, and longer reads. Nothing is encoded again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..storage.interface import Storage
 from .layout import read_root
@@ -11,7 +11,7 @@ from .lost import lost_shards
 from .moving import DEFAULT_SHARD_BYTES
 from .publish import publish
 from .rewrite import plan_compaction, rewrite
-from .snapshots import open_current
+from .snapshots import layers_below, open_current
 from .stored_bytes import live_bytes
 from .tidy import KEEP_SECONDS, tidy
 
@@ -19,12 +19,13 @@ from .tidy import KEEP_SECONDS, tidy
 @dataclass(frozen=True)
 class Compacted:
     """What `compact` did, or would do: `shards` were put together and became `new_shards`, of `num_bytes` altogether.
-    `snapshot` is the current one."""
+    `snapshot` is the current one. Of a large dataset it had as many `layers`, and has none now; 0 where it had none."""
 
     shards: int
     new_shards: int
     num_bytes: int
     snapshot: str
+    layers: int = 0
 
 
 def compact(
@@ -48,12 +49,14 @@ def compact(
         return _compact(dataset, shard_bytes, lambda: None, dry_run=True)
     with dataset.lock():
         publish(dataset)
+        is_done = False
         try:
             done = _compact(dataset, shard_bytes, on_shard, dry_run=False)
+            is_done = True
         finally:
-            publish(dataset)
+            publish(dataset, whole=is_done)
         tidy(dataset, keep_snapshots_seconds)
-        return Compacted(done.shards, done.new_shards, done.num_bytes, read_root(dataset).snapshot or "")
+        return replace(done, snapshot=read_root(dataset).snapshot or "")
 
 
 def _compact(dataset: Storage, shard_bytes: int | None, on_shard: Callable[[], object], *, dry_run: bool) -> Compacted:
@@ -64,9 +67,11 @@ def _compact(dataset: Storage, shard_bytes: int | None, on_shard: Callable[[], o
         rewrite(dataset, root.snapshot or "", manifest, plan, root.profile)
         on_shard()
     shards = [shard for plan in plans for shard in plan.shards]
+    below = layers_below(dataset, root.snapshot or "")
     return Compacted(
         shards=len(shards),
         new_shards=sum(len(plan.groups) for plan in plans),
         num_bytes=int(live_bytes(manifest)[shards].sum()),
         snapshot=root.snapshot or "",
+        layers=len(below) + 1 if below else 0,
     )

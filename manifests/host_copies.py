@@ -30,9 +30,9 @@ import numpy as np
 from ..errors import DatasetError
 from ..storage.this_process import boot
 from .mapped_tables import MappedFile, NewTables, Place, arrays_of, mapped
+from .new_arrays import NewArray
 from .ragged import Array
 from .tables import Manifest
-from .zarr_read import NewArray
 
 # Copies that no process has opened for so long go when the next one is made: a dataset that grows leaves one for each
 # snapshot.

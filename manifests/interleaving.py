@@ -1,166 +1,141 @@
-"""Rows of the videos of several manifests put together in an order of their own, in bounded memory: where the rows of
-each column go, and copying them there. Pure, but for the arrays that are filled."""
+"""Rows of the videos of several manifests put together in an order of their own: block by block, from columns that may
+be anywhere to arrays that may be anywhere, so that no column need fit into memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .ragged import Array, Ragged, offsets_of, ragged_indices
+from .frame_runs import ReadRows
+from .layer_tables import REFERENCES, LayerTables
+from .new_arrays import NewArray
+from .ragged import Array, Ragged
+from .row_runs import Runs, blocks_of, of_lists, rows_between
 from .schema import OFFSETS, SCHEMA
-from .stacking import renumber, stack
+from .stacking import Numbering, stack
 from .tables import Gops, Manifest, Origins, Segments, Videos
-from .zarr_read import NewArray
 
-# Runs of so many rows on average are copied one by one, shorter ones by the numbers of their rows.
-_LONG_RUN = 64
-_RUNS_AT_ONCE = 1 << 16
+# Each has a block in memory.
+_MAX_THREADS = 8
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """Rows of a manifest's videos, ascending, and the place of each among all videos that were chosen."""
-
-    rows: Array
-    places: Array
-
-
-@dataclass(frozen=True, eq=False)
-class _Runs:
-    """Runs of rows of a column, and where each goes."""
-
-    starts: Array
-    targets: Array
-    lengths: Array
-
-    def copy(self, source: Array, target: Array) -> None:
-        if len(self.starts) * _LONG_RUN <= int(self.lengths.sum()):
-            for start, to, length in zip(
-                self.starts.tolist(), self.targets.tolist(), self.lengths.tolist(), strict=True
-            ):
-                target[to : to + length] = source[start : start + length]
-            return
-        for first in range(0, len(self.starts), _RUNS_AT_ONCE):
-            some = slice(first, first + _RUNS_AT_ONCE)
-            rows = ragged_indices(self.starts[some], self.lengths[some])
-            target[ragged_indices(self.targets[some], self.lengths[some])] = source[rows]
-
-
-def _runs(starts: Array, targets: Array, lengths: Array) -> _Runs:
-    """These runs, those that follow each other on both sides as one."""
-    if not len(starts):
-        return _Runs(starts, targets, lengths)
-    ends = starts + lengths
-    apart = (starts[1:] != ends[:-1]) | (targets[1:] != targets[:-1] + lengths[:-1])
-    first = np.flatnonzero(np.concatenate([[True], apart]))
-    return _Runs(starts[first], targets[first], np.add.reduceat(lengths, first))
-
-
-def interleaved(
-    manifests: Sequence[Manifest], chosen: Sequence[Chosen], new_array: NewArray, **others: Any
-) -> Manifest:
-    """The chosen videos with their segments and GOPs, patterns, configurations and shards, and where they come from;
-    without the timeline. Columns lie in arrays that `new_array` makes. `others` are the tables failures, edits and
-    drops."""
-    filling = _Filling(manifests, chosen, new_array)
-    tables = {name: filling.table(name) for name in ("videos", "segments", "gops")}
-    patterns = renumber(stack([each.patterns for each in manifests]), tables["gops"]["pattern"])
-    configs = renumber(stack([each.configs for each in manifests]), tables["videos"]["config"])
-    shards = renumber(stack([each.shards for each in manifests]), tables["segments"]["shard"])
-    origins = filling.origins()
-    for columns in (*tables.values(), vars(origins)):
-        for column in columns.values():
-            # All readers of an open dataset share its tables.
-            (column.values if isinstance(column, Ragged) else column).flags.writeable = False
+def interleaved(layers: Sequence[LayerTables], videos: Runs, new_array: NewArray, **others: Any) -> Manifest:
+    """These videos with their segments and GOPs, patterns, configurations and shards, and where they come from; without
+    the timeline. Columns lie in arrays that `new_array` makes. `others` are the tables failures, edits and drops."""
+    filling = _Filling(layers, videos, new_array)
+    numbered = {of: filling.numbered(path, of) for path, of in REFERENCES.items()}
     return Manifest(
-        videos=Videos(**tables["videos"]),
-        segments=Segments(**tables["segments"]),
-        gops=Gops(**tables["gops"]),
-        patterns=patterns,
-        configs=configs,
-        shards=shards,
+        videos=Videos(**filling.table("videos")),
+        segments=Segments(**filling.table("segments")),
+        gops=Gops(**filling.table("gops")),
+        **numbered,
         timeline=None,
-        origins=origins,
+        origins=filling.origins(),
         **others,
     )
 
 
-# Columns of references, and the tables that they refer to.
-_REFERENCES = {"videos/config": "configs", "segments/shard": "shards", "gops/pattern": "patterns"}
-
-
 class _Filling:
-    """Arrays that are filled with the rows of several manifests."""
+    """Arrays that are filled with the rows of several layers."""
 
-    def __init__(self, manifests: Sequence[Manifest], chosen: Sequence[Chosen], new_array: NewArray) -> None:
-        self._manifests, self._new = manifests, new_array
-        self._num_videos = sum(len(each.rows) for each in chosen)
-        self._of_videos = [_runs(each.rows, each.places, np.ones(len(each.rows), dtype=np.int64)) for each in chosen]
+    def __init__(self, layers: Sequence[LayerTables], videos: Runs, new_array: NewArray) -> None:
+        self._layers, self._new = layers, new_array
+        self._runs = {"videos": videos} | {
+            table: of_lists(videos, [each.firsts(table) for each in layers]) for table in ("segments", "gops")
+        }
+        # Of each column of references, the new number of each row of each layer's table.
+        self._numbers: dict[str, list[Array]] = {}
+
+    def numbered(self, path: str, of: str) -> Any:
+        """The rows that a column of references refers to, each content once. From now on it refers to these."""
+        tables = [each.table(of) for each in self._layers]
+        bases = np.cumsum([0, *map(len, tables)])
+        table, name = path.split("/")
+        runs, reads = self._runs[table], [each.reads(path) for each in self._layers]
+        shifted = [partial(_shifted, *each) for each in zip(reads, bases.tolist(), strict=False)]
+        numbering = Numbering(stack(tables))
+        for start, stop in blocks_of(runs):
+            numbering.see(rows_between(runs, shifted, start, stop), start)
+            if numbering.has_seen_all:
+                break
+        kept, numbers = numbering.result()
+        self._numbers[path] = np.split(numbers.astype(SCHEMA[table][name].dtype), bases[1:-1])
+        return kept
 
     def table(self, table: str) -> dict[str, Any]:
-        """The columns of a table with rows for each video, with references to the stacked tables."""
-        total, runs = self._num_videos, self._of_videos
-        if table != "videos":
-            firsts = [getattr(each, f"first_{table}") for each in self._manifests]
-            total, runs = self._lists(firsts)[1:]
+        """The columns of a table with rows for each video."""
         columns: dict[str, Any] = {}
         for name, spec in SCHEMA[table].items():
             path = f"{table}/{name}"
-            parts = [getattr(getattr(each, table), name) for each in self._manifests]
-            columns[name] = (
-                self._ragged(path, spec.dtype, parts)
-                if spec.ragged
-                else self._fixed(path, spec.dtype, self._referring(path, parts), runs, total)
-            )
+            reads = [each.reads(path) for each in self._layers]
+            if path in self._numbers:
+                reads = [partial(_renumbered, *each) for each in zip(reads, self._numbers[path], strict=True)]
+            fill = self._ragged if spec.ragged else self._fixed
+            columns[name] = fill(path, spec.dtype, reads, self._runs[table])
         return columns
 
     def origins(self) -> Origins:
         """Where each video comes from."""
-        numbers = [np.full(len(each.videos), number, "u1") for number, each in enumerate(self._manifests)]
-        rows = [np.arange(len(each.videos)) for each in self._manifests]
-        frames = [each.first_frames[:-1] for each in self._manifests]
-        columns = {"layer": ("u1", numbers), "video": ("<i8", rows), "first_frame": ("<i8", frames)}
+        videos = self._runs["videos"]
+        numbers = [partial(_constant, number) for number in range(len(self._layers))]
+        frames = [partial(_rows, each.firsts("frames")) for each in self._layers]
         return Origins(
-            **{
-                name: self._fixed(f"origins/{name}", dtype, parts, self._of_videos, self._num_videos)
-                for name, (dtype, parts) in columns.items()
-            }
+            layer=self._fixed("origins/layer", "u1", numbers, videos),
+            video=self._fixed("origins/video", "<i8", [np.arange] * len(self._layers), videos),
+            first_frame=self._fixed("origins/first_frame", "<i8", frames, videos),
         )
 
-    def _referring(self, path: str, parts: list[Array]) -> list[Array]:
-        if path not in _REFERENCES:
-            return parts
-        lengths = [len(getattr(each, _REFERENCES[path])) for each in self._manifests]
-        bases = np.cumsum([0, *lengths])[:-1].tolist()
-        return [part + np.array(base, part.dtype) if base else part for part, base in zip(parts, bases, strict=True)]
+    def _ragged(self, path: str, dtype: str, reads: Sequence[ReadRows], rows: Runs) -> Ragged:
+        offsets = [each.offsets(path) for each in self._layers]
+        lists = of_lists(rows, offsets)
+        values = self._fixed(path, dtype, reads, lists)
+        reads = [partial(_rows, each) for each in offsets]
+        kept = self._new(f"{path}_offsets", rows.num_rows + 1, OFFSETS.dtype)
 
-    def _fixed(self, path: str, dtype: str, parts: Sequence[Array], runs: Sequence[_Runs], total: int) -> Array:
-        filled = self._new(path, total, dtype)
-        for part, each in zip(parts, runs, strict=True):
-            each.copy(part, filled)
-        return filled
+        def fill(start: int, stop: int) -> None:
+            here = slice(
+                int(np.searchsorted(rows.target, start, side="right")) - 1, int(np.searchsorted(rows.target, stop))
+            )
+            # Lists keep their distances within a run.
+            shifts = np.repeat(lists.target[:-1][here] - lists.start[here], rows.between(start, stop).lengths)
+            kept.put(start, rows_between(rows, reads, start, stop) + shifts)
 
-    def _ragged(self, path: str, dtype: str, parts: Sequence[Ragged]) -> Ragged:
-        offsets, total, runs = self._lists([part.offsets for part in parts])
-        values = self._fixed(path, dtype, [part.values for part in parts], runs, total)
-        kept = self._new(f"{path}_offsets", len(offsets), OFFSETS.dtype)
-        kept[:] = offsets
-        kept.flags.writeable = False
-        return Ragged(values, kept)
+        _in_threads(fill, blocks_of(rows))
+        kept.put(rows.num_rows, np.array([lists.num_rows]))
+        return Ragged(values, kept.made())
 
-    def _lists(self, offsets: Sequence[Array]) -> tuple[Array, int, list[_Runs]]:
-        """Of a list for each video, whose start and end each manifest's `offsets` have: the offsets of all chosen
-        videos, their end, and what to copy."""
-        lengths = np.zeros(self._num_videos, dtype=np.int64)
-        for videos, of in zip(self._of_videos, offsets, strict=True):
-            videos.copy(np.diff(of), lengths)
-        starts = offsets_of(lengths)
-        # The lists of videos that follow each other do so too.
-        runs = [
-            _Runs(of[videos.starts], starts[videos.targets], of[videos.starts + videos.lengths] - of[videos.starts])
-            for videos, of in zip(self._of_videos, offsets, strict=True)
-        ]
-        return starts, int(starts[-1]), runs
+    def _fixed(self, path: str, dtype: str, reads: Sequence[ReadRows], rows: Runs) -> Array:
+        filled = self._new(path, rows.num_rows, dtype)
+        _in_threads(lambda start, stop: filled.put(start, rows_between(rows, reads, start, stop)), blocks_of(rows))
+        return filled.made()
+
+
+def _in_threads(fill: Callable[[int, int], None], blocks: Sequence[tuple[int, int]]) -> None:
+    """Copying, decoding and writing release the GIL."""
+    if len(blocks) < 2:
+        for block in blocks:
+            fill(*block)
+        return
+    with ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1, _MAX_THREADS)) as threads:
+        list(threads.map(lambda block: fill(*block), blocks))
+
+
+def _rows(column: Array, start: int, stop: int) -> Array:
+    return column[start:stop]
+
+
+def _constant(value: int, start: int, stop: int) -> Array:
+    return np.full(stop - start, value, "u1")
+
+
+def _shifted(read: ReadRows, base: int, start: int, stop: int) -> Array:
+    return np.asarray(read(start, stop) + np.int64(base))
+
+
+def _renumbered(read: ReadRows, numbers: Array, start: int, stop: int) -> Array:
+    return np.asarray(numbers[read(start, stop)])

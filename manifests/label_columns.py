@@ -15,10 +15,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ..errors import CorruptDataError
-from .ragged import Array, Ragged, from_texts
+from .ragged import Array, Ragged, concatenate, from_texts
 
 Kind = Literal["boolean", "integer", "float", "text", "json"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_DTYPES = {"boolean": "u1", "integer": "<i8", "float": "<f8"}
 
 # Parsed values take many times the memory of their text.
 _PARSED_ROWS = 1 << 16
@@ -156,14 +157,66 @@ def derived_columns(attributes: Ragged) -> dict[str, LabelColumn]:
 
     Each row of `attributes` is a JSON object, or empty. CorruptDataError for a row that is none.
     """
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, list[_Piece]] = {}
     for start in range(0, len(attributes), _PARSED_ROWS):
         rows = _objects_in(attributes, start, min(start + _PARSED_ROWS, len(attributes)))
         for name in dict.fromkeys(chain.from_iterable(rows)):
-            columns.setdefault(name, [None] * start)
-        for name, values in columns.items():
-            values += [row.get(name) for row in rows]
-    return {name: _column_of(values) for name, values in columns.items()}
+            columns.setdefault(name, [_Piece(LabelColumn("boolean", *np.zeros((2, start), "u1")))])
+        for name, pieces in columns.items():
+            pieces.append(_piece_of([row.get(name) for row in rows]))
+    return {name: _put_together(columns[name]) for name in list(columns)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Some rows of a column, of the narrowest kind that holds them: many times shorter than Python's objects. `whole`
+    tells the integers among numbers that are not all integers."""
+
+    column: LabelColumn
+    whole: Array | None = None
+
+    @property
+    def kind(self) -> Kind | None:
+        """None if no row has a value."""
+        return self.column.kind if self.column.present.any() else None
+
+    def values_as(self, kind: Kind) -> Array | Ragged:
+        """The values, which a column of this kind can hold."""
+        values, present = self.column.values, self.column.present
+        if self.kind == kind:
+            return values
+        if kind not in ("text", "json"):
+            # Integers among floats, or rows without values.
+            return np.asarray(values if self.kind else np.zeros(len(present))).astype(_DTYPES[kind])
+        there: list[Any] = values.texts() if isinstance(values, Ragged) else np.asarray(values).tolist()
+        if self.kind == "boolean":
+            there = list(map(bool, there))
+        if self.whole is not None:
+            there = [int(value) if whole else value for value, whole in zip(there, self.whole.tolist(), strict=True)]
+        return from_texts(_TO_JSON(value) if has else "" for value, has in zip(there, present.tolist(), strict=True))
+
+
+def _piece_of(values: Sequence[Any]) -> _Piece:
+    column = _column_of(values)
+    return _Piece(column, np.array([type(value) is int for value in values]) if column.kind == "float" else None)
+
+
+def _put_together(pieces: list[_Piece]) -> LabelColumn:
+    """The column of all pieces, one below the other."""
+    kind = _common_kind(pieces)
+    present = np.concatenate([piece.column.present for piece in pieces])
+    values = [piece.values_as(kind) for piece in pieces]
+    ragged = [each for each in values if isinstance(each, Ragged)]
+    return LabelColumn(kind, concatenate(ragged) if ragged else np.concatenate(values), present)  # type: ignore[arg-type]
+
+
+def _common_kind(pieces: Sequence[_Piece]) -> Kind:
+    """What `_kind` says of all values."""
+    kinds = {piece.kind for piece in pieces} - {None}
+    if kinds == {"integer", "float"}:
+        integers = [np.asarray(piece.column.values) for piece in pieces if piece.kind == "integer"]
+        return "float" if all(map(_fits_float, integers)) else "json"
+    return (kinds.pop() or "json") if len(kinds) == 1 else "json"
 
 
 def _objects_in(attributes: Ragged, start: int, stop: int) -> list[dict[str, Any]]:
@@ -189,8 +242,8 @@ def _column_of(values: Sequence[Any]) -> LabelColumn:
         return LabelColumn(kind, from_texts(texts), present)
     if kind == "text":
         return LabelColumn(kind, from_texts("" if value is None else value for value in values), present)
-    dtype = {"boolean": "u1", "integer": "<i8", "float": "<f8"}[kind]
-    return LabelColumn(kind, np.array([value or 0 for value in values], dtype=dtype), present)
+    numbers = np.array([0 if value is None else value for value in values], dtype=_DTYPES[kind])
+    return LabelColumn(kind, numbers, present)
 
 
 def _kind(values: Sequence[Any]) -> Kind:

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from .interleaving import Chosen, interleaved
+from .interleaving import interleaved
+from .layer_tables import DecodedTables, LayerTables
+from .new_arrays import NewArray, in_memory
 from .ragged import Array, Ragged, concatenate, from_texts, ragged_indices
+from .row_runs import Runs, inserted, visible_runs
 from .stacking import stack, take, with_videos
 from .tables import Failures, Manifest, Origins
-from .zarr_read import NewArray, in_memory
 
 # Tables, besides the videos, whose rows belong to an id.
 _OF_IDS = ("failures", "edits", "drops")
@@ -47,9 +49,12 @@ def layers_that_stay(rows: Sequence[int], new_rows: int, *, min_rows: int) -> in
 
 def mentioned(manifests: Iterable[Manifest]) -> Ragged:
     """The ids that any of these manifests has rows of, each once, ascending."""
-    return concatenate(
-        [from_texts(()), *(each for m in manifests for each in (m.videos.id, *(_ids(m, name) for name in _OF_IDS)))]
-    ).unique()
+    return _mentioned([DecodedTables(manifest) for manifest in manifests])
+
+
+def _mentioned(layers: Iterable[LayerTables]) -> Ragged:
+    ids = [[layer.ids(), *(layer.table(name).id for name in _OF_IDS)] for layer in layers]
+    return concatenate([from_texts(()), *(each for of_layer in ids for each in of_layer)]).unique()
 
 
 def combined(layers: Sequence[Manifest], new_array: NewArray = in_memory) -> Manifest:
@@ -57,10 +62,15 @@ def combined(layers: Sequence[Manifest], new_array: NewArray = in_memory) -> Man
 
     Columns of long tables are put into arrays that `new_array` makes.
     """
+    return combined_tables([DecodedTables(layer) for layer in layers], new_array)
+
+
+def combined_tables(layers: Sequence[LayerTables], new_array: NewArray) -> Manifest:
+    """`combined` of layers of which some may not be decoded."""
     newer = _mentioned_above(layers)
-    visible = [_not_in(layer.videos.id, ids) for layer, ids in zip(layers, newer, strict=True)]
-    others = {name: _rows_that_count([getattr(layer, name) for layer in layers], newer) for name in _OF_IDS}
-    return interleaved(layers, _places(layers, visible), new_array, **others)
+    hidden = [_rows_with(layer.ids(), ids) for layer, ids in zip(layers, newer, strict=True)]
+    others = {name: _rows_that_count([layer.table(name) for layer in layers], newer) for name in _OF_IDS}
+    return interleaved(layers, _videos_in_order(layers, hidden), new_array, **others)
 
 
 def of_ids(layers: Sequence[Manifest], ids: Ragged) -> Manifest:
@@ -93,7 +103,8 @@ def _of_parts(origins: Origins | None, places: Sequence[Origins]) -> Origins:
 
 def failures_of(layers: Sequence[Manifest]) -> Failures:
     """The failures that count. Of the oldest layer only that table is needed."""
-    found: Failures = _rows_that_count([layer.failures for layer in layers], _mentioned_above(layers))
+    newer = _mentioned_above([DecodedTables(layer) for layer in layers])
+    found: Failures = _rows_that_count([layer.failures for layer in layers], newer)
     return found
 
 
@@ -109,32 +120,40 @@ def _ids(manifest: Manifest, table: str) -> Ragged:
     return ids
 
 
-def _mentioned_above(layers: Sequence[Manifest]) -> list[Ragged]:
+def _mentioned_above(layers: Sequence[LayerTables]) -> list[Ragged]:
     """Of each layer the ids that newer ones mention."""
     above = [from_texts(())]
     for layer in reversed(layers[1:]):
-        above.append(concatenate([above[-1], mentioned([layer])]).unique())
+        above.append(concatenate([above[-1], _mentioned([layer])]).unique())
     return above[::-1]
 
 
-def _not_in(ids: Ragged, others: Ragged) -> Array:
-    """The rows of ids that are not among others; both ascend."""
+def _rows_with(ids: Ragged, others: Ragged) -> Array:
+    """The rows of ids that are among others; both ascend."""
     if len(others) <= len(ids):
         # Each of the others is looked up: an id may have several rows in a table.
         first, _ = ids.search(others)
         last, _ = ids.search(others, right=True)
-        return np.delete(np.arange(len(ids)), ragged_indices(first, last - first))
-    return np.flatnonzero(~others.search(ids)[1])
+        return ragged_indices(first, last - first)
+    return np.flatnonzero(others.search(ids)[1])
 
 
-def _places(layers: Sequence[Manifest], visible: Sequence[Array]) -> list[Chosen]:
-    """The videos that count, and the place of each among all of them, in the order of ids."""
-    places = [np.arange(len(rows)) for rows in visible]
+def _not_in(ids: Ragged, others: Ragged) -> Array:
+    """The rows of ids that are not among others; both ascend."""
+    return np.delete(np.arange(len(ids)), _rows_with(ids, others))
+
+
+def _videos_in_order(layers: Sequence[LayerTables], hidden: Sequence[Array]) -> Runs:
+    """The videos that count, in the order of ids. Of each layer the `hidden` rows do not."""
+    of_layers = [layer.ids() for layer in layers]
+    runs = visible_runs(0, len(of_layers[0]), hidden[0])
     for newer in range(1, len(layers)):
-        ids = layers[newer].videos.id.take(visible[newer])
+        rows = np.delete(np.arange(len(of_layers[newer])), hidden[newer])
+        ids = of_layers[newer].take(rows)
+        # How many of the videos so far are below each of the newer ones.
+        before = np.zeros(len(rows), np.int64)
         for older in range(newer):
-            # How many of the older layer's videos that count are below each of the newer one's, and the reverse.
-            below = np.searchsorted(visible[older], layers[older].videos.id.search(ids)[0])
-            places[newer] += below
-            places[older] += np.cumsum(np.bincount(below, minlength=len(visible[older]) + 1)[:-1])
-    return [Chosen(rows, each) for rows, each in zip(visible, places, strict=True)]
+            below = of_layers[older].search(ids)[0]
+            before += below - np.searchsorted(hidden[older], below)
+        runs = inserted(runs, visible_runs(newer, len(of_layers[newer]), hidden[newer]), before)
+    return runs

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .new_arrays import NewRows
 from .ragged import Array, Ragged
 from .tables import TABLE_TYPES, Manifest, Origins
 
@@ -66,8 +67,11 @@ def arrays_of(manifest: Manifest) -> dict[str, Array]:
 
 
 class NewTables:
-    """A file that is being filled with arrays. Each lies in the file from the start, so that none takes memory of the
-    process."""
+    """A file that is being filled with arrays, which take no memory of the process.
+
+    They are written with pwrite, and mapped to be read. A page that is first touched in a mapping costs five times as
+    much: a fault, and with many file systems a record in their journal.
+    """
 
     def __init__(self, descriptor: int, *, max_bytes: int | None = None) -> None:
         self._descriptor = descriptor
@@ -75,28 +79,50 @@ class NewTables:
         self.places: dict[str, Place] = {}
         self.num_bytes = 0
 
-    def new(self, name: str, rows: int, dtype: str) -> Array:
-        """A new array to write to. OSError if the disk has no room for it, since later that would be a signal, or if
-        the file would have more than its `max_bytes`."""
+    def new(self, name: str, rows: int, dtype: str) -> NewRows:
+        """A new array. OSError if the disk has no room for it, or if the file would have more than its `max_bytes`."""
         start = -(-self.num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         num_bytes = rows * np.dtype(dtype).itemsize
         self.places[name] = (np.dtype(dtype).str, start, rows)
-        if not num_bytes:
-            return np.zeros(0, dtype)
-        if self._max_bytes is not None and start + num_bytes > self._max_bytes:
-            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self._descriptor, start, num_bytes)
-        else:
-            os.ftruncate(self._descriptor, start + num_bytes)
-        self.num_bytes = start + num_bytes
-        return np.frombuffer(mmap.mmap(self._descriptor, num_bytes, offset=start), dtype, rows)
+        if num_bytes:
+            if self._max_bytes is not None and start + num_bytes > self._max_bytes:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._descriptor, start, num_bytes)
+            else:
+                os.ftruncate(self._descriptor, start + num_bytes)
+            self.num_bytes = start + num_bytes
+        return _InFile(self._descriptor, self.places[name])
 
     def add(self, arrays: Mapping[str, Array]) -> None:
         """Copy those of these arrays that are not in the file yet."""
         for name, array in arrays.items():
             if name not in self.places:
-                self.new(name, len(array), array.dtype.str)[:] = array
+                self.new(name, len(array), array.dtype.str).put(0, array)
+
+
+class _InFile:
+    """An array in a file that is being filled."""
+
+    def __init__(self, descriptor: int, place: Place) -> None:
+        self._descriptor, self._place = descriptor, place
+
+    def put(self, start: int, rows: Array) -> None:
+        dtype, first_byte, _ = self._place
+        data: Any = np.ascontiguousarray(rows, dtype).view("u1")
+        position = first_byte + start * np.dtype(dtype).itemsize
+        while len(data):
+            # A call writes at most 2 GiB.
+            written = os.pwrite(self._descriptor, data, position)
+            data, position = data[written:], position + written
+
+    def made(self) -> Array:
+        dtype, first_byte, rows = self._place
+        if not rows:
+            return np.zeros(0, dtype)
+        num_bytes = rows * np.dtype(dtype).itemsize
+        memory = mmap.mmap(self._descriptor, num_bytes, access=mmap.ACCESS_READ, offset=first_byte)
+        return np.frombuffer(memory, dtype, rows)
 
 
 def mapped(file: MappedFile) -> Manifest:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,14 @@ from ..errors import DatasetBusyError, DatasetError
 from ..storage.disk_lock import this_holder
 from ..storage.interface import Storage, Stored
 from ..whole_files import discard, discarding, writing
-from . import layers, zarr_sizes
 from .folding import Folding
-from .frame_runs import timeline_blocks
+from .growth import grown
 from .host_copies import copies_in
 from .label_columns import derived_columns
 from .layout import FORMAT_VERSION, Root, change_root, listed, read_root, shard_key, snapshot_key, snapshots
-from .merge import merge_tables
 from .parts import finished_parts, open_part, pack
 from .ragged import Array
+from .scratch_arrays import ScratchArrays
 from .snapshots import open_layer, open_manifest, open_timeline, parts_in, parts_of_layers, snapshot_attributes
 from .tables import Manifest
 from .zarr_small import is_small
@@ -51,7 +51,11 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole
             file=dataset.url,
         )
     parts_of = {} if root.snapshot is None else parts_of_layers(dataset, root.snapshot)
-    with contextlib.closing(Folding(lambda: dataset.scratch("timelines"))) as parts, contextlib.ExitStack() as opened:
+    with (
+        contextlib.closing(Folding(lambda: dataset.scratch("timelines"))) as parts,
+        contextlib.closing(ScratchArrays(lambda: dataset.scratch("tables"))) as scratch,
+        contextlib.ExitStack() as opened,
+    ):
         new = []
         for part, found in unpublished(dataset, root, set().union(*parts_of.values())):
             new.append(part)
@@ -59,22 +63,18 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole
         names = tuple(parts_of)
         if not new and not (whole and len(names) > 1):
             return root.snapshot
-        manifests, timelines = parts.result()
         # The copies of large layers on this host are mapped, and those that stay are only searched.
-        there = [open_layer(dataset, name, copies=copies_in(None)) for name in names]
-        rows = [layers.num_rows(each) for each in there]
-        num_new = sum(layers.num_rows(each) for each in manifests)
-        stay = 0 if whole else layers.layers_that_stay(rows, num_new, min_rows=layers.MIN_ROWS)
-        merged_again = list(zip(names, there, strict=True))[stay:]
-        if stay:
-            known = layers.of_ids(there[:stay], layers.mentioned([*manifests, *there[stay:]]))
-            merged_again.append((root.snapshot or "", known))
-        for name, found in merged_again:
-            manifests.append(found)
-            timelines.append(opened.enter_context(open_timeline(dataset, name, found)))
+        there = [open_layer(dataset, name, copies=copies_in(None), new_array=scratch.new) for name in names]
+        made = grown(
+            list(zip(names, there, strict=True)),
+            *parts.result(),
+            whole=whole,
+            open_timeline=partial(open_timeline, dataset),
+            opened=opened,
+            new_array=scratch.new,
+        )
+        stay = made.layers_that_stay
         own = [part for name in names[stay:] for part in parts_of[name]]
-        merged, runs = merge_tables(manifests, timelines)
-        blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
         attributes: dict[str, Any] = {
             "format_version": FORMAT_VERSION,
             "parts": sorted({*new, *own}),
@@ -82,7 +82,7 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole
             "written_by": asdict(this_holder()),
         }
         snapshot = f"{max(int(root.snapshot or 0), *map(int, listed_before), 0) + 1:06d}"
-        _write(dataset, snapshot, merged, attributes, blocks, below=names[:stay])
+        _write(dataset, snapshot, made.tables, attributes, made.timeline, below=names[:stay])
     _switch(dataset, snapshot, root.profile)
     return snapshot
 

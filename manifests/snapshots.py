@@ -23,17 +23,17 @@ from . import zarr_zip as zips
 from .frame_runs import FrameRuns, ReadRows, timeline_rows
 from .host_copies import HostCopies
 from .label_columns import Kind, LabelColumn
+from .layer_tables import DecodedTables, EncodedTables
 from .layered_columns import column_of_layers, kinds_of_layers
-from .layers import combined, failures_of
+from .layers import combined, combined_tables, failures_of
 from .layout import Root, has_snapshot, read_root, snapshot_folder, snapshot_key
+from .new_arrays import NewArray, in_memory
 from .ragged import Array
 from .tables import Failures, Manifest, Timeline, empty
 from .zarr_columns import read_column, read_column_kinds
 from .zarr_read import (
     LAYERS,
-    NewArray,
     OpenFile,
-    in_memory,
     read_attributes,
     read_failures,
     read_layers,
@@ -59,22 +59,45 @@ def open_manifest(
         if not below:
             return _tables(open_file, timeline=timeline, copies=copies)
     names = (*below, snapshot)
-    key = None if copies is None else _key_of_layers(dataset, names, copies.min_bytes)
-    found = None if copies is None or key is None else copies.find(key)
+    found = None if copies is None else _copy_of_layers(dataset, names, copies)
     if found is None:
-        layers = [open_layer(dataset, name, copies=copies) for name in names]
-        found = None if copies is None or key is None else copies.tables(key, partial(combined, layers))
-        found = combined(layers) if found is None else found
+        found = combined([open_layer(dataset, name) for name in names])
     if not timeline:
         return found
     pts = timeline_of(dataset, snapshot, found, range(len(found.videos)))
     return replace(found, timeline=Timeline(pts), origins=None)
 
 
-def open_layer(dataset: Storage, snapshot: str, *, copies: HostCopies | None = None) -> Manifest:
-    """The tables in the file of one snapshot, without those of layers below it. Otherwise as `open_manifest`."""
+def open_layer(
+    dataset: Storage, snapshot: str, *, copies: HostCopies | None = None, new_array: NewArray = in_memory
+) -> Manifest:
+    """The tables in the file of one snapshot, without those of layers below it. Otherwise as `open_manifest`. Where
+    there is no copy they lie in arrays that `new_array` makes."""
     with _reading(dataset, snapshot) as open_file:
-        return _tables(open_file, timeline=False, copies=copies)
+        return _tables(open_file, timeline=False, copies=copies, new_array=new_array)
+
+
+def _copy_of_layers(dataset: Storage, names: Sequence[str], copies: HostCopies) -> Manifest | None:
+    """The copy of the rows of all layers. None if they are few, or if there can be no copy."""
+    key = _key_of_layers(dataset, names, copies.min_bytes)
+    if key is None:
+        return None
+
+    def put_together(new_array: NewArray) -> Manifest:
+        with _reading(dataset, names[0]) as open_file:
+            own = _copy_key(open_file, copies.min_bytes)
+            there = None if own is None else copies.find(own)
+            if there is None and isinstance(open_file, zips.Members):
+                open_file.will_need(_of_tables)
+            oldest = EncodedTables(open_file) if there is None else DecodedTables(there)
+            return combined_tables([oldest, *map(DecodedTables, newer)], new_array)
+
+    found = copies.find(key)
+    if found is None:
+        # They may have copies too, which are not made while another one is.
+        newer = [open_layer(dataset, name, copies=copies) for name in names[1:]]
+        found = copies.tables(key, put_together)
+    return found
 
 
 def layers_below(dataset: Storage, snapshot: str) -> tuple[str, ...]:
@@ -90,12 +113,12 @@ def _layers(open_file: OpenFile) -> tuple[str, ...]:
     return read_layers(open_file)
 
 
-def _tables(open_file: OpenFile, *, timeline: bool, copies: HostCopies | None) -> Manifest:
-    large = ("columns/",) if timeline else ("columns/", "timeline/")
-
-    def read(new_array: NewArray = in_memory) -> Manifest:
+def _tables(
+    open_file: OpenFile, *, timeline: bool, copies: HostCopies | None, new_array: NewArray = in_memory
+) -> Manifest:
+    def read(new_array: NewArray) -> Manifest:
         if isinstance(open_file, zips.Members):
-            open_file.will_need(lambda name: not name.startswith(large))
+            open_file.will_need(lambda name: _of_tables(name) or (timeline and name.startswith("timeline/")))
         return read_manifest(open_file, timeline=timeline, new_array=new_array)
 
     if copies is not None and not timeline:
@@ -103,7 +126,7 @@ def _tables(open_file: OpenFile, *, timeline: bool, copies: HostCopies | None) -
         shared = None if key is None else copies.tables(key, read)
         if shared is not None:
             return shared
-    return read()
+    return read(new_array)
 
 
 def _key_of_layers(dataset: Storage, names: Sequence[str], min_bytes: int) -> str | None:
@@ -121,10 +144,15 @@ def _copy_key(open_file: OpenFile, min_bytes: int) -> str | None:
     """What a copy of a file's tables is named after: a hash of all that is in them. None for shorter ones, and for the
     folders that version 1 wrote."""
     members = open_file.contents() if isinstance(open_file, zips.Members) else {}
-    tables = {name: content for name, content in members.items() if not name.startswith(("timeline/", "columns/"))}
+    tables = {name: content for name, content in members.items() if _of_tables(name)}
     if sum(num_bytes for num_bytes, _ in tables.values()) < max(1, min_bytes):
         return None
     return _hash(sorted(tables.items()))
+
+
+def _of_tables(name: str) -> bool:
+    """Whether a member has rows of tables, but for the timeline."""
+    return not name.startswith(("timeline/", "columns/"))
 
 
 def _hash(content: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ _T = TypeVar("_T", bound=Table)
 
 # Of a column of references, so many are looked at together.
 _BLOCK_ROWS = 1 << 22
+_UNUSED = np.iinfo(np.int64).max
 
 
 def stacked(manifests: Sequence[Manifest]) -> Manifest:
@@ -105,38 +106,46 @@ def _canonical(manifest: Manifest) -> Manifest:
 def _unique_rows(table: _T, references: Array) -> tuple[_T, Array]:
     """The rows of `table` that `references` point to, each content once, in the order of the first reference; and the
     renumbered references."""
-    kept, numbers = _used_rows(table, references)
+    numbering = Numbering(table)
+    numbering.see(references, 0)
+    kept, numbers = numbering.result()
     return kept, numbers[references].astype(references.dtype, copy=False)
 
 
-def renumber(table: _T, references: Array) -> _T:
-    """Like `with_videos` does it for each of its tables: the rows of `table` that are referred to, each content once.
-    `references` are changed where they are."""
-    kept, numbers = _used_rows(table, references)
-    for start in range(0, len(references), _BLOCK_ROWS):
-        block = references[start : start + _BLOCK_ROWS]
-        block[:] = numbers[block]
-    return kept
+class Numbering(Generic[_T]):
+    """New numbers for the rows of a table that a column refers to. The column may come in blocks."""
 
+    def __init__(self, table: _T) -> None:
+        self._table = table
+        self._first_use = np.full(len(table), _UNUSED, dtype=np.int64)
 
-def _used_rows(table: _T, references: Array) -> tuple[_T, Array]:
-    """The rows of `table` that `references` point to, and the new number of each of its rows."""
-    unused = len(references)
-    first_use = np.full(len(table), unused, dtype=np.int64)
-    # Assigned in reverse, so that the value that stays is the first use.
-    for start in reversed(range(0, unused, _BLOCK_ROWS)):
-        block = references[start : start + _BLOCK_ROWS]
-        first_use[block[::-1]] = np.arange(start + len(block) - 1, start - 1, -1)
-    number_of_content: dict[tuple[Any, ...], int] = {}
-    numbers = np.zeros(len(table), dtype=np.int64)
-    kept: list[int] = []
-    for row in np.argsort(first_use)[: np.count_nonzero(first_use < unused)].tolist():
-        content = row_content(table, row)
-        if content not in number_of_content:
-            number_of_content[content] = len(kept)
-            kept.append(row)
-        numbers[row] = number_of_content[content]
-    return take(table, np.array(kept, dtype=np.int64)), numbers
+    def see(self, references: Array, start: int) -> None:
+        """Take the column's rows from `start`. Blocks come in their order."""
+        for first in range(0, len(references), _BLOCK_ROWS):
+            block = references[first : first + _BLOCK_ROWS]
+            use = np.full(len(self._table), _UNUSED, dtype=np.int64)
+            # Assigned in reverse, so that the value that stays is the first use.
+            use[block[::-1]] = np.arange(start + first + len(block) - 1, start + first - 1, -1)
+            np.minimum(self._first_use, use, out=self._first_use)
+
+    @property
+    def has_seen_all(self) -> bool:
+        """Whether every row was referred to."""
+        return bool((self._first_use < _UNUSED).all())
+
+    def result(self) -> tuple[_T, Array]:
+        """The rows that were referred to, each content once, in the order of the first reference; and the new number of
+        each row of the table."""
+        number_of_content: dict[tuple[Any, ...], int] = {}
+        numbers = np.zeros(len(self._table), dtype=np.int64)
+        kept: list[int] = []
+        for row in np.argsort(self._first_use)[: np.count_nonzero(self._first_use < _UNUSED)].tolist():
+            content = row_content(self._table, row)
+            if content not in number_of_content:
+                number_of_content[content] = len(kept)
+                kept.append(row)
+            numbers[row] = number_of_content[content]
+        return take(self._table, np.array(kept, dtype=np.int64)), numbers
 
 
 def row_content(table: Table, row: int) -> tuple[Any, ...]:

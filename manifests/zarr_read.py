@@ -22,14 +22,13 @@ import numpy as np
 from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from ..errors import CorruptDataError, DatasetError, MissingDataError, not_read
+from .new_arrays import NewArray, in_memory
 from .ragged import Array, Ragged, from_rows
 from .schema import OFFSETS, SCHEMA, Column, tables_of
 from .tables import TABLE_TYPES, Failures, Manifest
 
 # Opens the file of a Zarr store that has this key. FileNotFoundError or KeyError if there is none.
 OpenFile = Callable[[str], BinaryIO]
-# Makes the array that rows are read into: the path of a Zarr array, its number of rows and its dtype.
-NewArray = Callable[[str, int, str], Array]
 
 _CODECS = (["bytes", "zstd"], ["numcodecs.delta", "bytes", "zstd"])
 _CHECKSUM_BYTES = 4
@@ -85,11 +84,6 @@ def _damaged(key: str, error: Exception) -> CorruptDataError:
     return CorruptDataError(f"{key} cannot be decoded: {type(error).__name__}: {error}", file=key)
 
 
-def in_memory(_path: str, rows: int, dtype: str) -> Array:
-    """A new array in this process's own memory."""
-    return np.empty(rows, dtype=dtype)
-
-
 def read_rows(
     open_file: OpenFile,
     path: str,
@@ -100,21 +94,19 @@ def read_rows(
     new_array: NewArray = in_memory,
 ) -> Array:
     """Rows [start, stop) of the array at `path`, whose type must be `dtype`, in the array that `new_array` makes."""
-    with opening(open_file, f"{path}/zarr.json") as file:
-        layout = _layout(json.loads(file.read()), dtype)
-        stop = layout.rows if stop is None else min(stop, layout.rows)
-        out = new_array(path, max(0, stop - start), dtype)
+    stored = StoredRows(open_file, path, dtype)
+    stop = len(stored) if stop is None else min(stop, len(stored))
+    rows = max(0, stop - start)
+    try:
+        out = new_array(path, rows, dtype)
+    except (OSError, MemoryError) as error:
+        raise not_read(f"{path}/zarr.json", error) from error
 
     def read_piece(piece: tuple[int, int, int]) -> None:
-        number, first, last = piece
-        with opening(open_file, f"{path}/c/{number}") as file:
-            origin = number * layout.file_rows
-            for row, encoded in _encoded_chunks(file, layout, first - origin, last - origin):
-                chunk = _decoded(encoded, layout, dtype)
-                at = origin + row - start
-                out[max(at, 0) : at + len(chunk)] = chunk[max(-at, 0) : len(out) - at]
+        for at, chunk in stored.chunks(piece):
+            out.put(max(at - start, 0), chunk[max(start - at, 0) : stop - at])
 
-    pieces = list(_pieces(layout, start, stop))
+    pieces = list(_pieces(stored.layout, start, stop))
     if len(pieces) > 1:
         # Decoding releases the GIL.
         with ThreadPoolExecutor(min(len(pieces), os.cpu_count() or 1, _MAX_THREADS)) as threads:
@@ -122,9 +114,50 @@ def read_rows(
     else:
         for piece in pieces:
             read_piece(piece)
-    # All readers of an open dataset share its tables, so they are read-only.
-    out.flags.writeable = False
-    return out
+    return out.made()
+
+
+class StoredRows:
+    """An array of a Zarr store, of which rows are decoded as they are asked for, also by several threads."""
+
+    def __init__(self, open_file: OpenFile, path: str, dtype: str) -> None:
+        self._open_file, self._path, self._dtype = open_file, path, dtype
+        with opening(open_file, f"{path}/zarr.json") as file:
+            self.layout = _layout(json.loads(file.read()), dtype)
+        self._indexes: dict[int, list[tuple[int, int]]] = {}
+
+    def __len__(self) -> int:
+        return self.layout.rows
+
+    def between(self, start: int, stop: int) -> Array:
+        """Rows [start, stop), which must be there."""
+        found = [
+            chunk[max(start - at, 0) : stop - at]
+            for piece in _pieces(self.layout, start, stop)
+            for at, chunk in self.chunks(piece)
+        ]
+        return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, self._dtype), *found])
+
+    def chunks(self, piece: tuple[int, int, int]) -> Iterator[tuple[int, Array]]:
+        """The chunks that have any rows of a piece, each with its first row."""
+        number, first, last = piece
+        with opening(self._open_file, f"{self._path}/c/{number}") as file:
+            origin = number * self.layout.file_rows
+            for row, encoded in self._encoded_chunks(file, number, first - origin, last - origin):
+                yield origin + row, _decoded(encoded, self.layout, self._dtype)
+
+    def _encoded_chunks(self, file: BinaryIO, number: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        """The first row and the encoded bytes of each chunk that has any of the file's rows [start, stop)."""
+        layout = self.layout
+        if not layout.sharded:
+            yield 0, file.read()
+            return
+        if number not in self._indexes:
+            self._indexes[number] = _shard_index(file, layout.file_rows // layout.chunk_rows)
+        for chunk in range(max(start, 0) // layout.chunk_rows, -(-min(stop, layout.file_rows) // layout.chunk_rows)):
+            offset, length = self._indexes[number][chunk]
+            file.seek(offset)
+            yield chunk * layout.chunk_rows, file.read(length)
 
 
 def _pieces(layout: _Layout, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
@@ -156,18 +189,6 @@ def _layout(document: Any, dtype: str) -> _Layout:
     if names not in _CODECS or np.dtype(document["data_type"]) != np.dtype(dtype):
         raise ValueError(f"{document['data_type']} encoded with {names}, where {dtype} was expected")
     return _Layout(rows, file_rows, chunk_rows, sharded, delta=names == _CODECS[1])
-
-
-def _encoded_chunks(file: BinaryIO, layout: _Layout, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """The first row and the encoded bytes of each chunk that has any of the file's rows [start, stop)."""
-    if not layout.sharded:
-        yield 0, file.read()
-        return
-    index = _shard_index(file, layout.file_rows // layout.chunk_rows)
-    for chunk in range(max(start, 0) // layout.chunk_rows, -(-min(stop, layout.file_rows) // layout.chunk_rows)):
-        offset, length = index[chunk]
-        file.seek(offset)
-        yield chunk * layout.chunk_rows, file.read(length)
 
 
 def _shard_index(file: BinaryIO, chunks: int) -> list[tuple[int, int]]:
@@ -242,6 +263,15 @@ def read_manifest(open_file: OpenFile, *, timeline: bool, new_array: NewArray = 
 
     Tables that are newer than the manifest's format version are empty; newer columns are filled with their `before`.
     """
+    version = version_of(open_file)
+    tables = {
+        name: read_table(open_file, name, version, new_array) for name in SCHEMA if timeline or name != "timeline"
+    }
+    return Manifest(**{"timeline": None, **tables})
+
+
+def version_of(open_file: OpenFile) -> int:
+    """The format version of a manifest. CorruptDataError if it is none that can be read, or no Zarr store."""
     version = read_attributes(open_file).get("format_version")
     if version is True or version not in READABLE_VERSIONS:
         raise CorruptDataError(f"zarr.json says format version {version!r}", file="zarr.json")
@@ -251,18 +281,18 @@ def read_manifest(open_file: OpenFile, *, timeline: bool, new_array: NewArray = 
             document = json.loads(file.read())
             if (document["zarr_format"], document["node_type"]) != (3, "group"):
                 raise ValueError("not a Zarr group of version 3")
-    tables: dict[str, Any] = {
-        name: TABLE_TYPES[name](**_read_columns(open_file, name, columns, version, new_array))
-        for name, columns in SCHEMA.items()
-        if timeline or name != "timeline"
-    }
-    return Manifest(**{"timeline": None, **tables})
+    return int(version)
+
+
+def read_table(open_file: OpenFile, table: str, version: int, new_array: NewArray = in_memory) -> Any:
+    """One table of a manifest of this format version."""
+    return TABLE_TYPES[table](**_read_columns(open_file, table, SCHEMA[table], version, new_array))
 
 
 def read_failures(open_file: OpenFile) -> Failures:
     """The failures table, without the others."""
-    version = read_attributes(open_file)["format_version"]
-    return Failures(**_read_columns(open_file, "failures", SCHEMA["failures"], version))
+    failures: Failures = read_table(open_file, "failures", read_attributes(open_file)["format_version"])
+    return failures
 
 
 def _read_columns(

@@ -42,17 +42,17 @@ def small_files(
     files = {"zarr.json": _group({"shortgop": attributes})}
     files |= {f"{table}/zarr.json": _group({}) for table in SCHEMA}
     for path, column, _, values in _columns(manifest):
-        files |= _array(path, column, values)
+        files |= array_files(path, column, values)
     if layers:
         files[f"{LAYERS}/zarr.json"] = _group(layers_attributes(layers))
     if columns is not None:
         files |= {f"{path}/zarr.json": _group(described) for path, described in column_groups(columns)}
         for path, column, values in column_arrays(columns):
-            files |= _array(path, column, values)
+            files |= array_files(path, column, values)
     if timeline is not None:
         blocks = [np.asarray(block) for block in timeline]
         column = SCHEMA["timeline"]["pts"]
-        files |= _array("timeline/pts", column, np.concatenate([np.empty(0, column.dtype), *blocks]))
+        files |= array_files("timeline/pts", column, np.concatenate([np.empty(0, column.dtype), *blocks]))
     return files
 
 
@@ -68,7 +68,8 @@ def _columns(manifest: Manifest) -> Iterator[tuple[str, Column, int, Array]]:
             yield f"{table_name}/{name}", column, len(values), values
 
 
-def _array(path: str, column: Column, values: Array) -> dict[str, bytes]:
+def array_files(path: str, column: Column, values: Array) -> dict[str, bytes]:
+    """The files of one array, by their keys."""
     rows = np.ascontiguousarray(values, dtype=column.dtype)
     files = {f"{path}/zarr.json": _document(_array_metadata(column, len(rows)))}
     if len(rows):

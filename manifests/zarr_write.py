@@ -91,6 +91,8 @@ def _write_array(group: zarr.Group, name: str, column: Column, rows: int, blocks
     )
     start = 0
     for block in blocks:
-        if len(block):
-            array[start : start + len(block)] = np.ascontiguousarray(block, dtype=column.dtype)
-            start += len(block)
+        # zarr has all that it is given in memory several times.
+        for first in range(0, len(block), zarr_sizes.BLOCK_ROWS):
+            piece = block[first : first + zarr_sizes.BLOCK_ROWS]
+            array[start : start + len(piece)] = np.ascontiguousarray(piece, dtype=column.dtype)
+            start += len(piece)

@@ -23,6 +23,7 @@ import shortgop
 from dataset_paths import snapshot_path
 from example_manifests import video
 from shortgop.errors import CorruptDataError
+from shortgop.manifests import label_columns
 from shortgop.manifests import publish as publish_module
 from shortgop.manifests import zarr_zip as zips
 from shortgop.manifests.label_columns import derived_columns, text_array
@@ -206,6 +207,26 @@ def test_columns_say_what_the_attributes_say(kinds: list[Any], data: st.DataObje
         some = np.arange(len(rows))[::2]
         if column.kind in {"text", "json"}:
             assert repr(column.array(some).tolist()) == repr(column.array().tolist()[::2])
+
+
+@settings(max_examples=60)
+@given(
+    values=st.lists(st.one_of(VALUES, st.integers(-9, 9), st.just(-0.0), st.just(2**53 + 1)), max_size=9),
+    data=st.data(),
+)
+def test_columns_do_not_depend_on_how_many_rows_are_parsed_at_once(values: list[Any], data: st.DataObject) -> None:
+    """The kind of a block may differ from that of the column, and integers among floats stay integers as JSON."""
+    if data.draw(st.booleans()):
+        values = [value for value in values if type(value) in (int, float)]
+    texts = attributes_of([{"x": value} for value in values] + [{"y": 1}])
+    whole = derived_columns(texts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(label_columns, "_PARSED_ROWS", data.draw(st.integers(1, 4)))
+        in_blocks = derived_columns(texts)
+    assert list(in_blocks) == list(whole)
+    for name, column in whole.items():
+        assert in_blocks[name].same(column)
+        assert repr(in_blocks[name].array().tolist()) == repr(column.array().tolist())
 
 
 ROWS: list[dict[str, Any]] = [

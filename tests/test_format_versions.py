@@ -13,13 +13,15 @@ import pytest
 import shortgop
 from dataset_paths import snapshot_path
 from datasets import as_folder, make_dataset
-from example_manifests import drop, edit
+from example_manifests import drop, edit, rows
+from layers_everywhere import layers_everywhere
+from shortgop.manifests.host_copies import HostCopies
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.records import SourceChanges
 from shortgop.manifests.schema import SCHEMA, tables_of
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.snapshots import layers_below, open_current, open_manifest
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -101,3 +103,16 @@ def test_a_snapshot_of_version_2_has_no_edits_and_takes_them(published: Path) ->
     manifest = open_current(DiskStorage(published))[1]
     assert manifest.ids == ["a", "c"]
     assert manifest.video(0).attributes == {"label": 3}
+
+
+def test_a_snapshot_of_version_2_may_be_the_oldest_layer(published: Path, tmp_path: Path) -> None:
+    _as_version(published, 2)
+    dataset = DiskStorage(published)
+    with layers_everywhere():
+        write_part(dataset, "e1", merge([edit("a", 1, label=3), drop("b", 2)]))
+        snapshot = publish(dataset) or ""
+    assert layers_below(dataset, snapshot) == ("000001",)
+    # Decoded column by column, and all at once.
+    copied = open_manifest(dataset, snapshot, copies=HostCopies(tmp_path / "copies", min_bytes=0))
+    assert rows(copied) == rows(open_manifest(dataset, snapshot))
+    assert copied.ids == ["a", "c"]

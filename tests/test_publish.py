@@ -240,7 +240,7 @@ def points_of_publish(
 
         return install
 
-    array = "_write_array" if by_folder else "_array"
+    array = "_write_array" if by_folder else "array_files"
     return [
         *(around(writer if by_folder else zarr_small, array, count=count, behind=False) for count in (1, 20, 45)),
         *(around(commits, "_named", count=1, behind=behind) for behind in (False, True)),

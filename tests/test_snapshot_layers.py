@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import uuid
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +20,10 @@ from dataset_paths import snapshot_path
 from dataset_places import place_of
 from datasets import timeline_rows
 from example_manifests import colliding_parts, drop, edit, failure, rows, video
-from shortgop.errors import MissingDataError
+from shortgop.errors import CorruptDataError, MissingDataError
 from shortgop.manifests import layers
 from shortgop.manifests.collect import collect
+from shortgop.manifests.compact import compact
 from shortgop.manifests.history import history
 from shortgop.manifests.host_copies import HostCopies
 from shortgop.manifests.label_columns import derived_columns
@@ -30,7 +33,8 @@ from shortgop.manifests.mapped_tables import arrays_of
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
-from shortgop.manifests.ragged import from_texts
+from shortgop.manifests.ragged import Array, from_texts
+from shortgop.manifests.schema import OFFSETS, SCHEMA
 from shortgop.manifests.snapshots import (
     layers_below,
     open_failures,
@@ -44,6 +48,8 @@ from shortgop.manifests.tables import Manifest
 from shortgop.manifests.tidy import remove_old_snapshots
 from shortgop.manifests.verify import verify
 from shortgop.manifests.video_columns import LabelColumns
+from shortgop.manifests.zarr_small import array_files
+from shortgop.manifests.zarr_zip import pack
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from sweep import SWEEP
@@ -198,6 +204,11 @@ def test_layers_have_the_rows_of_a_snapshot_that_was_written_whole(steps: list[l
         snapshot = add(dataset, f"step{number}", *parts)
         whole = merge(so_far)
         assert rows(open_manifest(dataset, snapshot, timeline=True)) == rows(whole)
+        with tempfile.TemporaryDirectory() as folder:
+            copies = HostCopies(Path(folder), min_bytes=0)
+            copied = open_manifest(dataset, snapshot, copies=copies)
+            assert list(copies.folder.glob("*/tables"))
+            assert rows(copied) == rows(open_manifest(dataset, snapshot))
         assert open_failures(dataset, snapshot).same_rows(whole.failures)
         assert problems(dataset, snapshot) == []
     manifest = open_manifest(dataset, read_root(dataset).snapshot or "")
@@ -282,6 +293,17 @@ def test_gc_leaves_no_row_of_what_was_dropped(large: Storage) -> None:
     assert "v07" not in open_manifest(large, done.snapshot).ids
 
 
+def test_compacting_leaves_one_layer(large: Storage) -> None:
+    add(large, "new", video("w1", shard="w1.shard"))
+    before = rows(open_manifest(large, "000002", timeline=True))
+    # There are no shards that could be put together.
+    foreseen, done = compact(large, dry_run=True), compact(large)
+    assert (foreseen.layers, done.layers, done.shards) == (2, 2, 0)
+    assert layers_below(large, done.snapshot) == ()
+    assert rows(open_manifest(large, done.snapshot, timeline=True)) == before
+    assert compact(large).layers == 0
+
+
 def unpacked_ids(dataset: Storage, snapshot: str) -> bytes:
     return open_layer(dataset, snapshot).videos.id.values.tobytes()
 
@@ -333,8 +355,64 @@ def test_the_copy_of_a_host_is_that_of_all_layers(large: Storage, tmp_path: Path
             timeline_of(large, "000002", copied, [7, 8]).tolist()
             == timeline_of(large, "000002", expected, [7, 8]).tolist()
         )
-    # One of each layer, which the next snapshot needs again, and one of all rows.
-    assert len([path for path in copies.folder.iterdir() if path.is_dir()]) == 3
+    # One of the new layer, and one of all rows: the oldest layer is decoded right into that.
+    assert len([path for path in copies.folder.iterdir() if path.is_dir()]) == 2
+
+
+def test_the_copy_is_the_same_where_the_oldest_layer_has_one(large: Storage, tmp_path: Path) -> None:
+    add(large, "new", video("v07b", shard="new.shard"), drop("v08", 1))
+    copies = [HostCopies(tmp_path / name, min_bytes=0) for name in ("decoded", "from-a-copy")]
+    open_layer(large, "000001", copies=copies[1])
+    one, other = (open_manifest(large, "000002", copies=each) for each in copies)
+    assert rows(one) == rows(other) == rows(open_manifest(large, "000002"))
+
+
+@pytest.mark.parametrize("column", ["videos/id", "videos/num_frames", "videos/path", "gops/pattern", "gops/crc32"])
+def test_a_damaged_layer_has_no_copy_and_is_named(large: Storage, tmp_path: Path, column: str) -> None:
+    add(large, "new", video("w1", shard="w1.shard"))
+    damage(snapshot_path(Path(large.url), "000001"), f"{column}/c/0")
+    copies = HostCopies(tmp_path / "copies", min_bytes=0)
+    with pytest.raises(CorruptDataError, match=rf"000001\.zip: {column}/c/0 cannot be decoded"):
+        open_manifest(large, "000002", copies=copies)
+    # Nothing is left of what was begun.
+    assert not list(copies.folder.glob("making-*"))
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("gops/pattern", np.full(120, 7, "<i4"), "gops/pattern refers to rows that do not exist"),
+        ("gops/crc32", np.zeros(119, "<u4"), "differ in length"),
+        ("videos/num_frames", np.zeros(_MANY, "<i8"), "videos/num_frames has a value below 1"),
+        ("videos/num_frames", np.full(_MANY - 1, 9, "<i8"), "differ in length"),
+        ("videos/path_offsets", np.zeros(_MANY + 1, "<i8"), "offsets do not fit"),
+    ],
+)
+def test_a_layer_whose_tables_do_not_go_together_is_named(
+    large: Storage, tmp_path: Path, column: str, values: Array, said: str
+) -> None:
+    add(large, "new", video("w1", shard="w1.shard"))
+    table, name = column.removesuffix("_offsets").split("/")
+    schema = OFFSETS if column.endswith("_offsets") else SCHEMA[table][name]
+    rewrite(snapshot_path(Path(large.url), "000001"), array_files(column, schema, values))
+    with pytest.raises(CorruptDataError, match=rf"000001\.zip: .*{said}"):
+        open_manifest(large, "000002", copies=HostCopies(tmp_path / "copies", min_bytes=0))
+
+
+def damage(file: Path, member: str) -> None:
+    """Change a byte in the middle of a member of a zip file, so that the directory is as it was."""
+    with zipfile.ZipFile(file) as archive:
+        data = archive.read(member)
+    content = file.read_bytes()
+    at = content.index(data) + len(data) // 2
+    file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+
+
+def rewrite(file: Path, members: dict[str, bytes]) -> None:
+    """Replace members of a zip file."""
+    with zipfile.ZipFile(file) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    file.write_bytes(pack(files | members))
 
 
 def test_many_texts_are_searched_at_once() -> None:

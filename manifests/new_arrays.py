@@ -1,0 +1,42 @@
+"""Arrays that are filled piece by piece, in memory or in a file: what a column is decoded into, or put together in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from .ragged import Array
+
+
+class NewRows(Protocol):
+    """An array that is being made. Its rows come in pieces, in any order, and from several threads."""
+
+    def put(self, start: int, rows: Array) -> None:
+        """Store these rows, the first as row `start`. OSError where there is no room."""
+
+    def made(self) -> Array:
+        """The array, when all of its rows have been put. Nobody can write to it: all readers of an open dataset share
+        its tables."""
+
+
+# Makes the array that rows are put into: the path of a Zarr array, its number of rows and its dtype.
+NewArray = Callable[[str, int, str], NewRows]
+
+
+class _InMemory:
+    def __init__(self, rows: int, dtype: str) -> None:
+        self._array: Array = np.empty(rows, dtype)
+
+    def put(self, start: int, rows: Array) -> None:
+        self._array[start : start + len(rows)] = rows
+
+    def made(self) -> Array:
+        self._array.flags.writeable = False
+        return self._array
+
+
+def in_memory(_path: str, rows: int, dtype: str) -> NewRows:
+    """A new array in this process's own memory."""
+    return _InMemory(rows, dtype)
