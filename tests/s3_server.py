@@ -80,6 +80,17 @@ def empty(endpoint: str) -> None:
     make_bucket(endpoint, BUCKET)
 
 
+def share_models() -> None:
+    """Have boto3 read the model of S3 once in this process, and now: shortgop makes a client for each lock in S3, and
+    reading it takes longer than all that is asked of most of them."""
+    import boto3
+    import botocore.session
+    from botocore.loaders import create_loader
+
+    botocore.session.create_loader = functools.cache(create_loader)
+    boto3.Session().client("s3", region_name="us-east-1")
+
+
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
