@@ -272,6 +272,13 @@ class TestInterruptionsOnADisk(Interruptions):
 class TestInterruptionsInS3(Interruptions):
     where = "s3"
 
+    # `test_corpus_life.py` kills such a job in the suite.
+    @only_in_a_sweep
+    def test_driver_killed_while_it_makes_lost_videos_again(
+        self, sources: Path, expected: Storage, places: Places, tmp_path: Path
+    ) -> None:
+        super().test_driver_killed_while_it_makes_lost_videos_again(sources, expected, places, tmp_path)
+
     @only_in_a_sweep
     def test_worker_and_driver_killed_on_ray_while_a_reader_reads(
         self, sources: Path, expected: Storage, places: Places, tmp_path: Path
