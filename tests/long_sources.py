@@ -1,4 +1,4 @@
-"""What tests of long sources on a disk share: a source that is cut into about six sections, and one that is not."""
+"""What tests of long sources on a disk share: a source that is cut into four sections, and one that is not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from synthetic import constant_rate_pts, make_video
 
 FRAMES, _FEW_FRAMES = 450, 60
 FRAMES_OF_BOTH = FRAMES + _FEW_FRAMES
-# About six sections of the long source.
+# Four sections of the long source.
 SECTION_SECONDS = 0.1
 PROFILE = Profile(segment_seconds=Fraction(1, 2))
 
