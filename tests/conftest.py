@@ -51,6 +51,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.stem, len(_FIRST)))
 
 
+def pytest_collection_finish() -> None:
+    """Have garbage collections look at what tests make, and not at the million objects of modules and tests."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def video_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder for sources that several tests read and none changes."""
