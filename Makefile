@@ -61,8 +61,8 @@ $(STAMP)-bench: $(STAMP)
 	@$(PY) -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[test,bench]'
 	@touch $@
 
-# Many tests wait for other processes, so three keep two cores busier. A thread of torch that waits for another one
-# takes a core from the other tests.
+# Many tests wait for other processes: with more of them than cores they may take less time, and more memory. Torch has
+# one thread in each, because its threads keep a core busy while they wait for each other.
 TEST_PROCESSES := 2
 
 test: check
