@@ -19,12 +19,12 @@ from dead_mount import dead_mount
 from example_manifests import failure, video
 from flaky_proxy import FLAKY, Faults, FlakyProxy, flaky_proxy
 from layers_everywhere import layers_everywhere
-from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server
+from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server, share_models
 from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
-from shortgop.prep.processes import left_behind
+from shortgop.prep import processes
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.training.clip_dataset import ClipDataset
@@ -36,7 +36,12 @@ settings.load_profile("shortgop")
 
 
 # A file's tests run in one process. These files take longest; were one of them the last, the other process would wait.
-_FIRST = ("test_cluster", "test_interruption", "test_corpus_life", "test_killed_edits", "test_long_sources", "test_ray")
+# Those that wait for Ray most of the time take turns with those that compute.
+_FIRST = (
+    "test_ray", "test_corpus_life", "test_cluster_chaos", "test_killed_edits", "test_interruption", "test_far_sections",
+    "test_cluster", "test_sections", "test_ray_data", "test_gpu_prep", "test_gpu_placement", "test_examples",
+    "test_stalls", "test_loader_failures",
+)  # fmt: skip
 
 
 @pytest.hookimpl(trylast=True)
@@ -44,6 +49,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first, and then the others by their names."""
     places = {name: place for place, name in enumerate(_FIRST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(_FIRST)))
+
+
+def pytest_collection_finish() -> None:
+    """Have garbage collections look at what tests make, and not at the million objects of modules and tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -142,15 +153,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def dead(tmp_path: Path) -> Iterator[Path]:
+def dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Mount a file system that answers neither reading nor closing; skipped where mounting is not allowed."""
+    # No process that reads there ends when it is killed, however long one waits.
+    monkeypatch.setattr(processes, "_GRACE_SECONDS", 1.0)
     folder = tmp_path / "dead"
     folder.mkdir()
     with dead_mount(folder, size=100_000) as mounted:
         if mounted is None:
             pytest.skip("mounting a file system takes rights that are missing here")
         yield mounted
-    for process in left_behind:
+    for process in processes.left_behind:
         assert process.wait(10)
 
 
@@ -190,6 +203,7 @@ def no_other_loaders() -> None:
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     """Start an S3 server with one bucket, and stop it at the end of the test run."""
+    share_models()
     with s3_server() as endpoint:
         yield endpoint
 

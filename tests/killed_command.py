@@ -24,6 +24,7 @@ from typing import Any
 
 import layers_everywhere
 from killed_steps import kill_at
+from s3_server import share_models
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,10 @@ def _warm_up() -> None:
     from shortgop.prep.tool_choice import check_tools
 
     check_tools(Profile())
+    if "AWS_ENDPOINT_URL" in os.environ:
+        import obstore.store  # noqa: F401
+
+        share_models()
 
 
 def _run(asked: dict[str, Any]) -> Ended:

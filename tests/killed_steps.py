@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dataset_places import copied
+from s3_server import share_models
 from shortgop.manifests.annotate import annotate
 from shortgop.manifests.collect import collect
 from shortgop.manifests.drop import drop
@@ -116,6 +117,8 @@ def main(original: str, copies: str, operation: Callable[[Storage], None], first
     def killed(step: int) -> bool:
         return killed_before(step, original, f"{copies}/{step}", operation)
 
+    if is_url(original):
+        share_models()
     for step in range(first, _MOST_STEPS, stride):
         if not killed(step):
             # The last change of all is always among them.

@@ -76,11 +76,15 @@ def ray_head(*options: str, token: bool, within: tuple[str, ...] = ()) -> Iterat
 
 
 def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Ports that nobody listens at. They are none of those that the system gives out: another Ray that starts at the
+    same time takes such, and would have one before the Ray that it is meant for."""
+    found: set[int] = set()
+    while len(found) < count:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("", port))
+            found.add(port)
+    return list(found)
 
 
 def _address(file: Path, log: Path, process: subprocess.Popen[bytes]) -> str:

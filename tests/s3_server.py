@@ -9,8 +9,10 @@ standard input does, so that none is left behind.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -78,6 +80,17 @@ def empty(endpoint: str) -> None:
     make_bucket(endpoint, BUCKET)
 
 
+def share_models() -> None:
+    """Have boto3 read the model of S3 once in this process, and now: shortgop makes a client for each lock in S3, and
+    reading it takes longer than all that is asked of most of them."""
+    import boto3
+    import botocore.session
+    from botocore.loaders import create_loader
+
+    botocore.session.create_loader = functools.cache(create_loader)
+    boto3.Session().client("s3", region_name="us-east-1")
+
+
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -102,13 +115,39 @@ class OneWriteAtATime:
 
 
 def main() -> None:
+    # Nobody asks from another site's page.
+    os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "1"
+    import botocore.utils
     from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
+    from werkzeug.test import run_wsgi_app
 
     class Handler(MotoRequestHandler):
+        """Werkzeug's own closes the connection behind each answer: a third of what a small request takes."""
+
         # Else each answer waits 40 ms for the acknowledgement of its headers.
         disable_nagle_algorithm = True
+        # An answer is one write.
+        wbufsize = -1
 
+        def run_wsgi(self) -> None:
+            environ = self.make_environ()
+            # What the application leaves of it would be taken for the next request.
+            body = self.rfile.read(int(environ.get("CONTENT_LENGTH") or 0))
+            environ["wsgi.input"] = io.BytesIO(body)
+            chunks, status, headers = run_wsgi_app(self.server.app, environ, buffered=True)
+            answer = b"".join(chunks)
+            code, _, reason = status.partition(" ")
+            self.send_response(int(code), reason)
+            if "Content-Length" not in headers and code != "204":
+                headers["Content-Length"] = str(len(answer))
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(answer)
+
+    # A listing of many keys would spend half of its time on parsing when they were written.
+    botocore.utils.parse_timestamp = functools.cache(botocore.utils.parse_timestamp)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     s3, control = create_backend_app("s3"), create_backend_app("moto_api")
 

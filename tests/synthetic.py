@@ -22,6 +22,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -304,12 +305,15 @@ def _as_channels_last(picture: Any) -> NDArray[Any]:
     return array if array.shape[2] in {1, 3} else array.transpose(1, 2, 0)
 
 
+# Making it takes longer than all else that makes a frame.
+@cache
 def _texture(width: int, height: int) -> Picture:
     x, y = np.arange(width)[None, :, None], np.arange(height)[:, None, None]
     slopes_x, slopes_y = np.array([[1, 3, -2], [2, -1, 3]])  # of red, green and blue
     waves = np.abs((slopes_x * x + slopes_y * y) % 256 - 128)
     grain = np.random.default_rng(0).integers(0, 48, (height, width, 1))
     texture: Picture = (40 + waves + grain).astype(np.uint8)
+    texture.flags.writeable = False
     return texture
 
 

@@ -180,7 +180,7 @@ def unit(constant_video: SyntheticVideo) -> Unit:
     st.randoms(use_true_random=False),
     st.lists(st.integers(1, 4)),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if SWEEP else 30, deadline=None)
 def test_of_parts_of_one_unit_the_same_wins_in_any_order_and_any_steps(
     found: list[Manifest], random: Any, steps: list[int]
 ) -> None:

@@ -22,7 +22,7 @@ from shortgop.readers.decoders.base import Buffer
 from shortgop.readers.plan import GopPlan
 from shortgop.readers.reader import SnapshotReader
 from shortgop.readers.stats import Stats
-from sweep import sample
+from sweep import SWEEP, sample
 from synthetic import constant_rate_pts, make_video
 from torchcodec_yardstick import all_frames
 
@@ -76,7 +76,7 @@ REQUESTS = st.integers(1, 6).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if SWEEP else 25, deadline=None)
 @given(requests=REQUESTS)
 def test_any_clips(
     dataset: shortgop.Dataset, everything: dict[str, torch.Tensor], requests: list[tuple[str | int, list[int]]]
@@ -256,7 +256,7 @@ def test_threads_are_a_number(folder: Path, threads: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", sample(["fork", "spawn"], more=["forkserver"]))
 def test_other_processes_read_the_same(dataset: shortgop.Dataset, method: str) -> None:
     """A dataset that was read from before, with its threads running."""
     expected = [sum(clip.data.flatten().tolist()) for clip in clips_of(dataset)]

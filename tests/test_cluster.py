@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
-from ray_heads import BIN, Head, ray_head, user_environment
+from ray_heads import BIN, Head, free_ports, ray_head, user_environment
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.tally import Progress
 from shortgop.manifests.layout import create
@@ -185,11 +187,18 @@ def may_hide() -> bool:
 
 
 @pytest.fixture(scope="module")
-def unguarded(covered: Path, elsewhere: Path, may_hide: bool) -> Iterator[Head]:
+def metrics_port() -> int:
+    (port,) = free_ports(1)
+    return port
+
+
+@pytest.fixture(scope="module")
+def unguarded(covered: Path, elsewhere: Path, may_hide: bool, metrics_port: int) -> Iterator[Head]:
     """Start a cluster without authentication. Its workers see `elsewhere` at `covered`, where that is allowed."""
     script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
     within = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(elsewhere), str(covered))
-    with ray_head("--include-dashboard=false", token=False, within=within if may_hide else ()) as head:
+    options = ("--include-dashboard=false", f"--metrics-export-port={metrics_port}")
+    with ray_head(*options, token=False, within=within if may_hide else ()) as head:
         yield head
 
 
@@ -198,6 +207,45 @@ def hidden(covered: Path, may_hide: bool) -> Path:
     if not may_hide:
         pytest.skip("hiding a folder from processes takes rights that are missing here")
     return covered
+
+
+def test_a_job_counts_its_frames_bytes_units_and_failures(unguarded: Head, metrics_port: int, tmp_path: Path) -> None:
+    """At a node's Prometheus endpoint. It has to be the first job of this cluster: all jobs are counted there."""
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    make_video(
+        sources / "a.mp4", pts=constant_rate_pts(Fraction(30), 60), timebase=Fraction(1, 30), size=(320, 256)
+    )  # fmt: skip
+    (sources / "broken.mp4").write_text("not a video")
+    done = prep(
+        tmp_path, dict(unguarded.environment), "--out", "dataset", "--address", unguarded.address, sources=["sources"]
+    )
+    assert done.returncode == 3, done.stderr
+    found = scraped(metrics_port, "ray_shortgop_failed_sources_total")
+    assert sum(found["ray_shortgop_frames_total"]) == 60
+    assert sum(found["ray_shortgop_failed_sources_total"]) == 1
+    assert sum(found["ray_shortgop_units_total"]) >= 1
+    assert sum(found["ray_shortgop_bytes_in_total"]) == sum(file.stat().st_size for file in sources.iterdir())
+    assert sum(found["ray_shortgop_bytes_out_total"]) == sum(
+        file.stat().st_size for file in (tmp_path / "dataset" / "shards").iterdir()
+    )
+    assert sum(found["ray_shortgop_step_seconds_total"]) > 0
+
+
+def scraped(port: int, wanted: str) -> dict[str, list[float]]:
+    """The values of all metrics at the endpoint, as soon as the wanted one is there: Ray exports every few seconds."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+        found: dict[str, list[float]] = {}
+        for line in text.splitlines():
+            if line and not line.startswith("#"):
+                name, _, value = line.rpartition(" ")
+                found.setdefault(name.partition("{")[0], []).append(float(value))
+        if wanted in found:
+            return found
+        assert time.monotonic() < end, json.dumps(sorted(name for name in found if "shortgop" in name))
+        time.sleep(0.5)
 
 
 def test_a_token_at_hand_does_no_harm_where_none_is_wanted(unguarded: Head, folder: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
 from shortgop.jobs.where import Where
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
-from sweep import sample
+from sweep import SWEEP, only_in_a_sweep, sample
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are looked up in /proc")
 
@@ -68,9 +68,13 @@ def cluster(killer: Killer) -> Iterator[Machines]:
 
 @pytest.fixture(scope="module")
 def places(cluster: Machines, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Places]]:
-    """Return new places for datasets that all machines reach, on the disk and in S3."""
+    """Return new places for datasets that all machines reach, on the disk and, in a sweep, in S3."""
+    on_disk = {"disk": folders(tmp_path_factory.mktemp("places"))}
+    if not SWEEP:
+        yield on_disk
+        return
     with places_of("s3", cluster, Path()) as in_s3:
-        yield {"disk": folders(tmp_path_factory.mktemp("places")), "s3": in_s3}
+        yield on_disk | {"s3": in_s3}
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +115,8 @@ def test_a_machine_that_joins_during_the_job_takes_part(
     assert_same(dataset, corpus.undisturbed(has_sections=False))
 
 
+# In the suite, `test_ray.py` has such a source, on a cluster that is there anyway.
+@only_in_a_sweep
 def test_a_source_that_kills_its_workers_is_set_aside_until_it_is_asked_for(
     cluster: Machines, corpus: Corpus, places: dict[str, Places], killer: Killer
 ) -> None:

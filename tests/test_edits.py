@@ -2,7 +2,7 @@
 
 import json
 from functools import reduce
-from itertools import permutations
+from itertools import islice, permutations
 from random import Random
 from typing import Any
 
@@ -13,6 +13,7 @@ from example_manifests import colliding_parts, drop, edit, failure, rows, video
 from shortgop.manifests.edits import Drop, dropped, edits_of, last_number
 from shortgop.manifests.merge import merge
 from shortgop.manifests.tables import Manifest, empty
+from sweep import SWEEP
 
 
 def labels(manifest: Manifest) -> dict[str, Any]:
@@ -21,9 +22,10 @@ def labels(manifest: Manifest) -> dict[str, Any]:
 
 
 def in_any_order(*parts: Manifest) -> Manifest:
-    """What the parts give, which is the same in all orders, all at once and one by one."""
+    """What the parts give, which is the same in all orders, all at once and one by one. Of six there are 720 orders: it
+    tries about a hundred, all in a sweep."""
     expected = merge(parts)
-    for order in permutations(parts):
+    for order in islice(permutations(parts), None, None, 1 if SWEEP or len(parts) < 6 else 7):
         assert rows(merge(order)) == rows(reduce(lambda one, other: merge([one, other]), order)) == rows(expected)
     return expected
 
@@ -32,7 +34,7 @@ _PARTS = colliding_parts("a", "é")
 
 
 @given(st.lists(_PARTS, max_size=8), st.lists(st.integers(1, 4)), st.randoms(use_true_random=False))
-@settings(max_examples=150)
+@settings(max_examples=150 if SWEEP else 60)
 def test_parts_give_the_same_in_any_order_and_any_number_of_steps(
     parts: list[Manifest], steps: list[int], random: Random
 ) -> None:

@@ -1,4 +1,4 @@
-"""The examples run as they are, and come to what they say."""
+"""The examples run as they are, and come to what they say: those that take long in a sweep."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from sweep import only_in_a_sweep
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -27,6 +29,8 @@ def test_a_network_learns_to_tell_motions_apart() -> None:
     assert float(accuracies[-1]) > 0.95
 
 
+# Half a minute of training.
+@only_in_a_sweep
 def test_a_network_enlarges_frames_of_other_videos_better_than_bicubic_interpolation() -> None:
     """Bicubic interpolation has 31 dB; 22 where the target is cut 2 pixels aside, 19 where it is the next frame."""
     found = re.search(r"network ([\d.]+) dB, bicubic ([\d.]+) dB", run("super_resolution.py"))
@@ -44,6 +48,8 @@ def test_two_ranks_are_killed_and_three_go_on() -> None:
     assert "84 samples, 84 of them different, of 84" in said
 
 
+# It starts Ray. `test_ray_data.py` reads clips there.
+@only_in_a_sweep
 def test_clips_are_nearest_to_clips_of_the_same_motion() -> None:
     said = run("embed_with_ray.py")
     assert "96 clips of 24 videos, each of them once" in said

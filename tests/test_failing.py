@@ -1,9 +1,7 @@
-"""Jobs that go wrong: how many failures end one, and which sources a later one does not try again."""
+"""Jobs that go wrong: how many failures end one."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from shortgop.cli import app
 from shortgop.errors import TooManyFailuresError, UsageError
 from shortgop.jobs.failing import MaxFailures, parse_max_failures
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video
@@ -61,13 +58,9 @@ def corpus(folder: Path, *, good: int, broken: int) -> Path:
     return folder
 
 
-def run(
-    sources: Path, dataset: Path, limit: str | None, *, retry_failed: bool = False, where: str = "inline"
-) -> Report:
-    return prepare(
-        [str(sources)], DiskStorage(dataset), Profile(), where=Where(where, workers=2 if where == "ray" else None),
-        max_failures=parse_max_failures(limit), retry_failed=retry_failed,
-    )  # fmt: skip
+def run(sources: Path, dataset: Path, limit: str) -> Report:
+    failures = parse_max_failures(limit)
+    return prepare([str(sources)], DiskStorage(dataset), Profile(), where=Where("inline"), max_failures=failures)
 
 
 def test_a_job_ends_when_more_sources_failed_than_allowed_and_keeps_what_is_finished(tmp_path: Path) -> None:
@@ -90,40 +83,3 @@ def test_the_command_says_so_and_fails(tmp_path: Path) -> None:
     )
     assert done.exit_code == 1
     assert "1 of 2 sources failed, more than --max-failures 10% allows" in done.output
-
-
-@pytest.fixture
-def killer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A program in place of ffmpeg that kills whoever runs it on b0.mp4, as running out of memory would. It does so
-    while the file that is returned exists."""
-    wrapper, kills = tmp_path / "ffmpeg", tmp_path / "kills"
-    wrapper.write_text(
-        "#!/bin/sh\n"
-        f'case "$*" in *b0.mp4*) [ -e {kills} ] && kill -{int(signal.SIGKILL)} $PPID;; esac\n'
-        f'exec {find_ffmpeg().path} "$@"\n'
-    )
-    wrapper.chmod(0o755)
-    kills.touch()
-    find_ffmpeg.cache_clear()
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(wrapper))
-    yield kills
-    find_ffmpeg.cache_clear()
-
-
-def test_a_source_that_kills_its_workers_is_set_aside_until_it_is_to_be_tried_again(
-    tmp_path: Path, killer: Path
-) -> None:
-    sources = corpus(tmp_path / "sources", good=2, broken=1)
-    report = run(sources, tmp_path / "dataset", None, where="ray")
-    reasons = {failure.id: failure.reason for failure in report.failures}
-    assert (report.videos_added, set(reasons)) == (1, {"a0.mp4", "b0.mp4"})
-    assert "its worker died 4 times" in reasons["b0.mp4"]
-    killer.unlink()
-    # It would work now, but only the other failure is tried.
-    report = run(sources, tmp_path / "dataset", None)
-    reasons = {failure.id: failure.reason for failure in report.failures}
-    assert (report.videos_added, report.already_there, set(reasons)) == (0, 1, {"a0.mp4", "b0.mp4"})
-    assert reasons["b0.mp4"].endswith("it was set aside; --retry-failed tries it again")
-    report = run(sources, tmp_path / "dataset", None, retry_failed=True)
-    assert (report.videos_added, [failure.id for failure in report.failures]) == (1, ["a0.mp4"])
-    assert [failure.id for failure in shortgop.open(tmp_path / "dataset").failures] == ["a0.mp4"]

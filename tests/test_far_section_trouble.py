@@ -32,6 +32,7 @@ from shortgop.jobs.steps import OneSection, run_step
 from shortgop.jobs.units import MAY_BE_LONG_BYTES, Item, Unit, long_apart
 from shortgop.storage.disk import DiskStorage
 from store_helpers import put
+from sweep import sample
 from synthetic import SyntheticVideo, constant_rate_pts, make_video
 from web_server import web_server
 
@@ -168,16 +169,17 @@ def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.parametrize("runner", sample(["inline"], more=["ray"]))
 def test_a_job_whose_workers_and_driver_are_killed_goes_on_with_the_sections_that_are_there(
-    short_film: SyntheticVideo, s3_url: str, tmp_path: Path, short_folder: Path
+    runner: str, short_film: SyntheticVideo, s3_url: str, tmp_path: Path, short_folder: Path
 ) -> None:
     put(f"{s3_url}/v.mp4", short_film.path)
     prepared(short_film.path, tmp_path / "on_disk", seconds=SIX_SECTIONS)
     assert num_shards(tmp_path / "on_disk") == 6
     dataset = tmp_path / "dataset"
-    job = start(f"{s3_url}/v.mp4", dataset, "ray")
+    job = start(f"{s3_url}/v.mp4", dataset, runner)
     wait_for_sections(job, dataset, 1)
-    assert kill_workers(job.pid)
+    assert kill_workers(job.pid) or runner == "inline"
     wait_for_sections(job, dataset, 2)
     kill_with_all_below(job, patience_seconds=_PATIENCE_SECONDS)
     kept = {file.name: file.stat().st_ino for file in (dataset / "shards").iterdir()}

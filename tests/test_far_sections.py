@@ -31,6 +31,7 @@ from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import expected_seconds
 from store_helpers import put
+from sweep import sample
 from synthetic import constant_rate_pts, make_video, read_number, variable_rate_pts
 
 KHZ = Fraction(1, 90000)
@@ -58,7 +59,13 @@ SOURCES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+# How GOPs are coded and when they are shown is no matter of where the file lies: `test_sections.py` has all kinds.
+MORE_IN_A_SWEEP = ("with sound", "HEVC", "late", "vp9.webm")
+
+
+@pytest.mark.parametrize(
+    "kind", sample([kind for kind in SOURCES if kind not in MORE_IN_A_SWEEP], more=MORE_IN_A_SWEEP)
+)
 def test_the_dataset_is_that_of_the_same_file_on_a_disk(kind: str, s3_url: str, tmp_path: Path) -> None:
     name = kind if "." in kind else "v.mp4"
     source = make_video(tmp_path / name, **{"pts": constant_rate_pts(RATE, 300), "timebase": 1 / RATE, **SOURCES[kind]})
@@ -71,16 +78,16 @@ def test_the_dataset_is_that_of_the_same_file_on_a_disk(kind: str, s3_url: str, 
     assert numbers(tmp_path / "in_store") == [source.pts.index(pts) for pts in timeline.tolist()]
 
 
-CLIP_FRAMES, COPIES = 600, 10
+CLIP_FRAMES, COPIES = 600, 6
 
 
 @pytest.fixture(scope="module")
 def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a film of 50 MB and 200 s: 10 times the same 600 frames, filled up to 2 Mbit/s, and its index at the end."""
+    """Make a film of 50 MB and 120 s: 6 times the same 600 frames, filled to 3.3 Mbit/s, with its index at the end."""
     folder = tmp_path_factory.mktemp("film")
-    filled = "nal-hrd=cbr:bitrate=2000:vbv-maxrate=2000:vbv-bufsize=2000:b-adapt=0:scenecut=0"
+    filled = "nal-hrd=cbr:bitrate=3300:vbv-maxrate=3300:vbv-bufsize=3300:b-adapt=0:scenecut=0"
     clip = make_video(
-        folder / "clip.mp4", pts=constant_rate_pts(RATE, CLIP_FRAMES), timebase=1 / RATE, gop=60,
+        folder / "clip.mp4", pts=constant_rate_pts(RATE, CLIP_FRAMES), timebase=1 / RATE, gop=36,
         options={"preset": "ultrafast", "x264-params": filled},
     )  # fmt: skip
     to: VideoStream | None = None
@@ -98,8 +105,8 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FILM_PROFILE = Profile(segment_seconds=Fraction(1), gop_frames=30)
-# About four sections.
-FILM_SECONDS = expected_seconds(CLIP_FRAMES * COPIES, 96 * 64, CLIP_FRAMES * COPIES, 96 * 64) / 4
+# About three sections.
+FILM_SECONDS = expected_seconds(CLIP_FRAMES * COPIES, 96 * 64, CLIP_FRAMES * COPIES, 96 * 64) / 3
 
 
 def prepared_film(source: str | Path, out: Path, *, runner: str = "inline") -> Report:
@@ -111,7 +118,7 @@ def film_on_disk(film: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the dataset of the film as a local file."""
     dataset = tmp_path_factory.mktemp("on_disk") / "dataset"
     assert prepared_film(film, dataset).failures == ()
-    assert num_shards(dataset) == 4
+    assert num_shards(dataset) == 3
     return dataset
 
 
@@ -124,7 +131,7 @@ def bytes_read(proxy: FlakyProxy, suffix: str = ".mp4") -> int:
     return total
 
 
-@pytest.mark.parametrize("runner", ["inline", "ray"])
+@pytest.mark.parametrize("runner", sample(["inline"], more=["ray"]))
 def test_all_sections_together_fetch_little_more_than_the_file(
     runner: str, film: Path, film_on_disk: Path, proxied_url: str, s3_proxy: FlakyProxy, tmp_path: Path
 ) -> None:
@@ -149,7 +156,7 @@ def test_a_container_without_such_an_index_is_fetched_twice_whatever_the_number_
     s3_proxy.forget()
     report = prepared_film(f"{proxied_url}/film.mkv", tmp_path / "dataset")
     assert (report.frames_added, report.failures) == (CLIP_FRAMES * COPIES, ())
-    assert num_shards(tmp_path / "dataset") == 4
+    assert num_shards(tmp_path / "dataset") == 3
     assert bytes_read(s3_proxy, ".mkv") < 2.15 * (tmp_path / "film.mkv").stat().st_size
 
 
@@ -176,6 +183,6 @@ def test_a_section_takes_no_more_of_the_disk_than_its_stretch(film: Path, s3_url
     for section in found.sections:
         with file_of(dataset, unit.items[0].source, options.policy) as file:
             taken.append(Path(file.part(section.needed)).stat().st_blocks * 512)
-    assert len(taken) == 4
-    assert max(taken) < film.stat().st_size / 3
+    assert len(taken) == 3
+    assert max(taken) < film.stat().st_size / 2
     assert sum(taken) < 1.1 * film.stat().st_size

@@ -6,7 +6,7 @@ The GPU is `cuda_ffmpeg.py`: a program that does on the CPU what ffmpeg is asked
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 import shortgop
 from cuda_ffmpeg import NO_ENGINE, NO_SESSION, install
 from datasets import current_manifest
-from ray_heads import ray_head
+from ray_heads import Head, ray_head
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -48,27 +48,40 @@ def most_at_a_time(runs: Sequence[dict[str, Any]]) -> int:
     return most
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return where the ffmpeg has to be installed that this process and all nodes take."""
+    folder = tmp_path_factory.mktemp("bin")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ENVIRONMENT_VARIABLE, install(folder).path)
+        find_ffmpeg.cache_clear()
+        yield folder
+    find_ffmpeg.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def head(folder: Path) -> Iterator[Head]:
+    # Ray takes the last of two equal options: five units at a time.
+    with ray_head("--num-gpus=1", "--num-cpus=5", token=False) as head, pytest.MonkeyPatch.context() as patch:
+        for name in ("RAY_TMPDIR", "HOME"):
+            patch.setenv(name, head.environment[name])
+        yield head
+
+
 @pytest.mark.parametrize(
     ("has", "streams"),
     [({"nvenc": NO_ENGINE}, 2), ({"refuse": NO_SESSION, "refusals": 4}, 1)],
     ids=["H100", "refused-sessions"],
 )
 def test_a_gpu_has_as_many_streams_as_it_was_given_and_all_else_runs_on_the_cpu(
-    has: dict[str, Any], streams: int, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    has: dict[str, Any], streams: int, sources: Path, folder: Path, head: Head, tmp_path: Path
 ) -> None:
-    gpu = install(tmp_path / "bin", session_seconds=1.0, **has)
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, gpu.path)
+    gpu = install(folder, session_seconds=1.0, **has)
+    gpu.log.write_text("")
     find_ffmpeg.cache_clear()
-    try:
-        # Ray takes the last of two equal options: five units at a time, of which the GPU gets `streams`.
-        with ray_head("--num-gpus=1", "--num-cpus=5", token=False) as head:
-            for name in ("RAY_TMPDIR", "HOME"):
-                monkeypatch.setenv(name, head.environment[name])
-            report = shortgop.prepare(
-                str(sources), tmp_path / "dataset", address=head.address, streams_per_gpu=streams, size=160
-            )
-    finally:
-        find_ffmpeg.cache_clear()
+    report = shortgop.prepare(
+        str(sources), tmp_path / "dataset", address=head.address, streams_per_gpu=streams, size=160
+    )
     assert report.failures == ()
     for number, video in enumerate(shortgop.open(tmp_path / "dataset")):
         assert [read_number(video[0]), read_number(video[-1])] == [100 * number, 100 * number + _FRAMES - 1]

@@ -99,7 +99,7 @@ class KilledEdits:
 class TestKilledEditsOnADisk(KilledEdits):
     where = "disk"
     fewest_changes = 12
-    stride = 1 if SWEEP else 2
+    stride = 1 if SWEEP else 3
 
 
 class TestKilledEditsInS3(KilledEdits):

@@ -1,4 +1,4 @@
-"""Ten seconds of killing what belongs to a loader; `make chaos` goes on for as long as one likes."""
+"""Six seconds of killing what belongs to a loader; `make chaos` goes on for as long as one likes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="proc
 
 
 def test_whatever_is_killed_training_sees_the_undisturbed_sequence(tmp_path: Path) -> None:
-    done = list(cases(10, 3, tmp_path))
+    done = list(cases(6, 3, tmp_path))
     assert sum(case.counts["batches"] for case in done) > 0
 
 
@@ -22,7 +22,7 @@ def test_loaders_that_were_made_and_dropped_leave_nothing() -> None:
     """In a process of its own: connections to stores that other tests left open close when they like."""
     program = Path(__file__).with_name("loader_chaos.py")
     done = subprocess.run(
-        [sys.executable, str(program), "--loaders", "20"], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(program), "--loaders", "10"], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "20 loaders made and dropped" in done.stdout
+    assert "10 loaders made and dropped" in done.stdout

@@ -70,8 +70,10 @@ def content(kept: Any) -> Any:
     return np.array(kept.numpy() if isinstance(kept, torch.Tensor) else kept)
 
 
-@pytest.mark.parametrize("keep", [as_slice, as_array, by_dlpack, as_memory])
-@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize(
+    ("keep", "inference"),
+    [(as_slice, False), (as_array, False), (by_dlpack, False), (as_memory, False), (as_slice, True), (by_dlpack, True)],
+)
 def test_what_shares_a_batch_keeps_its_memory(
     clips_dataset: shortgop.ClipDataset,
     clips_shown: list[Shown],

@@ -1,4 +1,5 @@
-"""Units on Ray: a cluster whose nodes come and go gives the dataset that a plain loop gives."""
+"""Units on Ray: a cluster of two nodes gives the dataset that a plain loop gives, whatever dies. All jobs run on the
+same cluster, which loses a node in the end: to start one takes longer than any of the jobs."""
 
 from __future__ import annotations
 
@@ -7,19 +8,30 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import shortgop
 from datasets import make_dataset, rows_of
-from shortgop.jobs.prepare import Where, prepare
+from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
+from shortgop.cli import app
+from shortgop.jobs.job_status import JobStatus, read_status
+from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.tally import Progress
 from shortgop.manifests.parts import finished_units
+from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.verify import verify
+from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile, parse_size
 from shortgop.storage.disk import DiskStorage
-from synthetic import constant_rate_pts, make_video
+from synthetic import constant_rate_pts, make_video, read_number
+
+_KILL_THE_WORKER = f"kill -{int(signal.SIGKILL)} $PPID"
 
 
 @pytest.fixture(scope="module")
@@ -34,41 +46,149 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def cluster() -> Iterator[object]:
+@dataclass(frozen=True)
+class StandIn:
+    """A program in the place of ffmpeg, here and on all nodes: it first does what the script says, which may look at
+    the arguments. Without a script it is ffmpeg."""
+
+    script: Path
+
+    @contextlib.contextmanager
+    def does(self, script: str) -> Iterator[None]:
+        self.script.write_text(script)
+        try:
+            yield
+        finally:
+            self.script.unlink()
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
+    folder = tmp_path_factory.mktemp("stand_in")
+    program, script = folder / "ffmpeg", folder / "script"
+    program.write_text(f'#!/bin/sh\n[ -e {script} ] && . {script}\nexec {find_ffmpeg().path} "$@"\n')
+    program.chmod(0o755)
+    find_ffmpeg.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ENVIRONMENT_VARIABLE, str(program))
+        yield StandIn(script)
+    find_ffmpeg.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def cluster(stand_in: StandIn) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:
+        cluster.second = cluster.add_node(num_cpus=1)
         yield cluster
     finally:
-        cluster.shutdown()  # type: ignore[no-untyped-call]
+        cluster.shutdown()
 
 
-def test_a_cluster_that_loses_a_node(sources: Path, cluster: object, tmp_path: Path) -> None:
-    node = cluster.add_node(num_cpus=1)  # type: ignore[attr-defined]
-    dataset = tmp_path / "dataset"
-    lost = threading.Event()
-    seen: list[tuple[int, int]] = []
+def test_what_each_node_of_a_cluster_does_is_seen_during_the_job_and_after_it(
+    sources: Path, cluster: Any, tmp_path: Path
+) -> None:
+    """By anyone who knows where the dataset is, and nothing else."""
+    few = [sources / name for name in ("0.mp4", "1.mp4", "2.mp4", "broken.mp4")]
+    dataset = DiskStorage(tmp_path / "dataset")
+    seen: list[JobStatus] = []
+
+    def at_work(found: JobStatus) -> int:
+        return sum(frames > 0 for frames in found.nodes.values())
 
     def watch(progress: Progress) -> None:
-        seen.append((progress.frames_done, progress.frames_planned))
-        if finished_units(DiskStorage(dataset)) and not lost.is_set():
-            lost.set()
-            cluster.remove_node(node, allow_graceful=False)  # type: ignore[attr-defined]
+        """Hold the driver until it has written what it knows now, as long as only one node has encoded anything."""
+        begun = time.time()
+        if 0 < progress.frames_done < progress.frames_planned and not (seen and at_work(seen[-1]) == 2):
+            while (found := read_status(dataset)).written < begun:
+                time.sleep(0.1)
+            seen.append(found)
 
-    where = Where(address=cluster.address)  # type: ignore[attr-defined]
-    report = prepare([str(sources)], DiskStorage(dataset), Profile(), where=where, on_update=watch)
+    slow = Profile(size=parse_size("480"), upscale=True)
+    prepare(list(map(str, few)), dataset, slow, where=Where(address=cluster.address), on_update=watch)
+    during = seen[-1]
+    assert at_work(during) == 2
+    assert during.state == "running"
+    assert min(during.node_rates.values()) > 0
+    assert {task.node for task in during.running} <= during.nodes.keys()
+    assert 0 < during.frames_done < during.frames_planned == 360
+    assert during.seconds_left
+    after = read_status(dataset)
+    assert (after.state, after.frames_done, sum(after.nodes.values())) == ("finished", 360, 360)
+    assert after.nodes.keys() == during.nodes.keys()
+    assert after.bytes_in == sum(file.stat().st_size for file in few)
+    text = CliRunner().invoke(app, ["status", str(tmp_path / "dataset")]).output
+    assert text.count("\nnode ") == 2
+    assert text.count("\nslowest: ") == 4
 
-    assert lost.is_set()
-    assert (report.videos_added, report.frames_added) == (6, 720)
-    assert [failure.id for failure in report.failures] == ["broken.mp4"]
-    assert seen[-1] == (720, 720)
-    make_dataset([sources], tmp_path / "plain")
-    assert rows_of(dataset) == rows_of(tmp_path / "plain")
+
+@pytest.fixture(scope="module")
+def long_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_sources(tmp_path_factory.mktemp("long_sources"))
 
 
-def test_a_job_that_is_stopped_takes_its_unit_along(sources: Path, cluster: object, tmp_path: Path) -> None:
+def test_sections_of_a_long_source_make_the_dataset_of_a_plain_loop(
+    long_sources: Path, cluster: Any, tmp_path: Path
+) -> None:
+    dataset = tmp_path / "dataset"
+    report = run_in_sections(long_sources, dataset, Where(address=cluster.address))
+    assert (report.videos_added, report.frames_added, report.failures) == (2, FRAMES_OF_BOTH, ())
+    run_in_sections(long_sources, tmp_path / "plain")
+    assert_undisturbed(dataset, tmp_path / "plain")
+    video = shortgop.open(dataset)["long.mp4"]
+    looked_at = range(0, FRAMES, 7)
+    assert [read_number(frame) for frame in video.get_frames_at(looked_at).data] == list(looked_at)
+    storage = DiskStorage(dataset)
+    assert list(verify(storage, open_current(storage)[1])) == []
+
+
+def test_a_section_that_kills_its_workers_fails_its_source_alone(
+    long_sources: Path, cluster: Any, stand_in: StandIn, tmp_path: Path
+) -> None:
+    with stand_in.does(f'case "$*" in *"-ss "*) {_KILL_THE_WORKER};; esac'):
+        report = run_in_sections(long_sources, tmp_path / "dataset", Where(address=cluster.address))
+    assert (report.videos_added, [failure.id for failure in report.failures]) == (1, ["long.mp4"])
+    assert "its worker died 4 times" in report.failures[0].reason
+    assert [video.id for video in shortgop.open(tmp_path / "dataset")] == ["short.mp4"]
+
+
+def test_a_source_that_kills_its_workers_is_set_aside_until_it_is_to_be_tried_again(
+    sources: Path, cluster: Any, stand_in: StandIn, tmp_path: Path
+) -> None:
+    """As running out of memory would. Its unit is split, so that the other sources of the unit are there."""
+    corpus, dataset = tmp_path / "corpus", DiskStorage(tmp_path / "dataset")
+    corpus.mkdir()
+    for name in ("0.mp4", "1.mp4", "broken.mp4"):
+        (corpus / name).symlink_to(sources / name)
+    for number in range(3):
+        make_video(corpus / f"small{number}.mp4", pts=constant_rate_pts(Fraction(30), 20), timebase=Fraction(1, 30))
+
+    def run(where: Where, *, retry_failed: bool = False) -> Report:
+        return prepare([str(corpus)], dataset, Profile(), where=where, retry_failed=retry_failed)
+
+    with stand_in.does(f'case "$*" in *small1.mp4*) {_KILL_THE_WORKER};; esac'):
+        report = run(Where(address=cluster.address))
+    reasons = {failure.id: failure.reason for failure in report.failures}
+    assert (report.videos_added, set(reasons)) == (4, {"small1.mp4", "broken.mp4"})
+    assert "its worker died 4 times" in reasons["small1.mp4"]
+    assert [failure.id for failure in shortgop.open(tmp_path / "dataset").failures] == ["broken.mp4", "small1.mp4"]
+    found = read_status(dataset)
+    assert (found.sources_done, found.sources_total, found.sources_failed) == (6, 6, 2)
+    assert found.frames_done == found.frames_planned == 2 * 120 + 2 * 20
+    assert found.running == ()
+    # It would work now, but only the other failure is tried.
+    report = run(Where("inline"))
+    reasons = {failure.id: failure.reason for failure in report.failures}
+    assert (report.videos_added, report.already_there, set(reasons)) == (0, 4, {"small1.mp4", "broken.mp4"})
+    assert reasons["small1.mp4"].endswith("it was set aside; --retry-failed tries it again")
+    report = run(Where("inline"), retry_failed=True)
+    assert (report.videos_added, [failure.id for failure in report.failures]) == (1, ["broken.mp4"])
+    assert [failure.id for failure in shortgop.open(tmp_path / "dataset").failures] == ["broken.mp4"]
+
+
+def test_a_job_that_is_stopped_takes_its_unit_along(sources: Path, cluster: Any, tmp_path: Path) -> None:
     """The cluster goes on, so the unit has to be told: ffmpeg is gone before another job may use the dataset."""
     stopped: list[float] = []
 
@@ -77,7 +197,7 @@ def test_a_job_that_is_stopped_takes_its_unit_along(sources: Path, cluster: obje
             stopped.append(time.monotonic())
             raise KeyboardInterrupt
 
-    source, where = sources / "0.mp4", Where(address=cluster.address)  # type: ignore[attr-defined]
+    source, where = sources / "0.mp4", Where(address=cluster.address)
     # Some ten seconds of work, which Ray does not wait for.
     slow = Profile(size=parse_size("1080"), upscale=True, preset="veryslow")
     with pytest.raises(KeyboardInterrupt):
@@ -98,30 +218,26 @@ def running_on(source: Path) -> list[str]:
     return found
 
 
-def test_a_source_that_kills_its_worker_each_time_becomes_a_failure(
-    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stand in for ffmpeg with a program that kills whoever runs it on one source, as running out of memory would."""
-    from shortgop.prep.ffmpeg import find_ffmpeg
+def test_a_cluster_that_loses_a_node(sources: Path, cluster: Any, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    lost = threading.Event()
+    seen: list[tuple[int, int]] = []
 
-    killer = tmp_path / "ffmpeg"
-    killer.write_text(
-        "#!/bin/sh\n"
-        f'case "$*" in *file:{sources}/3.mp4*) kill -{int(signal.SIGKILL)} $PPID;; esac\n'
-        f'exec {find_ffmpeg().path} "$@"\n'
-    )
-    killer.chmod(0o755)
-    find_ffmpeg.cache_clear()
-    monkeypatch.setenv("SHORTGOP_FFMPEG", str(killer))
-    try:
-        report = prepare([str(sources)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where(workers=2))
-    finally:
-        find_ffmpeg.cache_clear()
-    assert report.videos_added == 5
-    reasons = {failure.id: failure.reason for failure in report.failures}
-    assert set(reasons) == {"3.mp4", "broken.mp4"}
-    assert "its worker died" in reasons["3.mp4"]
-    assert [failure.id for failure in shortgop.open(tmp_path / "dataset").failures] == ["3.mp4", "broken.mp4"]
+    def watch(progress: Progress) -> None:
+        seen.append((progress.frames_done, progress.frames_planned))
+        if finished_units(DiskStorage(dataset)) and not lost.is_set():
+            lost.set()
+            cluster.remove_node(cluster.second, allow_graceful=False)
+
+    where = Where(address=cluster.address)
+    report = prepare([str(sources)], DiskStorage(dataset), Profile(), where=where, on_update=watch)
+
+    assert lost.is_set()
+    assert (report.videos_added, report.frames_added) == (6, 720)
+    assert [failure.id for failure in report.failures] == ["broken.mp4"]
+    assert seen[-1] == (720, 720)
+    make_dataset([sources], tmp_path / "plain")
+    assert rows_of(dataset) == rows_of(tmp_path / "plain")
 
 
 def test_an_address_where_no_cluster_is_is_refused(sources: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from datasets import make_dataset
 from example_manifests import failure, rows, video
 from shortgop.manifests.merge import merge
 from shortgop.manifests.shared_tables import TablesToShare
+from sweep import sample
 from synthetic import constant_rate_pts, make_video, read_number
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="Linux alone has such files")
@@ -32,7 +33,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "dataset"
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", sample(["spawn"], more=["forkserver"]))
 def test_workers_read_on_when_a_job_has_removed_the_snapshot(path: Path, tmp_path: Path, method: str) -> None:
     """They need no table of the dataset's files."""
     copy = tmp_path / "dataset"

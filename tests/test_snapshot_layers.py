@@ -195,7 +195,7 @@ _PARTS = colliding_parts("v03", "v03é", "v20", "z" * 200, "x")
 
 
 @given(st.lists(st.lists(_PARTS, min_size=1, max_size=3), max_size=5))
-@settings(max_examples=400 if SWEEP else 15)
+@settings(max_examples=400 if SWEEP else 10)
 def test_layers_have_the_rows_of_a_snapshot_that_was_written_whole(steps: list[list[Manifest]]) -> None:
     dataset = published(in_memory(), [OLD])
     so_far = OLD

@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
@@ -65,14 +66,24 @@ def prepared(video: SyntheticVideo, folder: Path, ffmpeg: Path) -> Manifest:
         shards.close()
 
 
-@pytest.mark.parametrize("hang", HANGS)
 def test_an_ffmpeg_that_hangs_once_is_ended_and_the_next_one_succeeds(
-    hang: str, constant_video: SyntheticVideo, tmp_path: Path
+    constant_video: SyntheticVideo, tmp_path: Path
 ) -> None:
-    manifest = prepared(constant_video, tmp_path, hanging_ffmpeg(tmp_path, HANGS[hang], times=1))
-    assert manifest.video(0).num_frames == 100
-    assert len((tmp_path / "attempts").read_text().split()) in (2, 3)
-    assert not processes_of(tmp_path)
+    def check(hang: str) -> None:
+        folder = tmp_path / hang.partition(",")[0].replace(" ", "-")
+        folder.mkdir()
+        manifest = prepared(constant_video, folder, hanging_ffmpeg(folder, HANGS[hang], times=1))
+        assert manifest.video(0).num_frames == 100, hang
+        assert len((folder / "attempts").read_text().split()) in (2, 3), hang
+        assert not processes_of(folder), hang
+
+    at_the_same_time(check, HANGS)
+
+
+def at_the_same_time(check: Callable[[str], None], cases: Iterable[str]) -> None:
+    """Each case is seconds of waiting. An error of one of them is raised."""
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(check, cases))
 
 
 def test_an_ffmpeg_that_always_hangs_is_a_failure_with_that_reason(
@@ -135,12 +146,15 @@ PYTHON = {
 }
 
 
-@pytest.mark.parametrize("kind", PYTHON)
-def test_a_process_is_not_ended(kind: str) -> None:
+def test_a_process_is_not_ended() -> None:
     """Nothing comes from it for more than twice the limit."""
-    with stall_limit(1.0), running(sys.executable, ["-c", f"{PYTHON[kind]}\nprint('done')"], "<none>") as run:
-        assert run.stdout.read() == b"done\n"
-    assert run.returncode == 0
+
+    def check(kind: str) -> None:
+        with stall_limit(1.0), running(sys.executable, ["-c", f"{PYTHON[kind]}\nprint('done')"], "<none>") as run:
+            assert run.stdout.read() == b"done\n", kind
+        assert run.returncode == 0, kind
+
+    at_the_same_time(check, PYTHON)
 
 
 def test_time_in_which_nobody_waited_does_not_count(constant_video: SyntheticVideo, tmp_path: Path) -> None:

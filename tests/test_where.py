@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 import shortgop
 from shortgop.errors import UsageError, VideoNotFoundError, WrongTypeError
 from shortgop.readers.chosen import ChosenRows
+from sweep import sample
 from training_videos import make_videos, numbers
 
 
@@ -192,7 +193,7 @@ def test_samplers_take_labels_and_weights_of_the_chosen_videos(dogs: shortgop.Da
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", sample(["spawn"], more=["fork"]))
 def test_workers_read_the_chosen_videos(dogs: shortgop.Dataset, method: str) -> None:
     clips = shortgop.ClipDataset(dogs, shortgop.AllClips(1))
     loader = DataLoader(clips, batch_size=17, num_workers=2, multiprocessing_context=method)

@@ -22,6 +22,7 @@ from shortgop.manifests.ragged import Array, from_texts
 from shortgop.manifests.tables import Manifest, empty
 from shortgop.manifests.zarr_small import is_small, small_files
 from shortgop.manifests.zarr_write import write_manifest
+from sweep import SWEEP
 
 Labels = Mapping[str, LabelColumn] | None
 
@@ -38,7 +39,7 @@ def files_without_zarr(
     return small_files(manifest, {"parts": ["u1", "ü2"], "none": None}, timeline, labels)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30 if SWEEP else 12)
 @given(
     frames=st.lists(st.integers(1, 70), min_size=0, max_size=4),
     failures=st.lists(st.text(max_size=9), max_size=2),
