@@ -53,6 +53,33 @@ class Looked:
     expected: Expected
 
 
+LookElsewhere = Callable[[Sequence[Source], Options, int], Sequence[Looked | None]]
+"""Looks on other machines at sources that the dataset does not have: gets them, the options, and how many sources of
+the job lie in stores. None for those that could not be read there."""
+
+
+class Looking:
+    """Where new sources are looked at: here, or `elsewhere` as soon as that is set, if there are `many_sources`."""
+
+    def __init__(self, many_sources: int) -> None:
+        self.elsewhere: LookElsewhere | None = None
+        self._many_sources = many_sources
+
+    def look_at(
+        self, sources: Sequence[Source], options: Options, *, num_in_store: int, is_over: Callable[[], bool]
+    ) -> list[Looked]:
+        """Like the function `look_at`, for sources that the dataset does not have."""
+        found: Sequence[Looked | None] = [None] * len(sources)
+        if self.elsewhere is not None and len(sources) >= self._many_sources:
+            found = self.elsewhere(sources, options, num_in_store)
+        own = look_at(
+            [source for source, there in zip(sources, found, strict=True) if there is None], options, {}, (),
+            replace=False, num_in_store=num_in_store, is_over=is_over,
+        )  # fmt: skip
+        left = iter(own)
+        return [next(left) if there is None else there for there in found]
+
+
 def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolicy) -> _T:
     """What `find`, which looks for the sources of a job, returns. SourceError if a folder does not answer."""
     with stall_limit(float(policy.max_stall_seconds)):

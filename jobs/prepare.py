@@ -31,7 +31,7 @@ from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
 from .labels import update_listed
 from .lists import OnTypes, ignore_types
-from .look import Expected, look_at, search
+from .look import Expected, Looking, search
 from .order import Order
 from .outcome import Report, with_context
 from .planning import Known, plan_window
@@ -254,13 +254,14 @@ def _encode(  # noqa: PLR0917  # what is known of sources and dataset
     how: _How,
 ) -> Totals:
     """Encode what is not done, and meanwhile look at the sources of the windows that follow."""
+    # The sources of the first window take the driver no longer than Ray takes to start.
+    looking = Looking(many_sources=how.window_sources // 10)
 
     def plan(window: Window[bytes], is_over: Callable[[], bool]) -> tuple[list[Unit], dict[str, Expected]]:
         rows = table.rows(window)
-        looked = look_at(
-            [row.source for row in rows if row.looked is None], how.options, known.identities, known.lost,
-            replace=how.changed == "replace", num_in_store=table.num_in_store, is_over=is_over,
-        )  # fmt: skip
+        # What the dataset may have was looked at before.
+        new = [row.source for row in rows if row.looked is None]
+        looked = looking.look_at(new, how.options, num_in_store=table.num_in_store, is_over=is_over)
         looked += [row.looked for row in rows if row.looked is not None]
         expected = {each.item.source.id: each.expected for each in looked}
         return plan_window(looked, known, how.options, how.changed, aside), expected
@@ -279,7 +280,7 @@ def _encode(  # noqa: PLR0917  # what is known of sources and dataset
 
         return run_all(
             Order(more=more, few_sources=how.window_sources), out, how.options, how.where,
-            keep_seconds=how.keep_seconds, tally=how.tally, max_failures=how.max_failures,
+            keep_seconds=how.keep_seconds, tally=how.tally, looking=looking, max_failures=how.max_failures,
         )  # fmt: skip
 
 

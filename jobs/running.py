@@ -14,6 +14,7 @@ from ..prep.options import Options
 from ..storage.interface import Storage
 from .failing import MaxFailures
 from .job_status import StatusBoard, earlier_history, status_kept
+from .look import Looking
 from .order import Order
 from .steps import run_step
 from .tally import Tally
@@ -43,12 +44,14 @@ def run_all(
     *,
     keep_seconds: float,
     tally: Tally,
+    looking: Looking,
     max_failures: MaxFailures | None = None,
 ) -> Totals:
     """Run the units and publish their results, whatever ends the job. The caller holds the writer lock.
 
-    Snapshots that have not been current for more than `keep_seconds` are removed meanwhile. OutputError, ToolError,
-    DatasetBusyError and, with more failures than `max_failures`, TooManyFailuresError end the job.
+    `looking` is told of machines that can look at sources. Snapshots that have not been current for more than
+    `keep_seconds` are removed meanwhile. OutputError, ToolError, DatasetBusyError and, with more failures than
+    `max_failures`, TooManyFailuresError end the job.
     """
     board = StatusBoard((), earlier=earlier_history(out))
     tally.tell(board)
@@ -58,7 +61,7 @@ def run_all(
     published, cost = time.monotonic(), 0.0
     try:
         # Closed here, so that Ray ends before the lock on the dataset is released.
-        with status_kept(out, board), closing(_results(order, out, options, where, tally)) as finished:
+        with status_kept(out, board), closing(_results(order, out, options, where, tally, looking)) as finished:
             for result in finished:
                 results += 1
                 videos, frames, num_bytes = videos + result.videos, frames + result.frames, num_bytes + result.bytes
@@ -82,9 +85,11 @@ def run_all(
     return Totals(videos, frames, num_bytes, failures)
 
 
-def _results(
-    order: Order, out: Storage, options: Options, where: Where, tally: Tally
+def _results(  # noqa: PLR0917  # what `run_all` was given
+    order: Order, out: Storage, options: Options, where: Where, tally: Tally, looking: Looking
 ) -> Generator[UnitResult, None, None]:
+    # So that progress begins with what is known.
+    order.fill(wait=True)
     if where.runner == "inline":
         tally.note("encoding")
         options = replace(options, use_gpu=where.uses_gpus)
@@ -96,9 +101,12 @@ def _results(
         return
     cluster = where.cluster
     tally.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
-    from . import ray_runner
+    from . import ray_looks, ray_runner
 
-    with ray_runner.connected(cluster, where.workers, where.streams_per_gpu) as ask_slots:
+    with (
+        ray_runner.connected(cluster, where.workers, where.streams_per_gpu) as ask_slots,
+        ray_looks.looks_on_cluster() as looking.elsewhere,
+    ):
         slots = ask_slots()
         on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
         tally.note(f"encoding, {slots.at_a_time} at a time{on_gpus}")

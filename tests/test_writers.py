@@ -172,7 +172,7 @@ class Writers:
         everything = [f"{me}{number}" for me in ("left", "right") for number in range(6)]
         assert current_manifest(empty_place).failures.id.texts() == everything
 
-    @pytest.mark.parametrize("step", ["unpublished", "merge_tables", "_write"])
+    @pytest.mark.parametrize("step", ["unpublished", "grown", "_write"])
     def test_who_comes_second_is_told_who_won(
         self, empty_place: Storage, monkeypatch: pytest.MonkeyPatch, step: str
     ) -> None:

@@ -1,0 +1,69 @@
+"""Sources that machines of a cluster look at are what the driver would find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from shortgop.jobs.look import LookElsewhere, Looking, look_at
+from shortgop.jobs.ray_looks import looks_on_cluster
+from shortgop.jobs.ray_runner import connected
+from shortgop.jobs.sources import Source, find_sources
+from shortgop.prep.options import Options
+from shortgop.prep.profile import Profile
+from synthetic import constant_rate_pts, make_video
+
+_OPTIONS = Options(Profile())
+_VIDEOS = 3
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
+    """More than one task takes: a few videos, and files that are none."""
+    folder = tmp_path_factory.mktemp("sources")
+    for number in range(_VIDEOS):
+        make_video(
+            folder / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 20), timebase=Fraction(1, 30),
+            first_number=100 * number,
+        )  # fmt: skip
+    for number in range(300):
+        (folder / f"broken{number:03}.mp4").write_text(f"no video, number {number}")
+    return find_sources([str(folder)])
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[LookElsewhere]:
+    with connected(None, 2, 0), looks_on_cluster() as look:
+        yield look
+
+
+def test_workers_find_what_the_driver_finds(sources: list[Source], elsewhere: LookElsewhere) -> None:
+    found = elsewhere(sources, _OPTIONS, 0)
+    assert found == look_at(sources, _OPTIONS, {}, (), replace=False)
+    assert sum(each is not None and each.expected.frames == 20 for each in found) == _VIDEOS
+
+
+def test_the_driver_looks_at_what_workers_cannot_read(sources: list[Source], elsewhere: LookElsewhere) -> None:
+    lost = sources[0]
+    kept = Path(lost.path).read_bytes()
+    Path(lost.path).unlink()
+    try:
+        found = elsewhere(sources, _OPTIONS, 0)
+    finally:
+        Path(lost.path).write_bytes(kept)
+    assert found[0] is None
+    assert None not in found[1:]
+
+    looking = Looking(many_sources=1)
+    looking.elsewhere = lambda *_: found
+    everything = look_at(sources, _OPTIONS, {}, (), replace=False)
+    assert looking.look_at(sources, _OPTIONS, num_in_store=0, is_over=bool) == everything
+
+
+def test_after_the_block_workers_look_at_nothing(sources: list[Source], elsewhere: LookElsewhere) -> None:
+    with looks_on_cluster() as look:
+        pass
+    assert look(sources, _OPTIONS, 0) == [None] * len(sources)
