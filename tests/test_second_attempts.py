@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from dataset_places import folders
 from datasets import rows_of
+from own_units import make_sources
 from shortgop.jobs.gpu_slots import Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.prepare import prepare
@@ -18,7 +18,6 @@ from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.where import Where
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile
-from synthetic import constant_rate_pts, make_video
 
 _SLOTS = Slots(4)
 
@@ -95,14 +94,7 @@ def test_without_an_idea_of_what_is_usual_nothing_is_attempted_twice() -> None:
 
 def test_a_job_ends_though_one_of_its_attempts_never_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ffmpeg on one of the sources stands still; the next one does not."""
-    sources = tmp_path / "sources"
-    sources.mkdir()
-    for number in range(6):
-        # Files of some size, so that no two of these share a unit.
-        make_video(
-            sources / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 60), timebase=Fraction(1, 30),
-            size=(320, 256), first_number=100 * number, options={"qp": "1", "preset": "ultrafast"},
-        )  # fmt: skip
+    sources = make_sources(tmp_path / "sources", 6)
     undisturbed = folders(tmp_path).new()
     assert prepare([str(sources)], undisturbed, Profile(), where=Where("inline")).failures == ()
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from own_units import make_sources
 from ray_heads import BIN, ray_head
 from shortgop.jobs.task_memory import UNKNOWN_BYTES, reserved_bytes, task_bytes
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
@@ -46,14 +47,8 @@ def test_a_unit_takes_no_more_than_it_asked_for(tmp_path: Path, size: int) -> No
 
 def test_a_machine_begins_no_more_than_it_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has two cores, and memory for one unit. What stands for ffmpeg notes when it begins and when it has ended."""
-    sources, notes, program, ffmpeg = tmp_path / "sources", tmp_path / "notes", tmp_path / "ffmpeg", find_ffmpeg().path
-    sources.mkdir()
-    for number in range(4):
-        # Files of some size, so that no two of these share a unit.
-        make_video(
-            sources / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 60), timebase=Fraction(1, 30),
-            size=(320, 256), first_number=100 * number, options={"qp": "1", "preset": "ultrafast"},
-        )  # fmt: skip
+    notes, program, ffmpeg = tmp_path / "notes", tmp_path / "ffmpeg", find_ffmpeg().path
+    sources = make_sources(tmp_path / "sources", 4)
     program.write_text(
         "#!/bin/sh\n"
         f'case "$*" in *.mp4*) echo + >> {notes}; {ffmpeg} "$@"; code=$?; echo - >> {notes}; exit $code;; esac\n'
