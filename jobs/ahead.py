@@ -36,8 +36,8 @@ class Ahead(Generic[_P]):
 
 @contextlib.contextmanager
 def planned_ahead(windows: Sequence[_W], plan: Callable[[_W, Callable[[], bool]], _P]) -> Iterator[Ahead[_P]]:
-    """Plans the windows ahead while the block runs. `plan` gets a window, and what says whether anybody still waits for
-    the plan; it raises CancelledError then."""
+    """Plans the windows ahead while the block runs. `plan` gets a window, and a function that says whether nobody
+    waits for the plan any more; it may raise CancelledError then."""
     left = iter(windows)
     over = threading.Event()
     with ThreadPoolExecutor(1, thread_name_prefix="look-ahead") as pool:

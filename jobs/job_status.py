@@ -51,7 +51,7 @@ class JobStatus:
     """What a job writes of itself. Times are in seconds since 1970.
 
     `state` is "running", "finished", or "ended" with the error in `reason`. `frames_planned` are those of the
-    `sources_planned` that were looked at so far; 0 where versions wrote the status that looked at all sources first.
+    sources that were looked at so far. These are `sources_planned`, which is 0 in a status of earlier versions.
     `bytes_in` and `bytes_out` are those of finished sources and of what was made of them. `recent_frames_per_second`
     is the rate over the last minute. `nodes` has the frames that each machine encoded, and `node_rates` their frames/s
     over the last minute. `units_running` is their number; `running` has those that run longest. `history` is what was

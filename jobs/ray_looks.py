@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,10 @@ from .sources import Source
 
 # About a quarter of a second for one core.
 _TASK_SOURCES = 250
+_CPU_SHARE = 0.25
 _MAX_RETRIES = 3
+# What is not known by then the driver looks at.
+_PATIENCE_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 
 
@@ -31,16 +35,16 @@ def looks_on_cluster() -> Iterator[LookElsewhere]:
             if is_over.is_set():
                 return [None] * len(sources)
             parts = [sources[first : first + _TASK_SOURCES] for first in range(0, len(sources), _TASK_SOURCES)]
-            # They wait for nothing else that the job does: the units that follow depend on them.
-            task: Any = ray.remote(num_cpus=0, max_retries=_MAX_RETRIES)(_look)
+            # A part of a CPU, so that they fit between the units, and a head without CPUs gets none.
+            task: Any = ray.remote(num_cpus=_CPU_SHARE, max_retries=_MAX_RETRIES)(_look)
             running = {
                 task.options(name=f"look at {len(part)} sources", scheduling_strategy="SPREAD").remote(
                     part, options, num_in_store
                 ): part
                 for part in parts
             }
-            left = list(running)
-            while left and not is_over.is_set():
+            left, end = list(running), time.monotonic() + _PATIENCE_SECONDS
+            while left and not is_over.is_set() and time.monotonic() < end:
                 _, left = ray.wait(left, num_returns=len(left), timeout=_POLL_SECONDS)
             return [each for reference, part in running.items() for each in _outcome(reference, part, left)]
 

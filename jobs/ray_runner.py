@@ -69,8 +69,9 @@ def connected(
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
         slots = slots_of(resources, workers, streams_per_gpu)
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        memory_bytes = max((int(each["Resources"].get("memory", 0)) for each in nodes if each["Alive"]), default=0)
-        return replace(slots, memory_bytes=memory_bytes)
+        # A head without CPUs runs no unit.
+        resources_of = [each["Resources"] for each in nodes if each["Alive"] and each["Resources"].get("CPU", 0) >= 1]
+        return replace(slots, memory_bytes=max((int(each.get("memory", 0)) for each in resources_of), default=0))
 
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
@@ -202,8 +203,8 @@ def run_units(
         # Progress is optional: there is none while Ray restarts the board on another node.
         with contextlib.suppress(RayError):
             for progress in ray.get(board.take.remote(), timeout=_BOARD_SECONDS):
-                attempts.has_begun((progress.unit, progress.section), time.monotonic())
-                on_progress(progress)
+                if attempts.progressed((progress.unit, progress.section), progress.frames, time.monotonic()):
+                    on_progress(progress)
         for reference in done:
             attempt = running.pop(reference)
             step = attempt.step

@@ -26,6 +26,10 @@ _FAR_LONGER, _MUCH_LONGER = 3.0, 1.5
 _LEAST_SECONDS = 10.0
 # What is usual is the median of the last steps, of so many at least.
 _LAST_STEPS, _ENOUGH_STEPS = 101, 3
+# What took less of what was expected was found done, or is no video.
+_LEAST_RATIO = 0.05
+# After so many that failed there is no other attempt beside the last one, which decides.
+_MAX_FAILED = 2
 _LOOK_EVERY_SECONDS = 2.0
 
 Key = tuple[str, int | None]
@@ -56,8 +60,16 @@ class Attempts:
         # Attempts whose outcome is wanted.
         self._wanted: dict[Key, list[Attempt]] = {}
         self._begun: dict[Key, float] = {}
-        # How many times as long as expected the last steps took.
-        self._ratios: deque[float] = deque(maxlen=_LAST_STEPS)
+        # The frames that are done of a step, and the most of a step that was attempted twice.
+        self._frames: dict[Key, int] = {}
+        self._most_frames: dict[Key, int] = {}
+        # How many attempts at a step failed while there was another one.
+        self._failed: Counter[Key] = Counter()
+        # How many times as long as expected the last steps took in each place.
+        self._ratios: dict[Place, deque[float]] = {
+            "cpu": deque(maxlen=_LAST_STEPS),
+            "gpu": deque(maxlen=_LAST_STEPS),
+        }
 
     def __bool__(self) -> bool:
         """Whether the outcome of any attempt is still wanted."""
@@ -75,10 +87,17 @@ class Attempts:
         while self._order and (place := self._place(slots)) is not None:
             yield self._add(Attempt(self._order.next(), place))
 
-    def has_begun(self, key: Key, now: float) -> None:
-        """A worker began an attempt at the step."""
+    def progressed(self, key: Key, frames: int, now: float) -> bool:
+        """A worker has done so many frames of a step. Returns whether that counts: of two attempts at a step only the
+        one that is further does."""
         if key in self._wanted:
             self._begun.setdefault(key, now)
+            self._frames[key] = max(frames, self._frames.get(key, 0))
+        if frames < self._most_frames.get(key, 0):
+            return False
+        if key in self._most_frames:
+            self._most_frames[key] = frames
+        return True
 
     def ended(self, attempt: Attempt, seconds: float | None) -> bool:
         """Whether the outcome of an attempt that ended counts. `seconds` are what the worker took; None if it failed,
@@ -91,18 +110,28 @@ class Attempts:
             return False
         others.remove(attempt)
         if seconds is None and others:
+            self._failed[key] += 1
             return False
         del self._wanted[key]
         self._begun.pop(key, None)
+        self._frames.pop(key, None)
+        self._failed.pop(key, None)
         expected = seconds_of(attempt.step)
         if seconds is not None and expected and isinstance(attempt.step, Whole | OneSection):
-            self._ratios.append(seconds / expected)
+            ratio = seconds / expected
+            if ratio >= _LEAST_RATIO:
+                self._ratios[attempt.place].append(ratio)
         return True
 
     def _add(self, attempt: Attempt) -> Attempt:
         self._running.add(attempt)
         self._places[attempt.place] += 1
-        self._wanted.setdefault(key_of(attempt.step), []).append(attempt)
+        key = key_of(attempt.step)
+        if key in self._wanted:
+            self._most_frames[key] = self._frames.get(key, 0)
+        else:
+            self._most_frames.pop(key, None)
+        self._wanted.setdefault(key, []).append(attempt)
         return attempt
 
     def _place(self, slots: Slots) -> Place | None:
@@ -110,15 +139,18 @@ class Attempts:
 
     def _slow(self, now: float) -> list[tuple[float, Attempt]]:
         """The only attempts at steps that take much longer than usual, with how many times; the longest first."""
-        if len(self._ratios) < _ENOUGH_STEPS:
-            return []
-        usual = statistics.median(self._ratios)
+        usual = {
+            place: statistics.median(ratios) for place, ratios in self._ratios.items() if len(ratios) >= _ENOUGH_STEPS
+        }
         slow = []
         for key, attempts in self._wanted.items():
-            step, expected = attempts[0].step, seconds_of(attempts[0].step)
-            if len(attempts) == 1 and key in self._begun and expected and isinstance(step, Whole | OneSection):
+            first = attempts[0]
+            step, expected = first.step, seconds_of(first.step)
+            is_alone = len(attempts) == 1 and self._failed[key] < _MAX_FAILED
+            may_be_late = key in self._begun and expected and isinstance(step, Whole | OneSection)
+            if is_alone and may_be_late and first.place in usual:
                 seconds = now - self._begun[key]
-                times = seconds / (usual * expected)
+                times = seconds / (usual[first.place] * expected)
                 if times > _MUCH_LONGER and seconds > _LEAST_SECONDS:
-                    slow.append((times, attempts[0]))
+                    slow.append((times, first))
         return sorted(slow, key=lambda each: -each[0])

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from ..manifests.edits import Drop
 from ..prep.stretch import Stretch
 from .sources import Source
+from .task_memory import UNKNOWN_BYTES
 
 UNITS_PER_CORPUS = 64
 MAX_VIDEOS_PER_UNIT = 256
@@ -116,7 +117,7 @@ def with_costs(
 
     def largest(unit: Unit) -> int:
         # One source after the other.
-        return max(memory_bytes.get(item.source.id, 0) for item in unit.items)
+        return max(memory_bytes.get(item.source.id, 0) or UNKNOWN_BYTES for item in unit.items)
 
     return [replace(unit, expected_seconds=expected(unit), expected_bytes=largest(unit)) for unit in units]
 

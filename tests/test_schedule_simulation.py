@@ -86,7 +86,7 @@ def run(units: Sequence[Unit], cluster: Cluster) -> float:
         while queue and cluster.free:
             node = cluster.free.pop(cluster.rng.randrange(len(cluster.free)))
             attempt = works[node] = queue.pop(0)
-            attempts.has_begun(key_of(attempt.step), now)
+            attempts.progressed(key_of(attempt.step), 0, now)
             seconds = cluster.lengths[attempt.step.unit.id] / cluster.speeds[node]
             fails = cluster.rng.random() < _FAILURES
             cluster.at(

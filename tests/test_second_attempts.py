@@ -30,7 +30,7 @@ def begun(attempts: Attempts, now: float) -> dict[str, Attempt]:
     """The attempts that start now, by their units. A worker begins each at once."""
     found = {each.step.unit.id: each for each in attempts.start(_SLOTS, now)}
     for each in found.values():
-        attempts.has_begun(key_of(each.step), now)
+        attempts.progressed(key_of(each.step), 0, now)
     return found
 
 
@@ -73,6 +73,37 @@ def test_an_attempt_that_fails_does_not_count_while_there_is_another(
     failed, other = (first, second) if fails == "first" else (second, first)
     assert not attempts.ended(failed, None)
     assert attempts.ended(other, 30)
+
+
+def test_a_step_that_fails_three_times_has_failed(one_is_left: tuple[Attempts, Attempt]) -> None:
+    """Otherwise there would always be another attempt at what kills its worker each time."""
+    attempts, first = one_is_left
+    second = begun(attempts, 46)["d"]
+    assert not attempts.ended(first, None)
+    third = begun(attempts, 100)["d"]
+    assert not attempts.ended(second, None)
+    assert begun(attempts, 500) == {}
+    assert attempts.ended(third, None)
+    assert not attempts
+
+
+def test_only_the_attempt_that_is_further_counts_as_progress(one_is_left: tuple[Attempts, Attempt]) -> None:
+    attempts, first = one_is_left
+    key = key_of(first.step)
+    assert attempts.progressed(key, 100, 40)
+    begun(attempts, 46)
+    counts = [(frames, attempts.progressed(key, frames, 50)) for frames in (30, 110, 60, 120, 115)]
+    assert counts == [(30, False), (110, True), (60, False), (120, True), (115, False)]
+    assert attempts.ended(first, 60)
+    assert not attempts.progressed(key, 90, 61)
+
+
+def test_what_was_found_done_says_nothing_of_what_is_usual() -> None:
+    attempts = Attempts(Order([unit(name) for name in "abcd"]))
+    first = begun(attempts, 0)
+    for name in "abc":
+        assert attempts.ended(first[name], 0.05)
+    assert begun(attempts, 30) == {}
 
 
 def test_a_step_that_takes_far_longer_is_attempted_once_more_while_others_wait() -> None:
