@@ -242,7 +242,7 @@ def test_a_loop_that_was_interrupted_is_followed_by_another(clips_folder: Path, 
 def test_loaders_that_were_dropped_leave_nothing(clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]) -> None:
     shown(next(iter(loader_of(clips_dataset, 1))))
     gc.collect()
-    before = len(open_files()), threading.active_count()
+    before, threads = set(open_files()), threading.active_count()
     kept = []
     for number in range(6):
         loader = loader_of(clips_dataset, 1)
@@ -252,12 +252,12 @@ def test_loaders_that_were_dropped_leave_nothing(clips_dataset: shortgop.ClipDat
         del loader, batch
     gc.collect()
     assert not own_workers()
-    assert threading.active_count() == before[1]
-    # A batch that is kept holds its memory.
+    assert threading.active_count() == threads
+    # A batch that is kept holds its memory. Connections of other tests to their servers may be closed meanwhile.
     assert all_shown(kept) == [clips_shown[0], clips_shown[0]]
-    assert len(open_files()) == before[0] + len(kept)
+    assert len(set(open_files()) - before) == len(kept)
     kept.clear()
-    assert len(open_files()) == before[0]
+    assert set(open_files()) <= before
 
 
 # Little is to be had

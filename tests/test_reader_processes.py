@@ -146,7 +146,7 @@ def test_open_files_are_bounded(many_shards: Path, monkeypatch: pytest.MonkeyPat
         assert all(pool.map(read, 20 * list(range(6))))
     assert open_files() <= before + 2
     videos.clear()
-    assert open_files() == before
+    assert open_files() <= before
 
 
 @pytest.fixture
