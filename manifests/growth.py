@@ -7,7 +7,6 @@ hardly with what is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,8 +17,8 @@ from .new_arrays import NewArray
 from .ragged import Array
 from .tables import Manifest
 
-# Opens the timeline of some of a dataset's videos: the name of a snapshot, and a manifest of these videos.
-OpenTimeline = Callable[[str, Manifest], AbstractContextManager[ReadRows]]
+# Gives the timeline of some of a dataset's videos: of the name of a snapshot, and a manifest of these videos.
+TimelineOf = Callable[[str, Manifest], ReadRows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +36,13 @@ def grown(
     timelines: Sequence[ReadRows],
     *,
     whole: bool,
-    open_timeline: OpenTimeline,
-    opened: ExitStack,
+    timeline_of: TimelineOf,
     new_array: NewArray,
 ) -> NewSnapshot:
     """What to write when the manifests that `came`, with their `timelines`, are added to the layers that are `there`,
     oldest first, each with the name of its snapshot; with `whole` no layer stays.
 
-    Long columns lie in arrays that `new_array` makes. Timelines are opened in `opened`, and read from as long as it is.
+    Long columns lie in arrays that `new_array` makes.
     """
     tables = [table for _, table in there]
     num_new = sum(map(layers.num_rows, came))
@@ -54,11 +52,11 @@ def grown(
         # All that is known of the ids that came.
         known = layers.of_ids(tables, layers.mentioned(came))
         came = [*came, known]
-        timelines = [*timelines, opened.enter_context(open_timeline(there[-1][0], known))]
+        timelines = [*timelines, timeline_of(there[-1][0], known)]
     new, runs = merge_tables(came, timelines)
     if stay < len(there):
         of_new = partial(timeline_rows, runs, new.first_frames, timelines)
-        timelines = [*(opened.enter_context(open_timeline(*layer)) for layer in there[stay:]), of_new]
+        timelines = [*(timeline_of(*layer) for layer in there[stay:]), of_new]
         new = layers.combined([*tables[stay:], new], new_array)
         runs = _frames_of(new)
     return NewSnapshot(new, timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS), stay)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .frame_runs import ReadRows
-from .layer_tables import REFERENCES, LayerTables
+from .layer_tables import REFERENCES, LayerTables, constant, reads_of
 from .new_arrays import NewArray
 from .ragged import Array, Ragged
 from .row_runs import Runs, blocks_of, of_lists, rows_between
@@ -82,8 +82,8 @@ class _Filling:
     def origins(self) -> Origins:
         """Where each video comes from."""
         videos = self._runs["videos"]
-        numbers = [partial(_constant, number) for number in range(len(self._layers))]
-        frames = [partial(_rows, each.firsts("frames")) for each in self._layers]
+        numbers = [constant(number, "u1") for number in range(len(self._layers))]
+        frames = [reads_of(each.firsts("frames")) for each in self._layers]
         return Origins(
             layer=self._fixed("origins/layer", "u1", numbers, videos),
             video=self._fixed("origins/video", "<i8", [np.arange] * len(self._layers), videos),
@@ -94,13 +94,11 @@ class _Filling:
         offsets = [each.offsets(path) for each in self._layers]
         lists = of_lists(rows, offsets)
         values = self._fixed(path, dtype, reads, lists)
-        reads = [partial(_rows, each) for each in offsets]
+        reads = [reads_of(each) for each in offsets]
         kept = self._new(f"{path}_offsets", rows.num_rows + 1, OFFSETS.dtype)
 
         def fill(start: int, stop: int) -> None:
-            here = slice(
-                int(np.searchsorted(rows.target, start, side="right")) - 1, int(np.searchsorted(rows.target, stop))
-            )
+            here = rows.which(start, stop)
             # Lists keep their distances within a run.
             shifts = np.repeat(lists.target[:-1][here] - lists.start[here], rows.between(start, stop).lengths)
             kept.put(start, rows_between(rows, reads, start, stop) + shifts)
@@ -123,14 +121,6 @@ def _in_threads(fill: Callable[[int, int], None], blocks: Sequence[tuple[int, in
         return
     with ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1, _MAX_THREADS)) as threads:
         list(threads.map(lambda block: fill(*block), blocks))
-
-
-def _rows(column: Array, start: int, stop: int) -> Array:
-    return column[start:stop]
-
-
-def _constant(value: int, start: int, stop: int) -> Array:
-    return np.full(stop - start, value, "u1")
 
 
 def _shifted(read: ReadRows, base: int, start: int, stop: int) -> Array:

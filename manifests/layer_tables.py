@@ -63,7 +63,7 @@ class DecodedTables:
 
     def reads(self, path: str) -> ReadRows:
         column = self._column(path)
-        return partial(_rows, column.values if isinstance(column, Ragged) else column)
+        return reads_of(column.values if isinstance(column, Ragged) else column)
 
     def offsets(self, path: str) -> Array:
         offsets: Array = self._column(path).offsets
@@ -116,7 +116,7 @@ class EncodedTables:
         table, name = path.split("/")
         spec = SCHEMA[table][name]
         if spec.since > self._version:
-            return partial(_constant, spec.before, spec.dtype)
+            return constant(spec.before, spec.dtype)
         stored = StoredRows(self._file, path, spec.dtype)
         if not spec.ragged:
             self._check_rows(path, len(stored), self._rows[table])
@@ -141,12 +141,14 @@ class EncodedTables:
             raise CorruptDataError(f"column {path} has {rows} rows, but needs {expected}; the manifest is damaged")
 
 
-def _rows(column: Array, start: int, stop: int) -> Array:
-    return column[start:stop]
+def reads_of(column: Array) -> ReadRows:
+    """Reads rows of a column that is there."""
+    return lambda start, stop: column[start:stop]
 
 
-def _constant(value: int, dtype: str, start: int, stop: int) -> Array:
-    return np.full(stop - start, value, dtype)
+def constant(value: int, dtype: str) -> ReadRows:
+    """Reads rows of a column that has one value."""
+    return lambda start, stop: np.full(stop - start, value, dtype)
 
 
 def _within(path: str, rows: int, read: ReadRows, start: int, stop: int) -> Array:

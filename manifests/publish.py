@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from .layout import FORMAT_VERSION, Root, change_root, listed, read_root, shard_
 from .parts import finished_parts, open_part, pack
 from .ragged import Array
 from .scratch_arrays import ScratchArrays
-from .snapshots import open_layer, open_manifest, open_timeline, parts_in, parts_of_layers, snapshot_attributes
+from .snapshots import open_layer, open_manifest, open_timelines, parts_in, parts_of_layers, snapshot_attributes
 from .tables import Manifest
 from .zarr_small import is_small
 from .zarr_zip import pack_folder
@@ -54,7 +53,7 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole
     with (
         contextlib.closing(Folding(lambda: dataset.scratch("timelines"))) as parts,
         contextlib.closing(ScratchArrays(lambda: dataset.scratch("tables"))) as scratch,
-        contextlib.ExitStack() as opened,
+        open_timelines(dataset) as timeline_of,
     ):
         new = []
         for part, found in unpublished(dataset, root, set().union(*parts_of.values())):
@@ -69,8 +68,7 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole
             list(zip(names, there, strict=True)),
             *parts.result(),
             whole=whole,
-            open_timeline=partial(open_timeline, dataset),
-            opened=opened,
+            timeline_of=timeline_of,
             new_array=scratch.new,
         )
         stay = made.layers_that_stay

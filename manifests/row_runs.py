@@ -41,11 +41,15 @@ class Runs:
     def num_rows(self) -> int:
         return int(self.target[-1])
 
-    def between(self, start: int, stop: int) -> Runs:
-        """The runs of the rows [start, stop), which become the rows from 0."""
-        some = slice(
+    def which(self, start: int, stop: int) -> slice:
+        """The numbers of the runs that have any of the rows [start, stop)."""
+        return slice(
             int(np.searchsorted(self.target, start, side="right")) - 1, int(np.searchsorted(self.target, stop))
         )
+
+    def between(self, start: int, stop: int) -> Runs:
+        """The runs of the rows [start, stop), which become the rows from 0."""
+        some = self.which(start, stop)
         first, end = self.target[:-1][some], self.target[1:][some]
         begin = np.maximum(first, start)
         return Runs(

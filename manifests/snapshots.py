@@ -196,26 +196,41 @@ def _of_failures(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def open_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[ReadRows]:
-    """Yields a function that reads rows [start, stop) of a snapshot's timeline: int64. `manifest` has its tables.
+def open_timelines(dataset: Storage) -> Iterator[Callable[[str, Manifest], ReadRows]]:
+    """Yields a function that gives the timeline of a snapshot, from its name and its tables or those of some of its
+    videos: a function that reads rows [start, stop), int64.
 
     Files are opened once, and when they are needed: stores answer each request late.
     """
     with contextlib.ExitStack() as opened:
         files: dict[str, OpenFile] = {}
 
+        def file_of(name: str) -> OpenFile:
+            if name not in files:
+                files[name] = opened.enter_context(_file(dataset, name))
+            return files[name]
+
         def rows_of(name: str, start: int, stop: int) -> Array:
             with _explained(dataset, name):
-                if name not in files:
-                    files[name] = opened.enter_context(_file(dataset, name))
-                return read_timeline(files[name], start, stop)
+                return read_timeline(file_of(name), start, stop)
 
-        if manifest.origins is None:
-            yield partial(rows_of, snapshot)
-        else:
+        def timeline(snapshot: str, manifest: Manifest) -> ReadRows:
+            if manifest.origins is None:
+                return partial(rows_of, snapshot)
             runs = FrameRuns(manifest.origins.layer, manifest.origins.first_frame, manifest.videos.num_frames)
-            layers = [partial(rows_of, name) for name in (*layers_below(dataset, snapshot), snapshot)]
-            yield partial(timeline_rows, runs, manifest.first_frames, layers)
+            with _explained(dataset, snapshot):
+                names = (*_layers(file_of(snapshot)), snapshot)
+            layers = [partial(rows_of, name) for name in names]
+            return partial(timeline_rows, runs, manifest.first_frames, layers)
+
+        yield timeline
+
+
+@contextlib.contextmanager
+def open_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[ReadRows]:
+    """Yields a function that reads rows [start, stop) of a snapshot's timeline: int64. `manifest` has its tables."""
+    with open_timelines(dataset) as timeline:
+        yield timeline(snapshot, manifest)
 
 
 def timeline_of(dataset: Storage, snapshot: str, manifest: Manifest, videos: Sequence[int]) -> Array:
