@@ -23,7 +23,7 @@ from .identity import identity_of
 from .source_parts import identity_of_part
 from .sources import Source
 from .store_files import StoreFile, asked, copied, identity_of_file
-from .task_memory import task_bytes
+from .task_memory import UNKNOWN_BYTES, task_bytes
 from .units import Item
 
 # Looking at files mostly waits for disks and networks, so there are more threads than cores.
@@ -37,12 +37,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Expected:
-    """About how many frames a source will have, how many seconds one core will take for them, and how many bytes of
-    memory; 0 if it is in the dataset, or its header does not say."""
+    """About how many frames a source will have, how many seconds one core will take for them, 0 if it is in the dataset
+    or its header does not say, and how many bytes of memory."""
 
     frames: int = 0
     seconds: float = 0.0
-    memory_bytes: int = 0
+    memory_bytes: int = UNKNOWN_BYTES
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,8 @@ def _expected(source: str | BufferedIOBase, profile: Profile) -> Expected:
     pixels = expected_pixels(header.width, header.height, profile.size)
     source_pixels = header.width * header.height
     seconds = expected_seconds(header.source_frames, source_pixels, header.frames, pixels)
-    return Expected(header.frames, seconds, task_bytes(source_pixels, pixels, profile.codec) if source_pixels else 0)
+    memory_bytes = task_bytes(source_pixels, pixels, profile.codec) if source_pixels else UNKNOWN_BYTES
+    return Expected(header.frames, seconds, memory_bytes)
 
 
 def _expected_in_store(file: StoreFile, profile: Profile) -> Expected:

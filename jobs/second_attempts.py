@@ -12,7 +12,7 @@ import math
 import statistics
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .gpu_slots import Place, Slots, next_place
 from .order import Order
@@ -49,22 +49,28 @@ class Attempt:
     place: Place
 
 
+@dataclass
+class _Tried:
+    """A step whose outcome is wanted: its attempts, when the first one began, the most frames that any of them has
+    done, and how many failed while there was another one."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    begun: float | None = None
+    frames: int = 0
+    failed: int = 0
+
+
 class Attempts:
     """Those that run. `start` gives new ones, and `ended` is told of each that ends."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._running: set[Attempt] = set()
-        self._places: Counter[Place] = Counter()
+        # How many run in each place, wanted or not.
+        self._running: Counter[Place] = Counter()
         self._looked = -math.inf
-        # Attempts whose outcome is wanted.
-        self._wanted: dict[Key, list[Attempt]] = {}
-        self._begun: dict[Key, float] = {}
-        # The frames that are done of a step, and the most of a step that was attempted twice.
-        self._frames: dict[Key, int] = {}
+        self._wanted: dict[Key, _Tried] = {}
+        # Of steps that were attempted twice, the frames of the attempt that is further, also when that has ended.
         self._most_frames: dict[Key, int] = {}
-        # How many attempts at a step failed while there was another one.
-        self._failed: Counter[Key] = Counter()
         # How many times as long as expected the last steps took in each place.
         self._ratios: dict[Place, deque[float]] = {
             "cpu": deque(maxlen=_LAST_STEPS),
@@ -80,7 +86,7 @@ class Attempts:
         if now - self._looked >= _LOOK_EVERY_SECONDS:
             self._looked = now
             # Two attempts are given to each place, so that less than one leaves places with nothing to do.
-            idle = 0 if self._order else max(0, slots.at_a_time - len(self._running))
+            idle = 0 if self._order else max(0, slots.at_a_time - self._running.total())
             for number, (times, first) in enumerate(self._slow(now)):
                 if times > _FAR_LONGER or number < idle:
                     yield self._add(Attempt(first.step, self._place(slots) or first.place))
@@ -90,9 +96,10 @@ class Attempts:
     def progressed(self, key: Key, frames: int, now: float) -> bool:
         """A worker has done so many frames of a step. Returns whether that counts: of two attempts at a step only the
         one that is further does."""
-        if key in self._wanted:
-            self._begun.setdefault(key, now)
-            self._frames[key] = max(frames, self._frames.get(key, 0))
+        tried = self._wanted.get(key)
+        if tried is not None:
+            tried.begun = now if tried.begun is None else tried.begun
+            tried.frames = max(frames, tried.frames)
         if frames < self._most_frames.get(key, 0):
             return False
         if key in self._most_frames:
@@ -102,20 +109,16 @@ class Attempts:
     def ended(self, attempt: Attempt, seconds: float | None) -> bool:
         """Whether the outcome of an attempt that ended counts. `seconds` are what the worker took; None if it failed,
         which counts only if there is no other attempt."""
-        self._running.remove(attempt)
-        self._places[attempt.place] -= 1
+        self._running[attempt.place] -= 1
         key = key_of(attempt.step)
-        others = self._wanted.get(key, [])
-        if attempt not in others:
+        tried = self._wanted.get(key)
+        if tried is None or attempt not in tried.attempts:
             return False
-        others.remove(attempt)
-        if seconds is None and others:
-            self._failed[key] += 1
+        tried.attempts.remove(attempt)
+        if seconds is None and tried.attempts:
+            tried.failed += 1
             return False
         del self._wanted[key]
-        self._begun.pop(key, None)
-        self._frames.pop(key, None)
-        self._failed.pop(key, None)
         expected = seconds_of(attempt.step)
         if seconds is not None and expected and isinstance(attempt.step, Whole | OneSection):
             ratio = seconds / expected
@@ -124,18 +127,18 @@ class Attempts:
         return True
 
     def _add(self, attempt: Attempt) -> Attempt:
-        self._running.add(attempt)
-        self._places[attempt.place] += 1
+        self._running[attempt.place] += 1
         key = key_of(attempt.step)
-        if key in self._wanted:
-            self._most_frames[key] = self._frames.get(key, 0)
+        tried = self._wanted.setdefault(key, _Tried())
+        if tried.attempts:
+            self._most_frames[key] = tried.frames
         else:
             self._most_frames.pop(key, None)
-        self._wanted.setdefault(key, []).append(attempt)
+        tried.attempts.append(attempt)
         return attempt
 
     def _place(self, slots: Slots) -> Place | None:
-        return next_place(slots, self._places)
+        return next_place(slots, self._running)
 
     def _slow(self, now: float) -> list[tuple[float, Attempt]]:
         """The only attempts at steps that take much longer than usual, with how many times; the longest first."""
@@ -143,13 +146,12 @@ class Attempts:
             place: statistics.median(ratios) for place, ratios in self._ratios.items() if len(ratios) >= _ENOUGH_STEPS
         }
         slow = []
-        for key, attempts in self._wanted.items():
-            first = attempts[0]
-            step, expected = first.step, seconds_of(first.step)
-            is_alone = len(attempts) == 1 and self._failed[key] < _MAX_FAILED
-            may_be_late = key in self._begun and expected and isinstance(step, Whole | OneSection)
-            if is_alone and may_be_late and first.place in usual:
-                seconds = now - self._begun[key]
+        for tried in self._wanted.values():
+            first, expected = tried.attempts[0], seconds_of(tried.attempts[0].step)
+            is_alone = len(tried.attempts) == 1 and tried.failed < _MAX_FAILED
+            can_be_late = expected and isinstance(first.step, Whole | OneSection) and first.place in usual
+            if is_alone and can_be_late and tried.begun is not None:
+                seconds = now - tried.begun
                 times = seconds / (usual[first.place] * expected)
                 if times > _MUCH_LONGER and seconds > _LEAST_SECONDS:
                     slow.append((times, first))

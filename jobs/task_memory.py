@@ -24,7 +24,6 @@ def task_bytes(source_pixels: int, pixels: int, codec: str) -> int:
 
 
 def reserved_bytes(expected_bytes: int, largest_bytes: int) -> int:
-    """What is asked for, for a unit that is expected to take `expected_bytes`, 0 if that is not known, in a cluster
-    whose largest machine has `largest_bytes`: where it is too much for all machines, one that does nothing else."""
-    wanted = expected_bytes or UNKNOWN_BYTES
-    return min(-(-wanted // _STEP_BYTES) * _STEP_BYTES, largest_bytes)
+    """What is asked for, for a unit that is expected to take `expected_bytes`, in a cluster whose largest machine has
+    `largest_bytes`: where it is too much for all machines, one that does nothing else."""
+    return min(-(-expected_bytes // _STEP_BYTES) * _STEP_BYTES, largest_bytes)

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from types import MappingProxyType
 
 from ..manifests.edits import Drop
 from ..prep.stretch import Stretch
@@ -41,13 +40,13 @@ class Item:
 class Unit:
     """The work of one task: several short videos, or one long one. `id` is 16 hexadecimal digits. With `is_long` its
     one video may be encoded in sections, by several tasks. `expected_seconds` is how long one core takes for it, about,
-    and `expected_bytes` how much memory, 0 if that is not known."""
+    and `expected_bytes` how much memory."""
 
     id: str
     items: tuple[Item, ...]
     is_long: bool = False
     expected_seconds: float = field(default=0.0, compare=False)
-    expected_bytes: int = field(default=0, compare=False)
+    expected_bytes: int = field(default=UNKNOWN_BYTES, compare=False)
 
 
 def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int) -> list[Unit]:
@@ -102,11 +101,9 @@ def long_apart(
     return long + others
 
 
-def with_costs(
-    units: Iterable[Unit], seconds: Mapping[str, float], memory_bytes: Mapping[str, int] = MappingProxyType({})
-) -> list[Unit]:
+def with_costs(units: Iterable[Unit], seconds: Mapping[str, float], memory_bytes: Mapping[str, int]) -> list[Unit]:
     """The units with how long they are expected to take, and how much memory. `seconds` and `memory_bytes` have that of
-    each source, by its id; 0 for one of which only the size is known."""
+    each source, by its id; 0 seconds for one of which only the size is known."""
 
     def expected(unit: Unit) -> float:
         return sum(
@@ -117,7 +114,7 @@ def with_costs(
 
     def largest(unit: Unit) -> int:
         # One source after the other.
-        return max(memory_bytes.get(item.source.id, 0) or UNKNOWN_BYTES for item in unit.items)
+        return max(memory_bytes[item.source.id] for item in unit.items)
 
     return [replace(unit, expected_seconds=expected(unit), expected_bytes=largest(unit)) for unit in units]
 

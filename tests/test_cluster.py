@@ -18,6 +18,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
+from own_units import make_own_units
 from ray_heads import BIN, Head, free_ports, ray_head, user_environment
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.tally import Progress
@@ -134,14 +135,7 @@ def test_a_submitted_job(guarded: Head, folder: Path) -> None:
 
 
 def test_a_submitted_job_that_is_stopped_leaves_the_dataset_tidy(guarded: Head, tmp_path: Path) -> None:
-    sources = tmp_path / "long"
-    sources.mkdir()
-    for number in range(_LONG_VIDEOS):
-        # Files of a megabyte, so that no two share a unit.
-        make_video(
-            sources / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 120), timebase=Fraction(1, 30),
-            size=(320, 256), first_number=1000 * number, options={"qp": "1", "preset": "ultrafast"},
-        )  # fmt: skip
+    sources = make_own_units(tmp_path / "long", _LONG_VIDEOS, frames=120)
     dataset = tmp_path / "dataset"
     command = ["shortgop", "prep", str(sources), "--out", str(dataset), "--workers", "1"]
     assert job(guarded, "submit", "--no-wait", "--submission-id", "stopped", "--", *command).returncode == 0

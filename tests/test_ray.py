@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import shortgop
 from datasets import make_dataset, rows_of
 from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
+from own_units import make_own_units
 from shortgop.cli import app
 from shortgop.jobs.job_status import JobStatus, read_status
 from shortgop.jobs.prepare import Report, Where, prepare
@@ -36,12 +37,7 @@ _KILL_THE_WORKER = f"kill -{int(signal.SIGKILL)} $PPID"
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    for number in range(6):
-        make_video(
-            folder / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 120), timebase=Fraction(1, 30),
-            size=(320, 256), first_number=1000 * number, options={"qp": "1", "preset": "ultrafast"},
-        )  # fmt: skip
+    folder = make_own_units(tmp_path_factory.mktemp("sources") / "videos", 6, frames=120)
     (folder / "broken.mp4").write_text("not a video")
     return folder
 

@@ -8,7 +8,7 @@ import pytest
 
 from dataset_places import folders
 from datasets import rows_of
-from own_units import make_sources
+from own_units import make_own_units
 from shortgop.jobs.gpu_slots import Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.prepare import prepare
@@ -125,7 +125,7 @@ def test_without_an_idea_of_what_is_usual_nothing_is_attempted_twice() -> None:
 
 def test_a_job_ends_though_one_of_its_attempts_never_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ffmpeg on one of the sources stands still; the next one does not."""
-    sources = make_sources(tmp_path / "sources", 6)
+    sources = make_own_units(tmp_path / "sources", 6)
     undisturbed = folders(tmp_path).new()
     assert prepare([str(sources)], undisturbed, Profile(), where=Where("inline")).failures == ()
 

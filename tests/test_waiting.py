@@ -58,6 +58,8 @@ def test_steps_of_a_unit_can_be_left_out(units: list[tuple[str, float]], gone: s
 
 def test_a_unit_takes_as_long_as_its_sources_or_as_their_bytes_suggest() -> None:
     known, unknown = Unit("k", (item("a"), item("b"))), Unit("u", (item("c", 50_000_000),))
-    found = with_costs([known, unknown], {"a.mp4": 4.0, "b.mp4": 2.0})
+    memory = {"a.mp4": 10, "b.mp4": 30, "c.mp4": 20}
+    found = with_costs([known, unknown], {"a.mp4": 4.0, "b.mp4": 2.0}, memory)
+    assert [each.expected_bytes for each in found] == [30, 20]
     assert [each.expected_seconds for each in found] == pytest.approx([6, 10])
     assert [each.expected_seconds for each in split_unit(found[0], "key")] == [3, 3]

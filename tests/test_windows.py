@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,18 @@ import pytest
 import shortgop
 from datasets import rows_of
 from shortgop.errors import SourceError, TooManyFailuresError, UsageError
+from shortgop.jobs import ray_looks
 from shortgop.jobs.failing import WORKER_DIED, parse_max_failures
+from shortgop.jobs.look import Looked, LookElsewhere
 from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.ray_looks import looks_on_cluster
 from shortgop.jobs.sources import Source
 from shortgop.jobs.tally import Progress
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import give_up
 from shortgop.manifests.drop import drop
 from shortgop.manifests.parts import finished_parts, finished_units
+from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
@@ -112,12 +117,30 @@ def test_encoding_begins_before_all_sources_are_looked_at(films: Path, tmp_path:
     assert (last.sources_done, last.sources_planned, last.frames_planned, last.note) == (7, 7, 140, "encoding")
 
 
-def test_ray_gets_the_units_of_all_windows(films: Path, in_windows: Path, tmp_path: Path) -> None:
+def test_ray_gets_the_units_of_all_windows_and_looks_at_their_sources(
+    films: Path, in_windows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[list[Looked | None]] = []
+
+    @contextlib.contextmanager
+    def noted() -> Iterator[LookElsewhere]:
+        with looks_on_cluster() as look:
+
+            def look_and_note(sources: Sequence[Source], options: Options, num_in_store: int) -> list[Looked | None]:
+                looked.append(list(look(sources, options, num_in_store)))
+                return looked[-1]
+
+            yield look_and_note
+
+    monkeypatch.setattr(ray_looks, "looks_on_cluster", noted)
     seen: list[Progress] = []
     report = run(tmp_path / "dataset", films, runner="ray", on_update=seen.append)
     assert (report.videos_added, report.frames_added) == (7, 140)
     assert rows_of(tmp_path / "dataset") == rows_of(in_windows)
     assert {each.sources_planned for each in seen} >= {1, 7}
+    # Before Ray has started the driver looks at two windows, or at three.
+    ids = {each.item.source.id for found in looked for each in found if each is not None}
+    assert {"f.mp4", "g.mp4"} <= ids <= {"d.mp4", "e.mp4", "f.mp4", "g.mp4"}
 
 
 @pytest.mark.parametrize("sources_done", [0, 1, 3, 5])
