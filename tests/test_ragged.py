@@ -77,3 +77,25 @@ def test_a_text_is_found_among_sorted_ones(texts: list[str], wanted: str) -> Non
     ragged = from_texts(ordered)
     assert [ragged.find(text) for text in ordered] == list(range(len(ordered)))
     assert ragged.find(wanted) == (ordered.index(wanted) if wanted in ordered else None)
+
+
+def test_many_texts_are_searched_at_once() -> None:
+    texts = sorted(["", "a", "ab", "b" * 300, "é", "z\0", "z\0\0", "zz"], key=str.encode)
+    column = from_texts(texts)
+    wanted = from_texts(["", "aa", "ab", "b" * 299, "b" * 300, "z", "z\0", "zzz"])
+    below, found = column.search(wanted)
+    assert below.tolist() == [sum(text.encode() < other.encode() for text in texts) for other in wanted.texts()]
+    assert found.tolist() == [text in texts for text in wanted.texts()]
+
+
+@given(st.lists(st.text(max_size=3), max_size=12), st.lists(st.text(max_size=3), max_size=12))
+def test_a_search_counts_the_rows_below(there: list[str], wanted: list[str]) -> None:
+    column = from_texts(sorted(there, key=lambda text: text.encode(errors="backslashreplace")))
+    keys = [column.bytes(row) for row in range(len(column))]
+    asked = from_texts(wanted)
+    for right in (False, True):
+        below, found = column.search(asked, right=right)
+        for row in range(len(asked)):
+            text = asked.bytes(row)
+            assert below[row] == sum(key < text or (right and key == text) for key in keys)
+            assert found[row] == (text in keys)

@@ -7,20 +7,18 @@ import json
 import shutil
 import tempfile
 import uuid
-import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_paths import snapshot_path
-from dataset_places import place_of
 from datasets import timeline_rows
 from example_manifests import colliding_parts, drop, edit, failure, rows, video
-from shortgop.errors import CorruptDataError, MissingDataError
+from large_datasets import MANY, OLD, add, published
+from shortgop.errors import MissingDataError
 from shortgop.manifests import layers
 from shortgop.manifests.collect import collect
 from shortgop.manifests.compact import compact
@@ -28,13 +26,9 @@ from shortgop.manifests.history import history
 from shortgop.manifests.host_copies import HostCopies
 from shortgop.manifests.label_columns import derived_columns
 from shortgop.manifests.layers import combined, layers_that_stay
-from shortgop.manifests.layout import create, read_root
-from shortgop.manifests.mapped_tables import arrays_of
+from shortgop.manifests.layout import read_root
 from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
-from shortgop.manifests.ragged import Array, from_texts
-from shortgop.manifests.schema import OFFSETS, SCHEMA
 from shortgop.manifests.snapshots import (
     layers_below,
     open_failures,
@@ -48,27 +42,14 @@ from shortgop.manifests.tables import Manifest
 from shortgop.manifests.tidy import remove_old_snapshots
 from shortgop.manifests.verify import verify
 from shortgop.manifests.video_columns import LabelColumns
-from shortgop.manifests.zarr_small import array_files
-from shortgop.manifests.zarr_zip import pack
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from sweep import SWEEP
-
-# So many that a few more videos are little beside them.
-_MANY = 40
 
 
 @pytest.fixture(autouse=True)
 def _small_datasets_have_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "MIN_ROWS", 1)
-
-
-def old_video(number: int) -> Manifest:
-    label = json.dumps({"label": number, "split": "train" if number % 2 else "test"})
-    return video(f"v{number:02}", shard=f"old{number % 3}.shard", offset=10_000 * number, frames=9, attributes=label)
-
-
-OLD = [merge([*map(old_video, range(_MANY)), failure("x", "cut short"), failure("v99", "no video")])]
 
 
 @pytest.fixture
@@ -77,24 +58,9 @@ def large(tmp_path: Path) -> Storage:
     return published(tmp_path / "dataset", [OLD])
 
 
-def published(place: Path | Storage, steps: list[list[Manifest]]) -> Storage:
-    """A dataset that was published after each step's parts."""
-    dataset = place_of(place)
-    create(dataset, {})
-    for step, parts in enumerate(steps):
-        add(dataset, f"s{step}", *parts)
-    return dataset
-
-
 def in_memory() -> Storage:
     """A new place that ends with the process: nothing waits for a disk."""
     return storage_at(f"memory://{uuid.uuid4().hex}")
-
-
-def add(dataset: Storage, unit: str, *parts: Manifest) -> str:
-    for number, part in enumerate(parts):
-        write_part(dataset, f"{unit}u{number:02}", part)
-    return publish(dataset) or ""
 
 
 def problems(dataset: Storage, snapshot: str) -> list[str]:
@@ -108,7 +74,7 @@ def test_a_snapshot_of_a_large_dataset_has_the_new_rows_alone(large: Storage) ->
     assert layers_below(large, "000002") == ("000001",)
     assert open_layer(large, "000002").ids == ["v07b"]
     manifest = open_manifest(large, "000002")
-    assert manifest.ids == sorted([*(f"v{number:02}" for number in range(_MANY)), "v07b"])
+    assert manifest.ids == sorted([*(f"v{number:02}" for number in range(MANY)), "v07b"])
     assert rows(open_manifest(large, "000002", timeline=True)) == rows(merge([*OLD, video("v07b", shard="new.shard")]))
     assert snapshot_attributes(large, "000002")["parts"] == ["newu00"]
     assert parts_in(large, "000002") == {"newu00", "s0u00"}
@@ -124,7 +90,7 @@ def test_a_video_that_was_made_again_hides_the_one_below(large: Storage) -> None
     again = video("v07", shard="again.shard", frames=4, revision=1)
     add(large, "new", again)
     manifest = open_manifest(large, "000002")
-    assert len(manifest.videos) == _MANY
+    assert len(manifest.videos) == MANY
     assert manifest.videos.num_frames[manifest.row_of("v07")] == 4
     assert timeline_of(large, "000002", manifest, [manifest.row_of("v07")]).tolist() == [0, 1001, 2002, 3003]
 
@@ -311,7 +277,7 @@ def unpacked_ids(dataset: Storage, snapshot: str) -> bytes:
 def test_the_history_counts_all_rows_of_layers(large: Storage) -> None:
     add(large, "new", video("w1", shard="w1.shard"), drop("v07", 1), edit("v08", 1, label=0))
     last = history(large)[-1]
-    assert (last.num_videos, last.difference and last.difference.added) == (_MANY, 1)
+    assert (last.num_videos, last.difference and last.difference.added) == (MANY, 1)
     assert last.difference is not None
     assert (last.difference.dropped, last.difference.relabelled) == (1, 1)
 
@@ -343,102 +309,8 @@ def test_zarr_opens_a_layer_and_sees_what_is_below(large: Storage) -> None:
     assert group["videos"].attrs.asdict() == {}
 
 
-def test_the_copy_of_a_host_is_that_of_all_layers(large: Storage, tmp_path: Path) -> None:
-    add(large, "new", video("v07b", shard="new.shard"), drop("v08", 1))
-    copies = HostCopies(tmp_path / "copies", min_bytes=0)
-    expected = open_manifest(large, "000002")
-    for _ in range(2):
-        copied = open_manifest(large, "000002", copies=copies)
-        assert rows(copied) == rows(expected)
-        assert all(np.array_equal(array, arrays_of(expected)[name]) for name, array in arrays_of(copied).items())
-        assert (
-            timeline_of(large, "000002", copied, [7, 8]).tolist()
-            == timeline_of(large, "000002", expected, [7, 8]).tolist()
-        )
-    # One of the new layer, and one of all rows: the oldest layer is decoded right into that.
-    assert len([path for path in copies.folder.iterdir() if path.is_dir()]) == 2
-
-
-def test_the_copy_is_the_same_where_the_oldest_layer_has_one(large: Storage, tmp_path: Path) -> None:
-    add(large, "new", video("v07b", shard="new.shard"), drop("v08", 1))
-    copies = [HostCopies(tmp_path / name, min_bytes=0) for name in ("decoded", "from-a-copy")]
-    open_layer(large, "000001", copies=copies[1])
-    one, other = (open_manifest(large, "000002", copies=each) for each in copies)
-    assert rows(one) == rows(other) == rows(open_manifest(large, "000002"))
-
-
-@pytest.mark.parametrize("column", ["videos/id", "videos/num_frames", "videos/path", "gops/pattern", "gops/crc32"])
-def test_a_damaged_layer_has_no_copy_and_is_named(large: Storage, tmp_path: Path, column: str) -> None:
-    add(large, "new", video("w1", shard="w1.shard"))
-    damage(snapshot_path(Path(large.url), "000001"), f"{column}/c/0")
-    copies = HostCopies(tmp_path / "copies", min_bytes=0)
-    with pytest.raises(CorruptDataError, match=rf"000001\.zip: {column}/c/0 cannot be decoded"):
-        open_manifest(large, "000002", copies=copies)
-    # Nothing is left of what was begun.
-    assert not list(copies.folder.glob("making-*"))
-
-
-@pytest.mark.parametrize(
-    ("column", "values", "said"),
-    [
-        ("gops/pattern", np.full(120, 7, "<i4"), "gops/pattern refers to rows that do not exist"),
-        ("gops/crc32", np.zeros(119, "<u4"), "differ in length"),
-        ("videos/num_frames", np.zeros(_MANY, "<i8"), "videos/num_frames has a value below 1"),
-        ("videos/num_frames", np.full(_MANY - 1, 9, "<i8"), "differ in length"),
-        ("videos/path_offsets", np.zeros(_MANY + 1, "<i8"), "offsets do not fit"),
-    ],
-)
-def test_a_layer_whose_tables_do_not_go_together_is_named(
-    large: Storage, tmp_path: Path, column: str, values: Array, said: str
-) -> None:
-    add(large, "new", video("w1", shard="w1.shard"))
-    table, name = column.removesuffix("_offsets").split("/")
-    schema = OFFSETS if column.endswith("_offsets") else SCHEMA[table][name]
-    rewrite(snapshot_path(Path(large.url), "000001"), array_files(column, schema, values))
-    with pytest.raises(CorruptDataError, match=rf"000001\.zip: .*{said}"):
-        open_manifest(large, "000002", copies=HostCopies(tmp_path / "copies", min_bytes=0))
-
-
-def damage(file: Path, member: str) -> None:
-    """Change a byte in the middle of a member of a zip file, so that the directory is as it was."""
-    with zipfile.ZipFile(file) as archive:
-        data = archive.read(member)
-    content = file.read_bytes()
-    at = content.index(data) + len(data) // 2
-    file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-
-
-def rewrite(file: Path, members: dict[str, bytes]) -> None:
-    """Replace members of a zip file."""
-    with zipfile.ZipFile(file) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    file.write_bytes(pack(files | members))
-
-
-def test_many_texts_are_searched_at_once() -> None:
-    texts = sorted(["", "a", "ab", "b" * 300, "é", "z\0", "z\0\0", "zz"], key=str.encode)
-    column = from_texts(texts)
-    wanted = from_texts(["", "aa", "ab", "b" * 299, "b" * 300, "z", "z\0", "zzz"])
-    below, found = column.search(wanted)
-    assert below.tolist() == [sum(text.encode() < other.encode() for text in texts) for other in wanted.texts()]
-    assert found.tolist() == [text in texts for text in wanted.texts()]
-
-
-@given(st.lists(st.text(max_size=3), max_size=12), st.lists(st.text(max_size=3), max_size=12))
-def test_a_search_counts_the_rows_below(there: list[str], wanted: list[str]) -> None:
-    column = from_texts(sorted(there, key=lambda text: text.encode(errors="backslashreplace")))
-    keys = [column.bytes(row) for row in range(len(column))]
-    asked = from_texts(wanted)
-    for right in (False, True):
-        below, found = column.search(asked, right=right)
-        for row in range(len(asked)):
-            text = asked.bytes(row)
-            assert below[row] == sum(key < text or (right and key == text) for key in keys)
-            assert found[row] == (text in keys)
-
-
 def test_rows_of_layers_can_be_put_together_whatever_they_hold() -> None:
     # The newest layer takes a video out and has none.
-    assert combined([merge(OLD), merge([drop("v00", 1)])]).ids == [f"v{number:02}" for number in range(1, _MANY)]
+    assert combined([merge(OLD), merge([drop("v00", 1)])]).ids == [f"v{number:02}" for number in range(1, MANY)]
     assert combined([merge([]), merge([video("a")])]).ids == ["a"]
     assert combined([merge([video("a")])]).ids == ["a"]

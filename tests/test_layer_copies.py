@@ -1,0 +1,106 @@
+"""The copies of a host of snapshots in layers, and layers that are damaged."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dataset_paths import snapshot_path
+from example_manifests import drop, rows, video
+from large_datasets import MANY, OLD, add, published
+from shortgop.errors import CorruptDataError
+from shortgop.manifests import layers
+from shortgop.manifests.host_copies import HostCopies
+from shortgop.manifests.mapped_tables import arrays_of
+from shortgop.manifests.ragged import Array
+from shortgop.manifests.schema import OFFSETS, SCHEMA
+from shortgop.manifests.snapshots import open_layer, open_manifest, timeline_of
+from shortgop.manifests.zarr_small import array_files
+from shortgop.manifests.zarr_zip import pack
+from shortgop.storage.interface import Storage
+
+
+@pytest.fixture(autouse=True)
+def _small_datasets_have_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "MIN_ROWS", 1)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Storage:
+    """A dataset with one snapshot of all that is old."""
+    return published(tmp_path / "dataset", [OLD])
+
+
+def test_the_copy_of_a_host_is_that_of_all_layers(large: Storage, tmp_path: Path) -> None:
+    add(large, "new", video("v07b", shard="new.shard"), drop("v08", 1))
+    copies = HostCopies(tmp_path / "copies", min_bytes=0)
+    expected = open_manifest(large, "000002")
+    for _ in range(2):
+        copied = open_manifest(large, "000002", copies=copies)
+        assert rows(copied) == rows(expected)
+        assert all(np.array_equal(array, arrays_of(expected)[name]) for name, array in arrays_of(copied).items())
+        assert (
+            timeline_of(large, "000002", copied, [7, 8]).tolist()
+            == timeline_of(large, "000002", expected, [7, 8]).tolist()
+        )
+    # One of the new layer, and one of all rows: the oldest layer is decoded right into that.
+    assert len([path for path in copies.folder.iterdir() if path.is_dir()]) == 2
+
+
+def test_the_copy_is_the_same_where_the_oldest_layer_has_one(large: Storage, tmp_path: Path) -> None:
+    add(large, "new", video("v07b", shard="new.shard"), drop("v08", 1))
+    copies = [HostCopies(tmp_path / name, min_bytes=0) for name in ("decoded", "from-a-copy")]
+    open_layer(large, "000001", copies=copies[1])
+    one, other = (open_manifest(large, "000002", copies=each) for each in copies)
+    assert rows(one) == rows(other) == rows(open_manifest(large, "000002"))
+
+
+@pytest.mark.parametrize("column", ["videos/id", "videos/num_frames", "videos/path", "gops/pattern", "gops/crc32"])
+def test_a_damaged_layer_has_no_copy_and_is_named(large: Storage, tmp_path: Path, column: str) -> None:
+    add(large, "new", video("w1", shard="w1.shard"))
+    damage(snapshot_path(Path(large.url), "000001"), f"{column}/c/0")
+    copies = HostCopies(tmp_path / "copies", min_bytes=0)
+    with pytest.raises(CorruptDataError, match=rf"000001\.zip: {column}/c/0 cannot be decoded"):
+        open_manifest(large, "000002", copies=copies)
+    # Nothing is left of what was begun.
+    assert not list(copies.folder.glob("making-*"))
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("gops/pattern", np.full(120, 7, "<i4"), "gops/pattern refers to rows that do not exist"),
+        ("gops/crc32", np.zeros(119, "<u4"), "differ in length"),
+        ("videos/num_frames", np.zeros(MANY, "<i8"), "videos/num_frames has a value below 1"),
+        ("videos/num_frames", np.full(MANY - 1, 9, "<i8"), "differ in length"),
+        ("videos/path_offsets", np.zeros(MANY + 1, "<i8"), "offsets do not fit"),
+    ],
+)
+def test_a_layer_whose_tables_do_not_go_together_is_named(
+    large: Storage, tmp_path: Path, column: str, values: Array, said: str
+) -> None:
+    add(large, "new", video("w1", shard="w1.shard"))
+    table, name = column.removesuffix("_offsets").split("/")
+    schema = OFFSETS if column.endswith("_offsets") else SCHEMA[table][name]
+    rewrite(snapshot_path(Path(large.url), "000001"), array_files(column, schema, values))
+    with pytest.raises(CorruptDataError, match=rf"000001\.zip: .*{said}"):
+        open_manifest(large, "000002", copies=HostCopies(tmp_path / "copies", min_bytes=0))
+
+
+def damage(file: Path, member: str) -> None:
+    """Change a byte in the middle of a member of a zip file, so that the directory is as it was."""
+    with zipfile.ZipFile(file) as archive:
+        data = archive.read(member)
+    content = file.read_bytes()
+    at = content.index(data) + len(data) // 2
+    file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+
+
+def rewrite(file: Path, members: dict[str, bytes]) -> None:
+    """Replace members of a zip file."""
+    with zipfile.ZipFile(file) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    file.write_bytes(pack(files | members))

@@ -1,0 +1,135 @@
+"""What is no index, time, option, path or name of a video is wrong usage, whatever a library would make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shortgop
+from datasets import make_dataset
+from synthetic import constant_rate_pts, make_video
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("wrong")
+    make_video(root / "a.mp4", pts=constant_rate_pts(Fraction(10), 16), timebase=Fraction(1, 10))
+    assert make_dataset([root / "a.mp4"], root / "dataset").failures == ()
+    return root
+
+
+@pytest.fixture(scope="module")
+def dataset(folder: Path) -> shortgop.Dataset:
+    return shortgop.open(folder / "dataset")
+
+
+@pytest.fixture(scope="module")
+def video(dataset: shortgop.Dataset) -> shortgop.Video:
+    return dataset["a.mp4"]
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [
+        torch.tensor([1.5]), np.array([0.5]), np.array([np.nan]), torch.tensor([np.inf]), torch.tensor([1 + 0j]),
+        torch.tensor([True]), np.array([False]), [True], [np.bool_(True)], [1.0], ["1"], "1", b"1", 5, None, [[1]],
+        np.array(["1"]), torch.tensor([[1]]), torch.empty(1, device="meta"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_fractions_and_booleans_are_no_indices(video: shortgop.Video, dataset: shortgop.Dataset, indices: Any) -> None:
+    for call in (video.get_frames_at, video.source_pts, lambda frames: dataset.get_clips([("a.mp4", frames)])):
+        with pytest.raises(shortgop.UsageError):
+            call(indices)
+
+
+TRUTHS: list[Callable[[Any], object]] = [
+    lambda d: d[True],
+    lambda d: d[np.bool_(False)],
+    lambda d: d.get_clips([(True, [0])]),
+    lambda d: d.get_clips([(0, [True])]),
+    lambda d: d[0][True],
+    lambda d: d[0][False:5],
+    lambda d: d[0][0:5:True],
+    lambda d: d[0][0 : np.bool_(True)],
+    lambda d: d[0].get_frame_at(torch.tensor([True])),
+    lambda d: d[0].get_frames_in_range(0, 5, True),
+    lambda d: d[0].get_frames_in_range(False, 5),
+    lambda d: d[0].get_frame_played_at(True),
+    lambda d: d[0].get_frames_played_at([0.5, False]),
+    lambda d: d[0].get_frames_played_at(torch.tensor([True])),
+    lambda d: d[0].get_frames_played_at(np.array([True])),
+    lambda d: d[0].get_frames_played_in_range(False, 1.0),
+    lambda d: d[0].get_frames_played_in_range(0.0, True),
+    lambda d: d[0].get_all_frames(fps=True),
+    lambda d: d[0].source_seconds([True]),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TRUTHS)))
+def test_a_boolean_is_no_number_anywhere(number: int, dataset: shortgop.Dataset) -> None:
+    with pytest.raises(shortgop.UsageError):
+        TRUTHS[number](dataset)
+
+
+WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"snapshot": 1}, "snapshot is 1; it has to be a string such as '0"),
+    ({"snapshot": True}, "snapshot is True"),
+    ({"snapshot": ""}, "has no snapshot ''; its current one is '0"),
+    ({"snapshot": "../manifest"}, "has no snapshot '../manifest'"),
+    ({"dimension_order": ["NCHW"]}, "dimension_order is"),
+    ({"size": True}, "size is True"),
+    ({"size": (True, 10)}, r"size is \(True, 10\)"),
+    ({"size": "32"}, "size is '32'"),
+    ({"size": np.array([10, 20])}, "size is array"),
+    ({"crop": (0, 0, True, 10)}, "crop is"),
+    ({"crop": (0, 0, 2.0, 10)}, "crop is"),
+    ({"crop": 5}, "crop is 5"),
+    ({"dtype": "uint8"}, "dtype is 'uint8'; it can be torch.uint8"),
+    ({"normalize": ("123", "123"), "dtype": torch.float32}, "normalize is"),
+    ({"normalize": ((True, 0, 0), (1, 1, 1)), "dtype": torch.float32}, "normalize is"),
+    ({"normalize": ((0, 0, 0), (1, float("nan"), 1)), "dtype": torch.float32}, "normalize is"),
+    ({"normalize": 5, "dtype": torch.float32}, "normalize is 5"),
+    ({"color": None}, "color is None"),
+    ({"threads": True}, "threads is True"),
+    ({"threads": 2.0}, "threads is 2.0"),
+    ({"threads": "2"}, "threads is '2'"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS, ids=str)
+def test_options_of_the_wrong_type_are_wrong_usage(folder: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(shortgop.UsageError, match=message):
+        shortgop.open(folder / "dataset", **options)
+
+
+@pytest.mark.parametrize("path", [1, None, ["d"], b"d", True])
+def test_a_path_of_the_wrong_type(path: Any) -> None:
+    with pytest.raises(shortgop.WrongTypeError, match="it has to be the folder that `shortgop prep` wrote"):
+        shortgop.open(path)
+
+
+def test_options_of_numpy_are_numbers(folder: Path) -> None:
+    dataset = shortgop.open(folder / "dataset", threads=np.int64(2), size=np.int32(32))  # type: ignore[arg-type]
+    assert dataset["a.mp4"][0].shape == (3, 32, 48)
+
+
+@pytest.mark.parametrize("key", [1.0, None, slice(0, 2), ["a.mp4"], b"a.mp4", torch.tensor([0, 1])], ids=repr)
+def test_videos_are_named_by_an_id_or_a_number(dataset: shortgop.Dataset, key: Any) -> None:
+    for call in (lambda: dataset[key], lambda: dataset.get_clips([(key, [0])])):
+        # A list or a tensor may be a boolean for each video.
+        with pytest.raises(shortgop.WrongTypeError, match="a video's number is .* or its id as a string|a boolean for"):
+            call()
+    assert key not in dataset
+
+
+@pytest.mark.parametrize("requests", [None, 5, "ab", b"ab"])
+def test_requests_are_a_list(dataset: shortgop.Dataset, requests: Any) -> None:
+    with pytest.raises(shortgop.WrongTypeError, match="it has to be a list of"):
+        dataset.get_clips(requests)
