@@ -59,7 +59,7 @@ def exact(text: str) -> Fraction:
 
 
 def exact_seconds(value: Any, option: str) -> Fraction:
-    """The seconds that a number or a text stands for. UsageError names the option that it was given for."""
+    """The seconds that a number or a text stands for. UsageError names `option`."""
     if _is_boolean(value) or not isinstance(value, int | float | Fraction | str):
         raise WrongTypeError(f"{option} is {_shown(value)}; it has to be a number of seconds")
     try:

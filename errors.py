@@ -180,7 +180,7 @@ def not_read(file: str, error: OSError | MemoryError, *, remedy: str = "") -> Da
         return UnreadableDataError(f"{file} does not fit into memory; free some memory and try again", file=file)
     if error.errno in _MISSING:
         return MissingDataError(f"{file} is missing{'; ' if remedy else ''}{remedy}", file=file)
-    # What a table is read from may be named by its key alone; the error of a store has the URL.
+    # `file` may be the key of a table, without its store; then the error has the URL.
     in_store = any("://" in name for name in (file, str(error.filename)))
     if in_store and error.errno in (errno.EIO, errno.ETIMEDOUT):
         advice = "check the network and the store"

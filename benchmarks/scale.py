@@ -2,7 +2,8 @@
 
 Opening (the first time on a host, and then), the memory of a process and of a loader's workers, the lookup of a frame's
 bytes, and with --add what publishing 1 % more videos takes. The tables are made up (`scale_data`), so nothing is
-decoded. Wall-clock and processor seconds are both given: on a busy machine only the second say something. Linux only.
+decoded. Wall-clock and processor seconds are both given: on a busy machine only processor seconds can be compared.
+Linux only.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import footage
@@ -117,7 +119,8 @@ def work(opened: shortgop.Dataset, queue: Any, seed: int) -> None:
 
 
 def added(count: int) -> dict[str, Any]:
-    """In a new process: publish 1 % more videos, in parts of 1,000, in a copy of a dataset of `count`, and open it."""
+    """In a new process: publish 1 % more videos, in parts of 1,000, in a copy of a dataset of `count`. Open it with the
+    copies of layers that this host has, and without any."""
     dataset = scale_data.make(footage.WORK / f"scale-{count}-whole", count, timeline=True)
     copy = dataset.with_name(f"{dataset.name}-added")
     shutil.rmtree(copy, ignore_errors=True)
@@ -129,9 +132,11 @@ def added(count: int) -> dict[str, Any]:
     snapshot, seconds = timed(lambda: publish(DiskStorage(copy)))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     _, opening = timed(lambda: open_manifest(DiskStorage(copy), snapshot, copies=copies_in(None)))
+    with TemporaryDirectory(dir=footage.WORK) as cache:
+        elsewhere = in_process("--child-open", str(copy), str(snapshot), XDG_CACHE_HOME=cache)
     written = sum(file.stat().st_size for file in (copy / "manifest").iterdir() if file.stem != "000001")
     shutil.rmtree(copy)
-    return {**seconds, "peak": peak, "bytes": written, "open": opening}
+    return {**seconds, "peak": peak, "bytes": written, "open": opening, "elsewhere": elsewhere}
 
 
 def folded(parts: int) -> dict[str, Any]:
@@ -171,6 +176,7 @@ def main() -> None:
     parser.add_argument("--parts", type=int, nargs="*", default=[], help="merge so many parts of 20 videos")
     parser.add_argument("--child", nargs=2, metavar=("DATASET", "CACHE"))
     parser.add_argument("--child-add", type=int)
+    parser.add_argument("--child-open", nargs=2, metavar=("DATASET", "SNAPSHOT"))
     parser.add_argument("--child-parts", type=int)
     options = parser.parse_args()
     if options.child:
@@ -178,6 +184,11 @@ def main() -> None:
         return
     if options.child_add:
         sys.stdout.write(json.dumps(added(options.child_add)))
+        return
+    if options.child_open:
+        dataset, snapshot = options.child_open
+        _, seconds = timed(lambda: open_manifest(DiskStorage(dataset), snapshot, copies=copies_in(None)))
+        sys.stdout.write(json.dumps(seconds))
         return
     if options.child_parts:
         sys.stdout.write(json.dumps(folded(options.child_parts)))
@@ -188,12 +199,13 @@ def main() -> None:
         caches = footage.WORK / "scale-writer"
         shutil.rmtree(caches, ignore_errors=True)
         for what in ("the first writer on the host", "the next", "the next"):
-            # What was put together is put together anew each time; the copies of the layers below stay.
+            # Each run merges the layers again; the host copies of the layers stay.
             done = in_process("--child-add", str(count), XDG_CACHE_HOME=str(caches))
             print(
-                f"publishing {count // 100:,} videos more than {count:,}, {what}: {seconds_text(done)}, "
+                f"publishing {count // 100:,} videos on top of {count:,}, {what}: {seconds_text(done)}, "
                 f"{done['peak']} MiB at most, {done['bytes'] / 1e6:.1f} MB written; "
-                f"opening that: {seconds_text(done['open'])}"
+                f"opening that: {seconds_text(done['open'])}; "
+                f"on a host without copies of layers: {seconds_text(done['elsewhere'])}"
             )
         shutil.rmtree(caches, ignore_errors=True)
     for count in options.parts:

@@ -11,7 +11,9 @@ the server. Loaders are timed in turn, round by round, between two batches in th
 - whole shards first, as MosaicML Streaming does: each shard that a batch needs is fetched whole, once, to a local
   disk, and read there with the same decoder (written here for the comparison);
 - WebDataset over the same videos as MP4s in tars, one random clip of each video, decoded by TorchCodec. It streams a
-  tar from its start, so its order is that of the tars.
+  tar from its start, so its order is that of the tars;
+- MosaicML Streaming itself over the same videos as MP4s in MDS shards as long as the tars, shuffled, one random clip of
+  a video, decoded by TorchCodec; left out where the package `mosaicml-streaming` cannot be imported.
 
 Bytes and requests are those that the proxy saw. `make bench` leaves this out; the figures in docs/design/readers.md
 come from here.
@@ -32,6 +34,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from itertools import count as count_from
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -55,7 +58,8 @@ AHEAD = 4
 
 @dataclass(frozen=True)
 class Row:
-    """What a way of reading took at a latency. `ratio` is how many times as long as ClipLoader on the disk."""
+    """What a way of reading took at a latency. `ratio` is how many times as long as ClipLoader on the disk,
+    `first_batch_bytes` what was fetched until the first batch was there; NaN for loaders, which read ahead."""
 
     way: str
     latency_ms: float
@@ -64,6 +68,7 @@ class Row:
     bytes_per_clip: float
     requests_per_clip: float
     first_batch_seconds: float
+    first_batch_bytes: float = float("nan")
 
 
 def put_up(folder: Path, url: str) -> None:
@@ -128,7 +133,7 @@ def whole_shards(url: str, scratch: Path) -> Iterator[Any]:
                 if not file.exists():
                     file.write_bytes(store.read(f"shards/{names[shard]}"))
         if near is None:
-            # What is not there yet is not read.
+            # It warns of shards that are missing. They are fetched before they are read.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 near = shortgop.open(scratch, size=SIZE, crop="center")
@@ -150,32 +155,70 @@ def write_tars(dataset: Path, url: str, videos_each: int) -> list[str]:
     return keys
 
 
+def random_clip(mp4: bytes, draws: random.Random) -> Any:
+    """A clip of a video, decoded by TorchCodec: float32 [frames, channels, height, width]."""
+    import torch
+    from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
+
+    decoder = VideoDecoder(mp4, seek_mode="approximate")
+    start = draws.randrange(len(decoder) - (FRAMES - 1) * STRIDE)
+    frames = decoder.get_frames_at(list(range(start, start + FRAMES * STRIDE, STRIDE))).data
+    side = min(frames.shape[-2:])
+    middle = frames[..., :side, (frames.shape[-1] - side) // 2 :][..., :side]
+    return torch.nn.functional.interpolate(middle, SIZE, mode="bilinear", antialias=True)
+
+
+def batches_of_clips(mp4s: Iterator[bytes]) -> Iterator[Any]:
+    """Batches of a random clip of each video."""
+    import torch
+
+    draws = random.Random(0)  # noqa: S311  # which clips
+    while len(batch := [random_clip(mp4, draws) for mp4 in islice(mp4s, BATCH)]) == BATCH:
+        yield torch.stack(batch)
+
+
 def web_dataset(url: str, keys: list[str]) -> Iterator[Any]:
     """Batches of one random clip of each video of the tars, streamed with curl, as WebDataset does for http."""
     import obstore
-    import torch
     import webdataset
     from obstore.store import S3Store
-    from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
-    draws = random.Random(0)  # noqa: S311  # which clips
     place = S3Store.from_url(url)
     urls = [f"pipe:curl -s -L '{obstore.sign(place, 'GET', key, timedelta(hours=1))}'" for key in keys]
+    samples = webdataset.WebDataset(urls, shardshuffle=False, empty_check=False)
+    return batches_of_clips(sample["mp4"] for sample in samples)
 
-    def clip(sample: dict[str, Any]) -> torch.Tensor:
-        decoder = VideoDecoder(sample["mp4"], seek_mode="approximate")
-        start = draws.randrange(len(decoder) - (FRAMES - 1) * STRIDE)
-        frames = decoder.get_frames_at(list(range(start, start + FRAMES * STRIDE, STRIDE))).data
-        side = min(frames.shape[-2:])
-        middle = frames[..., :side, (frames.shape[-1] - side) // 2 :][..., :side]
-        return torch.nn.functional.interpolate(middle, SIZE, mode="bilinear", antialias=True)
 
-    batch = []
-    for sample in webdataset.WebDataset(urls, shardshuffle=False, empty_check=False):
-        batch.append(clip(sample))
-        if len(batch) == BATCH:
-            yield torch.stack(batch)
-            batch = []
+def why_no_mosaic() -> str | None:
+    """Why MosaicML Streaming cannot be measured; None if it can."""
+    try:
+        import streaming  # noqa: F401
+    # Its torchvision may not fit torch.
+    except (ImportError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def write_mds(dataset: Path, url: str, videos_each: int) -> None:
+    """The dataset's videos as MP4s in MDS shards of about so many, in the store."""
+    from streaming import MDSWriter
+
+    store, exported = storage_at(url), footage.make_exported(dataset)
+    num_bytes = sum(path.stat().st_size for path in exported) * videos_each // len(exported)
+    with tempfile.TemporaryDirectory() as folder:
+        with MDSWriter(out=folder, columns={"mp4": "bytes"}, size_limit=int(1.1 * num_bytes)) as writer:
+            for path in exported:
+                writer.write({"mp4": path.read_bytes()})
+        for file in sorted(Path(folder).iterdir()):
+            store.put_new_file(file.name, file)
+
+
+def mosaic(url: str, scratch: Path) -> Iterator[Any]:
+    """Batches of one random clip of a video, for as many epochs as are asked for, as MosaicML Streaming gives them."""
+    from streaming import StreamingDataset
+
+    dataset = StreamingDataset(remote=url, local=str(scratch), shuffle=True, batch_size=BATCH)
+    return batches_of_clips(sample["mp4"] for _ in count_from(0) for sample in dataset)
 
 
 def traffic(proxy: FlakyProxy, sizes: dict[str, int]) -> tuple[int, int]:
@@ -197,6 +240,24 @@ def traffic(proxy: FlakyProxy, sizes: dict[str, int]) -> tuple[int, int]:
 def measure(latency: float, rounds: int, count: int, world: World) -> list[Row]:
     proxy = world.proxy
     proxy.faults(Faults(latency_seconds=latency))
+    rows = timed_loaders(latency, rounds, count, world) if rounds else []
+    rows.append(one_pass("this process, store", latency, count, world, lambda: in_this_process(world.url)))
+    rows.append(one_pass("whole shards first", latency, count, world, lambda: whole_shards(world.url, world.scratch())))
+    rows.append(
+        one_pass(
+            "WebDataset over MP4s", latency, count, world,
+            lambda: web_dataset(f"{world.url}-tars", world.tars),
+        )
+    )  # fmt: skip
+    if world.has_mds:
+        url = f"{world.url}-mds"
+        rows.append(one_pass("MosaicML Streaming", latency, count, world, lambda: mosaic(url, world.scratch())))
+    return rows
+
+
+def timed_loaders(latency: float, rounds: int, count: int, world: World) -> list[Row]:
+    """The loaders in turn, round by round."""
+    proxy = world.proxy
     loaders = {
         "ClipLoader, disk": loader_of(str(world.disk)),
         "ClipLoader, store": loader_of(world.url),
@@ -233,28 +294,21 @@ def measure(latency: float, rounds: int, count: int, world: World) -> list[Row]:
                 num_bytes / clips, requests / clips, first[name],
             )
         )  # fmt: skip
-    rows.append(one_pass("this process, store", latency, count, world, lambda: in_this_process(world.url)))
-    rows.append(one_pass("whole shards first", latency, count, world, lambda: whole_shards(world.url, world.scratch())))
-    rows.append(
-        one_pass(
-            "WebDataset over MP4s", latency, count, world,
-            lambda: web_dataset(f"{world.url}-tars", world.tars),
-        )
-    )  # fmt: skip
     return rows
 
 
 def one_pass(way: str, latency: float, count: int, world: World, make: Callable[[], Iterator[Any]]) -> Row:
-    """A way that is no loader with workers: its rate is not compared, only its bytes and its first batch."""
+    """A way without a loader and workers. Its bytes and the time to its first batch are compared, its rate is not."""
     world.proxy.forget()
     started = time.perf_counter()
     batches = make()
     next(batches)
     first = time.perf_counter() - started
+    first_bytes, _ = traffic(world.proxy, world.sizes)
     clips = BATCH * (1 + sum(1 for _ in islice(batches, count)))
     num_bytes, requests = traffic(world.proxy, world.sizes)
     nan = float("nan")
-    return Row(way, latency * 1000, nan, nan, num_bytes / clips, requests / clips, first)
+    return Row(way, latency * 1000, nan, nan, num_bytes / clips, requests / clips, first, first_bytes)
 
 
 @dataclass
@@ -266,6 +320,7 @@ class World:
     url: str
     cache: Path
     tars: list[str]
+    has_mds: bool
     sizes: dict[str, int]
     root: Path
 
@@ -275,7 +330,7 @@ class World:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="0: without the loaders that are timed in turn.")
     parser.add_argument("--batches", type=int, default=12, help="Batches that are timed in each round.")
     parser.add_argument("--latency-ms", type=float, nargs="*", default=[1.0, 10.0, 50.0])
     options = parser.parse_args()
@@ -285,13 +340,22 @@ def main() -> None:
         url = f"s3://{BUCKET}/clips"
         put_up(disk, url)
         tars = write_tars(disk, f"{url}-tars", 3)
+        # Of two names for the same setting, this is the one that MosaicML Streaming reads.
+        os.environ["S3_ENDPOINT_URL"] = proxy.endpoint
+        why = why_no_mosaic()
+        if why is None:
+            write_mds(disk, f"{url}-mds", 3)
+        else:
+            print(f"without MosaicML Streaming: {why}")
         sizes = {each.key: each.num_bytes for each in storage_at(f"s3://{BUCKET}").files("")}
         cache = Path(folder) / "cache"
         fill_cache(shortgop.open(url, cache_dir=cache, cache_bytes=1 << 34))
         # The fork server and the libraries start once for all.
         next(iter(loader_of(str(disk))))
         next(web_dataset(f"{url}-tars", tars))
-        world = World(proxy, disk, url, cache, tars, sizes, Path(folder))
+        if why is None:
+            next(mosaic(f"{url}-mds", Path(folder) / "mds"))
+        world = World(proxy, disk, url, cache, tars, why is None, sizes, Path(folder))
         print(f"{sum(size for key, size in sizes.items() if '/shards/' in key) / 1e6:.1f} MB in "
               f"{sum('/shards/' in key for key in sizes)} shards, 12 videos of 20 s")  # fmt: skip
         rows = [

@@ -10,11 +10,12 @@ stacking, merge, folding, frame_runs, edits  tables put together, many parts in 
 layers, growth, layered_columns  snapshots that hold only what is new, and what they say with those below
 layer_tables, interleaving, row_runs  how the rows of layers are put together
 new_arrays, scratch_arrays     arrays that are filled piece by piece
-layout, snapshots, parts, sections, publish, tidy  the life of a dataset: keys and root, how a snapshot is opened,
-                               parts, publishing, removal
-lost, verify, export, summary, history, output_files  operations on a whole dataset
+layout, parts, sections, publish, tidy  the life of a dataset: keys and root, parts, publishing, removal
+snapshots, snapshot_files, snapshot_columns  how a snapshot is opened: its tables, its file, its label columns
+verify, layer_check, column_check, layer_blocks  whether bytes, layers and columns are as they must be
+lost, export, summary, history, output_files  operations on a whole dataset
 annotate, drop                 columns that are set, and videos that are taken out
 equal_contents, shard_bytes    videos that hold the same; pieces of shards, checked
-collect, rewrite, stored_bytes  what nothing needs any more is removed, also from within shards
+collect, rewrite, stored_bytes  removal of what is no longer needed, also from within shards
 moving, compact, copying, rollback  videos moved to other shards and datasets, and back to an earlier snapshot
 """

@@ -74,7 +74,7 @@ def plan_edits(
     """The edits after which the manifest's videos have these columns and none of `remove`; sorted by id.
 
     A column that is named in both is set. Values are compared with their types: 3 is not "3", 3.0 or true. Ids that are
-    not in the manifest are passed over, and so is what is so already.
+    not in the manifest are passed over, and so are columns that have their value already.
     """
     number = last_number(manifest) + 1
     edits = []

@@ -20,7 +20,8 @@ from .lost import lost_shards
 from .parts import clean_part, finished_parts, open_part
 from .publish import publish
 from .rewrite import plan_rewrites, rewrite
-from .snapshots import layers_below, open_current, open_manifest
+from .snapshot_files import layers_below
+from .snapshots import open_current, open_manifest
 from .stacking import take, with_videos
 from .stored_bytes import live_bytes
 from .tables import Manifest

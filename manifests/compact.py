@@ -11,7 +11,8 @@ from .lost import lost_shards
 from .moving import DEFAULT_SHARD_BYTES
 from .publish import publish
 from .rewrite import plan_compaction, rewrite
-from .snapshots import layers_below, open_current
+from .snapshot_files import layers_below
+from .snapshots import open_current
 from .stored_bytes import live_bytes
 from .tidy import KEEP_SECONDS, tidy
 

@@ -30,7 +30,7 @@ from .stacking import stack, take
 from .stored_bytes import live_bytes
 from .tables import Failures, Manifest, empty
 
-# As many are read and written at a time: a store answers each of them late.
+# How many new shards are written at a time: a store takes long to answer each request.
 _AT_A_TIME = 4
 _IDS_SHOWN = 3
 
@@ -41,8 +41,8 @@ class Copied:
     shards that it wrote; `snapshot` is the target's current one.
 
     `replaced` are those of `ids` of which the target had an earlier revision. `dropped` were left out, since they were
-    dropped in the target. The target still has the other two: `dropped_in_source` were dropped in a source, and the
-    columns of `other_columns`, which are some of `already`, differ from those in a source.
+    dropped in the target. `dropped_in_source` were dropped in a source, and the target still has them. `other_columns`
+    are those of `already` whose columns differ from the source's; the target keeps its own.
     """
 
     ids: tuple[str, ...]
@@ -88,8 +88,8 @@ def copy_videos(
     """Bring the videos of the current snapshots of `sources` into `target`, a new dataset or one of the same profile.
 
     Videos come with their columns as they are now, what was dropped stays dropped, and every GOP is checked by its
-    CRC-32 on the way. `on_bytes` is told the length of each shard as it is written. The same call again copies what is
-    missing. A source that is named twice counts once.
+    CRC-32 on the way. `on_bytes` is called with the length of each shard as it is written. The same call again copies
+    what is missing. A source that is named twice counts once.
 
     Videos that were dropped in the target stay out, unless `include_dropped`. With `update` a video of a source takes
     the place of the target's video of that id, columns included, if its frames differ and its revision is greater.
@@ -126,7 +126,7 @@ def copy_videos(
 def _result(plan: _Plan, sources: Sequence[Manifest], after: Manifest, num_bytes: int, root: Root) -> Copied:
     """`after` is what the target has now."""
     contents = dict(zip(after.ids, _contents(after), strict=True)) if plan.contents else {}
-    # As keys: their order counts, and they are looked up.
+    # Keys of a dict: they are looked up, and keep their order.
     came = {video_id: None for video_id, content in plan.contents.items() if contents.get(video_id) == content}
     there = set(after.ids).difference(*(manifest.ids for manifest in sources))
     return Copied(

@@ -1,4 +1,4 @@
-"""Many manifests as few, in bounded memory: what a snapshot of a hundred thousand parts is merged from.
+"""Makes few manifests of many, in bounded memory, so that a snapshot can be merged from a hundred thousand parts.
 
 A part's arrays are short, so its objects take more memory than its rows, and its timeline takes more than all other
 tables. So parts are merged in groups as they come, and the timelines of groups go to a file.
@@ -22,7 +22,7 @@ from .tables import Manifest
 
 
 class Folding:
-    """Takes manifests that have their timelines, and has fewer that merge to the same.
+    """Takes manifests with their timelines, and keeps fewer manifests, which merge to the same result.
 
     The file of timelines lies at the path that `scratch` gives. It loses its name as soon as it is open. A group has at
     most `group_manifests`, and is complete when it has `group_frames`.

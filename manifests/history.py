@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from ..errors import MissingDataError
 from ..storage.interface import Storage, Stored
 from .layout import read_root, snapshots
-from .snapshots import open_manifest, snapshot_attributes
+from .snapshot_files import snapshot_attributes
+from .snapshots import open_manifest
 from .tables import Manifest
 
 # Of each id the identity of its source, its columns, and the shard and offset at which it starts.

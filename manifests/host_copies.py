@@ -1,7 +1,8 @@
 """Copies of large snapshots' tables, decoded, in a cache folder of the host: all its processes map the same one.
 
     <key>/tables       the arrays of all tables, back to back
-    <key>/stamp        where each array lies, its CRC-32C, and what the file `tables` was like when it was last checked
+    <key>/checksums    the CRC-32C of each array, in pieces
+    <key>/stamp        where each array lies, and what the file `tables` was like when it was last checked
     making-<...>/      a copy that is being made
     .lock              held by the process that makes one
 
@@ -19,7 +20,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ import numpy as np
 
 from ..errors import DatasetError
 from ..storage.this_process import boot
-from .mapped_tables import MappedFile, NewTables, Place, arrays_of, mapped
+from .mapped_tables import CheckedRows, MappedFile, NewTables, Place, arrays_of, mapped
 from .new_arrays import NewArray
 from .ragged import Array
 from .tables import Manifest
@@ -80,12 +81,14 @@ class HostCopies:
         making = self.folder / f"{_MAKING}{uuid.uuid4().hex[:12]}"
         making.mkdir()
         try:
+            max_bytes = self._limit()
             descriptor = os.open(making / "tables", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            tables = NewTables(descriptor, max_bytes=self._limit())
+            tables = NewTables(descriptor, max_bytes=max_bytes)
             file = MappedFile(descriptor, tables.places)
             _try_lock(descriptor)
             tables.add(arrays_of(read(tables.new)))
-            _write_stamp(making, _Stamp(tables.places, _checksums(file), tables.num_bytes, _state(descriptor)))
+            _write(making / "checksums", tables.checksums)
+            _write(making / "stamp", vars(_Stamp(tables.places, tables.num_bytes, _state(descriptor))))
             # Another process may have made the same copy, where locks do not work. Then this one has it to itself.
             with contextlib.suppress(OSError):
                 making.rename(copy)
@@ -124,10 +127,16 @@ class HostCopies:
     def _remove_leftovers(self) -> None:
         """Remove what processes left behind that were killed while they made a copy."""
         for leftover in self.folder.glob(f"{_MAKING}*"):
-            with contextlib.suppress(OSError), (leftover / "tables").open("rb") as file:
-                # Its maker holds this lock as long as it lives.
-                if _try_lock(file.fileno()):
-                    shutil.rmtree(leftover, ignore_errors=True)
+            try:
+                with (leftover / "tables").open("rb") as file:
+                    # Its maker holds this lock as long as it lives.
+                    if _try_lock(file.fileno()):
+                        shutil.rmtree(leftover, ignore_errors=True)
+            except FileNotFoundError:
+                # Its maker was killed before the file was made. Others wait for the lock of the folder.
+                shutil.rmtree(leftover, ignore_errors=True)
+            except OSError:
+                pass
 
 
 def copies_in(cache_dir: Path | None) -> HostCopies | None:
@@ -147,7 +156,6 @@ class _Stamp:
     any later change to it shows there."""
 
     places: Mapping[str, Place]
-    checksums: Mapping[str, int]
     num_bytes: int
     state: list[Any] = field(default_factory=list)
 
@@ -168,12 +176,12 @@ def _opened(copy: Path) -> Manifest | None:
         file = MappedFile(os.open(copy / "tables", os.O_RDONLY), stamp.places)
         state = _state(file.descriptor)
         if state != stamp.state:
-            if state[1] < stamp.num_bytes or _checksums(file) != stamp.checksums:
+            if state[1] < stamp.num_bytes or not _is_as_it_was_made(copy, file):
                 _remove(copy)
                 return None
             # A folder that is not this user's need not take it.
             with contextlib.suppress(OSError):
-                _write_stamp(copy, _Stamp(stamp.places, stamp.checksums, stamp.num_bytes, state))
+                _write(copy / "stamp", vars(_Stamp(stamp.places, stamp.num_bytes, state)))
         with contextlib.suppress(OSError):
             os.utime(copy / "stamp")
         return mapped(file)
@@ -187,31 +195,42 @@ def _opened(copy: Path) -> Manifest | None:
 
 def _read_stamp(copy: Path) -> _Stamp:
     """ValueError, TypeError or KeyError if it is not as it was written."""
-    checksum, _, text = (copy / "stamp").read_bytes().partition(b"\n")
+    content = _read(copy / "stamp")
+    places = {name: (dtype, start, rows) for name, (dtype, start, rows) in content["places"].items()}
+    return _Stamp(places, content["num_bytes"], content["state"])
+
+
+def _read(file: Path) -> Any:
+    """What `_write` wrote. ValueError if it is not as it was written."""
+    checksum, _, text = file.read_bytes().partition(b"\n")
     if int(checksum, 16) != google_crc32c.value(text):
         raise ValueError("its CRC-32C differs")
-    content = json.loads(text)
-    places = {name: (dtype, start, rows) for name, (dtype, start, rows) in content["places"].items()}
-    return _Stamp(places, content["checksums"], content["num_bytes"], content["state"])
+    return json.loads(text)
 
 
-def _write_stamp(copy: Path, stamp: _Stamp) -> None:
-    text = json.dumps(vars(stamp)).encode()
-    temporary = copy / f"stamp.{uuid.uuid4().hex[:12]}"
+def _write(file: Path, content: Mapping[str, Any]) -> None:
+    text = json.dumps(content).encode()
+    temporary = file.with_name(f"{file.name}.{uuid.uuid4().hex[:12]}")
     temporary.write_bytes(b"%08x\n%b" % (google_crc32c.value(text), text))
-    temporary.replace(copy / "stamp")
+    temporary.replace(file)
 
 
-def _checksums(file: MappedFile) -> dict[str, int]:
-    """The CRC-32C of each array in a file."""
+def _is_as_it_was_made(copy: Path, file: MappedFile) -> bool:
+    """Whether all arrays of a copy's file have their checksums. ValueError if these are damaged."""
+    try:
+        checksums: Mapping[str, Sequence[CheckedRows]] = _read(copy / "checksums")
+    except FileNotFoundError:
+        return False
     size = os.fstat(file.descriptor).st_size
     if not size:
-        return dict.fromkeys(file.places, 0)
+        return True
     with mmap.mmap(file.descriptor, size, access=mmap.ACCESS_READ) as memory:
-        return {
-            name: _checksum(memory, start, np.dtype(dtype).itemsize * rows)
-            for name, (dtype, start, rows) in file.places.items()
-        }
+        return all(
+            _checksum(memory, start + first * itemsize, rows * itemsize) == checksum
+            for name, (dtype, start, _) in file.places.items()
+            for itemsize in (np.dtype(dtype).itemsize,)
+            for first, rows, checksum in checksums[name]
+        )
 
 
 def _checksum(memory: mmap.mmap, start: int, num_bytes: int) -> int:

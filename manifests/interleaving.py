@@ -14,7 +14,7 @@ import numpy as np
 from .frame_runs import ReadRows
 from .layer_tables import REFERENCES, LayerTables, constant, reads_of
 from .new_arrays import NewArray
-from .ragged import Array, Ragged
+from .ragged import Array, Ragged, ragged_as_is
 from .row_runs import Runs, blocks_of, of_lists, rows_between
 from .schema import OFFSETS, SCHEMA
 from .stacking import Numbering, stack
@@ -100,12 +100,16 @@ class _Filling:
         def fill(start: int, stop: int) -> None:
             here = rows.which(start, stop)
             # Lists keep their distances within a run.
-            shifts = np.repeat(lists.target[:-1][here] - lists.start[here], rows.between(start, stop).lengths)
-            kept.put(start, rows_between(rows, reads, start, stop) + shifts)
+            shifts = lists.target[:-1][here] - lists.start[here]
+            if len(shifts) > 1:
+                shifts = np.repeat(shifts, rows.between(start, stop).lengths)
+            found = rows_between(rows, reads, start, stop)
+            kept.put(start, found + shifts if shifts.any() else found)
 
         _in_threads(fill, blocks_of(rows))
         kept.put(rows.num_rows, np.array([lists.num_rows]))
-        return Ragged(values, kept.made())
+        # Those of the layers were checked.
+        return ragged_as_is(values, kept.made())
 
     def _fixed(self, path: str, dtype: str, reads: Sequence[ReadRows], rows: Runs) -> Array:
         filled = self._new(path, rows.num_rows, dtype)

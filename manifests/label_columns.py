@@ -7,7 +7,8 @@ The text is what counts. A snapshot has the columns too, since a million texts t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, get_args
@@ -23,7 +24,7 @@ _DTYPES = {"boolean": "u1", "integer": "<i8", "float": "<f8"}
 
 # Parsed values take many times the memory of their text.
 _PARSED_ROWS = 1 << 16
-# Rows of a matrix as wide as the longest text of its rows.
+# Texts are decoded in matrices of at most this many rows, as wide as their longest text, and this many bytes.
 _MATRIX_ROWS = 1 << 14
 _MATRIX_BYTES = 1 << 23
 _INT64 = np.iinfo(np.int64)
@@ -57,7 +58,7 @@ class LabelColumn:
         return np.array_equal(self.values, other.values, equal_nan=self.kind == "float")  # type: ignore[arg-type]
 
     def array(self, rows: Array | None = None) -> Array:
-        """The values of all videos or of those in `rows`, which ascend, as users see them, and nobody can write to:
+        """The values of all videos, or of those in `rows`, which ascend, as a read-only array that users get:
 
         - "integer": int64, or float64 where a value is missing, as in pandas; object where float64 cannot hold one;
         - "float": float64;
@@ -76,7 +77,7 @@ class LabelColumn:
 
 
 def _read_only(array: Array) -> Array:
-    # All who ask for a column get the same array.
+    # Read-only, since all callers get the same array.
     array = array.view()
     array.flags.writeable = False
     return array
@@ -109,7 +110,8 @@ def _objects(texts: Ragged, rows: Array | None) -> Array:
 
 
 def _parsed(texts: Sequence[str], empty: str) -> list[Any]:
-    """What these JSON texts stand for, and `empty` stands for those that are empty. ValueError if one is not JSON."""
+    """The values of these JSON texts, with the JSON text `empty` in place of each that is empty. ValueError if one is
+    not JSON."""
     # In one call they take half the time.
     values = json.loads(f"[{','.join(text or empty for text in texts)}]")
     if len(values) != len(texts):
@@ -140,7 +142,7 @@ def text_array(texts: Ragged, rows: Array | None = None, present: Array | None =
 
 
 def _some_texts(texts: Ragged, start: int, stop: int) -> Array:
-    """Rows [start, stop) as an array of bytes of one width, or as objects where that is no way."""
+    """Rows [start, stop) as an array of bytes of one width, or as objects where that is not possible."""
     offsets = texts.offsets[start : stop + 1]
     values, lengths = texts.values[offsets[0] : offsets[-1]], np.diff(offsets)
     width = max(1, int(lengths.max(initial=0)))
@@ -157,18 +159,33 @@ def derived_columns(attributes: Ragged) -> dict[str, LabelColumn]:
 
     Each row of `attributes` is a JSON object, or empty. CorruptDataError for a row that is none.
     """
-    columns: dict[str, list[_Piece]] = {}
+    columns: dict[str, list[Piece]] = {}
     for start in range(0, len(attributes), _PARSED_ROWS):
-        rows = _objects_in(attributes, start, min(start + _PARSED_ROWS, len(attributes)))
+        rows = _objects_in(attributes.between(start, min(start + _PARSED_ROWS, len(attributes))), start)
         for name in dict.fromkeys(chain.from_iterable(rows)):
-            columns.setdefault(name, [_Piece(LabelColumn("boolean", *np.zeros((2, start), "u1")))])
+            columns.setdefault(name, [Piece(LabelColumn("boolean", *np.zeros((2, start), "u1")))])
         for name, pieces in columns.items():
             pieces.append(_piece_of([row.get(name) for row in rows]))
     return {name: _put_together(columns[name]) for name in list(columns)}
 
 
+def pieces_of(attributes: Ragged, first_row: int, names: Iterable[str]) -> tuple[dict[str, Piece], list[str]]:
+    """What `derived_columns` puts together: of the videos from `first_row` that have these attributes, the columns with
+    these names; and all names that they have, in the order in which they first come."""
+    rows = _objects_in(attributes, first_row)
+    return {name: _piece_of([row.get(name) for row in rows]) for name in names}, list(dict.fromkeys(chain(*rows)))
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The kind of some rows, None if none has a value, and whether floats of 64 bits hold them if they are integers."""
+
+    kind: Kind | None
+    fits_float: bool
+
+
 @dataclass(frozen=True, eq=False)
-class _Piece:
+class Piece:
     """Some rows of a column, of the narrowest kind that holds them: many times shorter than Python's objects. `whole`
     tells the integers among numbers that are not all integers."""
 
@@ -179,6 +196,11 @@ class _Piece:
     def kind(self) -> Kind | None:
         """None if no row has a value."""
         return self.column.kind if self.column.present.any() else None
+
+    @property
+    def needs(self) -> Needs:
+        """What the piece needs of the kind of its column."""
+        return Needs(self.kind, self.kind != "integer" or _fits_float(np.asarray(self.column.values)))
 
     def values_as(self, kind: Kind) -> Array | Ragged:
         """The values, which a column of this kind can hold."""
@@ -196,40 +218,55 @@ class _Piece:
         return from_texts(_TO_JSON(value) if has else "" for value, has in zip(there, present.tolist(), strict=True))
 
 
-def _piece_of(values: Sequence[Any]) -> _Piece:
+def _piece_of(values: Sequence[Any]) -> Piece:
     column = _column_of(values)
-    return _Piece(column, np.array([type(value) is int for value in values]) if column.kind == "float" else None)
+    return Piece(column, np.array([type(value) is int for value in values]) if column.kind == "float" else None)
 
 
-def _put_together(pieces: list[_Piece]) -> LabelColumn:
+def _put_together(pieces: list[Piece]) -> LabelColumn:
     """The column of all pieces, one below the other."""
-    kind = _common_kind(pieces)
+    kind = common_kind([piece.needs for piece in pieces])
     present = np.concatenate([piece.column.present for piece in pieces])
     values = [piece.values_as(kind) for piece in pieces]
     ragged = [each for each in values if isinstance(each, Ragged)]
     return LabelColumn(kind, concatenate(ragged) if ragged else np.concatenate(values), present)  # type: ignore[arg-type]
 
 
-def _common_kind(pieces: Sequence[_Piece]) -> Kind:
-    """What `_kind` says of all values."""
-    kinds = {piece.kind for piece in pieces} - {None}
+def common_kind(needs: Iterable[Needs]) -> Kind:
+    """The narrowest kind that holds the values of all pieces: what `_kind` says of all values."""
+    needs = set(needs)
+    kinds = {each.kind for each in needs} - {None}
     if kinds == {"integer", "float"}:
-        integers = [np.asarray(piece.column.values) for piece in pieces if piece.kind == "integer"]
-        return "float" if all(map(_fits_float, integers)) else "json"
+        return "float" if all(each.fits_float for each in needs) else "json"
     return (kinds.pop() or "json") if len(kinds) == 1 else "json"
 
 
-def _objects_in(attributes: Ragged, start: int, stop: int) -> list[dict[str, Any]]:
-    offsets = attributes.offsets[start : stop + 1]
-    block = Ragged(attributes.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+def has_name(name: str, attributes: Ragged) -> bool:
+    """Whether the attributes of any video have this name. Only those that have it as a JSON text are parsed: none, in
+    nearly all datasets."""
+    forms = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
+    in_bytes = b"|".join(re.escape(form.encode(errors="backslashreplace")) for form in forms)
+    if re.search(in_bytes, attributes.values.data) is None:
+        return False
+    texts = (text for text in attributes.texts() if any(form in text for form in forms))
     try:
-        rows = _parsed(block.texts(), "{}")
+        return any(name in json.loads(text) for text in texts)
+    except ValueError as error:
+        raise CorruptDataError(
+            f"the column videos/attributes has what is no JSON: {error}; copy the manifest to the dataset again"
+        ) from error
+
+
+def _objects_in(attributes: Ragged, first_row: int) -> list[dict[str, Any]]:
+    """The attributes of the videos from `first_row`, parsed."""
+    try:
+        rows = _parsed(attributes.texts(), "{}")
     except ValueError:
         rows = [None]
     if any(type(row) is not dict for row in rows):
         raise CorruptDataError(
-            f"rows {start} to {stop - 1} of the column videos/attributes are not a JSON object each; copy the manifest "
-            "to the dataset again"
+            f"rows {first_row} to {first_row + len(attributes) - 1} of the column videos/attributes are not a JSON "
+            "object each; copy the manifest to the dataset again"
         )
     return rows
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import CorruptDataError
 from .frame_runs import ReadRows
-from .ragged import Array, Ragged, offsets_of
+from .ragged import Array, Ragged, ever_falls, offsets_of
 from .schema import OFFSETS, SCHEMA
 from .tables import Manifest
 from .zarr_read import OpenFile, StoredRows, read_ragged, read_rows, read_table, version_of
@@ -89,7 +89,7 @@ class EncodedTables:
         }
         for name, column in counted.items():
             self._check_rows(f"videos/{name}", len(column), len(self._ids))
-            if (column < 1).any():
+            if column.min(initial=1) < 1:
                 raise CorruptDataError(f"column videos/{name} has a value below 1; the manifest is damaged")
         gops = -(-counted["num_frames"] // counted["gop_frames"])
         self._firsts = {
@@ -113,6 +113,8 @@ class EncodedTables:
         return self._firsts[table]
 
     def reads(self, path: str) -> ReadRows:
+        if path == "videos/id":
+            return reads_of(self._ids.values)
         table, name = path.split("/")
         spec = SCHEMA[table][name]
         if spec.since > self._version:
@@ -125,6 +127,8 @@ class EncodedTables:
         return stored.between
 
     def offsets(self, path: str) -> Array:
+        if path == "videos/id":
+            return self._ids.offsets
         table, name = path.split("/")
         spec = SCHEMA[table][name]
         if spec.since > self._version:
@@ -132,7 +136,7 @@ class EncodedTables:
         offsets = read_rows(self._file, f"{path}_offsets", OFFSETS.dtype)
         self._check_rows(f"{path}_offsets", len(offsets), self._rows[table] + 1)
         num_values = len(StoredRows(self._file, path, spec.dtype))
-        if offsets[0] != 0 or offsets[-1] != num_values or (np.diff(offsets) < 0).any():
+        if offsets[0] != 0 or offsets[-1] != num_values or ever_falls(offsets):
             raise CorruptDataError(f"{path}: offsets do not fit {num_values} values", file=f"{path}_offsets")
         return offsets
 

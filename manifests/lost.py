@@ -22,8 +22,8 @@ _MAX_ASKED = 16
 
 def lost_shards(dataset: Storage, manifest: Manifest, *, max_listed: int | None = None) -> dict[int, DatasetError]:
     """The error of each shard that is missing, has another length or cannot be read, by row. Only file metadata is
-    read. In a store a listing tells, a thousand shards with each request; if there are more than `max_listed`,
-    nothing is looked at."""
+    read. In a store, one listing request covers a thousand shards; if there are more than `max_listed` shards, none is
+    checked."""
     lost: dict[int, DatasetError] = {}
     if not len(manifest.shards) or (
         dataset.folder is None and max_listed is not None and len(manifest.shards) > max_listed
@@ -56,7 +56,7 @@ def _lengths(dataset: Storage, keys: Sequence[str]) -> list[int | OSError | None
         # One request tells of a thousand files.
         found = {stored.key: stored.num_bytes for stored in dataset.files("shards")}
     except OSError as error:
-        # Web servers list nothing, and who may read objects need not be allowed to list them.
+        # Web servers list nothing, and permission to read objects need not include permission to list them.
         if error.errno not in (errno.ENOTSUP, errno.EACCES, errno.EPERM):
             raise
         return [_asked(dataset, key) for key in keys] if len(keys) <= _MAX_ASKED else [None] * len(keys)

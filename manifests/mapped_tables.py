@@ -14,20 +14,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+import google_crc32c
 import numpy as np
 
 from .new_arrays import NewRows
-from .ragged import Array, Ragged
+from .ragged import Array, Ragged, ragged_as_is
 from .tables import TABLE_TYPES, Manifest, Origins
 
 # Where an array lies: its dtype, the position of its first byte, its number of entries.
 Place = tuple[str, int, int]
+# Some rows of an array: the first of them, their number, the CRC-32C of their bytes.
+CheckedRows = tuple[int, int, int]
 
 # Arrays start where a mapping can start.
 _ALIGNMENT_BYTES = mmap.ALLOCATIONGRANULARITY
 # What a manifest works out of its tables when it is opened.
 _DERIVED = ("gop_counts", "segment_counts", "first_gops", "first_segments", "first_frames")
 _OFFSETS = "_offsets"
+# Arrays that are there already are copied in pieces that stay in a processor's cache.
+_PIECE_ROWS = 1 << 16
+# In most rows that are not all zeros, some of the first bytes are not.
+_FIRST_BYTES = 64
 _TABLES = {**TABLE_TYPES, "origins": Origins}
 
 
@@ -42,7 +49,7 @@ class MappedFile:
         weakref.finalize(self, os.close, self.descriptor)
 
 
-# The files that manifests were mapped from: whoever passes a manifest on passes on the file.
+# The files that manifests were mapped from: to pass a manifest to another process, its file is passed.
 _FILES: weakref.WeakKeyDictionary[Manifest, MappedFile] = weakref.WeakKeyDictionary()
 
 
@@ -70,13 +77,15 @@ class NewTables:
     """A file that is being filled with arrays, which take no memory of the process.
 
     They are written with pwrite, and mapped to be read. A page that is first touched in a mapping costs five times as
-    much: a fault, and with many file systems a record in their journal.
+    much: a fault, and with many file systems a record in their journal. Their checksums are taken meanwhile, since a
+    processor has them in its cache then.
     """
 
     def __init__(self, descriptor: int, *, max_bytes: int | None = None) -> None:
         self._descriptor = descriptor
         self._max_bytes = max_bytes
         self.places: dict[str, Place] = {}
+        self.checksums: dict[str, list[CheckedRows]] = {}
         self.num_bytes = 0
 
     def new(self, name: str, rows: int, dtype: str) -> NewRows:
@@ -92,24 +101,31 @@ class NewTables:
             else:
                 os.ftruncate(self._descriptor, start + num_bytes)
             self.num_bytes = start + num_bytes
-        return _InFile(self._descriptor, self.places[name])
+        self.checksums[name] = []
+        return _InFile(self._descriptor, self.places[name], self.checksums[name])
 
     def add(self, arrays: Mapping[str, Array]) -> None:
         """Copy those of these arrays that are not in the file yet."""
         for name, array in arrays.items():
             if name not in self.places:
-                self.new(name, len(array), array.dtype.str).put(0, array)
+                rows = self.new(name, len(array), array.dtype.str)
+                for start in range(0, len(array), _PIECE_ROWS):
+                    rows.put(start, array[start : start + _PIECE_ROWS])
 
 
 class _InFile:
     """An array in a file that is being filled."""
 
-    def __init__(self, descriptor: int, place: Place) -> None:
-        self._descriptor, self._place = descriptor, place
+    def __init__(self, descriptor: int, place: Place, checksums: list[CheckedRows]) -> None:
+        self._descriptor, self._place, self._checksums = descriptor, place, checksums
 
     def put(self, start: int, rows: Array) -> None:
         dtype, first_byte, _ = self._place
         data: Any = np.ascontiguousarray(rows, dtype).view("u1")
+        self._checksums.append((start, len(rows), google_crc32c.value(data)))
+        if not data[:_FIRST_BYTES].any() and not data.any():
+            # What was never written reads as zeros. Many columns have hardly anything else.
+            return
         position = first_byte + start * np.dtype(dtype).itemsize
         while len(data):
             # A call writes at most 2 GiB.
@@ -126,7 +142,8 @@ class _InFile:
 
 
 def mapped(file: MappedFile) -> Manifest:
-    """The manifest whose arrays lie in this file. They are not checked: whoever wrote the file did that."""
+    """The manifest whose arrays lie in this file. They are not checked: the process that wrote the file has checked
+    them."""
     size = os.fstat(file.descriptor).st_size
     memory = mmap.mmap(file.descriptor, size, access=mmap.ACCESS_READ) if size else b""
     arrays = {
@@ -149,8 +166,7 @@ def _column(arrays: Mapping[str, Array], path: str) -> Array | Ragged:
     offsets = arrays.get(f"{path}{_OFFSETS}")
     if offsets is None:
         return arrays[path]
-    column: Ragged = _unchecked(Ragged, {"values": arrays[path], "offsets": offsets})
-    return column
+    return ragged_as_is(arrays[path], offsets)
 
 
 def _unchecked(kind: type, values: dict[str, Any]) -> Any:

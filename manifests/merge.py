@@ -76,8 +76,8 @@ def merge_tables(manifests: Sequence[Manifest], timelines: Sequence[ReadRows] = 
 def _by_id(
     manifest: Manifest, drops: Mapping[str, Drop], origins: FrameRuns, timelines: Sequence[ReadRows]
 ) -> tuple[Array, dict[int, list[int]]]:
-    """The row of the video to keep for each id, sorted by id; and where other rows differ from it in nothing but their
-    attributes, all of these, by its place among those that are kept.
+    """The row of the video to keep for each id, sorted by id. And, where rows of an id differ from the kept one in
+    their attributes alone: all of these rows, by the place of the kept one in the first result.
 
     Only ids that come more than once are looked at one by one.
     """
@@ -187,7 +187,7 @@ def _attributes(
 ) -> Ragged:
     """The attributes of the videos that are kept, with their edits. `ids` are theirs, `order` are their rows.
 
-    A manifest's videos have its own edits already. So nothing is to do where no other manifest edits the id: `owner`
+    A manifest's videos have its own edits already. So nothing has to be done if no other manifest edits the id: `owner`
     gives the manifest that has all edits of an id.
     """
     texts, origin = everything.videos.attributes, origins[order]

@@ -16,7 +16,7 @@ from ..storage.interface import Storage, Upload
 from .layout import shard_key
 from .lost import damage_remedy, lost_remedy
 from .ragged import Array, concatenate, from_texts
-from .shard_bytes import Piece, ShardBytes, gop_piece, init_piece
+from .shard_bytes import ShardBytes, ShardPiece, gop_piece, init_piece
 from .stacking import with_videos
 from .stored_bytes import gops_of_segments
 from .tables import Manifest, Timeline, empty, shards_table
@@ -29,8 +29,8 @@ DEFAULT_SHARD_BYTES = 256_000_000
 
 @dataclass(frozen=True)
 class Move:
-    """What is moved together: `groups` of shards, each of which becomes one new shard, and the videos that have
-    segments in them. All are rows of a manifest, ascending."""
+    """Shards to move together: `groups`, each of which becomes one new shard, and the videos that have segments in
+    them. All are rows of a manifest, ascending."""
 
     groups: tuple[tuple[int, ...], ...]
     videos: tuple[int, ...]
@@ -49,7 +49,7 @@ class _Moved:
     starts: dict[int, int]
 
 
-def connected(shards_of: Mapping[int, Sequence[int]]) -> list[list[int]]:
+def sharing_videos(shards_of: Mapping[int, Sequence[int]]) -> list[list[int]]:
     """Shards that share videos, together: each list ascending, in the order of their first ones. `shards_of` has the
     shards of each video."""
     parent: dict[int, int] = {}
@@ -79,7 +79,7 @@ def put_together(shards_of: Mapping[int, Sequence[int]], num_bytes: Sequence[int
             videos_of.setdefault(shard, []).append(video)
     groups: list[list[int]] = []
     size = 0
-    for shards in connected(shards_of):
+    for shards in sharing_videos(shards_of):
         more = sum(num_bytes[shard] for shard in shards)
         if not groups or size + more > max_bytes:
             groups.append([])
@@ -142,7 +142,7 @@ def _pieces(
     """The inits and GOPs of segments of one shard, each with its segment, and checked."""
     reader = ShardBytes(source, lost_remedy=lost_remedy(source), damage_remedy=damage_remedy(source))
     first_gops = gops_of_segments(manifest)
-    run: list[tuple[int, Piece]] = []
+    run: list[tuple[int, ShardPiece]] = []
 
     def read() -> Iterator[tuple[int, bytes | memoryview]]:
         start, stop = run[0][1].start, run[-1][1].stop

@@ -17,7 +17,7 @@ class NewRows(Protocol):
         """Store these rows, the first as row `start`. OSError where there is no room."""
 
     def made(self) -> Array:
-        """The array, when all of its rows have been put. Nobody can write to it: all readers of an open dataset share
+        """The array, when all of its rows have been put. It is read-only, since all readers of an open dataset share
         its tables."""
 
 

@@ -25,21 +25,35 @@ from .layout import FORMAT_VERSION, Root, change_root, listed, read_root, shard_
 from .parts import finished_parts, open_part, pack
 from .ragged import Array
 from .scratch_arrays import ScratchArrays
-from .snapshots import open_layer, open_manifest, open_timelines, parts_in, parts_of_layers, snapshot_attributes
+from .snapshot_files import parts_in, parts_of_layers, snapshot_attributes
+from .snapshots import open_layer, open_manifest, open_timelines
 from .tables import Manifest
 from .zarr_small import is_small
 from .zarr_zip import pack_folder
+
+# Merging takes some 250 bytes for each new row of videos and GOPs.
+_MOST_ROWS = 4_000_000
 
 
 def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole: bool = False) -> str | None:
     """Make a snapshot of all finished parts and point zarr.json to it. Returns the name of the current snapshot.
 
+    Of very many parts, such as a job leaves that could not publish, several snapshots are made, one after the other, so
+    that memory is bounded.
     In a large dataset the snapshot has the new rows alone, and the current one as a layer below it; with `whole` it has
     all rows. Nothing is written if the current snapshot has all parts already, and with `whole` has no layers.
     `profile` is that of the calling job.
     DatasetBusyError if another job published at the same time, or gave the dataset another profile; this job's results
     stay in its parts.
     """
+    snapshot, is_all = _publish_some(dataset, profile, whole=whole)
+    while not is_all:
+        snapshot, is_all = _publish_some(dataset, profile, whole=whole)
+    return snapshot
+
+
+def _publish_some(dataset: Storage, profile: Mapping[str, Any] | None, *, whole: bool) -> tuple[str | None, bool]:
+    """Like `publish`, for as many parts as are merged at once. Returns the snapshot, and whether it has all parts."""
     # Listed before the root is read: a snapshot that comes later takes the number that this one is about to claim.
     listed_before = snapshots(dataset)
     root = catch_up(dataset, listed_before)
@@ -55,13 +69,16 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole
         contextlib.closing(ScratchArrays(lambda: dataset.scratch("tables"))) as scratch,
         open_timelines(dataset) as timeline_of,
     ):
-        new = []
+        new, num_rows = [], 0
         for part, found in unpublished(dataset, root, set().union(*parts_of.values())):
             new.append(part)
             parts.add(found)
+            num_rows += len(found.videos) + len(found.gops)
+            if num_rows >= _MOST_ROWS:
+                break
         names = tuple(parts_of)
         if not new and not (whole and len(names) > 1):
-            return root.snapshot
+            return root.snapshot, True
         # The copies of large layers on this host are mapped, and those that stay are only searched.
         there = [open_layer(dataset, name, copies=copies_in(None), new_array=scratch.new) for name in names]
         made = grown(
@@ -82,7 +99,7 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole
         snapshot = f"{max(int(root.snapshot or 0), *map(int, listed_before), 0) + 1:06d}"
         _write(dataset, snapshot, made.tables, attributes, made.timeline, below=names[:stay])
     _switch(dataset, snapshot, root.profile)
-    return snapshot
+    return snapshot, num_rows < _MOST_ROWS
 
 
 def unpublished(

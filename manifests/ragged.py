@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 _MAX_KEY_BYTES = 128
+# Numbers that are compared at a time: they and the result stay in a processor's cache.
+_COMPARED_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,7 @@ class Ragged:
 
     def __post_init__(self) -> None:
         offsets, end = self.offsets, len(self.values)
-        if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
+        if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != end or ever_falls(offsets):
             raise ValueError(f"offsets do not fit {end} values")
 
     def __len__(self) -> int:
@@ -92,6 +94,11 @@ class Ragged:
         matrix[np.arange(width) < lengths[:, None]] = self.values
         return matrix.view(f"S{width}").ravel()
 
+    def between(self, start: int, stop: int) -> Ragged:
+        """The rows [start, stop). Their values are not copied."""
+        offsets = self.offsets[start : stop + 1]
+        return Ragged(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+
     def take(self, rows: Array) -> Ragged:
         """The given rows, in the given order."""
         starts = self.offsets[:-1][rows]
@@ -136,6 +143,22 @@ def concatenate(parts: Sequence[Ragged]) -> Ragged:
     """The rows of all parts, one part after the other."""
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     return Ragged(np.concatenate([part.values for part in parts]), offsets_of(lengths))
+
+
+def ragged_as_is(values: Array, offsets: Array) -> Ragged:
+    """A ragged array of offsets that are known to fit. Checking them reads all of them."""
+    made = Ragged.__new__(Ragged)
+    vars(made).update(values=values, offsets=offsets)
+    return made
+
+
+def ever_falls(numbers: Array) -> bool:
+    """Whether any of some numbers is below the one before it."""
+    for start in range(0, len(numbers) - 1, _COMPARED_ROWS):
+        some = numbers[start : start + _COMPARED_ROWS + 1]
+        if (some[1:] < some[:-1]).any():
+            return True
+    return False
 
 
 def offsets_of(lengths: Array) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from ..storage.interface import Storage
 from .edits import last_number
 from .lost import lost_videos
-from .moving import Move, connected, move_segments, put_together, unit_of_move
+from .moving import Move, move_segments, put_together, sharing_videos, unit_of_move
 from .parts import write_part
 from .snapshots import timeline_of
 from .stored_bytes import live_bytes
@@ -29,7 +29,9 @@ def plan_rewrites(manifest: Manifest, *, lost: Collection[int] = ()) -> list[Mov
     """
     waiting = set(np.flatnonzero(live_bytes(manifest) < manifest.shards.length).tolist()) - set(lost)
     shards_of = _shards_of(manifest, waiting)
-    return [Move(tuple((shard,) for shard in group), _videos_in(group, shards_of)) for group in connected(shards_of)]
+    return [
+        Move(tuple((shard,) for shard in group), _videos_in(group, shards_of)) for group in sharing_videos(shards_of)
+    ]
 
 
 def plan_compaction(manifest: Manifest, shard_bytes: int, *, lost: Collection[int] = ()) -> list[Move]:

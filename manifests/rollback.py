@@ -114,7 +114,7 @@ def _checksums(manifest: Manifest, row: int) -> Array:
 
 
 def _edit(video_id: str, number: int, now: str, earlier: str) -> Edit | None:
-    """The edit that turns the attributes of now into those of then; None if they are the same."""
+    """The edit that turns the present attributes into the earlier ones; None if they are the same."""
     have, want = json.loads(now or "{}"), json.loads(earlier or "{}")
     new = {name: value for name, value in want.items() if name not in have or to_json(have[name]) != to_json(value)}
     gone = [name for name in have if name not in want]

@@ -125,11 +125,12 @@ def blocks_of(runs: Runs) -> list[tuple[int, int]]:
 
 def rows_between(runs: Runs, reads: Sequence[ReadRows], start: int, stop: int) -> Array:
     """The rows [start, stop). `reads` reads each source, once, from the first row that is needed to the last."""
+    some = runs.which(start, stop)
+    if some.stop - some.start == 1:
+        ahead = int(runs.start[some.start] - runs.target[some.start])
+        return reads[int(runs.source[some.start])](start + ahead, stop + ahead)
     pieces = runs.between(start, stop)
     lengths = pieces.lengths
-    if len(lengths) == 1:
-        (first,) = pieces.start.tolist()
-        return reads[int(pieces.source[0])](first, first + stop - start)
     rows: list[Array] = []
     # Of each source: which of `rows` it is, its first row there, and the place of that among all rows that are read.
     which, first, before = (np.zeros(len(reads), np.int64) for _ in range(3))

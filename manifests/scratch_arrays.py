@@ -1,13 +1,16 @@
-"""Arrays of a writer that may not fit into memory: in a file that has no name, so that it ends with its last user."""
+"""Arrays that may not fit into memory: in a file that has no name, so that it ends with its last user."""
 
 from __future__ import annotations
 
 import os
+import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from ..errors import OutputError
 from ..whole_files import writing
 from .mapped_tables import NewTables
 from .new_arrays import NewRows, in_memory
@@ -44,6 +47,19 @@ class ScratchArrays:
         """Arrays that were made can still be read."""
         if self._descriptor is not None:
             os.close(self._descriptor)
+
+
+def temporary_arrays() -> ScratchArrays:
+    """Makes arrays in the folder for temporary files. They raise OutputError where there is none."""
+
+    def place() -> Path:
+        try:
+            folder = tempfile.gettempdir()
+        except FileNotFoundError as error:
+            raise OutputError(f"{error.strerror}; free some space, or set TMPDIR to a folder with some") from error
+        return Path(folder) / f"shortgop-{uuid.uuid4().hex}"
+
+    return ScratchArrays(place)
 
 
 class _Rows:

@@ -15,7 +15,7 @@ _Bytes = TypeVar("_Bytes", bytes, memoryview)
 
 
 @dataclass(frozen=True)
-class Piece:
+class ShardPiece:
     """Bytes [start, stop) of a shard, an init or a GOP, and their CRC-32."""
 
     start: int
@@ -30,18 +30,18 @@ class Piece:
             )
 
 
-def init_piece(manifest: Manifest, segment: int) -> Piece:
+def init_piece(manifest: Manifest, segment: int) -> ShardPiece:
     """ftyp + moov of a row of the table of segments. CorruptDataError when the manifest gives no range of bytes."""
     table = manifest.segments
     start = int(table.offset[segment])
-    return Piece(start, start + int(table.init_length[segment]), int(table.init_crc32[segment]))
+    return ShardPiece(start, start + int(table.init_length[segment]), int(table.init_crc32[segment]))
 
 
-def gop_piece(manifest: Manifest, gop: int) -> Piece:
+def gop_piece(manifest: Manifest, gop: int) -> ShardPiece:
     """moof + mdat of a row of the table of GOPs, likewise."""
     table = manifest.gops
     start = int(table.offset[gop])
-    return Piece(start, start + int(table.length[gop]), int(table.crc32[gop]))
+    return ShardPiece(start, start + int(table.length[gop]), int(table.crc32[gop]))
 
 
 class ShardBytes:
@@ -53,12 +53,12 @@ class ShardBytes:
         self._lost_remedy = lost_remedy
         self._damage_remedy = f"; {damage_remedy}" if damage_remedy else ""
 
-    def piece(self, key: str, piece: Piece) -> bytes:
+    def piece(self, key: str, piece: ShardPiece) -> bytes:
         """The bytes of a piece. Errors are those of `read` and of `checked`."""
         return self.checked(self.read(key, piece.start, piece.stop), key, piece)
 
     def checked(
-        self, data: _Bytes, key: str, piece: Piece, *, on_read: Callable[[int], object] = lambda _: None
+        self, data: _Bytes, key: str, piece: ShardPiece, *, on_read: Callable[[int], object] = lambda _: None
     ) -> _Bytes | bytes:
         """`data` if it has the piece's CRC-32; else what the file has there when it is read again.
 

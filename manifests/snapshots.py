@@ -1,67 +1,63 @@
-"""How a snapshot is opened: its tables, rows of its timeline, its label columns, whether it is one file or has layers
-below it.
-
-Errors name the file that is wrong, and what to do about it.
-"""
+"""How a snapshot is opened: its tables and rows of its timeline, whether it is one file or has layers below it."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from io import BytesIO
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from ..errors import DatasetError, MissingDataError, NotADatasetError, UnreadableDataError, not_read
+from ..errors import MissingDataError, NotADatasetError
 from ..storage.interface import Storage
 from . import zarr_zip as zips
 from .frame_runs import FrameRuns, ReadRows, timeline_rows
 from .host_copies import HostCopies
-from .label_columns import Kind, LabelColumn
+from .layer_blocks import read_attribute_blocks, read_tables_of_ids, read_video_blocks
 from .layer_tables import DecodedTables, EncodedTables
-from .layered_columns import column_of_layers, kinds_of_layers
-from .layers import combined, combined_tables, failures_of
-from .layout import Root, has_snapshot, read_root, snapshot_folder, snapshot_key
+from .layers import combined_tables, failures_of
+from .layout import Root, read_root
 from .new_arrays import NewArray, in_memory
-from .ragged import Array
+from .ragged import Array, Ragged
+from .snapshot_files import explained, layers_in, open_snapshot, reading
 from .tables import Failures, Manifest, Timeline, empty
-from .zarr_columns import read_column, read_column_kinds
 from .zarr_read import (
-    LAYERS,
     OpenFile,
-    read_attributes,
     read_failures,
-    read_layers,
     read_manifest,
     read_timeline,
 )
 
-# Differs from that of earlier versions whose copies had other arrays.
-_COPY_LAYOUT = 1
-_COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
+# Differs from that of earlier versions whose copies had other arrays or files.
+_COPY_LAYOUT = 2
 
 
 def open_manifest(
-    dataset: Storage, snapshot: str, *, timeline: bool = False, copies: HostCopies | None = None
+    dataset: Storage,
+    snapshot: str,
+    *,
+    timeline: bool = False,
+    copies: HostCopies | None = None,
+    new_array: NewArray = in_memory,
 ) -> Manifest:
     """The tables of one snapshot. MissingDataError or CorruptDataError names the file that is wrong.
 
     With `copies` the tables of a large snapshot, but for the timeline, come from the copy that processes of the host
-    share.
+    share. Otherwise they lie in arrays that `new_array` makes.
     """
-    with _reading(dataset, snapshot) as open_file:
-        below = _layers(open_file)
+    with reading(dataset, snapshot) as open_file:
+        below = layers_in(open_file)
         if not below:
-            return _tables(open_file, timeline=timeline, copies=copies)
+            return _tables(open_file, timeline=timeline, copies=copies, new_array=new_array)
     names = (*below, snapshot)
     found = None if copies is None else _copy_of_layers(dataset, names, copies)
     if found is None:
-        found = combined([open_layer(dataset, name) for name in names])
+        newer = [open_layer(dataset, name, new_array=new_array) for name in names[1:]]
+        found = _put_together(dataset, names[0], None, newer, new_array)
     if not timeline:
         return found
     pts = timeline_of(dataset, snapshot, found, range(len(found.videos)))
@@ -73,7 +69,7 @@ def open_layer(
 ) -> Manifest:
     """The tables in the file of one snapshot, without those of layers below it. Otherwise as `open_manifest`. Where
     there is no copy they lie in arrays that `new_array` makes."""
-    with _reading(dataset, snapshot) as open_file:
+    with reading(dataset, snapshot) as open_file:
         return _tables(open_file, timeline=False, copies=copies, new_array=new_array)
 
 
@@ -83,34 +79,25 @@ def _copy_of_layers(dataset: Storage, names: Sequence[str], copies: HostCopies) 
     if key is None:
         return None
 
-    def put_together(new_array: NewArray) -> Manifest:
-        with _reading(dataset, names[0]) as open_file:
-            own = _copy_key(open_file, copies.min_bytes)
-            there = None if own is None else copies.find(own)
-            if there is None and isinstance(open_file, zips.Members):
-                open_file.will_need(_of_tables)
-            oldest = EncodedTables(open_file) if there is None else DecodedTables(there)
-            return combined_tables([oldest, *map(DecodedTables, newer)], new_array)
-
     found = copies.find(key)
     if found is None:
         # They may have copies too, which are not made while another one is.
         newer = [open_layer(dataset, name, copies=copies) for name in names[1:]]
-        found = copies.tables(key, put_together)
+        found = copies.tables(key, partial(_put_together, dataset, names[0], copies, newer))
     return found
 
 
-def layers_below(dataset: Storage, snapshot: str) -> tuple[str, ...]:
-    """The snapshots that are layers below this one, oldest first; none for most."""
-    with _reading(dataset, snapshot) as open_file:
-        return _layers(open_file)
-
-
-def _layers(open_file: OpenFile) -> tuple[str, ...]:
-    # A look at the names in the file takes no request. Version 1 wrote folders.
-    if not isinstance(open_file, zips.Members) or f"{LAYERS}/zarr.json" not in open_file.directory:
-        return ()
-    return read_layers(open_file)
+def _put_together(
+    dataset: Storage, oldest: str, copies: HostCopies | None, newer: Sequence[Manifest], new_array: NewArray
+) -> Manifest:
+    """The rows of all layers. The oldest is decoded block by block, unless there is a copy of it."""
+    with reading(dataset, oldest) as open_file:
+        own = None if copies is None else _copy_key(open_file, copies.min_bytes)
+        there = None if copies is None or own is None else copies.find(own)
+        if there is None and isinstance(open_file, zips.Members):
+            open_file.will_need(_of_tables)
+        tables = EncodedTables(open_file) if there is None else DecodedTables(there)
+        return combined_tables([tables, *map(DecodedTables, newer)], new_array)
 
 
 def _tables(
@@ -133,7 +120,7 @@ def _key_of_layers(dataset: Storage, names: Sequence[str], min_bytes: int) -> st
     """Like `_copy_key`, for the rows of all layers. The oldest is the largest, so it says whether they are enough."""
     keys: list[str | None] = []
     for name in names:
-        with _reading(dataset, name) as open_file:
+        with reading(dataset, name) as open_file:
             keys.append(_copy_key(open_file, 1 if keys else min_bytes))
         if keys[0] is None:
             return None
@@ -159,9 +146,11 @@ def _hash(content: Any) -> str:
     return hashlib.sha256(json.dumps([_COPY_LAYOUT, content]).encode()).hexdigest()[:32]
 
 
-def open_current(dataset: Storage, *, copies: HostCopies | None = None) -> tuple[Root, Manifest]:
-    """The root, and the tables of its snapshot without the timeline; `copies` as in `open_manifest`. NotADatasetError
-    if there is no snapshot yet."""
+def open_current(
+    dataset: Storage, *, copies: HostCopies | None = None, new_array: NewArray = in_memory
+) -> tuple[Root, Manifest]:
+    """The root, and the tables of its snapshot without the timeline; `copies` and `new_array` as in `open_manifest`.
+    NotADatasetError if there is no snapshot yet."""
     root = read_root(dataset)
     while True:
         if root.snapshot is None:
@@ -171,7 +160,7 @@ def open_current(dataset: Storage, *, copies: HostCopies | None = None) -> tuple
                 file=dataset.url,
             )
         try:
-            return root, open_manifest(dataset, root.snapshot, copies=copies)
+            return root, open_manifest(dataset, root.snapshot, copies=copies, new_array=new_array)
         except MissingDataError:
             # A job may have just published a newer snapshot and removed this one.
             before, root = root, read_root(dataset)
@@ -181,11 +170,11 @@ def open_current(dataset: Storage, *, copies: HostCopies | None = None) -> tuple
 
 def open_failures(dataset: Storage, snapshot: str) -> Failures:
     """The failures table of one snapshot, without the others."""
-    with _reading(dataset, snapshot, _of_failures) as open_file:
-        below = _layers(open_file)
+    with reading(dataset, snapshot, _of_failures) as open_file:
+        below = layers_in(open_file)
         if not below:
             return read_failures(open_file)
-    with _reading(dataset, below[0], _of_failures) as open_file:
+    with reading(dataset, below[0], _of_failures) as open_file:
         oldest = read_failures(open_file)
     newer = [open_layer(dataset, name) for name in (*below[1:], snapshot)]
     return failures_of([replace(empty(), failures=oldest), *newer])
@@ -207,19 +196,19 @@ def open_timelines(dataset: Storage) -> Iterator[Callable[[str, Manifest], ReadR
 
         def file_of(name: str) -> OpenFile:
             if name not in files:
-                files[name] = opened.enter_context(_file(dataset, name))
+                files[name] = opened.enter_context(open_snapshot(dataset, name))
             return files[name]
 
         def rows_of(name: str, start: int, stop: int) -> Array:
-            with _explained(dataset, name):
+            with explained(dataset, name):
                 return read_timeline(file_of(name), start, stop)
 
         def timeline(snapshot: str, manifest: Manifest) -> ReadRows:
             if manifest.origins is None:
                 return partial(rows_of, snapshot)
             runs = FrameRuns(manifest.origins.layer, manifest.origins.first_frame, manifest.videos.num_frames)
-            with _explained(dataset, snapshot):
-                names = (*_layers(file_of(snapshot)), snapshot)
+            with explained(dataset, snapshot):
+                names = (*layers_in(file_of(snapshot)), snapshot)
             layers = [partial(rows_of, name) for name in names]
             return partial(timeline_rows, runs, manifest.first_frames, layers)
 
@@ -243,128 +232,19 @@ def timeline_of(dataset: Storage, snapshot: str, manifest: Manifest, videos: Seq
     return np.concatenate([np.zeros(0, dtype="<i8"), *pts])
 
 
-def open_column_kinds(dataset: Storage, snapshot: str) -> dict[str, Kind] | None:
-    """The kinds of the label columns that a snapshot holds, by name; None if it holds none, or if its layers hold such
-    as do not go together."""
-    with _reading(dataset, snapshot) as open_file:
-        below, kinds = _layers(open_file), read_column_kinds(open_file)
-    return kinds_of_layers([*(_kinds(dataset, name) for name in below), kinds])
+def open_tables_of_ids(dataset: Storage, snapshot: str) -> Manifest:
+    """The failures, edits and drops in the file of one snapshot, without videos."""
+    with reading(dataset, snapshot) as open_file:
+        return read_tables_of_ids(open_file)
 
 
-def _kinds(dataset: Storage, snapshot: str) -> dict[str, Kind] | None:
-    with _reading(dataset, snapshot) as open_file:
-        return read_column_kinds(open_file)
+def open_video_blocks(dataset: Storage, snapshot: str) -> Iterator[Manifest]:
+    """The videos in the file of one snapshot, in blocks: `layer_blocks.read_video_blocks`."""
+    with reading(dataset, snapshot) as open_file:
+        yield from read_video_blocks(open_file)
 
 
-def open_column(
-    dataset: Storage, snapshot: str, name: str, kinds: Mapping[str, Kind], manifest: Manifest
-) -> LabelColumn | None:
-    """The label column of this name, for the videos of the snapshot's `manifest`. `kinds` are those of
-    `open_column_kinds`. None if the column has values that are not all of its kind."""
-    if manifest.origins is None:
-        with _reading(dataset, snapshot) as open_file:
-            return _column(open_file, name, kinds, len(manifest.videos))
-    found = []
-    for layer in (*layers_below(dataset, snapshot), snapshot):
-        with _reading(dataset, layer) as open_file:
-            own = read_column_kinds(open_file) or {}
-            found.append(_column(open_file, name, own) if name in own else None)
-    return column_of_layers(found, kinds[name], manifest.origins)
-
-
-def open_own_columns(dataset: Storage, snapshot: str) -> dict[str, LabelColumn] | None:
-    """The label columns in the file of one snapshot, for the videos in it; None if it holds none."""
-    with _reading(dataset, snapshot) as open_file:
-        kinds = read_column_kinds(open_file)
-        return None if kinds is None else {name: _column(open_file, name, kinds) for name in kinds}
-
-
-def _column(open_file: OpenFile, name: str, kinds: Mapping[str, Kind], num_videos: int | None = None) -> LabelColumn:
-    return read_column(open_file, list(kinds).index(name), kinds[name], num_videos)
-
-
-def snapshot_attributes(dataset: Storage, snapshot: str) -> dict[str, Any]:
-    """The attributes of a snapshot: `format_version`, `parts`, and since version 2 `profile` and `written_by`. `parts`
-    are those of its own rows, see `parts_in`."""
-    with _reading(dataset, snapshot) as open_file:
-        return read_attributes(open_file)
-
-
-def parts_of_layers(dataset: Storage, snapshot: str) -> dict[str, list[str]]:
-    """The layers of a snapshot, oldest first and itself the last, each with the parts that its rows were made of."""
-    with _reading(dataset, snapshot) as open_file:
-        below, own = _layers(open_file), read_attributes(open_file)["parts"]
-    return {name: snapshot_attributes(dataset, name)["parts"] for name in below} | {snapshot: own}
-
-
-def parts_in(dataset: Storage, snapshot: str) -> set[str]:
-    """The parts that a snapshot was made of, with those of its layers."""
-    return set().union(*parts_of_layers(dataset, snapshot).values())
-
-
-@contextlib.contextmanager
-def _reading(dataset: Storage, snapshot: str, soon: Callable[[str], bool] = lambda _: False) -> Iterator[OpenFile]:
-    """Yields the function that opens a file of a snapshot by its key. Errors get the file's path and the remedy. `soon`
-    says of each file whether it is about to be read whole."""
-    with _explained(dataset, snapshot), _file(dataset, snapshot, soon) as open_file:
-        yield open_file
-
-
-@contextlib.contextmanager
-def _file(dataset: Storage, snapshot: str, soon: Callable[[str], bool] = lambda _: False) -> Iterator[OpenFile]:
-    with contextlib.ExitStack() as opened:
-        open_file: OpenFile
-        try:
-            open_file = opened.enter_context(zips.reading(dataset, snapshot_key(snapshot), soon))
-        except FileNotFoundError:
-            folder = snapshot_folder(dataset, snapshot)
-            if folder is None:
-                raise
-            open_file = partial(_open, dataset, folder)
-        yield open_file
-
-
-@contextlib.contextmanager
-def _explained(dataset: Storage, snapshot: str) -> Iterator[None]:
-    """Errors of a snapshot's file name it, and say what to do."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise _gone(dataset, snapshot) from None
-    except OSError as error:
-        raise not_read(_place(dataset, snapshot), error) from error
-    except DatasetError as error:
-        place = _place(dataset, snapshot)
-        is_folder = place != dataset.place(snapshot_key(snapshot))
-        file = f"{place}/{error.file}" if error.file and is_folder else place
-        if isinstance(error, UnreadableDataError):
-            raise UnreadableDataError(f"{place}: {error.message}", file=file) from error
-        if not is_folder and not has_snapshot(dataset, snapshot):
-            raise _gone(dataset, snapshot) from error
-        raise type(error)(f"{place}: {error.message}; {_COPY_AGAIN}", file=file) from error
-
-
-def _place(dataset: Storage, snapshot: str) -> str:
-    """Where a snapshot lies."""
-    folder = None
-    with contextlib.suppress(OSError, DatasetError):
-        folder = snapshot_folder(dataset, snapshot)
-    return dataset.place(folder or snapshot_key(snapshot))
-
-
-def _open(dataset: Storage, folder: str, key: str) -> BinaryIO:
-    return BytesIO(dataset.read(f"{folder}/{key}"))
-
-
-def _gone(dataset: Storage, snapshot: str) -> MissingDataError:
-    path = dataset.place(snapshot_key(snapshot))
-    with contextlib.suppress(DatasetError):
-        current = read_root(dataset).snapshot
-        if current not in (None, snapshot):
-            return MissingDataError(
-                f"snapshot {snapshot} of {dataset} is gone ({path} does not exist): jobs remove old snapshots "
-                f"(see `shortgop prep --keep-snapshots`); open the dataset again to read the current snapshot, "
-                f"{current}",
-                file=path,
-            )
-    return MissingDataError(f"the manifest {path} is missing; {_COPY_AGAIN}", file=path)
+def open_attribute_blocks(dataset: Storage, snapshot: str) -> Iterator[Ragged]:
+    """The attributes of these videos, in blocks: `layer_blocks.read_attribute_blocks`."""
+    with reading(dataset, snapshot) as open_file:
+        yield from read_attribute_blocks(open_file)

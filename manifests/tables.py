@@ -197,7 +197,7 @@ class Manifest:
 
     def __post_init__(self) -> None:
         for column in ("num_frames", "gop_frames", "segment_gops", "fps_num", "fps_den", "timebase_den"):
-            if (getattr(self.videos, column) < 1).any():
+            if getattr(self.videos, column).min(initial=1) < 1:
                 raise CorruptDataError(f"column videos/{column} has a value below 1; the manifest is damaged")
         expected = {
             "segments": int(self.first_segments[-1]),

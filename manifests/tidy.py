@@ -17,7 +17,8 @@ from ..storage.interface import Storage
 from .layout import listed, read_root, shard_key, snapshot_key, snapshots
 from .parts import finished_parts, had_videos, read_part
 from .sections import remove_old_sections, shards_of_sections
-from .snapshots import layers_below, open_manifest, parts_in
+from .snapshot_files import layers_below, parts_in
+from .snapshots import open_manifest
 
 KEEP_SECONDS = 24 * 3600.0
 # An unfinished unit may still run on a host that the driver no longer reaches.
@@ -79,7 +80,8 @@ def old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
             try:
                 needed.update(_layers_below(dataset, snapshot, files[0].version))
             except DatasetError as error:
-                # It may need any of those before it, and be copied again. One that never became current is of no use.
+                # A damaged snapshot may need any earlier one, and may be repaired by copying it again; so all earlier
+                # ones stay. A snapshot that never became current is of no use.
                 if int(snapshot) <= current or isinstance(error, UnreadableDataError):
                     needed.update(other for other in old if int(other) < int(snapshot))
     return [snapshot for snapshot in old if snapshot not in needed]

@@ -15,20 +15,24 @@ import numpy as np
 
 from ..errors import CorruptDataError, DatasetError
 from ..storage.interface import Storage
+from .column_check import columns_that_differ
 from .gop_check import check_gop, frame_ticks, nal_length_bytes
-from .label_columns import derived_columns
+from .layer_check import tables_that_differ
 from .layout import listed, shard_key, snapshot_key
 from .lost import lost_videos, where_it_is
-from .merge import merge_tables
 from .mp4 import Init, parse_init
 from .parts import parts_of_unit
-from .ragged import Array
+from .ragged import Ragged
 from .records import VideoRow
 from .shard_bytes import ShardBytes, gop_piece, init_piece
-from .snapshots import layers_below, open_layer, open_own_columns, open_timeline
-from .tables import TABLE_TYPES, Manifest
+from .snapshot_columns import open_own_columns
+from .snapshot_files import layers_below
+from .snapshots import open_attribute_blocks, open_tables_of_ids, open_timeline, open_video_blocks
+from .tables import Manifest
 
-_TIMELINE_ROWS = 1 << 22
+_TIMELINE_ROWS = 1 << 20
+# Parsed values take many times the memory of their text.
+_COLUMN_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ def verify(
     if snapshot is not None:
         yield from _check_timeline(dataset, snapshot, manifest)
         if manifest.origins is None:
-            yield from _check_columns(dataset, snapshot, manifest)
+            yield from _check_columns(dataset, snapshot, _in_blocks(manifest.videos.attributes))
         else:
             yield from _check_layers(dataset, snapshot, manifest)
 
@@ -103,7 +107,7 @@ def damaged_videos(manifest: Manifest, problems: Iterable[Problem]) -> dict[str,
 
 def _videos_in(manifest: Manifest, shard: str) -> list[str]:
     rows = [row for row, name in enumerate(manifest.shards.name.texts()) if name == shard]
-    return [manifest.ids[video] for video in lost_videos(manifest, rows).tolist()]
+    return [manifest.videos.id.text(video) for video in lost_videos(manifest, rows).tolist()]
 
 
 class _Checker:
@@ -121,7 +125,6 @@ class _Checker:
         self._on_gop = on_gop
         self._superseded = superseded
         self._source = ShardBytes(dataset)
-        self._video_of_segment: Array = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
         # Nearly all segments of a dataset share a few inits.
@@ -157,10 +160,13 @@ class _Checker:
         if end != start:
             yield _gap(self._dataset.place(key), end, start)
 
+    def _video_of(self, segment: int) -> int:
+        return int(np.searchsorted(self._manifest.first_segments, segment, side="right")) - 1
+
     def _gops(self, segment: int) -> range:
         """The segment's rows in the GOP table."""
         manifest = self._manifest
-        video = int(self._video_of_segment[segment])
+        video = self._video_of(segment)
         number = segment - int(manifest.first_segments[video])
         per_segment = int(manifest.videos.segment_gops[video])
         first = int(manifest.first_gops[video]) + number * per_segment
@@ -170,7 +176,7 @@ class _Checker:
         """Problems of a segment that should start at `end`; returns where it ends."""
         file = self._dataset.place(key)
         table = self._manifest.segments
-        video = self._manifest.video(int(self._video_of_segment[segment]))
+        video = self._manifest.video(self._video_of(segment))
         offset, length = int(table.offset[segment]), int(table.init_length[segment])
         yield from self._between(key, end, offset)
         end = offset + length
@@ -282,7 +288,7 @@ def _check_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iter
                 frame = row - int(starts[video])
                 if frame > 0:
                     what = "the source pts is below that of the frame before"
-                    yield Problem(what, file, None, None, manifest.ids[video], (frame, frame + 1))
+                    yield Problem(what, file, None, None, manifest.videos.id.text(video), (frame, frame + 1))
             last_pts = pts[-1:]
 
 
@@ -291,31 +297,27 @@ def _check_layers(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterat
     file = dataset.place(snapshot_key(snapshot))
     try:
         names = (*layers_below(dataset, snapshot), snapshot)
-        layers = [open_layer(dataset, name) for name in names]
-        for name, layer in zip(names, layers, strict=True):
-            yield from _check_columns(dataset, name, layer)
-        merged, _ = merge_tables(layers)
+        for name in names:
+            yield from _check_columns(dataset, name, open_attribute_blocks(dataset, name))
+        layers = [(open_tables_of_ids(dataset, name), open_video_blocks(dataset, name)) for name in names]
+        for table in tables_that_differ(manifest, layers):
+            yield Problem(f"its table {table} differs from what merging its layers gives", file)
     except DatasetError as error:
         yield Problem(error.message, error.file or file)
-        return
-    for table in TABLE_TYPES:
-        if table != "timeline" and not getattr(merged, table).same_rows(getattr(manifest, table)):
-            yield Problem(f"its table {table} differs from what merging its layers gives", file)
 
 
-def _check_columns(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
-    """The label columns in a snapshot's own file are those that the attributes of its videos make."""
+def _check_columns(dataset: Storage, snapshot: str, attributes: Iterable[Ragged]) -> Iterator[Problem]:
+    """The label columns in a snapshot's own file are those that the attributes of its videos make, which come in
+    blocks."""
     file = dataset.place(snapshot_key(snapshot))
     try:
-        columns = open_own_columns(dataset, snapshot)
-        if columns is None:
-            return
-        derived = derived_columns(manifest.videos.attributes)
-        if list(columns) != list(derived):
-            yield Problem(f"it has the columns {list(columns)}, its videos' attributes have {list(derived)}", file)
-            return
-        for name, column in columns.items():
-            if not column.same(derived[name]):
-                yield Problem(f"its column {name!r} differs from the attributes of its videos", file)
+        with open_own_columns(dataset, snapshot) as columns:
+            for what in () if columns is None else columns_that_differ(attributes, columns):
+                yield Problem(what, file)
     except DatasetError as error:
-        yield Problem(error.message, error.file or file)
+        yield Problem(error.message, file)
+
+
+def _in_blocks(texts: Ragged) -> Iterator[Ragged]:
+    for start in range(0, len(texts), _COLUMN_ROWS):
+        yield texts.between(start, min(start + _COLUMN_ROWS, len(texts)))

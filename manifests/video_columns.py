@@ -12,7 +12,7 @@ from ..storage.interface import Storage
 from .label_columns import Kind, LabelColumn, derived_columns, text_array
 from .layout import has_snapshot
 from .ragged import Array, lazy
-from .snapshots import open_column, open_column_kinds
+from .snapshot_columns import open_column, open_column_kinds
 from .tables import Manifest
 
 _T = TypeVar("_T")
@@ -53,8 +53,9 @@ BUILT_IN: dict[str, Callable[[Manifest, Array | None], Array]] = {
 class LabelColumns:
     """The columns that the source lists gave the videos of an opened snapshot. They are read when they are asked for.
 
-    They are those that the snapshot holds. Where it holds none, as one of an earlier version, or is gone by now, they
-    are derived from the attributes of the videos, which the manifest has in memory, and are the same.
+    They are those that the snapshot holds. A snapshot of an earlier version holds none, and one that jobs removed
+    meanwhile cannot be read: then the columns are derived from the attributes of the videos, which the manifest has in
+    memory, with the same result.
     """
 
     def __init__(self, dataset: Storage, snapshot: str, manifest: Manifest) -> None:
@@ -82,7 +83,7 @@ class LabelColumns:
 
     @lazy
     def _stored(self) -> dict[str, Kind] | None:
-        return self._unless_gone(lambda: open_column_kinds(self._dataset, self._snapshot))
+        return self._unless_gone(lambda: open_column_kinds(self._dataset, self._snapshot, self._manifest))
 
     @lazy
     def _derived(self) -> dict[str, LabelColumn]:

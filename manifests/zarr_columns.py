@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import CorruptDataError, MissingDataError
+from . import zarr_sizes
 from .label_columns import KINDS, Kind, LabelColumn
 from .ragged import Array, Ragged
 from .schema import OFFSETS, TEXT, Column
-from .zarr_read import OpenFile, opening, read_ragged, read_rows
+from .zarr_read import OpenFile, StoredRows, opening, read_ragged, read_rows
 
 GROUP = "columns"
 _PRESENT = Column("u1")
@@ -52,8 +53,8 @@ def column_arrays(columns: Mapping[str, LabelColumn]) -> Iterator[tuple[str, Col
 def read_column_kinds(open_file: OpenFile) -> dict[str, Kind] | None:
     """The kind of each column by its name, in order.
 
-    None for a snapshot that has no such group, as of a version that did not write it, or that has a kind which this
-    version does not know: then the columns are to be derived from the attributes of the videos.
+    None for a snapshot without this group (earlier versions did not write it), or with a kind that this version does
+    not know: then the columns are to be derived from the attributes of the videos.
     """
     try:
         with opening(open_file, f"{GROUP}/zarr.json") as file:
@@ -70,9 +71,62 @@ def read_column(open_file: OpenFile, number: int, kind: Kind, num_videos: int | 
     read = read_ragged if storage.ragged else read_rows
     values = read(open_file, f"{path}/values", storage.dtype)
     present = read_rows(open_file, f"{path}/present", _PRESENT.dtype)
-    expected = len(present) if num_videos is None else num_videos
-    if not len(values) == len(present) == expected:
-        raise CorruptDataError(
-            f"{path} has {len(values)} values and {len(present)} marks for {expected} videos", file=f"{path}/values"
-        )
+    _check_rows(path, len(values), len(present), len(present) if num_videos is None else num_videos)
     return LabelColumn(kind, values, present)
+
+
+def has_values(open_file: OpenFile, number: int, videos: Array) -> bool:
+    """Whether any of these rows of videos, which ascend, has a value in the column of this number. It is decoded up to
+    the first value, which nearly always comes soon."""
+    path = f"{GROUP}/{number}/present"
+    present = StoredRows(open_file, path, _PRESENT.dtype)
+    if len(videos) and len(present) <= int(videos[-1]):
+        raise CorruptDataError(f"{path} has {len(present)} marks for {int(videos[-1]) + 1} videos or more", file=path)
+    for start in range(0, len(videos), zarr_sizes.CHUNK_ROWS):
+        some = videos[start : start + zarr_sizes.CHUNK_ROWS]
+        if present.between(int(some[0]), int(some[-1]) + 1)[some - some[0]].any():
+            return True
+    return False
+
+
+class StoredColumn:
+    """A column of which rows are decoded as they are asked for. CorruptDataError if its arrays do not fit each
+    other."""
+
+    def __init__(self, open_file: OpenFile, number: int, kind: Kind) -> None:
+        path, storage = f"{GROUP}/{number}", _VALUES[kind]
+        self.kind, self._path = kind, path
+        self._values = StoredRows(open_file, f"{path}/values", storage.dtype)
+        self._offsets = StoredRows(open_file, f"{path}/values_offsets", OFFSETS.dtype) if storage.ragged else None
+        self._present = StoredRows(open_file, f"{path}/present", _PRESENT.dtype)
+        num_values = len(self._values) if self._offsets is None else len(self._offsets) - 1
+        _check_rows(path, num_values, len(self), len(self))
+        if self._offsets is not None:
+            ends = [int(self._offsets.between(row, row + 1)[0]) for row in (0, len(self))]
+            if ends != [0, len(self._values)]:
+                raise CorruptDataError(
+                    f"{path}/values: offsets from {ends[0]} to {ends[1]} do not fit {len(self._values)} values",
+                    file=f"{path}/values_offsets",
+                )
+
+    def __len__(self) -> int:
+        return len(self._present)
+
+    def between(self, start: int, stop: int) -> LabelColumn:
+        """Rows [start, stop), which must be there. CorruptDataError if they are damaged."""
+        present = self._present.between(start, stop)
+        if self._offsets is None:
+            return LabelColumn(self.kind, self._values.between(start, stop), present)
+        offsets = self._offsets.between(start, stop + 1)
+        first, last = int(offsets[0]), int(offsets[-1])
+        try:
+            return LabelColumn(self.kind, Ragged(self._values.between(first, last), offsets - first), present)
+        except ValueError as error:
+            raise CorruptDataError(f"{self._path}/values: {error}", file=f"{self._path}/values_offsets") from error
+
+
+def _check_rows(path: str, num_values: int, num_marks: int, num_videos: int) -> None:
+    if not num_values == num_marks == num_videos:
+        raise CorruptDataError(
+            f"{path} has {num_values} values and {num_marks} marks for {num_videos} videos", file=f"{path}/values"
+        )

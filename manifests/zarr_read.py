@@ -239,7 +239,7 @@ def read_attributes(open_file: OpenFile) -> dict[str, Any]:
         return dict(attributes)
 
 
-# The group that a snapshot in layers has, and others have not: its attributes name the snapshots below it.
+# Only a snapshot in layers has this group: its attributes name the snapshots below it.
 LAYERS = "layers"
 
 

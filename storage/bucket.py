@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from .connections import Root, connect, credentials_tried
+from .connections import StoreRoot, connect, credentials_tried
 from .interface import Stored
 from .network import PIECE_BYTES, NetworkOptions, RequestCounts
 from .object_errors import failure
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _KEYS_PER_REQUEST = 1000
-# How often something is done again that another process came between.
+# How often an operation is repeated because another process changed the file meanwhile.
 _ATTEMPTS = 10
 _NO_SUCH_VERSION = {"e_tag": '"never"', "version": "1"}
 
@@ -33,7 +33,7 @@ class Bucket:
 
     def __init__(self, url: str, options: NetworkOptions) -> None:
         self.url = url
-        self.root = Root.of(url)
+        self.root = StoreRoot.of(url)
         self.requests = Requests(options, partial(credentials_tried, self.root.scheme))
         self._options = options
         self._has_bare_etags = False
@@ -249,7 +249,7 @@ class Bucket:
         from obstore.exceptions import PreconditionError
 
         options: GetOptions = {"range": (start, stop)}
-        # What stands for a version where a server has none is not known to the server.
+        # Only a version that `_stored` made for a server without ETags has a space. The server does not know it.
         if version is not None and " " not in version:
             options["if_match"] = version
         try:

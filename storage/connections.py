@@ -29,7 +29,7 @@ _memory_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Root:
+class StoreRoot:
     """The parts of the URL of a store: `bucket` is a container, a host or a name for some of them.
 
     `prefix` is what keys in the bucket begin with. For web servers it is empty, and `base` is all of the URL.
@@ -41,21 +41,22 @@ class Root:
     base: str = ""
 
     @staticmethod
-    def of(url: str) -> Root:
+    def of(url: str) -> StoreRoot:
         scheme, _, rest = url.partition("://")
         bucket, _, prefix = rest.partition("/")
-        return Root(scheme, bucket, "", url) if scheme in ("http", "https") else Root(scheme, bucket, prefix)
+        return StoreRoot(scheme, bucket, "", url) if scheme in ("http", "https") else StoreRoot(scheme, bucket, prefix)
 
     def key(self, key: str) -> str:
         """The key in the bucket of a key below the root."""
         return f"{self.prefix}/{key}" if self.prefix else key
 
 
-def connect(root: Root, options: NetworkOptions, *, uploads: bool = False) -> ObjectStore:
+def connect(root: StoreRoot, options: NetworkOptions, *, uploads: bool = False) -> ObjectStore:
     """A store of obstore: all of a bucket. No request is made for most, except to credential services.
 
-    It retries nothing, as callers do. With `uploads` it retries, as they cannot: the parts of an upload that is under
-    way are out of their hands. It then also gives a part ten times as long, as nothing is heard while one is sent.
+    The store does not retry requests, since its callers do. With `uploads` it retries them itself: callers cannot
+    repeat a single part of an upload. It then also allows ten times as long for an answer, since the server sends
+    nothing while it receives a part.
     """
     from obstore import store as stores
 
@@ -96,7 +97,7 @@ def connect(root: Root, options: NetworkOptions, *, uploads: bool = False) -> Ob
     return stores.HTTPStore(url, client_options=client, retry_config=retry)
 
 
-def _s3(root: Root, client: ClientConfig, retry: RetryConfig) -> ObjectStore:
+def _s3(root: StoreRoot, client: ClientConfig, retry: RetryConfig) -> ObjectStore:
     from obstore.store import S3Store
 
     config: S3Config = {"copy_if_not_exists": "multipart"}
@@ -107,7 +108,7 @@ def _s3(root: Root, client: ClientConfig, retry: RetryConfig) -> ObjectStore:
         client["allow_http"] = client.get("allow_http", False) or from_files.get("endpoint", "").startswith("http://")
     if "region" not in config and not _environment("AWS_REGION", "AWS_DEFAULT_REGION"):
         endpoint = config.get("endpoint") or _endpoint(root)
-        # Other stores than Amazon's take any region.
+        # Stores other than Amazon's accept any region.
         config["region"] = "us-east-1" if endpoint else bucket_region(f"https://{root.bucket}.s3.amazonaws.com")
     return S3Store(
         root.bucket,
@@ -124,7 +125,7 @@ def uses_boto3() -> bool:
     installed = importlib.util.find_spec("boto3") is not None
     profile = _environment("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
     if profile and not installed:
-        raise ToolError(f"AWS_PROFILE is {profile!r}, which takes boto3: `pip install shortgop[s3]`")
+        raise ToolError(f"AWS_PROFILE is {profile!r}, which needs boto3: `pip install shortgop[s3]`")
     return installed and (bool(profile) or any(path.is_file() for path in aws_files()))
 
 
@@ -196,7 +197,7 @@ def _aws_credentials() -> str:
     )
 
 
-def _endpoint(root: Root) -> str:
+def _endpoint(root: StoreRoot) -> str:
     names = {
         "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
         "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),

@@ -35,7 +35,7 @@ from .open_files import OpenFiles, read_exactly
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 _HASH_BYTES = 1 << 20
-# Far below the 1024 descriptors that a process usually may have. Where it may have few, others need them too.
+# Far below the 1024 descriptors that a process usually may have. Where the limit is low, at most a quarter of it.
 _MAX_OPEN_FILES = 64
 _MAX_PART_OF_DESCRIPTORS = 4
 
@@ -145,7 +145,7 @@ class DiskStorage:
     def put_new_file(self, key: str, file: Path) -> bool:
         final, temporary = self.folder / key, temporary_path(self.folder, Path(key).name)
         with discarding(temporary), writing(final):
-            # Not a hard link: whoever changed the file later would change the dataset.
+            # Not a hard link: a later change of the file would change the dataset.
             shutil.copyfile(file, temporary)
             committed = commit(temporary, final) or filecmp.cmp(temporary, final, shallow=False)
         discard(temporary)
@@ -156,8 +156,8 @@ class DiskStorage:
             return self.put_new(key, data)
         final = self.folder / key
         with writing(final), contextlib.suppress(FileNotFoundError), final.open("r+b") as file:
-            # Whoever replaces a file has its lock, where there are locks. Else another writer may come between the
-            # comparison and the rename.
+            # A writer holds the lock of the file that it replaces. Where locks do not work, another writer may replace
+            # the file between the comparison and the rename.
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX)
             now = self.find(key)

@@ -34,7 +34,7 @@ def this_holder() -> Holder:
 
 
 def has_ended(holder: Holder) -> bool:
-    """Whether it was a process of this host and is none any more."""
+    """Whether the holder was a process of this host, and that process has ended."""
     return holder.host == socket.gethostname() and has_ended_here(holder.pid)
 
 

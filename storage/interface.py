@@ -18,7 +18,7 @@ from typing import Protocol
 
 from .network import RequestCounts
 
-# What `strerror` says where not only a file is missing, but all that it would lie in.
+# The `strerror` of an error if the bucket of a file is missing, and not only the file.
 NO_BUCKET = "there is no such bucket"
 
 
@@ -35,7 +35,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds a lock, for messages. Nothing is decided by `since`."""
+    """The process that holds a lock. `since` is for messages only."""
 
     host: str
     pid: int
@@ -149,7 +149,7 @@ class Storage(Protocol):
         ...
 
     def counts(self) -> RequestCounts:
-        """What the requests through this object amounted to so far; a disk has none."""
+        """The counts of requests through this object so far; a disk makes none."""
         ...
 
     # Writing

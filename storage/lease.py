@@ -64,7 +64,7 @@ class Lease:
 
     @staticmethod
     def of(data: bytes) -> Lease:
-        """What is not a lease is one of nobody, which ends with time."""
+        """The lease in an object. Any other content counts as a lease without a holder, which ends with time."""
         try:
             content = json.loads(data)
             return Lease(**{name: type(getattr(Lease(), name))(content[name]) for name in asdict(Lease())})
@@ -127,14 +127,15 @@ class _Holding:
             except (OSError, OutputError):
                 continue
             if version is None:
-                # Another job took it for abandoned. This one goes on: whichever is first with a file has it.
+                # Another job found the lease abandoned, and took it. This job goes on: of two writers of a file, the
+                # first one counts.
                 self.lost = True
                 return
             self.lease, self.version = lease, version
 
     def release(self, max_seconds: float | None = None) -> None:
-        """Remove the lease, if it is still this one. A release that fails is made up for by the next job, and so is one
-        that takes longer than `max_seconds`."""
+        """Remove the lease, if it is still this one. If the release fails, or takes longer than `max_seconds`, the next
+        job takes the lease over once it is abandoned."""
         self.ended.set()
         removing = threading.Thread(target=self._remove, name="shortgop-lease-end", daemon=True)
         removing.start()
@@ -209,7 +210,7 @@ def _keeps_conditions(bucket: Bucket, key: str) -> bool:
         raise
     if bucket.put_unchecked(key, b"second", create=True) or bucket.put_unchecked(key, b"third", create=False):
         return False
-    # A condition that holds must let it through, too.
+    # If the condition holds, the store has to do the PUT.
     return version is not None and bucket.put(key, b"fourth", version) is not None
 
 

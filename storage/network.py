@@ -1,4 +1,4 @@
-"""How requests to a store are made: time limits, retries, how many at once. And what they amounted to."""
+"""How requests to a store are made: time limits, retries, how many at once. And counts of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class NetworkOptions:
 
 @dataclass(frozen=True)
 class RequestCounts:
-    """What the requests to a store amounted to. Parts of an upload count, their retries do not: obstore makes them."""
+    """Counts of the requests to a store. Parts of an upload count; their retries do not, since obstore makes them."""
 
     requests: int = 0
     bytes_read: int = 0

@@ -62,7 +62,7 @@ class ObjectStorage:
         return self._bucket.place(key)
 
     def counts(self) -> RequestCounts:
-        """What the requests through this object amounted to so far."""
+        """The counts of requests through this object so far."""
         return self._bucket.requests.counter.counts
 
     # Reading
@@ -109,7 +109,8 @@ class ObjectStorage:
             num_bytes = file.stat().st_size
             if num_bytes <= PIECE_BYTES:
                 return self._bucket.put(key, file.read_bytes(), None) is not None
-            # Nothing puts a file in parts on a condition. So it goes up under another key, and the store copies it.
+            # No store uploads a file in parts on a condition. So the file is uploaded under another key, and the store
+            # copies it.
             uploaded = self._upload(key, file)
             try:
                 return self._bucket.copy_new(uploaded, key) or self._has(key, file, num_bytes)
@@ -132,7 +133,7 @@ class ObjectStorage:
                 below = [each.key for each in self._bucket.all_files(key)]
                 if not below:
                     return
-                # What says what the folder holds goes first, as far as that can be told from names.
+                # Files higher up first: zarr.json files, which describe a folder, lie above the chunks.
                 self._bucket.remove_objects(sorted(below, key=lambda each: (each.count("/"), each)))
             raise OSError(errno.EBUSY, "files appear there as fast as they are removed", self.place(key))
 

@@ -22,7 +22,7 @@ class _OpenFile:
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
-            # A mount that is gone says so here too. Of a file that was only read that is no loss.
+            # Closing fails if the mount is gone. A file that was only read loses nothing by that.
             with contextlib.suppress(OSError):
                 os.close(self._descriptor)
 

@@ -1,8 +1,8 @@
 """Byte ranges of objects, kept on a local disk for all processes of a host.
 
-An entry is a file that has the bytes and nothing else. Its name is a hash of what they are: place, key and range.
-Whoever asks knows their CRC-32, so a file that is being written, was cut or is damaged counts as one that is not there.
-A hit is an ordinary read of a file, which takes no lock. It sets the file's time: the entry was used then.
+An entry is a file that has the bytes and nothing else. Its name is a hash of what they are: place, key and range. The
+reader knows their CRC-32, so a file that is being written, was cut or is damaged counts as missing. A hit is an
+ordinary read of a file, which takes no lock. It sets the file's time: the entry was used then.
 
 An index in SQLite has a row for each entry, with what it takes of the disk. It is only used to write:
 
@@ -35,7 +35,7 @@ from .this_process import boot
 # What an entry takes besides its bytes, at most: its row in both trees of the index, its inode and its name.
 _ENTRY_BYTES = 512
 _BLOCK_BYTES = 1 << 12
-# Of this many entries, those whose turn it seems to be, the time of last use is looked up before one is removed.
+# In each removal, the time of last use is read from the files of at most this many candidates.
 _CANDIDATES = 256
 _BUSY_SECONDS = 10.0
 _FOLDERS = 256
@@ -253,7 +253,7 @@ class RangeCache:
                     os.close(file)
 
     def _remove_unknown(self, index: sqlite3.Connection) -> None:
-        """After a crash of the machine the last rows may be lost while their files are there."""
+        """After a crash of the machine the last rows may be lost although their files exist: remove such files."""
         this_boot = boot()
         if index.execute("SELECT value FROM state WHERE name = 'boot'").fetchone() == (this_boot,):
             return

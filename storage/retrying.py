@@ -65,7 +65,7 @@ class Requests:
         return self._made(request, place, hedged=self.options.hedge_after_seconds is not None)
 
     def all(self, requests: list[Callable[[], _T]]) -> list[_T]:
-        """The results of calls of the above, several at once."""
+        """The results of several calls of `make` or `read`, which run at the same time."""
         if len(requests) < 2:
             return [request() for request in requests]
         with self._lock:

@@ -1,4 +1,4 @@
-"""Uploads that nobody finished. Their parts take room and show in no listing of files.
+"""Uploads that were begun and never finished. Their parts take room and show in no listing of files.
 
 S3 lists them, which obstore does not offer and boto3 does. Without boto3, and in Google's stores, a rule of the bucket
 removes them (AbortIncompleteMultipartUpload); Azure forgets them after a week by itself.
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .connections import Root
+    from .connections import StoreRoot
 
 
 # Below a root others may upload too, such as to a dataset that lies in a folder of this one. `Storage.start` makes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OURS = re.compile(r"(shards|\.tmp)/[^/]+-[0-9a-f]{32}(\.\w+)?")
 
 
-def abort_unfinished(root: Root, spared_seconds: float) -> int:
+def abort_unfinished(root: StoreRoot, spared_seconds: float) -> int:
     """Abort the uploads that `Storage.start` began at this root, at least so long ago. Returns how many there were.
     Zero where that is not possible, or not allowed: nothing but room is lost."""
     if root.scheme != "s3" or importlib.util.find_spec("boto3") is None:
@@ -43,7 +43,7 @@ def abort_unfinished(root: Root, spared_seconds: float) -> int:
     return count
 
 
-def is_ours(root: Root, key: str) -> bool:
+def is_ours(root: StoreRoot, key: str) -> bool:
     """Whether a key in the bucket is one that an upload of this root has."""
     return _OURS.fullmatch(key.removeprefix(f"{root.prefix}/") if root.prefix else key) is not None
 

@@ -95,7 +95,7 @@ class ObjectUpload:
         try:
             self._writer.close()
         except (BaseError, OSError) as error:
-            # The answer may be all that was lost.
+            # Perhaps only the answer was lost.
             found = self._bucket.find(self._key)
             if found is None:
                 raise self._system_error(error) from None

@@ -32,9 +32,12 @@ from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import Ragged, from_texts
-from shortgop.manifests.snapshots import open_column_kinds, open_manifest, open_own_columns
+from shortgop.manifests.schema import OFFSETS
+from shortgop.manifests.snapshot_columns import open_column_kinds, open_own_columns
+from shortgop.manifests.snapshots import open_manifest
 from shortgop.manifests.tables import Manifest
 from shortgop.manifests.verify import verify
+from shortgop.manifests.zarr_small import array_files
 from shortgop.storage.disk import DiskStorage
 from training_videos import make_videos
 
@@ -247,9 +250,9 @@ def test_a_snapshot_holds_the_columns_that_its_attributes_make(
     expected = {"label": "integer", "text": "text", "any": "json", "name/with.slash": "boolean", "score": "float"}
     assert kinds == expected
     derived = derived_columns(open_manifest(DiskStorage(dataset), "000001").videos.attributes)
-    columns = open_own_columns(DiskStorage(dataset), "000001")
-    assert columns is not None
-    assert all(columns[name].same(derived[name]) for name in expected)
+    with open_own_columns(DiskStorage(dataset), "000001") as columns:
+        assert columns is not None
+        assert all(columns[name].between(0, len(columns[name])).same(derived[name]) for name in expected)
 
 
 @pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning")
@@ -301,6 +304,17 @@ def test_verify_compares_columns_with_attributes(folder: Path, tmp_path: Path) -
     with_members(dataset, lambda members: {**members, "columns/1/present/c/0": b""})
     (problem,) = verify(DiskStorage(dataset), manifest, snapshot="000001")
     assert "columns/1/present/c/0 cannot be decoded" in str(problem)
+
+
+@pytest.mark.parametrize("offsets", [[0, 1, 3, 3], [1, 2, 4, 4]])
+def test_verify_finds_texts_that_do_not_fit_their_offsets(offsets: list[int], tmp_path: Path) -> None:
+    dataset = published_with([{"text": "a"}, {"text": "bc"}, {"text": "d"}], tmp_path / "dataset")
+    changed = array_files("columns/0/values_offsets", OFFSETS, np.array(offsets))
+    with_members(dataset, lambda members: {**members, **changed})
+    manifest = open_manifest(DiskStorage(dataset), "000001")
+    problems = [str(problem) for problem in verify(DiskStorage(dataset), manifest, snapshot="000001")]
+    # The shards are not there either.
+    assert f"columns/0/values: offsets from {offsets[0]} to {offsets[-1]} do not fit 4 values" in problems[-1]
 
 
 def test_attributes_that_are_no_objects_are_damage() -> None:
@@ -360,4 +374,4 @@ def test_columns_as_a_table_of_pyarrow_or_pandas(tmp_path: Path) -> None:
 def test_a_package_that_is_not_there_is_named(folder: Path, package: str, call: str) -> None:
     code = f"import sys; sys.modules[{package!r}] = None; import shortgop; shortgop.open({str(folder)!r}).{call}()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert f"ToolError: {call} makes a table of {package}, which is not there: pip install {package}" in done.stderr
+    assert f"ToolError: {call} needs {package}, which is not installed: pip install {package}" in done.stderr

@@ -163,7 +163,23 @@ def empty_the_stamp(copies: HostCopies) -> None:
     file.with_name("stamp").write_bytes(b"")
 
 
-@pytest.mark.parametrize("damage", [cut, flip_a_bit, spoil_the_stamp, empty_the_stamp])
+def lose_the_checksums(copies: HostCopies) -> None:
+    (file,) = made(copies)
+    file.with_name("checksums").unlink()
+    # Anything may have written to it.
+    os.utime(file, (1, 1))
+
+
+def spoil_the_checksums(copies: HostCopies) -> None:
+    (file,) = made(copies)
+    checksums = file.with_name("checksums")
+    checksums.write_bytes(checksums.read_bytes().replace(b"videos", b"frames", 1))
+    os.utime(file, (1, 1))
+
+
+@pytest.mark.parametrize(
+    "damage", [cut, flip_a_bit, spoil_the_stamp, empty_the_stamp, lose_the_checksums, spoil_the_checksums]
+)
 def test_a_damaged_copy_is_made_again(dataset: Path, copies: HostCopies, damage: Any) -> None:
     expected = content(opened_at(dataset, copies))
     before = when_made(copies)
@@ -201,8 +217,11 @@ def test_a_process_that_is_killed_leaves_nothing_that_counts(dataset: Path, copi
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
+    # Another one was killed before it had a file.
+    (copies.folder / "making-0123456789ab").mkdir()
     assert content(opened_at(dataset, copies)) == content(opened_at(dataset))
     assert [copy.parent.name for copy in made(copies)] == [key]
+    assert list(copies.folder.glob("making-*")) == []
 
 
 def test_processes_that_open_at_once_make_one_copy(dataset: Path, copies: HostCopies) -> None:

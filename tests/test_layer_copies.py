@@ -10,9 +10,8 @@ import pytest
 
 from dataset_paths import snapshot_path
 from example_manifests import drop, rows, video
-from large_datasets import MANY, OLD, add, published
+from large_datasets import MANY, add
 from shortgop.errors import CorruptDataError
-from shortgop.manifests import layers
 from shortgop.manifests.host_copies import HostCopies
 from shortgop.manifests.mapped_tables import arrays_of
 from shortgop.manifests.ragged import Array
@@ -22,16 +21,7 @@ from shortgop.manifests.zarr_small import array_files
 from shortgop.manifests.zarr_zip import pack
 from shortgop.storage.interface import Storage
 
-
-@pytest.fixture(autouse=True)
-def _small_datasets_have_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "MIN_ROWS", 1)
-
-
-@pytest.fixture
-def large(tmp_path: Path) -> Storage:
-    """A dataset with one snapshot of all that is old."""
-    return published(tmp_path / "dataset", [OLD])
+pytestmark = pytest.mark.usefixtures("small_datasets_have_layers")
 
 
 def test_the_copy_of_a_host_is_that_of_all_layers(large: Storage, tmp_path: Path) -> None:
@@ -73,9 +63,9 @@ def test_a_damaged_layer_has_no_copy_and_is_named(large: Storage, tmp_path: Path
     ("column", "values", "said"),
     [
         ("gops/pattern", np.full(120, 7, "<i4"), "gops/pattern refers to rows that do not exist"),
-        ("gops/crc32", np.zeros(119, "<u4"), "differ in length"),
+        ("gops/crc32", np.zeros(119, "<u4"), "column gops/crc32 has 119 rows, but needs 120"),
         ("videos/num_frames", np.zeros(MANY, "<i8"), "videos/num_frames has a value below 1"),
-        ("videos/num_frames", np.full(MANY - 1, 9, "<i8"), "differ in length"),
+        ("videos/num_frames", np.full(MANY - 1, 9, "<i8"), "column videos/num_frames has 39 rows, but needs 40"),
         ("videos/path_offsets", np.zeros(MANY + 1, "<i8"), "offsets do not fit"),
     ],
 )

@@ -141,6 +141,6 @@ def test_a_dataset_with_layers_says_what_one_without_says(original: Path, steps:
             assert done == other
             one, two = (twin.said() for twin in twins)
             assert one == two
-        # Whoever holds tables keeps them, whatever has become of their snapshots and copies.
+        # A reader keeps the tables that it holds, even if their snapshots and copies were removed.
         for manifest, found in (each for twin in twins for each in twin.held):
             assert content(manifest) == found

@@ -130,7 +130,7 @@ def test_a_current_snapshot_that_is_missing_is_not_said_to_be_old(published: Pat
 
 
 def test_a_snapshot_can_be_read_while_its_name_goes_away(grown: Path) -> None:
-    """Removing is one step for whoever looks at the name."""
+    """To a process that looks at the name, removing is one step."""
     shutil.rmtree(grown / ".tmp", ignore_errors=True)
     remove_old_snapshots(DiskStorage(grown), 0)
     assert not any((grown / ".tmp").iterdir())

@@ -28,7 +28,8 @@ from shortgop.manifests.layout import create, snapshot_key
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import finished_parts, read_part, write_part
 from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshots import open_current, open_manifest, snapshot_attributes, timeline_of
+from shortgop.manifests.snapshot_files import snapshot_attributes
+from shortgop.manifests.snapshots import open_current, open_manifest, timeline_of
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep, sample
@@ -218,7 +219,7 @@ def test_every_cut_chunk_of_a_version_1_snapshot_is_named(published: Path) -> No
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nobody catches it, nobody tidies up."""
+    """Stands for SIGKILL: no code catches it, and nothing is tidied up."""
 
 
 def points_of_publish(

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.manifests.ragged import Ragged, concatenate, from_rows, from_texts, offsets_of, ragged_indices
+from shortgop.manifests import ragged
+from shortgop.manifests.ragged import (
+    Ragged,
+    concatenate,
+    ever_falls,
+    from_rows,
+    from_texts,
+    offsets_of,
+    ragged_indices,
+)
 
 byte_rows = st.lists(st.binary(max_size=5), max_size=8)
 
@@ -59,6 +68,13 @@ def test_offsets_are_running_sums() -> None:
 def test_offsets_that_do_not_fit_are_refused(offsets: list[int]) -> None:
     with pytest.raises(ValueError, match="offsets do not fit 3 values"):
         Ragged(np.zeros(3, dtype="u1"), np.array(offsets, dtype=np.int64))
+
+
+@given(st.lists(st.integers(-2, 9), max_size=9), st.integers(1, 4))
+def test_numbers_that_ever_fall(numbers: list[int], compared: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ragged, "_COMPARED_ROWS", compared)
+        assert ever_falls(np.array(numbers, np.int64)) == (numbers != sorted(numbers))
 
 
 @given(st.lists(st.text(st.sampled_from("ab\0é\U0001f3ac"), max_size=4)) | st.lists(st.text(max_size=200), max_size=8))

@@ -75,5 +75,5 @@ def test_every_column_arrives_and_nobody_can_write_there() -> None:
 
 
 def test_a_copy_for_another_time_has_no_part_of_the_memory() -> None:
-    """Whoever unpickles it may run on another machine."""
+    """The process that unpickles it may run on another machine."""
     assert not TablesToShare(merge([video("a.mp4")])).are_wanted

@@ -19,7 +19,7 @@ from datasets import timeline_rows
 from example_manifests import colliding_parts, drop, edit, failure, rows, video
 from large_datasets import MANY, OLD, add, published
 from shortgop.errors import MissingDataError
-from shortgop.manifests import layers
+from shortgop.manifests import zarr_sizes
 from shortgop.manifests.collect import collect
 from shortgop.manifests.compact import compact
 from shortgop.manifests.history import history
@@ -29,15 +29,8 @@ from shortgop.manifests.layers import combined, layers_that_stay
 from shortgop.manifests.layout import read_root
 from shortgop.manifests.merge import merge
 from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshots import (
-    layers_below,
-    open_failures,
-    open_layer,
-    open_manifest,
-    parts_in,
-    snapshot_attributes,
-    timeline_of,
-)
+from shortgop.manifests.snapshot_files import layers_below, parts_in, snapshot_attributes
+from shortgop.manifests.snapshots import open_failures, open_layer, open_manifest, timeline_of
 from shortgop.manifests.tables import Manifest
 from shortgop.manifests.tidy import remove_old_snapshots
 from shortgop.manifests.verify import verify
@@ -46,16 +39,7 @@ from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from sweep import SWEEP
 
-
-@pytest.fixture(autouse=True)
-def _small_datasets_have_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "MIN_ROWS", 1)
-
-
-@pytest.fixture
-def large(tmp_path: Path) -> Storage:
-    """A dataset with one snapshot of all that is old."""
-    return published(tmp_path / "dataset", [OLD])
+pytestmark = pytest.mark.usefixtures("small_datasets_have_layers")
 
 
 def in_memory() -> Storage:
@@ -180,7 +164,7 @@ def test_layers_have_the_rows_of_a_snapshot_that_was_written_whole(steps: list[l
     manifest = open_manifest(dataset, read_root(dataset).snapshot or "")
     columns = LabelColumns(dataset, read_root(dataset).snapshot or "", manifest)
     derived = derived_columns(manifest.videos.attributes)
-    assert set(columns.names) >= set(derived)
+    assert set(columns.names) == set(derived)
     for name, column in derived.items():
         found, expected = columns[name].array().tolist(), column.array().tolist()
         assert [value for value in found if value == value] == [value for value in expected if value == value]  # noqa: PLR0124
@@ -213,6 +197,40 @@ def test_label_columns_are_put_together(large: Storage) -> None:
     assert columns["extra"].array()[1] == "e"
     assert columns["extra"].present.sum() == 1
     assert columns["split"].array()[0] == "test"
+
+
+def test_a_column_that_only_hidden_rows_have_is_not_listed(large: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zarr_sizes, "CHUNK_ROWS", 4)
+    odd = [f"v{number:02}" for number in range(MANY) if number % 2]
+    whose_split_goes = [*(f"v{number:02}" for number in range(MANY) if number % 2 == 0), *odd[:-1]]
+    add(large, "edit", *(edit(each, 1, "split") for each in whose_split_goes))
+    columns = LabelColumns(large, "000002", open_manifest(large, "000002"))
+    # One video has it still.
+    assert columns.names == ("label", "split")
+    assert columns["split"].present.sum() == 1
+    add(large, "last", edit(odd[-1], 2, "split"))
+    columns = LabelColumns(large, "000003", open_manifest(large, "000003"))
+    assert columns.names == ("label",)
+    with pytest.raises(KeyError):
+        columns["split"]
+    # A null has no value, and names a column.
+    add(large, "null", edit("v03", 3, split=None))
+    columns = LabelColumns(large, "000004", open_manifest(large, "000004"))
+    assert columns.names == ("label", "split")
+    add(large, "other", edit("v04", 4, label=5))
+    assert LabelColumns(large, "000005", open_manifest(large, "000005")).names == ("label", "split")
+    add(large, "back", edit("v03", 5, split="val"))
+    columns = LabelColumns(large, "000006", open_manifest(large, "000006"))
+    assert columns.names == ("label", "split")
+    assert columns["split"].array()[3] == "val"
+
+
+def test_a_column_is_not_listed_because_its_name_is_in_a_value(large: Storage) -> None:
+    add(large, "edit", *(edit(f"v{number:02}", 1, "split") for number in range(MANY)))
+    add(large, "other", edit("v03", 2, kind="split", of={"split": 1}))
+    columns = LabelColumns(large, "000003", open_manifest(large, "000003"))
+    assert "split" not in columns.names
+    assert columns["kind"].present.sum() == 1
 
 
 def test_columns_of_other_kinds_are_derived(large: Storage) -> None:

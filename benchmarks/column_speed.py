@@ -1,4 +1,4 @@
-"""Columns over many videos, and the choice of videos by them: python benchmarks/columns.py [--videos N]
+"""Columns over many videos, and the choice of videos by them: python benchmarks/column_speed.py [--videos N]
 
 Each figure is the least of a few runs, since other processes only add to it: the time on the clock, and that of the
 processor. Each run is a new process, so that no run finds what another has read; the files are in the page cache. What
@@ -25,7 +25,7 @@ import shortgop
 from shortgop.manifests.label_columns import derived_columns
 from shortgop.manifests.layout import read_root, snapshot_key
 from shortgop.manifests.ragged import Ragged, from_texts
-from shortgop.manifests.snapshots import open_column_kinds
+from shortgop.manifests.snapshot_columns import open_column_kinds
 from shortgop.readers.dataset import reader_of
 from shortgop.storage.disk import DiskStorage
 
@@ -90,7 +90,7 @@ def child(path: Path, *, slow: bool) -> None:
 
 
 def fresh(dataset: shortgop.Dataset, name: str) -> Any:
-    """A column, read anew: what is kept of it is kept by another object."""
+    """Read a column anew: `labels` and `built_in` are new objects each time, without the arrays that others keep."""
     columns = dataset.columns
     return (columns.labels if name in columns.labels else columns.built_in)[name]
 
