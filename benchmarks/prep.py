@@ -1,11 +1,13 @@
-"""What `shortgop prep --runner inline` takes beside the encodes that it runs: by hand, and the job around them.
+"""What `shortgop prep` takes beside the encodes that it runs: by hand, and the job around them.
 
     python benchmarks/prep.py
+    python benchmarks/prep.py --workers 2 --videos 60 --seconds 5
 
-The command lines are the job's own, written down by `ffmpeg_between.py` in a first run. Then they are run one after the
-other, in turn with the job, each time as a new process and into a new folder. The ratio is how much of the job's time
-the encodes alone take: with the start of the interpreter, and from the end of its imports on. A last run under cProfile
-says where the rest goes.
+The command lines are the job's own, written down by `ffmpeg_between.py` in a first run. Then they are run in turn with
+the job, each time into a new folder: one after the other beside `--runner inline`, or with --workers as many at a time
+as Ray runs. The ratio is how much of the job's time the encodes alone take: with the start of the interpreter, and from
+the end of its imports on. With Ray, a job of one second of video says what the start of Ray takes, and a ratio is
+without it. A last run under cProfile says where the rest goes, of a job without Ray.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -61,10 +64,10 @@ PARTS = {
 console = Console(highlight=False)
 
 
-def prep_arguments(sources: Sequence[Path], out: Path) -> list[str]:
-    """Of `shortgop`."""
-    options = ("--size", SIZE, "--runner", "inline", "--encoder", "libx264")
-    return ["prep", *map(str, sources), "--out", str(out), *options]
+def prep_arguments(sources: Sequence[Path], out: Path, workers: int = 0) -> list[str]:
+    """The arguments of `shortgop`: on Ray if there are `workers`."""
+    runner = ("--runner", "ray", "--workers", str(workers)) if workers else ("--runner", "inline")
+    return ["prep", *map(str, sources), "--out", str(out), "--size", SIZE, *runner, "--encoder", "libx264"]
 
 
 def child(arguments: Sequence[str], profile: str) -> None:
@@ -87,7 +90,7 @@ def child(arguments: Sequence[str], profile: str) -> None:
 
 
 def cpu_seconds(who: int) -> float:
-    """Of this process or of those that it waited for."""
+    """CPU seconds of this process, or of the child processes that it waited for."""
     used = resource.getrusage(who)
     return used.ru_utime + used.ru_stime
 
@@ -128,14 +131,48 @@ def recorded(sources: Sequence[Path], folder: Path) -> list[list[str]]:
     return encodes
 
 
-def by_hand(encodes: Sequence[Sequence[str]], folder: Path) -> None:
+def by_hand(encodes: Sequence[Sequence[str]], folder: Path, at_a_time: int) -> None:
     """The same encodes, their output and reports into files."""
     folder.mkdir()
-    for number, argv in enumerate(encodes):
+    ffmpeg = find_ffmpeg().path
+
+    def encode(number: int, argv: Sequence[str]) -> None:
         place = argv.index("-stats_enc_pre") + 1
         changed = [*argv[:place], str(folder / f"{number}.stats"), *argv[place + 1 :]]
         with (folder / f"{number}.mp4").open("wb") as out:
-            subprocess.run([find_ffmpeg().path, *changed], stdout=out, check=True)
+            subprocess.run([ffmpeg, *changed], stdout=out, check=True)
+
+    with ThreadPoolExecutor(at_a_time) as pool:
+        list(pool.map(encode, range(len(encodes)), encodes))
+
+
+def measure_on_ray(sources: Sequence[Path], second: Path, runs: int, workers: int) -> str:
+    """The ratios of jobs on a local Ray with so many workers."""
+    with TemporaryDirectory(prefix="shortgop-bench-") as name:
+        folder = Path(name)
+        encodes = recorded(sources, folder)
+        figures: dict[str, list[dict[str, float]]] = {"job": [], "start": []}
+
+        def job(what: str, of: Sequence[Path]) -> None:
+            shutil.rmtree(folder / "dataset", ignore_errors=True)
+            figures[what].append(run_child(prep_arguments(of, folder / "dataset", workers)))
+
+        def hand(_number: int) -> None:
+            shutil.rmtree(folder / "by-hand", ignore_errors=True)
+            by_hand(encodes, folder / "by-hand", workers)
+
+        tasks = {"job": lambda _: job("job", sources), "by hand": hand, "start": lambda _: job("start", [second])}
+        alone = alternate(tasks, requests=runs).seconds["by hand"]
+        # The first ones were not counted.
+        whole, start = (np.array([each["job"] for each in figures[what][1:]]) for what in ("job", "start"))
+        return "\n".join(
+            [
+                f"{len(sources)} videos, {workers} at a time, by hand: {median(alone)} s",
+                f"job: {median(whole)} s, of one second of video: {median(start)} s",
+                f"of the job: {median(alone / whole)}",
+                f"of the job without the start of Ray: {median(alone / (whole - start))}",
+            ]
+        )
 
 
 def measure(sources: Sequence[Path], runs: int) -> str:
@@ -154,7 +191,7 @@ def measure(sources: Sequence[Path], runs: int) -> str:
         def hand(_number: int) -> None:
             shutil.rmtree(folder / "by-hand", ignore_errors=True)
             before = cpu_seconds(resource.RUSAGE_CHILDREN)
-            by_hand(encodes, folder / "by-hand")
+            by_hand(encodes, folder / "by-hand", at_a_time=1)
             hand_cpu.append(cpu_seconds(resource.RUSAGE_CHILDREN) - before)
 
         seconds = alternate({"job": job, "by hand": hand}, requests=runs).seconds
@@ -185,7 +222,7 @@ def parts_table(stats: pstats.Stats, job_seconds: float) -> str:
 
 
 def _cumulative(stats: pstats.Stats, function: str) -> float:
-    """Of a function, as FILE:NAME."""
+    """Cumulative seconds of a function, which is named as FILE:NAME."""
     found = 0.0
     for (file, _line, name), (_calls, _primitive, _own, cumulative, _callers) in stats.stats.items():  # type: ignore[attr-defined]
         if f"{Path(file).name}:{name}" == function:
@@ -202,9 +239,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--height", type=int, default=720)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=0, help="run the job on Ray, so many encodes at a time")
     options = parser.parse_args()
     sources = footage.make_sources("prep", options.videos, options.height, options.seconds)
-    console.print(measure(sources, options.runs), markup=False, soft_wrap=True)
+    if options.workers:
+        (second,) = footage.make_sources("prep", 1, options.height, 1)
+        text = measure_on_ray(sources, second, options.runs, options.workers)
+    else:
+        text = measure(sources, options.runs)
+    console.print(text, markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

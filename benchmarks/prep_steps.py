@@ -3,8 +3,8 @@
     python benchmarks/prep_steps.py
 
 Seconds are those that ffmpeg used of a core (user and system), which another process on the machine changes less than
-the time on the clock. Each row is of ffmpeg on one thread, with the filters and the encoder options of prep. What NVDEC
-and scale_cuda take over is decoding and scaling; what is left to the core then is the encode.
+the time on the clock. Each row is of ffmpeg on one thread, with the filters and the encoder options of prep. Where
+NVDEC and scale_cuda decode and scale, only the encode is left to the core.
 """
 
 from __future__ import annotations

@@ -1,27 +1,21 @@
 """Reads the headers of a source's packets without decoding: where a decoder may start, and whether a packet is missing.
 
-Formulas and codes: ISO/IEC 14496-10 (H.264) 7.3, 7.4.1 and D.2.8, 23008-2 (HEVC) 7.4.2.2, 13818-2 (MPEG-2) 6.3.9.
+Formulas and codes: ISO/IEC 14496-10 (H.264) 7.3.3, 7.4.1 and D.2.8, 23008-2 (HEVC) 7.4.2.2, 13818-2 (MPEG-2) 6.3.9.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from .h264_sps import Bits, Sps, parse_sps
 
 _H264_SLICES, _H264_IDR, _H264_SEI, _H264_SPS = (1, 5), 5, 6, 7
 _H264_RECOVERY_POINT = 6
 # 23008-2 (HEVC) 7.3.2.4 and F.14.2.8: prefix SEI, alpha channel information.
 _HEVC_SEI, _HEVC_ALPHA_INFORMATION = 39, 165
 _HEVC_ENTRIES = range(16, 22)
-_HIGH_PROFILES = {100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135}
 _LOOKED_AT_BYTES = 64
-# 14496-10, table E-1: sample aspect ratios for aspect_ratio_idc 1 and up. After 255 the ratio itself follows.
-_ASPECTS = (
-    (1, 1), (12, 11), (10, 11), (16, 11), (40, 33), (24, 11), (20, 11), (32, 11), (80, 33), (18, 11), (15, 11),
-    (64, 33), (160, 99), (4, 3), (3, 2), (2, 1),
-)  # fmt: skip
-_OWN_ASPECT = 255
 _MPEG2_SEQUENCE = b"\0\0\1\xb3"
 _START_CODE = b"\0\0\1"
 
@@ -37,37 +31,6 @@ class AccessUnit:
     next_counter: int | None = None
 
 
-@dataclass(frozen=True)
-class _Sps:
-    """The fields of an SPS that are needed to read slice headers, and its sample aspect ratio."""
-
-    frame_num_bits: int
-    separate_planes: bool
-    gaps_allowed: bool
-    aspect: tuple[int, int]
-
-
-class _Bits:
-    """Reads the bits of a NAL unit; IndexError after the last one."""
-
-    def __init__(self, payload: bytes) -> None:
-        data = payload.replace(b"\0\0\3", b"\0\0")
-        self._bits = int.from_bytes(data)
-        self._left = 8 * len(data)
-
-    def take(self, count: int) -> int:
-        self._left -= count
-        if self._left < 0:
-            raise IndexError("a NAL unit ends early")
-        return self._bits >> self._left & ((1 << count) - 1)
-
-    def exp_golomb(self) -> int:
-        zeros = 0
-        while not self.take(1):
-            zeros += 1
-        return (1 << zeros) - 1 + self.take(zeros)
-
-
 class HeaderReader:
     """Reads the packets of a stream in decode order. Only for H.264 and HEVC do the headers say where a decoder may
     start."""
@@ -75,9 +38,11 @@ class HeaderReader:
     def __init__(self, codec: str, extradata: bytes | None) -> None:
         self._codec = codec
         self._length_bytes = _length_bytes(codec, extradata or b"")
-        self._sps: _Sps | None = None
+        self._sps: Sps | None = None
         self._expected: int | None = None
         self._aspects: set[object] = set()
+        # None until there is an SPS.
+        self._only_frames: bool | None = None
         for nal in _stored_parameter_sets(codec, extradata or b""):
             self._keep_sps(nal)
 
@@ -101,6 +66,11 @@ class HeaderReader:
     def aspect_changes(self) -> bool:
         """Whether the packets read so far have more than one sample aspect ratio (H.264, MPEG-1 and MPEG-2)."""
         return len(self._aspects) > 1
+
+    @property
+    def has_only_frames(self) -> bool:
+        """Whether no picture can be a field or have two, by all SPS read so far (H.264)."""
+        return bool(self._only_frames)
 
     def misses_one(self, unit: AccessUnit) -> bool:
         """Whether a reference frame is missing between the previous packet and this one."""
@@ -135,7 +105,7 @@ class HeaderReader:
     def _frame_num(self, nal: bytes) -> int | None:
         if self._sps is None or self._sps.gaps_allowed:
             return None
-        bits = _Bits(nal[1:_LOOKED_AT_BYTES])
+        bits = Bits(nal[1:_LOOKED_AT_BYTES])
         for _ in range(3):  # first_mb_in_slice, slice_type, pic_parameter_set_id
             bits.exp_golomb()
         if self._sps.separate_planes:
@@ -144,9 +114,11 @@ class HeaderReader:
 
     def _keep_sps(self, nal: bytes) -> None:
         try:
-            self._sps = _parse_sps(nal)
+            self._sps = parse_sps(nal)
         except IndexError:
             self._sps = None
+        is_of_frames = self._sps is not None and self._sps.has_only_frames
+        self._only_frames = is_of_frames and self._only_frames is not False
 
 
 def _split(data: bytes, length_bytes: int) -> Iterator[bytes]:
@@ -230,66 +202,3 @@ def _sei_messages(payload: bytes) -> Iterator[tuple[int, bytes]]:
             at += 1
         yield codes[0], payload[at : at + codes[1]]
         at += codes[1]
-
-
-def _parse_sps(nal: bytes) -> _Sps:
-    bits = _Bits(nal[1:])
-    profile = bits.take(8)
-    bits.take(16)
-    bits.exp_golomb()
-    separate_planes = False
-    if profile in _HIGH_PROFILES:
-        chroma = bits.exp_golomb()
-        separate_planes = chroma == 3 and bool(bits.take(1))
-        bits.exp_golomb()
-        bits.exp_golomb()
-        bits.take(1)
-        if bits.take(1):
-            for number in range(12 if chroma == 3 else 8):
-                if bits.take(1):
-                    _skip_scaling_list(bits, 16 if number < 6 else 64)
-    frame_num_bits = bits.exp_golomb() + 4
-    order_type = bits.exp_golomb()
-    if order_type == 0:
-        bits.exp_golomb()
-    elif order_type == 1:
-        bits.take(1)
-        for _ in range(2):
-            bits.exp_golomb()
-        for _ in range(bits.exp_golomb()):
-            bits.exp_golomb()
-    bits.exp_golomb()
-    if frame_num_bits > 16:
-        raise IndexError("no SPS has so many bits of frame_num")
-    gaps_allowed = bool(bits.take(1))
-    return _Sps(frame_num_bits, separate_planes, gaps_allowed, _aspect(bits))
-
-
-def _aspect(bits: _Bits) -> tuple[int, int]:
-    """The sample aspect ratio, from the bits after gaps_in_frame_num_value_allowed_flag; 1:1 where there is none."""
-    try:
-        bits.exp_golomb()
-        bits.exp_golomb()
-        if not bits.take(1):  # frame_mbs_only_flag
-            bits.take(1)
-        bits.take(1)
-        if bits.take(1):  # frame_cropping_flag
-            for _ in range(4):
-                bits.exp_golomb()
-        if not (bits.take(1) and bits.take(1)):  # vui_parameters_present_flag, aspect_ratio_info_present_flag
-            return 1, 1
-        code = bits.take(8)
-        ratio = (bits.take(16), bits.take(16)) if code == _OWN_ASPECT else _ASPECTS[code - 1 if code else 0]
-    except IndexError:
-        return 1, 1
-    shared = math.gcd(*ratio) or 1
-    return ratio[0] // shared, ratio[1] // shared
-
-
-def _skip_scaling_list(bits: _Bits, size: int) -> None:
-    last, following = 8, 8
-    for _ in range(size):
-        if following:
-            code = bits.exp_golomb()
-            following = (last + (code // 2 + 1 if code & 1 else -(code // 2))) % 256
-        last = following or last

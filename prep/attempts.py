@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ..errors import EncodeError
-from .ffmpeg import Run
+from .ffmpeg import RunningFfmpeg
 from .gpu_errors import first_reason
 from .stalls import REMEDY, StalledError
 
@@ -41,14 +41,14 @@ def tried_again(path: str, work: Callable[[], _T]) -> _T:
     raise AssertionError("the last attempt returns or raises")
 
 
-def raise_if_killed(run: Run, path: str) -> None:
+def raise_if_killed(run: RunningFfmpeg, path: str) -> None:
     """Raise an EncodeError that `tried_again` catches when a signal ended ffmpeg."""
     if run.returncode < 0:
         name = signal.Signals(-run.returncode).name
         raise _KilledError(f"ffmpeg was ended by {name}", file=path)
 
 
-def raise_if_failed(run: Run, path: str, *, hung_up: bool = False) -> None:
+def raise_if_failed(run: RunningFfmpeg, path: str, *, hung_up: bool = False) -> None:
     """Raise an FfmpegFailedError with ffmpeg's own reason when it failed. `hung_up`: prep stopped reading its output,
     so a broken pipe is not a failure."""
     if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):

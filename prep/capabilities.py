@@ -1,8 +1,7 @@
-"""What one ffmpeg does on one machine: a report of trials, plain data that can be stored and read again. Pure."""
+"""What one ffmpeg does on one machine: a report of trials, as plain data. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,11 +44,6 @@ class Capabilities:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return asdict(self)
-
-
-def capabilities_from_json(values: Mapping[str, Any]) -> Capabilities:
-    """The inverse of `Capabilities.to_json`."""
-    return Capabilities(**{**values, "trials": tuple(Trial(**trial) for trial in values["trials"])})
 
 
 def nvdec(kind: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -36,8 +37,9 @@ _MIN_TIMESCALE = 10_000
 @dataclass(frozen=True)
 class Encode:
     """One planned encode: everything that the command line depends on. `crops_by_itself`: this ffmpeg crops as the
-    source's container states, unless it is told not to. `pieces`: the stretches of the source that the output consists
-    of, one after the other; without any it is the whole source. `seek`: where reading starts, if not at the start."""
+    source's container states, unless the command line forbids that. `pieces`: the stretches of the source that the
+    output consists of, one after the other; without any it is the whole source. `seek`: where reading starts, if not at
+    the start."""
 
     source: SourceVideo
     rule: TickRule
@@ -113,6 +115,36 @@ def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:
         # Without this, the pts are in ticks of the frame rate that the container states.
         "-enc_time_base", "demux",
         "-stats_enc_pre", stats_url, "-stats_enc_pre_fmt", STATS_FORMAT, "-f", "null", "-",
+    ]  # fmt: skip
+
+
+def quality_argv(
+    source: SourceVideo, profile: Profile, wanted_pts: Sequence[int], seek: Seek | None, *, crops_by_itself: bool
+) -> list[str]:
+    """Arguments for ffmpeg. It turns the source's frames with these pts, which rise, into those of the encoded video,
+    and compares them with raw ones of its standard input. It writes a line for each frame to its standard output, by
+    the filter psnr, and another one by ssim. Nothing is deinterlaced, which would need the frames between."""
+    layout = picture_layout(source, profile)
+    timebase = source.timebase
+    numbered = ["settb=1", "setpts=N"]
+    wanted = [
+        f"settb={timebase.numerator}/{timebase.denominator}",
+        f"trim=end_pts={wanted_pts[-1] + 1}",
+        f"select='{'+'.join(f'eq(pts,{pts})' for pts in wanted_pts)}'",
+        *steady_filters(source), *picture_filters(source, profile), *numbered,
+    ]  # fmt: skip
+    # ffmpeg would convert the ones to the range and matrix of the others.
+    encoded = ["format=yuv420p", *closing_filters(source), *numbered]
+    graph = (
+        f"[0:{source.stream_index}]{','.join(wanted)},split[p][s];[1:v]{','.join(encoded)}[e];"
+        "[e][p]psnr=stats_file=-:shortest=1:repeatlast=0[f];[f][s]ssim=stats_file=-:shortest=1:repeatlast=0[all]"
+    )
+    return [
+        "-hide_banner", "-nostats", "-v", "error", "-threads", "1", "-filter_complex_threads", "1",
+        *(["-apply_cropping", "codec"] if crops_by_itself else []),
+        *_input_options(source), *_seek_options(seek), *input_argv(source.path, source.demuxer),
+        "-f", "rawvideo", "-pixel_format", "yuv420p", "-video_size", f"{layout.width}x{layout.height}", "-i", "pipe:0",
+        "-filter_complex", graph, "-map", "[all]", "-f", "null", "-",
     ]  # fmt: skip
 
 

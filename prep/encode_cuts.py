@@ -41,7 +41,7 @@ from .stretch import Stretch
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutOut:
     """A video to make from a stretch of a source."""
 
     identity: Identity
@@ -50,7 +50,7 @@ class Cut:
 
 def prepare_cuts(
     path: str,
-    cuts: Sequence[Cut],
+    cuts: Sequence[CutOut],
     options: Options,
     ffmpeg_path: str,
     shards: ShardWriter,
@@ -89,7 +89,7 @@ class _Work:
     """The cuts of one source, and the results so far by the number of the cut."""
 
     path: str
-    cuts: Sequence[Cut]
+    cuts: Sequence[CutOut]
     options: Options
     ffmpeg_path: str
     shards: ShardWriter

@@ -61,9 +61,10 @@ from .signs import PacketLog
 from .stalls import stall_limit
 from .tool_choice import pipeline_for
 
-# The decoder may need as many packets for one frame.
+# How many packets the decoder may need for one frame, at most.
 _PACKETS_TO_A_FRAME = 64
-# A section may lack the end of the file, so what its last packets seem to lack is looked for in so many further ones.
+# A section may lack the end of the file. So frames that seem to be missing at its end are looked for in this many
+# further packets.
 _SCANNED_BEHIND = PACKETS_BEHIND // 2
 # A file is not cut if its sections together would fetch more than this many times its bytes, not counting the first
 # MiB of each.
@@ -88,7 +89,7 @@ class Section:
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
+class SourceSurvey:
     """How a source is cut. `key` is the same for equal cuts of equal frames; `dropped` and `repeated` are those of the
     whole video."""
 
@@ -100,12 +101,12 @@ class Survey:
 
 def survey(
     path: str, options: Options, ffmpeg_path: str, part: PartlyFetched | None = None, *, is_copy: bool = False
-) -> Survey:
+) -> SourceSurvey:
     """Read the source's packets, plan its frame grid and cut it. NotCutError if it is better encoded whole.
 
     With `part`, only the index of the file is fetched, and the pictures with which sections begin: NeedsWholeFileError
-    where that is not enough. The cuts are those of the whole file. With `is_copy`, all of the file is there, and
-    sections are told what they need of it.
+    where that is not enough. The cuts are those of the whole file. With `is_copy`, all of the file is there, and each
+    section says what it needs of it.
     """
     with stall_limit(float(options.policy.max_stall_seconds)):
         try:
@@ -125,7 +126,7 @@ def survey(
                     if part is not None or is_copy:
                         need = partial(_with_needs, source, source.pts, sections, part)
                         sections = read_in_time(path, need, "reading it")
-                    return Survey(_key(plan, starts), sections, plan.grid.dropped, plan.grid.repeated)
+                    return SourceSurvey(_key(plan, starts), sections, plan.grid.dropped, plan.grid.repeated)
                 # An entry that is left out changes only the cuts before which it lies. So those that are left in the
                 # end are the cuts that knowing all packets would have given.
                 source = replace(source, entries=np.setdiff1d(source.entries, wrong))
@@ -249,8 +250,8 @@ def _check_packets(source: SourceVideo, seek: Seek | None, packets: int) -> None
 
 
 def _look_closer_at(source: SourceVideo, encode: Encode, packets: int) -> None:
-    """Scan so many packets from the entry of a section on. NotCutError if a frame is lost that is shown from the entry
-    on: those before it, which lack what they refer to, belong to the section before."""
+    """Scan this number of packets from the entry of a section on. NotCutError if a lost frame is shown at or after the
+    entry. Frames before the entry lack their references here; they belong to the section before."""
     first_pts = None if encode.seek is None else round(encode.seek.seconds / source.timebase)
     last_pts = encode.pieces[-1].last_pts
     found = scan_stretch(source.path, source.stream_index, first_pts, packets + _SCANNED_BEHIND)

@@ -27,15 +27,17 @@ class Shown:
 
 def parse_stats(lines: list[str], timebase: Fraction) -> Shown:
     """Parse lines in STATS_FORMAT; `timebase` is the source's."""
-    scales: dict[str, Fraction] = {}
+    scales: dict[str, tuple[int, int]] = {}
 
     def rescale(value: str, base: str) -> int:
-        if int(value) == NO_PTS:
+        pts = int(value)
+        if pts == NO_PTS:
             return NO_PTS
         if base not in scales:
-            scales[base] = Fraction(base) / timebase
-        exact = int(value) * scales[base]
-        return exact.numerator if exact.denominator == 1 else NO_PTS
+            scales[base] = (Fraction(base) / timebase).as_integer_ratio()
+        numerator, denominator = scales[base]
+        exact, rest = divmod(pts * numerator, denominator)
+        return NO_PTS if rest else exact
 
     rows = [line.split() for line in lines]
     return Shown(

@@ -31,7 +31,7 @@ def frame_kinds(reports: Iterable[str]) -> list[FrameKind]:
 
 def given_up(source: SourceVideo, profile: Profile, reports: Iterable[str] = ()) -> tuple[str, ...]:
     """Short texts in a fixed order, the same in every dataset. `reports`: ffmpeg's log lines about frames that differ
-    from the first one (`Run.changes`)."""
+    from the first one (`RunningFfmpeg.changes`)."""
     picture, layout = source.picture, picture_layout(source, profile)
     other = frame_kinds(reports)
     resized = any((kind.width, kind.height) != source.coded_size for kind in other)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from . import processes
-from .stalls import Watch, activity_of_group, in_time
+from .stalls import Watch, activity_of_group, in_time, watched
 
 _READER = ("head", "-c", "1", "--")
 # How long the check stays valid. Starting the process takes 2 ms, too much for each of a million sources.
@@ -27,7 +27,8 @@ _answered: dict[int, float] = {}
 
 
 def read_in_time(path: str, work: Callable[[], _T], what: str) -> _T:
-    """What `work`, which reads the file at `path`, returns or raises. StalledError when it makes no progress."""
+    """What `work`, which reads the file at `path`, returns or raises. StalledError when it makes no progress,
+    CancelledError when nobody waits for it any more."""
     device = in_time(lambda: _device(path), what)
     if device is not None and time.monotonic() - _answered.get(device, -_VALID_SECONDS) >= _VALID_SECONDS:
         _read_a_byte(path, what)
@@ -53,8 +54,7 @@ def _read_a_byte(path: str, what: str) -> None:
         return
     watch = Watch(what, lambda: activity_of_group(process.pid))
     try:
-        while not process.wait(watch.look_seconds):
-            watch.look(watch.look_seconds)
+        watched(watch, process.wait)
     except BaseException:
         processes.end(process)
         raise

@@ -135,7 +135,8 @@ def fetched_runs(part: PartlyFetched, source: SourceVideo, pieces: Sequence[Piec
 
 
 def at_its_entry(run: Run) -> Run:
-    """The run from its entry on alone: nothing is there for a decoder that would begin at an earlier one."""
+    """The run, with its entry as the only place where decoding may begin: the packets of earlier entries were not
+    fetched."""
     seek = run.seek
     return run if seek is None else replace(run, seek=replace(seek, frames_before=frozenset({min(seek.frames_before)})))
 
@@ -164,7 +165,8 @@ def needed_of(run: Run, source: SourceVideo, opening: Sequence[Range]) -> Needed
 
 
 def noted_need(source: SourceVideo, pts: Array, run: Run) -> Needed:
-    """What a run of ffmpeg needs of a file that is all there: what is read of it, by a look at the packets of the run.
+    """What a run of ffmpeg needs of a file that is complete on this machine: the bytes that are read when the packets
+    of the run are demuxed.
 
     `pts` are those of all frames. Any container that can be seeked will do.
     """

@@ -65,7 +65,6 @@ class SourcePicture:
     chroma: str = "4:2:0"
     alpha: bool = False
     alpha_layer: bool = False
-    palette: bool = False
     full_range: bool = False
     linear: bool = False
     fields: Fields = Fields.NO
@@ -109,7 +108,6 @@ def picture_of(
         alpha=has_alpha_layer or decoder is not None or (not unused_alpha and _has_alpha(first)),
         alpha_layer=has_alpha_layer,
         aspect_changes=aspect_changes,
-        palette=pixels.has_palette,
         full_range=int(first.color_range) == 2 or pixels.name.startswith("yuvj"),
         linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),
         fields=_fields([frame.interlaced_frame for frame in frames], codec.name, codec.field_order),

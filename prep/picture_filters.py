@@ -13,7 +13,6 @@ from .profile import Profile
 from .sizes import PictureLayout, picture_layout
 
 BT709, BT2020 = 1, 9
-UNSPECIFIED = 2
 PQ, HLG = 16, 18
 LINEAR = 8
 

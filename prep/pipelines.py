@@ -43,7 +43,7 @@ _SOFTWARE_PRESETS = {
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What decodes, scales and encodes, and why it is not more of the GPU.
+    """What decodes, scales and encodes, and why the GPU does not do more of it.
 
     `downloads`: frames leave the GPU's memory between scaling and encoding. `b_frames`: how many the encoder gets in a
     row, which is less than the profile's where the GPU has none.

@@ -119,7 +119,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     if len(pts) == 1 and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
-    frames = first_frames(path, stream.index)
+    frames = first_frames(path, stream.index, has_only_frames=packets.has_only_frames)
     frame = frames[0]
     coded = (frame.width, frame.height)
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
@@ -189,16 +189,19 @@ def _video(container: InputContainer, stream_index: int) -> VideoStream:
     return stream
 
 
-def first_frames(path: str, stream_index: int, opened: InputContainer | None = None) -> list[VideoFrame]:
+def first_frames(
+    path: str, stream_index: int, opened: InputContainer | None = None, *, has_only_frames: bool = False
+) -> list[VideoFrame]:
     """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container.
-    They are read from `opened`, if it is given, and it is closed."""
+    They are read from `opened`, if it is given, and it is closed. One is enough if the stream has only frames, which
+    have no fields to look for."""
     frames: list[VideoFrame] = []
     with opened or open_source(path) as container, contextlib.suppress(av.error.FFmpegError):
         for frame in _sound_frames(container, stream_index):
             frames.append(frame)
-            if len(frames) == FRAMES_LOOKED_AT or frame.interlaced_frame:
+            if len(frames) == FRAMES_LOOKED_AT or frame.interlaced_frame or has_only_frames:
                 break
-        if frames and not frames[-1].interlaced_frame:
+        if frames and not frames[-1].interlaced_frame and not has_only_frames:
             frames.extend(_later_frames(container, stream_index))
     if not frames:
         raise DamagedSourceError(f"{path}: not one frame decodes; copy or download it again", file=path)

@@ -55,7 +55,8 @@ def scan(path: str, stream_index: int) -> Scan:
 
 
 def scan_stretch(path: str, stream_index: int, first_pts: int | None, packets: int) -> Scan:
-    """Scan so many packets from the one with `first_pts` on, to which the container can seek; None: from the first."""
+    """Scan this number of packets, beginning with the one at `first_pts`, to which the container can seek (None: the
+    first)."""
     with open_source(path) as container, _complaints_heard():
         stream = container.streams[stream_index]
         if not isinstance(stream, VideoStream):

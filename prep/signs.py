@@ -114,6 +114,11 @@ class PacketLog:
         return self._headers.aspect_changes
 
     @property
+    def has_only_frames(self) -> bool:
+        """Whether no frame of the stream can have two fields, by its headers. False where they were not read."""
+        return self._keyframes_at is None and self._headers.has_only_frames
+
+    @property
     def known_pts(self) -> list[int]:
         return [pts for pts in self.pts if pts is not None]
 

@@ -77,7 +77,7 @@ def plan_stretch(
     touched = tuple(gap for gap in gaps if befores[gap.pts] < part.end_pts and gap.pts > part.origin_pts)
     _check_gaps(source, touched, policy)
     shown = pts[part.first : part.stop]
-    # A stretch that starts or ends within a gap shows the frame before the gap for as long as it is told to.
+    # A stretch that starts or ends within a gap shows the frame before the gap for as long as the stretch says.
     inside = tuple(gap for gap in touched if befores[gap.pts] >= part.origin_pts and gap.pts <= shown[-1])
     rule = TickRule.of(shown, timebase, rhythm.fps, rhythm.interval, inside if policy.gaps == "close" else ())
     return grid_of(replace(source, end_pts=part.end_pts), shown, replace(rule, origin_pts=part.origin_pts))

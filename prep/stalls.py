@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future, wait
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,11 @@ _CLOCK_SECONDS = 0.02
 # byte.
 _BUSY_LIMITS = 10
 
+# So often it is asked whether what is waited for is still wanted.
+_ASK_SECONDS = 0.25
+
 _limit: ContextVar[float] = ContextVar("limit", default=float(DEFAULT_LIMIT_SECONDS))
+_is_over: ContextVar[Callable[[], bool]] = ContextVar("is_over", default=bool)
 _T = TypeVar("_T")
 
 
@@ -58,6 +62,16 @@ def stall_limit(seconds: float) -> Iterator[None]:
         yield
     finally:
         _limit.reset(token)
+
+
+@contextlib.contextmanager
+def given_up_when(is_over: Callable[[], bool]) -> Iterator[None]:
+    """Inside, this thread waits for no reading any more when `is_over` says so: `in_time` raises CancelledError."""
+    token = _is_over.set(is_over)
+    try:
+        yield
+    finally:
+        _is_over.reset(token)
 
 
 class Watch:
@@ -98,11 +112,26 @@ class Watch:
             raise StalledError(f"{self._what} made no progress for {seconds:.3g} s")
 
 
-def in_time(work: Callable[[], _T], what: str) -> _T:
-    """What `work` returns or raises; StalledError when it makes no progress.
+def watched(watch: Watch, ended: Callable[[float], object]) -> None:
+    """Wait until `ended`, which waits for so many seconds, returns something true. StalledError when there was no
+    progress for too long, CancelledError when nobody waits for it any more, see `given_up_when`."""
+    waited_seconds = 0.0
+    pause_seconds = min(_ASK_SECONDS, watch.look_seconds)
+    while not ended(pause_seconds):
+        if _is_over.get()():
+            raise CancelledError
+        waited_seconds += pause_seconds
+        if waited_seconds >= watch.look_seconds:
+            watch.look(waited_seconds)
+            waited_seconds = 0.0
 
-    It runs in a thread of its own, which is abandoned after a StalledError: a thread that waits for a dead mount cannot
-    be ended.
+
+def in_time(work: Callable[[], _T], what: str) -> _T:
+    """What `work` returns or raises; StalledError when it makes no progress, CancelledError when nobody waits for it
+    any more.
+
+    It runs in a thread of its own, which is abandoned after these: a thread that waits for a dead mount cannot be
+    ended.
     """
     future: Future[_T] = Future()
     thread_id: list[int] = []
@@ -116,8 +145,7 @@ def in_time(work: Callable[[], _T], what: str) -> _T:
 
     threading.Thread(target=run, daemon=True).start()
     watch = Watch(what, lambda: _of_folder(Path("/proc/self/task") / str(thread_id[0])) if thread_id else None)
-    while not wait([future], timeout=watch.look_seconds).done:
-        watch.look(watch.look_seconds)
+    watched(watch, lambda seconds: wait([future], timeout=seconds).done)
     return future.result()
 
 

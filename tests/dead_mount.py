@@ -1,7 +1,8 @@
 """A mount that does not answer, or only with errors: a file system that never gives a byte.
 
-Whoever reads from it waits, and cannot even be killed, as with a network mount whose server is gone. So does whoever
-closes a file on it. It is served by a process of its own, since the tests' process may be one of those that wait.
+A process that reads from it waits, and cannot even be killed, as with a network mount whose server is gone. So does a
+process that closes a file on it. It is served by a process of its own, since the tests' process may be one of those
+that wait.
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ from PIL import Image
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.jobs.importers.images import Shown, concat_script
+from shortgop.jobs.importers.images import ShownPicture, concat_script
 from shortgop.jobs.importing import Importing, importing_of
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.jobs.sources import find_sources
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from source_arguments import find_sources
 from synthetic import burn, read_number
 
 
@@ -187,7 +187,7 @@ def test_names_with_quotes_spaces_and_percent_signs(tmp_path: Path) -> None:
     st.sampled_from([Fraction(30), Fraction(30000, 1001), Fraction(7), Fraction(240)]),
 )
 def test_the_times_of_a_script_are_right_to_half_a_microsecond(lengths: list[int], fps: Fraction) -> None:
-    script = concat_script([Shown(f"{place}", length) for place, length in enumerate(lengths)], fps)
+    script = concat_script([ShownPicture(f"{place}", length) for place, length in enumerate(lengths)], fps)
     durations = [int(text) for text in re.findall(r"duration (\d+)us", script)]
     for frames, microseconds in zip(itertools.accumulate(lengths), itertools.accumulate(durations), strict=True):
         assert abs(microseconds - frames / fps * 1_000_000) <= Fraction(1, 2)

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import ToolError
-from shortgop.prep.capabilities import Capabilities, Trial, capabilities_from_json, gpu_rank
+from shortgop.prep.capabilities import Capabilities, Trial, gpu_rank
 from shortgop.prep.container_crop import ContainerCrop
 from shortgop.prep.doctor import advice_of, choice_of
 from shortgop.prep.gpu_errors import NO_GPU, cause_of, passes, wanted_driver
@@ -239,11 +239,6 @@ def test_every_source_has_a_pipeline_whose_steps_fit_together(
 
 
 # Reports, and what is said of them
-
-
-@pytest.mark.parametrize("machine", [L4, H100, TU117, CPU])
-def test_a_report_comes_back_from_its_json(machine: Capabilities) -> None:
-    assert capabilities_from_json(json.loads(json.dumps(machine.to_json()))) == machine
 
 
 def test_an_ffmpeg_that_encodes_on_the_gpu_ranks_above_one_that_only_scales() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from shortgop.prep.manifest_rows import Identity
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.shards import ShardWriter
-from shortgop.prep.stalls import Activity, StalledError, Watch, activity_of_group, in_time, stall_limit
+from shortgop.prep.stalls import Activity, StalledError, Watch, activity_of_group, given_up_when, in_time, stall_limit
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
 
@@ -298,6 +299,16 @@ def test_what_a_thread_returns_or_raises_is_passed_on() -> None:
         in_time(lambda: _raise(TimeoutError("mine")), "it")
     with pytest.raises(StalledError, match="it made no progress"), stall_limit(0.3):
         in_time(lambda: time.sleep(5), "it")
+
+
+def test_nobody_waits_any_more_for_what_is_given_up() -> None:
+    ended = threading.Event()
+    threading.Timer(0.5, ended.set).start()
+    started = time.monotonic()
+    with pytest.raises(CancelledError), given_up_when(ended.is_set):
+        in_time(lambda: time.sleep(60), "it")
+    assert time.monotonic() - started < 20
+    assert in_time(lambda: 3, "it") == 3, "what is waited for outside is not given up"
 
 
 def _raise(error: Exception) -> None:

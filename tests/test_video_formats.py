@@ -15,7 +15,8 @@ from PIL import Image
 
 import shortgop
 from datasets import make_dataset
-from shortgop.jobs.sources import VIDEO_SUFFIXES, find_sources
+from shortgop.jobs.video_names import VIDEO_SUFFIXES
+from source_arguments import find_sources
 from synthetic import burn, read_number
 
 NUM_FRAMES = 20

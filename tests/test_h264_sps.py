@@ -1,0 +1,74 @@
+"""What the headers of an H.264 stream say, beside what the decoder says of its frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from shortgop.prep.access_units import HeaderReader
+from shortgop.prep.picture import Fields
+from shortgop.prep.probe import first_frames, probe
+
+# Options of x264, and whether no picture can be a field or have two.
+STREAMS = {
+    "plain": ("", True),
+    "without colours and with a crop": ("crop-rect=0,0,8,8", True),
+    "everything that comes before": (
+        "sar=40/33:overscan=show:videoformat=pal:range=tv:colorprim=bt470bg:transfer=bt470bg:colormatrix=bt470bg"
+        ":chromaloc=1",
+        True,
+    ),
+    "rates of buffers": ("nal-hrd=vbr:vbv-maxrate=500:vbv-bufsize=500", True),
+    "how pictures are shown": ("pic-struct=1", False),
+    "both": ("nal-hrd=vbr:vbv-maxrate=500:vbv-bufsize=500:pic-struct=1", False),
+    "fields": ("tff=1", False),
+    "frames that could be fields": ("fake-interlaced=1", False),
+}
+
+
+def write(path: Path, params: str) -> None:
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("libx264", 25, options={"x264-params": f"{params}:log-level=error".lstrip(":")})
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        for number in range(12):
+            picture = np.full((64, 96, 3), 10 * number, np.uint8)
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        out.mux(stream.encode())
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_headers_say_whether_frames_may_have_fields(kind: str, tmp_path: Path) -> None:
+    params, has_only_frames = STREAMS[kind]
+    write(tmp_path / "v.mp4", params)
+    with av.open(str(tmp_path / "v.mp4")) as container:
+        (stream,) = container.streams.video
+        headers = HeaderReader("h264", stream.codec_context.extradata)
+        frames = list(container.decode(stream))
+    assert headers.has_only_frames == has_only_frames
+    assert not (headers.has_only_frames and any(frame.interlaced_frame for frame in frames))
+    looked_at = first_frames(str(tmp_path / "v.mp4"), 0, has_only_frames=headers.has_only_frames)
+    assert len(looked_at) == (1 if has_only_frames or frames[0].interlaced_frame else 8)
+    assert (probe(str(tmp_path / "v.mp4")).picture.fields == Fields.NO) == (not frames[0].interlaced_frame)
+
+
+def test_one_header_with_fields_is_enough(tmp_path: Path) -> None:
+    """Recordings of film and of video may be in one file."""
+    found = []
+    for name, params in {"film": "", "video": "tff=1"}.items():
+        write(tmp_path / f"{name}.mp4", params)
+        with av.open(str(tmp_path / f"{name}.mp4")) as container:
+            found.append(container.streams.video[0].codec_context.extradata or b"")
+    film, video = found
+    size = int.from_bytes(video[6:8])
+    headers = HeaderReader("h264", film)
+    assert headers.has_only_frames
+    headers.read(size.to_bytes(4) + video[8 : 8 + size])
+    assert not headers.has_only_frames
+
+
+def test_a_header_that_ends_early_says_nothing() -> None:
+    assert not HeaderReader("h264", b"\0\0\0\1\x67\x64\0\x1e").has_only_frames
+    assert not HeaderReader("h264", None).has_only_frames
