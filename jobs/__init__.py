@@ -2,9 +2,11 @@
 
 named_options               `shortgop.prepare`: the options of a job by their names
 sources, places, ids        which videos a job is about, and their ids
+video_names                 which files of a folder are videos
 walking                     folders of this machine, and globs in them
 addresses, store_files, fetched_sources  sources in stores: URLs, what lies there, and their local files
-source_parts, source_files, importing  sources that are part of a file, or folders of pictures; datasets of other tools
+source_parts, source_files  sources that are part of a file, or folders of pictures
+importing, importers        datasets of other tools
 lists, column_types         lists of sources, and the types of their columns
 labels                      columns that lists set, in a job or by themselves
 identity                    whether a file is the one that was prepared
@@ -17,8 +19,9 @@ waiting                     which step starts next
 second_attempts             which steps run, and which of them are attempted twice
 task_memory                 how much memory a unit may take
 where, gpu_slots, running   where units run, and how their results are published
-ray_runner, ray_login, ray_first_driver, ray_looks, ray_metrics, cluster_address, shared_files  units on a cluster
-tally, job_status, job_history, outcome  how far a job is, for itself and for others, over time; its report
+ray_runner, ray_tasks, ray_looks  units on a cluster
+ray_login, ray_first_driver, ray_metrics, cluster_address, shared_files  joining a cluster, and what it has
+tally, node_rates, job_status, job_history, outcome  how far a job is, for itself and for others, over time; its report
 failing                     when failures end a job, and which sources are set aside
 gpu_readable                which videos no GPU decodes
 known_failures, known_paths  what failed before; files that the dataset has under other ids

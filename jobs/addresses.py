@@ -20,8 +20,8 @@ _WEB = ("http", "https")
 @dataclass(frozen=True)
 class Address:
     """A file or a folder in a store. `url` is what messages and manifests say: without a query, and without a slash at
-    its end. `key` is the path below `root`, the URL of a storage; "" is the root itself. `query` goes to a web server,
-    and to nobody else."""
+    its end. `key` is the path below `root`, the URL of a storage; "" is the root itself. `query` is sent to a web
+    server only."""
 
     url: str
     key: str

@@ -13,8 +13,8 @@ _P = TypeVar("_P")
 
 
 class Ahead(Generic[_P]):
-    """What is planned for each window, in their order. `take` gives the next one, and lets the thread begin with the
-    one after it: so at most one waits to be taken, however long that takes."""
+    """The plans of windows, in the order of the windows. `take` returns the next plan, and lets the thread begin the
+    one after it. So at most one finished plan waits to be taken."""
 
     def __init__(self, begin_next: Callable[[], Future[_P] | None]) -> None:
         self._begin_next = begin_next
@@ -36,8 +36,8 @@ class Ahead(Generic[_P]):
 
 @contextlib.contextmanager
 def planned_ahead(windows: Sequence[_W], plan: Callable[[_W, Callable[[], bool]], _P]) -> Iterator[Ahead[_P]]:
-    """Plans the windows ahead while the block runs. `plan` gets a window, and a function that says whether nobody
-    waits for the plan any more; it may raise CancelledError then."""
+    """Plans the windows ahead while the block runs. `plan` gets a window, and a function that returns True once the
+    plan is no longer needed; `plan` may then raise CancelledError."""
     left = iter(windows)
     over = threading.Event()
     with ThreadPoolExecutor(1, thread_name_prefix="look-ahead") as pool:

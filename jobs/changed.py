@@ -75,7 +75,7 @@ def _folder_of_both(source: Source, other: str) -> Path | None:
 
 
 def next_revisions(items: Sequence[Item], manifest: Manifest, again: Collection[str]) -> list[Item]:
-    """The items; those whose ids are in `again` with the next revision of their videos, which are to be made again."""
+    """The items. Those whose ids are in `again` have the next revision, since their videos are to be made again."""
 
     def revised(item: Item) -> Item:
         if item.source.id not in again:

@@ -72,17 +72,30 @@ def check_types(types: Mapping[str, str], columns: Collection[str]) -> None:
         raise UsageError(f"--types names {unknown[0]!r}, which is no column of a CSV or TSV list; correct the name")
 
 
-def column_type(cells: Sequence[str]) -> str:
-    """The type of a column: integer, boolean, float or json (objects and lists), if all its cells are of it that are
-    not empty; else text. A column of empty cells is text.
+class ColumnType:
+    """Infers the type of a column from its cells, one after the other.
 
-    Numbers with leading zeros or a plus sign and integers beyond 64 bits are text: they are codes or phone numbers, and
-    as numbers they would lose digits. Of floats, `nan` and `inf` may be among others.
+    It is integer, boolean, float or json (objects and lists) if all cells that are not empty are of that type; else
+    text. A column of empty cells is text. Numbers with leading zeros or a plus sign and integers beyond 64 bits are
+    text: they are codes or phone numbers, and as numbers they would lose digits. Cells `nan` and `inf` are floats if
+    other cells of the column are numbers.
     """
-    stripped = [cell.strip() for cell in cells if cell.strip()]
-    if all(cell.lower() in _NOT_FINITE for cell in stripped):
-        return TEXT
-    return next((kind for kind in _TYPES if all(_is(kind, cell) for cell in stripped)), TEXT)
+
+    def __init__(self) -> None:
+        self._possible = list(_TYPES)
+        self._is_told = False
+
+    def see(self, cell: str) -> None:
+        """Take one more cell into account."""
+        cell = cell.strip()
+        if cell and self._possible:
+            self._possible = [kind for kind in self._possible if _is(kind, cell)]
+            self._is_told = self._is_told or cell.lower() not in _NOT_FINITE
+
+    @property
+    def kind(self) -> str:
+        """The type of the cells so far."""
+        return self._possible[0] if self._possible and self._is_told else TEXT
 
 
 def _is(kind: str, cell: str) -> bool:
@@ -93,18 +106,15 @@ def _is(kind: str, cell: str) -> bool:
     return True
 
 
-def typed(cells: Sequence[str], kind: str) -> list[Any]:
-    """The cells as values of a type. An empty cell is None, but "" in a text column. ValueError with the number of the
-    first cell that is not of the type, counted from 0."""
+def typed(cell: str, kind: str) -> Any:
+    """The cell as a value of a type. An empty cell is None, but "" in a text column. ValueError if it is not of it."""
     if kind == TEXT:
-        return list(cells)
-    values: list[Any] = []
-    for number, cell in enumerate(cells):
-        try:
-            values.append(_TYPES[kind](cell.strip()) if cell.strip() else None)
-        except _REFUSED:
-            raise ValueError(number) from None
-    return values
+        return cell
+    cell = cell.strip()
+    try:
+        return _TYPES[kind](cell) if cell else None
+    except _REFUSED:
+        raise ValueError(cell) from None
 
 
 def types_text(file: str, types: Mapping[str, str]) -> str:

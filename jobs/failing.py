@@ -14,7 +14,7 @@ from .known_failures import said
 from .sources import Source
 from .work import Failure
 
-# Part of the reason of a source that kills whoever works on it.
+# Part of the reason that is recorded for a source that kills its workers.
 WORKER_DIED = "its worker died"
 _AGAIN = "it was set aside; --retry-failed tries it again"
 
@@ -56,8 +56,8 @@ def set_aside(dataset: Storage, find: Callable[[str], Source | None]) -> dict[st
     """The sources that killed their workers in an earlier job, each with its failure, by id. `find` gives the source of
     an id, None if the job has none.
 
-    Every job tries other failures again, at the cost of one attempt. These cost several workers each time, and what
-    else ran on their machines when memory ran out.
+    Every job tries other failures again, which costs one attempt. A source that kills its workers costs several workers
+    each time, and, when memory runs out, other processes of their machines.
     """
     aside = {}
     for source_id, reason in sorted(said(dataset).failures):

@@ -14,8 +14,8 @@ from pathlib import Path
 from ..errors import NotAVideoError, ShortGopError
 from ..manifests.tables import Manifest
 from ..prep.attempts import tried_again
-from ..prep.encode_cuts import Cut, prepare_cuts
-from ..prep.encode_sections import Survey, survey
+from ..prep.encode_cuts import CutOut, prepare_cuts
+from ..prep.encode_sections import SourceSurvey, survey
 from ..prep.options import Options, SourcePolicy
 from ..prep.part_of_file import Needed, NeedsWholeFileError
 from ..prep.playlists import SCRIPT_SUFFIXES
@@ -109,7 +109,7 @@ def _naming(made: str, source: Source) -> Iterator[None]:
 
 def cut_out(
     file: SourceFile,
-    cuts: Sequence[Cut],
+    cuts: Sequence[CutOut],
     options: Options,
     ffmpeg_path: str,
     shards: ShardWriter,
@@ -139,7 +139,7 @@ def cut_out(
     return _named(done, file)
 
 
-def surveyed(file: SourceFile, options: Options, ffmpeg_path: str) -> Survey:
+def surveyed(file: SourceFile, options: Options, ffmpeg_path: str) -> SourceSurvey:
     """Like `survey`. Of an MP4 in a store only the index is fetched, and a few pictures; any other file in a store is
     fetched whole, and is there for the encode if it is not cut."""
     if file.copy is not None:

@@ -12,7 +12,7 @@ from ..prep.nvdec_sizes import why_not_nvdec
 
 @dataclass(frozen=True)
 class NotForGpus:
-    """How many videos NVDEC does not decode, and why not one of them. They are read on the CPU as all others."""
+    """How many videos NVDEC does not decode, and the reason for one of them. The CPU decodes them like all others."""
 
     videos: int
     why: str

@@ -6,11 +6,12 @@ the units of a job have two kinds of places: `streams_per_gpu` for each GPU, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import ToolError
+from ..wording import counted
 
 DEFAULT_STREAMS_PER_GPU = 4
 # With two units for each place every worker stays busy while the driver publishes.
@@ -22,16 +23,21 @@ Place = Literal["gpu", "cpu"]
 @dataclass(frozen=True)
 class Slots:
     """`at_a_time` units run at a time, `on_gpus` of them with the share `gpu_share` of a GPU. The largest machine has
-    `memory_bytes`."""
+    `memory_bytes`, the largest one with a GPU `gpu_memory_bytes`; None where there is no such machine."""
 
     at_a_time: int
     on_gpus: int = 0
     gpu_share: float = 0.0
-    memory_bytes: int = 0
+    memory_bytes: int | None = None
+    gpu_memory_bytes: int | None = None
 
     @property
     def on_cpus(self) -> int:
         return self.at_a_time - self.on_gpus
+
+    def memory_for(self, place: Place) -> int | None:
+        """The memory of the largest machine that has this place."""
+        return self.gpu_memory_bytes if place == "gpu" else self.memory_bytes
 
 
 def slots_of(resources: Mapping[str, float], workers: int | None, streams_per_gpu: int) -> Slots:
@@ -41,6 +47,40 @@ def slots_of(resources: Mapping[str, float], workers: int | None, streams_per_gp
     at_a_time = max(1, min(workers, cpus) if workers else cpus)
     on_gpus = min(int(resources.get("GPU", 0)) * streams_per_gpu, at_a_time)
     return Slots(at_a_time, on_gpus, 1 / streams_per_gpu if on_gpus else 0.0)
+
+
+def with_memory(slots: Slots, machines: Iterable[Mapping[str, float]]) -> Slots:
+    """The slots with the memory of the largest machines; `machines` has the resources of each. One without CPUs runs no
+    unit: a head is often given none."""
+    for_units = [each for each in machines if each.get("CPU", 0) >= 1]
+    of_all, with_gpu = (
+        max((int(each.get("memory", 0)) for each in some), default=None)
+        for some in (for_units, [each for each in for_units if each.get("GPU", 0) > 0])
+    )
+    slots = replace(slots, memory_bytes=of_all, gpu_memory_bytes=with_gpu)
+    return slots if with_gpu is not None else replace(slots, on_gpus=0, gpu_share=0.0)
+
+
+def waits_in_vain(slots: Slots, place: Place, asked_bytes: int) -> bool:
+    """Whether no machine has this place and so much memory any more. Not so if there is no machine at all: one that
+    comes may be large enough."""
+    if slots.memory_bytes is None:
+        return False
+    if place == "gpu" and not slots.on_gpus:
+        return True
+    largest = slots.memory_for(place)
+    return largest is None or asked_bytes > largest
+
+
+def note_of(slots: Slots, *, alone: int = 0) -> str:
+    """What a job says of its slots. `alone` units ask for all memory of the largest machine, which is less than they
+    are expected to take."""
+    if slots.memory_bytes is None:
+        return "waiting for machines: Ray has none with a CPU for this job"
+    on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
+    needs = "needs" if alone == 1 else "need"
+    more = f"; {counted(alone, 'unit')} {needs} more memory than any machine has and will run alone on one"
+    return f"encoding, {slots.at_a_time} at a time{on_gpus}{more if alone else ''}"
 
 
 def slots_for(encoder: str, slots: Slots) -> Slots:
@@ -59,7 +99,8 @@ def slots_for(encoder: str, slots: Slots) -> Slots:
 
 
 def next_place(slots: Slots, in_flight: Mapping[Place, int]) -> Place | None:
-    """Where the next unit goes, by how many run or wait in each place; None where enough do. GPUs come first."""
+    """The place of the next unit, by how many units run or wait in each place; None if there are enough in both. GPUs
+    come first."""
     if in_flight.get("gpu", 0) < slots.on_gpus * _IN_FLIGHT:
         return "gpu"
     return "cpu" if in_flight.get("cpu", 0) < slots.on_cpus * _IN_FLIGHT else None

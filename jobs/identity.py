@@ -18,9 +18,9 @@ def identity_of(path: str, start: int = 0, length: int | None = None) -> tuple[i
 
     The fingerprint covers the size, the first 64 KiB and the last 64 KiB. It leaves out the path and the time of the
     last change, so a corpus can be moved, copied or touched and nothing is encoded again. Two files of the same length
-    that differ only in between have the same fingerprint. So a few bytes repaired in place go unnoticed, and so does a
-    download that had its full length before its middle arrived. A file that was muxed or encoded again differs in size,
-    or in the headers or the index at an end, and is noticed.
+    that differ only in between have the same fingerprint. So it does not show a few bytes that were repaired in place,
+    nor a download that had its full length before its middle arrived. A file that was muxed or encoded again differs in
+    size, or in the headers or the index at an end, and is noticed.
 
     SourceNotFoundError if the file does not exist, SourceError if it is not a regular file or cannot be read.
     """

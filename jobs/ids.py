@@ -90,8 +90,9 @@ def common_folder(one: str, other: str) -> str:
     return "/".join(parts) if is_url(one) and is_url(other) and len(parts) > 2 else ""
 
 
-def ids_below(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
-    """The function that gives the id of a file below `base`, which one of `roots` holds."""
+def prefixes_below(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
+    """The function that gives what the ids of the files in a folder at or below `base`, which one of `roots` holds,
+    begin with. The rest is a file's name."""
     bases = paths_of(base)
 
     @cache
@@ -103,7 +104,7 @@ def ids_below(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:
         found = below if found is None else found
         return f"{found}/" if found else ""
 
-    return lambda file: prefix(file.parent) + file.name
+    return prefix
 
 
 def folder_of(url: str) -> str:

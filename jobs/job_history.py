@@ -30,8 +30,8 @@ class Stretch(NamedTuple):
 
 
 def with_stretch(history: Sequence[Stretch], new: Stretch, max_stretches: int = MAX_STRETCHES) -> tuple[Stretch, ...]:
-    """The history with one more stretch. Where these are too many, the two neighbours are merged that together span
-    the least time, so all stretches stay about as long as each other, and sums stay exact."""
+    """The history with one more stretch. If there are then too many, the two neighbours that together span the least
+    time become one. So all stretches stay about equally long, and sums stay exact."""
     stretches = [*history, new]
     while len(stretches) > max_stretches:
         spans = [after.stop - before.start for before, after in pairwise(stretches)]

@@ -1,5 +1,4 @@
-"""How far a job is, for whoever asks from any machine: a small file in the dataset that the job replaces every few
-seconds.
+"""How far a job is, to be read from any machine: a small file in the dataset that the job replaces every few seconds.
 
 The file is for people: nothing of the dataset depends on it, and a job goes on if it cannot be written.
 """
@@ -51,11 +50,11 @@ class JobStatus:
     """What a job writes of itself. Times are in seconds since 1970.
 
     `state` is "running", "finished", or "ended" with the error in `reason`. `frames_planned` are those of the
-    sources that were looked at so far. These are `sources_planned`, which is 0 in a status of earlier versions.
-    `bytes_in` and `bytes_out` are those of finished sources and of what was made of them. `recent_frames_per_second`
-    is the rate over the last minute. `nodes` has the frames that each machine encoded, and `node_rates` their frames/s
+    `sources_planned` sources that were looked at so far; `sources_planned` is 0 in a status of earlier versions.
+    `bytes_in` and `bytes_out` are those of finished sources and of what was made of them. `recent_frames_per_second` is
+    the rate over the last minute. `nodes` has the frames that each machine encoded, and `node_rates` their frames/s
     over the last minute. `units_running` is their number; `running` has those that run longest. `history` is what was
-    done over time, by this job and those before it; it is empty where versions wrote the status that kept none.
+    done over time, by this job and those before it; it is empty in a status of earlier versions.
     """
 
     host: str
@@ -203,7 +202,7 @@ class StatusBoard:
             del self._seen[key]
 
     def _count_rest(self, result: UnitResult) -> None:
-        """Count the frames for their node that it had not reported when the unit was done."""
+        """Count, for its node, the frames of a finished unit that the node had not reported."""
         reported = [each for key, each in self._seen.items() if key[0] == result.unit]
         rest = result.frames - sum(each.frames for each in reported)
         if reported and rest > 0:

@@ -1,7 +1,7 @@
 """Failures that the dataset already records: whether a failure is new, and which ones to withdraw.
 
 A later row with the same id and no reason withdraws a failure. So nothing has to be deleted, and the latest row counts
-in whatever order parts are merged.
+in any order in which parts are merged.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _gone(table: Failures, arguments: Sequence[str], sources: Sources) -> list[i
         return []
     urls = [parse(argument).url for argument in arguments if is_url(argument)]
     folders = [Path(argument).absolute() for argument in arguments if not is_url(argument) and Path(argument).is_dir()]
-    # Of what may be a million sources only what concerns these failures is kept.
+    # There may be a million sources: keep only what concerns these failures.
     stretches = {(path, source_id.rpartition("@")[0]) for _, source_id, path in rows}
     beside, cut = set(), set()
     for source in sources.sources():
@@ -103,11 +103,11 @@ def _gone(table: Failures, arguments: Sequence[str], sources: Sources) -> list[i
             cut |= {(source.path, source.id.rpartition("@")[0])} & stretches
 
     def is_gone(source_id: str, name: str) -> bool:
-        # The id of a stretch says its times. A stretch that a list corrects has another id.
+        # The id of a stretch contains its times, so a list that corrects the times gives it another id.
         if (name, source_id.rpartition("@")[0]) in cut:
             return True
         if is_url(name):
-            # What lies below a folder that was given now was found. Nothing is known of other files.
+            # A file below a folder of this job would have been found. Nothing is known of files elsewhere.
             return any(name.startswith(f"{url}/") for url in urls)
         path = Path(name)
         ours = str(path.parent) in beside or any(map(path.is_relative_to, folders))

@@ -39,9 +39,9 @@ def annotate(
 
     `labels` maps ids to columns (name -> a value that JSON can hold), or is a list (.csv .tsv .jsonl .ndjson .parquet)
     with an `id`, or a `path` from which prep would make the id. Columns that it names are set, `remove` are taken from
-    all videos, and others stay. `types` gives the types of columns of CSV and TSV lists that are not to be inferred,
-    and `on_types` is told all of them; `cuts` names those with the times of stretches, as prep's --cuts. Returns the
-    ids whose columns changed, and those that are not in the dataset.
+    all videos, and others stay. `types` gives types of columns of CSV and TSV lists in place of inferred ones, and
+    `on_types` is called with the types of all columns. `cuts` names the columns with the times of stretches, like
+    prep's --cuts. Returns the ids whose columns changed, and those that are not in the dataset.
 
     Raises UsageError for a list that cannot be read or a value that JSON cannot hold, NotADatasetError, and
     DatasetBusyError while a job writes to the dataset.
@@ -49,7 +49,7 @@ def annotate(
     names = [remove] if isinstance(remove, str) else list(remove)
     kept = {"id", "path"} & set(names)
     if kept:
-        raise UsageError(f"{kept.pop()!r} is no column that can be removed; name a column of labels")
+        raise UsageError(f"{kept.pop()!r} is a column that cannot be removed; name a column of labels")
     if labels is None:
         columns: dict[str, dict[str, Any]] = {}
     elif isinstance(labels, Mapping):
@@ -91,9 +91,9 @@ def _plain_columns(labels: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[st
 
 
 def update_listed(dataset: Storage, manifest: Manifest, batches: Iterable[Iterable[Source]]) -> int:
-    """Give videos that are in the dataset already the columns that the job's lists name. Returns how many changed; if
-    there are any, there is a new snapshot. The caller holds the writer lock. In memory are the sources of one batch
-    after the other, and what changes."""
+    """Give videos that are in the dataset already the columns that the job's lists name. Returns how many videos
+    changed; if any did, there is a new snapshot. The caller holds the writer lock. Memory holds the sources of one
+    batch at a time, and what changes."""
     edits = [
         edit
         for sources in batches

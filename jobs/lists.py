@@ -9,6 +9,7 @@ import json
 import math
 import os
 import posixpath
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,15 @@ from typing import Any, TextIO
 from ..errors import ToolError, UsageError
 from ..wording import counted
 from .addresses import is_url, shown
-from .column_types import column_type, typed
+from .column_types import TEXT, ColumnType, typed
+from .places import is_shortest
 
 # Types of Parquet columns that JSON does not have, and whose text loses nothing.
 _WRITTEN_AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
+# How Python reads bytes of a file that are not UTF-8.
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+# json.dumps would make an encoder for each line.
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,8 @@ def is_list(name: str) -> bool:
 
 
 def read_list(file: str, types: Mapping[str, str] | None = None, on_types: OnTypes = ignore_types) -> Iterator[Row]:
-    """The lines of a list, in order. UsageError names the line that is wrong and says why. Of CSV and TSV lists, whose
-    types are those of whole columns, all lines are in memory.
+    """The lines of a list, in order. UsageError names the line that is wrong and says why. CSV and TSV lists, whose
+    types are those of whole columns, are read twice.
 
     A text list has one path on each line; blank lines and lines that start with # are skipped. The other kinds have a
     column, or a key, `path`, and may have `id`: text or a whole number, where null or empty text means no id. All other
@@ -102,7 +108,7 @@ def id_of_path(path: str) -> str:
     query."""
     if is_url(path):
         return valid_text(shown(path))
-    return valid_text(posixpath.normpath(path).lstrip("/"))
+    return valid_text((path if is_shortest(path) else posixpath.normpath(path)).lstrip("/"))
 
 
 def _lines(
@@ -111,8 +117,12 @@ def _lines(
     """The place and the values of each line. A list of columns has one of the `keys`."""
     suffix, is_empty = Path(file).suffix.lower(), True
     try:
-        lines = ((f"{place} of {file!r}", values) for place, values in _READERS[suffix](file, keys))
-        for line in _with_types(file, list(lines), types, on_types) if suffix in (".csv", ".tsv") else lines:
+        name = repr(file)
+
+        def read() -> Iterator[tuple[str, dict[str, Any]]]:
+            return ((f"{place} of {name}", values) for place, values in _READERS[suffix](file, keys))
+
+        for line in _with_types(file, read, types, on_types) if suffix in (".csv", ".tsv") else read():
             is_empty = False
             yield line
     except OSError as error:
@@ -125,32 +135,41 @@ def _lines(
 
 
 def _with_types(
-    file: str, lines: list[tuple[str, dict[str, Any]]], types: Mapping[str, str], on_types: OnTypes
-) -> list[tuple[str, dict[str, Any]]]:
-    """The lines with the cells of each column turned into values of its type, in place."""
+    file: str,
+    read: Callable[[], Iterator[tuple[str, dict[str, Any]]]],
+    types: Mapping[str, str],
+    on_types: OnTypes,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines with each cell turned into a value of its column's type. The file is read once for the types, and once
+    for the values: a list may be too long for memory."""
+    inferred: dict[str, ColumnType] = {}
     kinds: dict[str, str] = {}
-    for name in [name for name in lines[0][1] if name not in ("path", "id")] if lines else ():
-        cells = [values[name] for _, values in lines]
-        kinds[name] = types.get(name) or column_type(cells)
-        try:
-            column = typed(cells, kinds[name])
-        except ValueError as error:
-            place, values = lines[error.args[0]]
-            raise UsageError(
-                f"{place} has {values[name]!r} in column {name!r}, which is to be {kinds[name]}; correct that cell, or "
-                f"give --types {name}=text",
-                file=file,
-            ) from None
-        for (_, values), value in zip(lines, column, strict=True):
-            values[name] = value
+    for number, (_, values) in enumerate(read()):
+        if not number:
+            kinds = {name: types.get(name, TEXT) for name in values if name not in ("path", "id")}
+            inferred = {name: ColumnType() for name in kinds if name not in types}
+        for name, column in inferred.items():
+            column.see(values[name])
+    kinds |= {name: column.kind for name, column in inferred.items()}
     if kinds:
         on_types(file, kinds)
-    return lines
+    for place, values in read():
+        for name, kind in kinds.items():
+            cell = values[name]
+            try:
+                values[name] = typed(cell, kind)
+            except ValueError:
+                raise UsageError(
+                    f"{place} has {cell!r} in column {name!r}, which is to be {kind}; correct that cell, or give "
+                    f"--types {name}=text",
+                    file=file,
+                ) from None
+        yield place, values
 
 
 def valid_text(text: str) -> str:
     """The text with \\udc.. written out for each byte of a file name that is not UTF-8, as manifests store it."""
-    return text.encode("utf-8", errors="backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", errors="backslashreplace").decode()
 
 
 def can_be_a_path(text: str) -> bool:
@@ -168,7 +187,7 @@ def _row(place: str, values: dict[str, Any]) -> Row:
     if not isinstance(path, str) or not can_be_a_path(path):
         raise UsageError(f"{place} has {path!r} as its `path`, which cannot be a file's name; write lists in UTF-8")
     row_id = _id(place, values)
-    return Row(place, path, row_id, json.dumps(_attributes(place, values), ensure_ascii=False, allow_nan=False))
+    return Row(place, path, row_id, _to_json(_attributes(place, values)) if values else "{}")
 
 
 def _id(place: str, values: dict[str, Any]) -> str | None:
@@ -184,7 +203,7 @@ def _id(place: str, values: dict[str, Any]) -> str | None:
 def _attributes(place: str, values: dict[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         # What is no UTF-8 in a file of another encoding; a path may be such bytes, and a label is text.
-        if isinstance(value, str) and any("\udc80" <= letter <= "\udcff" for letter in f"{name}{value}"):
+        if isinstance(value, str) and _NOT_UTF8.search(f"{name}{value}"):
             raise UsageError(f"{place} has {value!r} in column {name!r}, which is not UTF-8; write lists in UTF-8")
     try:
         return dict(plain(values))

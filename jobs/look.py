@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ..prep.options import Options, SourcePolicy
 from ..prep.probe import estimate
 from ..prep.profile import Profile
 from ..prep.section_plan import expected_pixels, expected_seconds
-from ..prep.stalls import REMEDY, StalledError, in_time, stall_limit
+from ..prep.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
 from .addresses import is_url, parse, shown
 from .identity import identity_of
 from .source_parts import identity_of_part
@@ -113,12 +114,17 @@ def look_at(
     if num_in_store is None:
         num_in_store = sum(source.in_store is not None for source in sources)
     estimated = num_in_store <= _MAX_ESTIMATED
+    ended = threading.Event()
+
+    def given_up() -> bool:
+        return ended.is_set() or is_over()
 
     def look(source: Source) -> Looked:
-        if is_over():
+        if given_up():
             raise CancelledError
         try:
-            return _in_time(source.path, options.policy, lambda: look_closely(source))
+            with given_up_when(given_up):
+                return _in_time(source.path, options.policy, lambda: look_closely(source))
         except SourceError:
             # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
             return Looked(Item(source, known.get(source.id, 0), 0), Expected())
@@ -146,7 +152,8 @@ def look_at(
         try:
             return list(pool.map(look, sources))
         except BaseException:
-            # Otherwise Ctrl-C would wait for all of them.
+            # Otherwise Ctrl-C would wait for all of them, and for those that hang.
+            ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
@@ -170,9 +177,9 @@ def _expected_in_store(file: StoreFile, profile: Profile) -> Expected:
 
 
 def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:
-    """The function that says whether a path names a file with a certain identity which is not the file at another path:
-    (path, the other path, the identity, or None for any). After the first disk that does not answer it says no, without
-    asking."""
+    """Returns a function of (path, other path, identity): whether a file lies at `path`, has this identity (None: any),
+    and is not the file at the other path. After the first disk that does not answer, the function returns False for all
+    paths."""
     stalled = False
 
     def is_other_file(path: str, source: str, identity: int | None) -> bool:

@@ -73,12 +73,11 @@ def prepare(
     alone. An option of the encoding (`profile` to `shard_mb`) that is None has its value in the dataset, in a new one
     that of the profile "fast". `fps` is "source" or a rate, `size` "source", a short side or (width, height),
     `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is seconds, or a text such as "30m".
-    `max_failures` is a number of sources, or a part of them such as "5%".
-    `types` gives the types of columns of CSV lists that are not to be inferred ("text", "integer", "float", "boolean",
-    "json"), and `on_types` is called with each list and the types of its columns.
-    `cuts` names the columns of a list with the times of stretches, "start,end", and `image_fps` is the rate of folders
-    and lists of pictures; `on_recognised` is called with a text for each source that is a dataset of another tool.
-    `streams_per_gpu` sources at a time are prepared with each GPU, with 0 none.
+    `max_failures` is a number of sources, or a part of them such as "5%". `types` gives the types of columns of CSV
+    lists that are not to be inferred ("text", "integer", "float", "boolean", "json"), and `on_types` is called with
+    each list and the types of its columns. `cuts` names the columns of a list with the times of stretches, "start,end",
+    and `image_fps` is the rate of folders and lists of pictures; `on_recognised` is called with a text for each source
+    that is a dataset of another tool. Each GPU prepares `streams_per_gpu` sources at a time; with 0 no GPU is used.
     `on_progress` is called with a `Progress` often; what it raises ends the job.
 
     The report lists sources that could not be prepared; they raise nothing. Raises UsageError for options and sources

@@ -10,14 +10,15 @@ _SAMPLE_EVERY_SECONDS = 2.0
 
 
 class NodeRates:
-    """Keeps samples of the frames that each node has encoded, not older than `over_seconds` but for one."""
+    """Keeps samples of the frames that each node has encoded: those of the last `over_seconds`, and one older
+    sample."""
 
     def __init__(self, started: float, over_seconds: float) -> None:
         self._over_seconds = over_seconds
         self._samples: deque[tuple[float, Mapping[str, int]]] = deque([(started, {})])
 
     def note(self, now: float, frames: Mapping[str, int]) -> None:
-        """Take a sample at the time `now` in seconds, where the last one is old enough."""
+        """Take a sample at the time `now` in seconds, if the last one is old enough."""
         if now - self._samples[-1][0] >= _SAMPLE_EVERY_SECONDS:
             self._samples.append((now, dict(frames)))
         self._forget(now)

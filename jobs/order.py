@@ -10,7 +10,8 @@ from .waiting import Waiting
 from .windows import WINDOW_SOURCES
 from .work import UnitResult
 
-# Gives more units: none if they are not planned yet, None if there are no more. With True it waits for them.
+# Returns more units: an empty sequence if the next ones are not planned yet, None if there are no more. With True it
+# waits for planned ones.
 More = Callable[[bool], Sequence[Unit] | None]
 
 
@@ -38,8 +39,8 @@ class Order:
         return len(self._waiting) > 0
 
     def fill(self, *, wait: bool) -> bool:
-        """Take more units while few wait. With `wait` it waits for them if no step waits: nothing runs that could be
-        followed by one. Returns whether any step waits."""
+        """Take more units while few wait. With `wait`, which is for a caller with no step running, it waits for more
+        units if no step waits. Returns whether any step waits."""
         while self._more is not None and self._waiting.sources < self._few_sources:
             units = self._more(wait and not self)
             if units is None:

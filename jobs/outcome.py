@@ -43,8 +43,8 @@ class Report:
 
 
 def with_context(failure: Failure, lost: Mapping[str, str], to_replace: Collection[str]) -> Failure:
-    """The failure of a source that could not be prepared. If it has a video in the dataset, its reason also says what
-    that has: `lost` says what is wrong with lost videos, `to_replace` are the ids of those whose sources changed."""
+    """The failure of a source that could not be prepared. If the dataset has a video of it, the reason also says which
+    frames: `lost` says what is wrong with lost videos, `to_replace` are the ids of those whose sources changed."""
     if failure.id in lost:
         what = f"its frames in the dataset are lost: {lost[failure.id]}"
     elif failure.id in to_replace:

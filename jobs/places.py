@@ -43,3 +43,15 @@ def absolute(path: Path) -> Path:
     """The absolute path, which means the same in any process. Links are kept: a link's name stays when its target
     moves."""
     return Path(from_home(str(path))).absolute()
+
+
+def is_shortest(path: str) -> bool:
+    """Whether a path is certainly in its shortest form: then `normpath` and `Path` leave it as it is, and need not be
+    called for each of a million lines. False for some that are."""
+    return not ("//" in path or "/." in path or path.startswith(".") or path.endswith("/") or not path)
+
+
+def absolute_below(folder: str, path: str) -> str:
+    """The absolute path of a path that may be relative to a folder, which is absolute."""
+    joined = path if path.startswith("/") else f"{folder}/{path}"
+    return joined if is_shortest(joined) else str(Path(folder, path))

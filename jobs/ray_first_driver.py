@@ -3,7 +3,8 @@
 A node answers its first driver when the workers that it starts for it have registered. If one of them dies before, Ray
 2.60 never answers: https://github.com/ray-project/ray/issues/40131. It answers a second driver at once, and workers
 that start for tasks of the second one count for the first. So a process waits beside a driver that joins, and becomes
-the second driver where there is no answer for a while. No thread could: `ray.init` holds Python's lock while it waits.
+the second driver where there is no answer for a while. A thread could not do that: `ray.init` holds Python's lock while
+it waits.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Any
 
 from ..prep.processes import end, start
 
-# A node starts its workers in some seconds, a busy one in some ten.
+# A node starts its workers within a few seconds, a busy one within about ten.
 PATIENCE_SECONDS = 20.0
-# So long that a worker that is free again does not take the task that another one has to start for.
+# Long enough that all tasks run at the same time: so Ray has to start a worker for each of them.
 _TASK_SECONDS = 30.0
 # A shell, which waits without taking the time to start another Python.
 _WAIT = 'sleep "$1"; shift; exec "$@" > /dev/null 2>&1'

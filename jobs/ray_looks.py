@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..prep.options import Options
 from .look import Looked, LookElsewhere, look_at
@@ -19,9 +23,15 @@ from .sources import Source
 _TASK_SOURCES = 250
 _CPU_SHARE = 0.25
 _MAX_RETRIES = 3
-# What is not known by then the driver looks at.
+# After this time the driver looks at the remaining sources itself.
 _PATIENCE_SECONDS = 60.0
+# A source that gives no byte for so long is left to the driver, which has more patience.
+_STALL_SECONDS = 15
 _POLL_SECONDS = 0.2
+# What takes so many times as long as others, when so many of them have ended, is done once more on a machine that has
+# answered: one with a mount that does not answer would hold up all sources of a window.
+_FAR_LONGER, _ENOUGH_ENDED = 2.0, 0.25
+_LEAST_SECONDS = 5.0
 
 
 @contextlib.contextmanager
@@ -31,22 +41,10 @@ def looks_on_cluster() -> Iterator[LookElsewhere]:
     is_over, busy = threading.Event(), threading.Lock()
 
     def look(sources: Sequence[Source], options: Options, num_in_store: int) -> list[Looked | None]:
+        parts = [sources[first : first + _TASK_SOURCES] for first in range(0, len(sources), _TASK_SOURCES)]
         with busy:
-            if is_over.is_set():
-                return [None] * len(sources)
-            parts = [sources[first : first + _TASK_SOURCES] for first in range(0, len(sources), _TASK_SOURCES)]
-            # A part of a CPU, so that they fit between the units, and a head without CPUs gets none.
-            task: Any = ray.remote(num_cpus=_CPU_SHARE, max_retries=_MAX_RETRIES)(_look)
-            running = {
-                task.options(name=f"look at {len(part)} sources", scheduling_strategy="SPREAD").remote(
-                    part, options, num_in_store
-                ): part
-                for part in parts
-            }
-            left, end = list(running), time.monotonic() + _PATIENCE_SECONDS
-            while left and not is_over.is_set() and time.monotonic() < end:
-                _, left = ray.wait(left, num_returns=len(left), timeout=_POLL_SECONDS)
-            return [each for reference, part in running.items() for each in _outcome(reference, part, left)]
+            found = _looked(parts, options, num_in_store, is_over.is_set)
+        return [each for part in found for each in part]
 
     try:
         yield look
@@ -56,15 +54,59 @@ def looks_on_cluster() -> Iterator[LookElsewhere]:
             pass
 
 
-def _outcome(reference: Any, part: Sequence[Source], left: Sequence[Any]) -> Sequence[Looked | None]:
-    if reference not in left:
-        with contextlib.suppress(RayError):
-            found: list[Looked | None] = ray.get(reference)
-            return found
-    return [None] * len(part)
+def is_late(waited_seconds: float, ended_seconds: Sequence[float], num_parts: int) -> bool:
+    """Whether a part that is waited for takes far longer than those of `num_parts` that have ended. Pure."""
+    if not ended_seconds or len(ended_seconds) < _ENOUGH_ENDED * num_parts:
+        return False
+    return waited_seconds > max(_LEAST_SECONDS, _FAR_LONGER * statistics.median(ended_seconds))
 
 
-def _look(sources: Sequence[Source], options: Options, num_in_store: int) -> list[Looked | None]:
+def _looked(
+    parts: Sequence[Sequence[Source]], options: Options, num_in_store: int, is_over: Callable[[], bool]
+) -> list[list[Looked | None]]:
+    """What the machines find of the sources of each part; None for those that no machine has read in time."""
+    policy = options.policy
+    stall_seconds = min(policy.max_stall_seconds, Fraction(_STALL_SECONDS))
+    options = replace(options, policy=replace(policy, max_stall_seconds=stall_seconds))
+    # A part of a CPU, so that they fit between the units, and a head without CPUs gets none.
+    task: Any = ray.remote(num_cpus=_CPU_SHARE, max_retries=_MAX_RETRIES)(_look)
+    found: list[list[Looked | None]] = [[None] * len(part) for part in parts]
+    running: dict[Any, int] = {}
+    ended_seconds: list[float] = []
+    # A machine that could read something, and the parts that were given to a second one.
+    answers, twice = "", set[int]()
+    began = time.monotonic()
+
+    def submit(number: int, strategy: str | NodeAffinitySchedulingStrategy) -> None:
+        part = parts[number]
+        named = task.options(name=f"look at {len(part)} sources", scheduling_strategy=strategy)
+        running[named.remote(part, options, num_in_store)] = number
+
+    def is_wanted(number: int) -> bool:
+        return None in found[number]
+
+    for number in range(len(parts)) if not is_over() else ():
+        submit(number, "SPREAD")
+    while any(map(is_wanted, running.values())) and not is_over() and time.monotonic() - began < _PATIENCE_SECONDS:
+        done, _ = ray.wait(list(running), num_returns=len(running), timeout=_POLL_SECONDS)
+        waited_seconds = time.monotonic() - began
+        for reference in done:
+            number = running.pop(reference)
+            with contextlib.suppress(RayError):
+                machine, looked = ray.get(reference)
+                answers = machine if any(looked) else answers
+                found[number] = [before or now for before, now in zip(found[number], looked, strict=True)]
+                ended_seconds.append(waited_seconds)
+        if answers and is_late(waited_seconds, ended_seconds, len(parts)):
+            for number in sorted(set(filter(is_wanted, running.values())) - twice):
+                twice.add(number)
+                submit(number, NodeAffinitySchedulingStrategy(answers, soft=True))
+    return found
+
+
+def _look(sources: Sequence[Source], options: Options, num_in_store: int) -> tuple[str, list[Looked | None]]:
+    """This machine, and what it finds."""
     looked = look_at(sources, options, {}, (), replace=False, num_in_store=num_in_store)
     # The driver may be able to read what this machine cannot.
-    return [each if each.item.size_bytes else None for each in looked]
+    found = [each if each.item.size_bytes else None for each in looked]
+    return ray.get_runtime_context().get_node_id(), found

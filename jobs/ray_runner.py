@@ -29,30 +29,28 @@ from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
 from ..storage.interface import Storage
 from .failing import WORKER_DIED
-from .gpu_slots import Slots, slots_for, slots_of
+from .gpu_slots import Slots, slots_of, with_memory
 from .order import Order
 from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .ray_metrics import StepMetrics
+from .ray_tasks import AskSlots, RayTasks
 from .second_attempts import Attempt, Attempts, Key, key_of
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
 from .steps import Join, Look, OneSection, Outcome, Step, Whole, run_step
-from .task_memory import reserved_bytes
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up
 
 # The units of a worker or a node that dies are simply done again. This bound is for a unit that kills its worker each
 # time.
 _MAX_RETRIES = 3
-# So often a unit gets as many attempts again where its last one ended with the machine. Machines are taken away at
-# random, so that says little of the unit, but one that needs too much memory may take its machine along.
+# How often a unit gets `_MAX_RETRIES` further attempts after its last attempt was lost together with its machine.
+# Machines are taken away at random, so a lost machine says little about the unit; but a unit that needs too much memory
+# may also crash its machine.
 _MAX_NODES_LOST = 1
 _POLL_SECONDS = 0.5
 _BOARD_SECONDS = 5
-# How often the job looks for machines that have joined or left.
-_ASK_SECONDS = 5.0
 
-AskSlots = Callable[[], Slots]
 Done = tuple[Outcome, float]
 """The outcome of a step, and the seconds that its worker took."""
 
@@ -62,16 +60,15 @@ def connected(
     cluster: str | None, workers: int | None, streams_per_gpu: int, patience_seconds: float = PATIENCE_SECONDS
 ) -> Iterator[AskSlots]:
     """Ray for as long as the context lasts: the cluster at `cluster`, an address that `cluster_address` returned, or a
-    local Ray for None. Yields a function that says how many units can run at a time now, and how many of them with a
-    GPU. `patience_seconds` is for `ray_first_driver`. ToolError if Ray cannot be started or joined."""
+    local Ray for None. Yields a function that says how many units can run at a time now, how many of them with a GPU,
+    and how much memory the largest machines have. `patience_seconds` is for `ray_first_driver`. ToolError if Ray cannot
+    be started or joined."""
 
     def ask() -> Slots:
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        slots = slots_of(resources, workers, streams_per_gpu)
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        # A head without CPUs runs no unit.
-        resources_of = [each["Resources"] for each in nodes if each["Alive"] and each["Resources"].get("CPU", 0) >= 1]
-        return replace(slots, memory_bytes=max((int(each.get("memory", 0)) for each in resources_of), default=0))
+        machines = [each["Resources"] for each in nodes if each["Alive"]]
+        return with_memory(slots_of(resources, workers, streams_per_gpu), machines)
 
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
@@ -149,10 +146,11 @@ def run_units(
     on_progress: OnProgress,
     *,
     on_split: Callable[[Unit, Sequence[Unit]], object],
+    on_note: Callable[[str], object],
     shared: bool,
 ) -> Iterator[UnitResult]:
     """Run all steps of `order`, a bounded number at a time, and yield each result as it comes. Machines that join
-    meanwhile take part.
+    meanwhile take part, and what waits for one that was lost is begun anew. `on_note` is told what `RayTasks` says.
 
     A unit whose worker keeps dying, and not just with its machine, is split into its sources; `on_split` gets it and
     its parts. A single source whose worker keeps dying becomes a failure, so that the other sources of its unit are
@@ -164,11 +162,9 @@ def run_units(
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
     board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
-    slots, asked = slots_for(options.profile.encoder, ask_slots()), time.monotonic()
     task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
     attempts = Attempts(order)
-    running: dict[ray.ObjectRef[Done], Attempt] = {}
     nodes_lost: Counter[Key] = Counter()
 
     def after_loss(step: Step, error: RayError) -> UnitResult | None:
@@ -185,28 +181,27 @@ def run_units(
             return give_up(dataset, unit, f"{unit.items[0].source.given}: {WORKER_DIED} {times} times: {_brief(error)}")
         return None
 
+    def submit(attempt: Attempt, slots: Slots, asked_bytes: int) -> ray.ObjectRef[Done]:
+        on_gpu = attempt.place == "gpu"
+        named = task.options(
+            num_gpus=slots.gpu_share if on_gpu else 0, memory=asked_bytes, name=task_name(attempt.step)
+        )
+        reference: ray.ObjectRef[Done] = named.remote(
+            dataset, attempt.step, replace(options, use_gpu=on_gpu), board, mark
+        )
+        return reference
+
+    tasks = RayTasks(attempts, options.profile.encoder, ask_slots, submit, on_note, time.monotonic())
     while order.fill(wait=not attempts) or attempts:
-        if time.monotonic() - asked > _ASK_SECONDS:
-            # Machines that were lost may come again: without any for the encoder the units wait.
-            with contextlib.suppress(RayError, ToolError):
-                slots = slots_for(options.profile.encoder, ask_slots())
-            asked = time.monotonic()
-        for attempt in attempts.start(slots, time.monotonic()):
-            on_gpu = attempt.place == "gpu"
-            named = task.options(
-                num_gpus=slots.gpu_share if on_gpu else 0,
-                memory=reserved_bytes(attempt.step.unit.expected_bytes, slots.memory_bytes),
-                name=task_name(attempt.step),
-            )
-            running[named.remote(dataset, attempt.step, replace(options, use_gpu=on_gpu), board, mark)] = attempt
-        done, _ = ray.wait(list(running), timeout=_POLL_SECONDS)
+        tasks.begin(time.monotonic())
+        done, _ = ray.wait(tasks.references, timeout=_POLL_SECONDS)
         # Progress is optional: there is none while Ray restarts the board on another node.
         with contextlib.suppress(RayError):
             for progress in ray.get(board.take.remote(), timeout=_BOARD_SECONDS):
                 if attempts.progressed((progress.unit, progress.section), progress.frames, time.monotonic()):
                     on_progress(progress)
         for reference in done:
-            attempt = running.pop(reference)
+            attempt = tasks.take(reference)
             step = attempt.step
             try:
                 outcome, seconds = ray.get(reference)
@@ -266,6 +261,10 @@ def _run_step(dataset: Storage, step: Step, options: Options, board: Any, mark: 
         metrics.on_progress(progress)
         board.put.remote(replace(progress, node=node))
 
+    if not isinstance(step, Join):
+        # So that it is known when a step began that hangs before it has a frame. A join follows on its unit's frames.
+        section = step.number if isinstance(step, OneSection) else None
+        board.put.remote(UnitProgress(step.unit.id, 0, 0, section, node))
     outcome = _outcome(dataset, step, options, report, mark)
     seconds = time.monotonic() - start
     metrics.done(step, outcome, seconds)

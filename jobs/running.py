@@ -49,7 +49,7 @@ def run_all(
 ) -> Totals:
     """Run the units and publish their results, whatever ends the job. The caller holds the writer lock.
 
-    `looking` is told of machines that can look at sources. Snapshots that have not been current for more than
+    `looking` gets the machines that can look at sources. Snapshots that have not been current for more than
     `keep_seconds` are removed meanwhile. OutputError, ToolError, DatasetBusyError and, with more failures than
     `max_failures`, TooManyFailuresError end the job.
     """
@@ -88,7 +88,7 @@ def run_all(
 def _results(  # noqa: PLR0917  # what `run_all` was given
     order: Order, out: Storage, options: Options, where: Where, tally: Tally, looking: Looking
 ) -> Generator[UnitResult, None, None]:
-    # So that progress begins with what is known.
+    # Filled here once, so that progress begins with the totals of the first units.
     order.fill(wait=True)
     if where.runner == "inline":
         tally.note("encoding")
@@ -107,10 +107,8 @@ def _results(  # noqa: PLR0917  # what `run_all` was given
         ray_runner.connected(cluster, where.workers, where.streams_per_gpu) as ask_slots,
         ray_looks.looks_on_cluster() as looking.elsewhere,
     ):
-        slots = ask_slots()
-        on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
-        tally.note(f"encoding, {slots.at_a_time} at a time{on_gpus}")
         shared = cluster is not None
         yield from ray_runner.run_units(
-            out, order, options, ask_slots, tally.on_progress, on_split=tally.on_split, shared=shared
-        )
+            out, order, options, ask_slots, tally.on_progress,
+            on_split=tally.on_split, on_note=tally.note, shared=shared,
+        )  # fmt: skip

@@ -1,9 +1,9 @@
 """The attempts at steps that run, and which steps are attempted a second time meanwhile. Knows nothing of Ray.
 
-A machine that is slow, or lost its network without a word, would hold up the end of a job. So steps that take far
-longer than others are begun once more, and where machines have nothing left to do, those that take much longer. The
-attempt that ends first counts: what MapReduce calls backup tasks (Dean and Ghemawat 2004, section 3.6). Both attempts
-write the same, and whatever is written first stays.
+A machine that is slow, or has lost its network unnoticed, would hold up the end of a job. So steps that take far longer
+than others are begun once more, and where machines have nothing left to do, those that take much longer. The attempt
+that ends first counts: what MapReduce calls backup tasks (Dean and Ghemawat 2004, section 3.6). Both attempts write the
+same, and whatever is written first stays.
 """
 
 from __future__ import annotations
@@ -13,24 +13,30 @@ import statistics
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from .gpu_slots import Place, Slots, next_place
 from .order import Order
-from .steps import OneSection, Step, Whole
+from .steps import Join, Look, OneSection, Step
 from .waiting import seconds_of
 
-# So many times as long as usual is far longer, or much longer. Machines of one cluster, and sources beside what is
-# expected of them, mostly differ by less than the first.
+# How many times as long as usual counts as far longer, and as much longer. Machines of one cluster, and the times of
+# sources and their estimates, mostly differ by less than the first factor.
 _FAR_LONGER, _MUCH_LONGER = 3.0, 1.5
-# What is over after so long is not worth a second attempt.
+# A step that takes less than this is not worth a second attempt.
 _LEAST_SECONDS = 10.0
-# What is usual is the median of the last steps, of so many at least.
+# The usual time is the median over the last steps, of which there have to be at least `_ENOUGH_STEPS`.
 _LAST_STEPS, _ENOUGH_STEPS = 101, 3
-# What took less of what was expected was found done, or is no video.
+# A step that took a smaller part of its expected time was done before, or its source is no video.
 _LEAST_RATIO = 0.05
-# After so many that failed there is no other attempt beside the last one, which decides.
+# After so many failed attempts, one last attempt decides, without another one beside it.
 _MAX_FAILED = 2
+# What a look at a source takes of what its whole video takes, until that was measured. It reads all packets once.
+_LOOK_SHARE = 0.05
 _LOOK_EVERY_SECONDS = 2.0
+
+_Kind = Literal["gpu", "cpu", "look"]
+"""What the same is usual for: steps that encode in a place, and looks, wherever they are."""
 
 Key = tuple[str, int | None]
 """The id of a unit, and the number of a section of it or None."""
@@ -59,9 +65,20 @@ class _Tried:
     frames: int = 0
     failed: int = 0
 
+    def kind(self, attempt: Attempt) -> _Kind | None:
+        """Of which kind an attempt is; None if nothing is usual for it. A look that encodes frames has found that the
+        video cannot be cut, and then encodes it whole."""
+        match attempt.step:
+            case Look() if not self.frames:
+                return "look"
+            case Join():
+                return None
+            case _:
+                return attempt.place
+
 
 class Attempts:
-    """Those that run. `start` gives new ones, and `ended` is told of each that ends."""
+    """The attempts that run. `start` returns new ones; `ended` is to be called for each that ends."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -71,11 +88,8 @@ class Attempts:
         self._wanted: dict[Key, _Tried] = {}
         # Of steps that were attempted twice, the frames of the attempt that is further, also when that has ended.
         self._most_frames: dict[Key, int] = {}
-        # How many times as long as expected the last steps took in each place.
-        self._ratios: dict[Place, deque[float]] = {
-            "cpu": deque(maxlen=_LAST_STEPS),
-            "gpu": deque(maxlen=_LAST_STEPS),
-        }
+        # How many times as long as expected the last steps of each kind took.
+        self._ratios: dict[_Kind, deque[float]] = {kind: deque(maxlen=_LAST_STEPS) for kind in ("cpu", "gpu", "look")}
 
     def __bool__(self) -> bool:
         """Whether the outcome of any attempt is still wanted."""
@@ -94,9 +108,12 @@ class Attempts:
             yield self._add(Attempt(self._order.next(), place))
 
     def progressed(self, key: Key, frames: int, now: float) -> bool:
-        """A worker has done so many frames of a step. Returns whether that counts: of two attempts at a step only the
-        one that is further does."""
+        """A worker has done this number of frames of a step. Returns whether that counts: of two attempts at a step
+        only the one that is further does."""
         tried = self._wanted.get(key)
+        if tried is None and key[1] is None and key in self._most_frames:
+            # The other attempt at a look goes on, while the sections that the first one found are encoded.
+            return False
         if tried is not None:
             tried.begun = now if tried.begun is None else tried.begun
             tried.frames = max(frames, tried.frames)
@@ -105,6 +122,21 @@ class Attempts:
         if key in self._most_frames:
             self._most_frames[key] = frames
         return True
+
+    def again(self, attempt: Attempt, slots: Slots) -> Attempt | None:
+        """The attempt to begin in place of one that no machine can do any more; None if its outcome is not wanted."""
+        self._running[attempt.place] -= 1
+        key = key_of(attempt.step)
+        tried = self._wanted.get(key)
+        if tried is None or attempt not in tried.attempts:
+            return None
+        place: Place = "gpu" if attempt.place == "gpu" and slots.on_gpus else "cpu"
+        # Added before the other one is removed: should that begin after all, only the one that is further counts.
+        new = self._add(Attempt(attempt.step, place))
+        tried.attempts.remove(attempt)
+        if len(tried.attempts) == 1:
+            tried.begun = None
+        return new
 
     def ended(self, attempt: Attempt, seconds: float | None) -> bool:
         """Whether the outcome of an attempt that ended counts. `seconds` are what the worker took; None if it failed,
@@ -119,11 +151,11 @@ class Attempts:
             tried.failed += 1
             return False
         del self._wanted[key]
-        expected = seconds_of(attempt.step)
-        if seconds is not None and expected and isinstance(attempt.step, Whole | OneSection):
+        expected, kind = seconds_of(attempt.step), tried.kind(attempt)
+        if seconds is not None and expected and kind is not None:
             ratio = seconds / expected
-            if ratio >= _LEAST_RATIO:
-                self._ratios[attempt.place].append(ratio)
+            if ratio >= _LEAST_RATIO or kind == "look":
+                self._ratios[kind].append(ratio)
         return True
 
     def _add(self, attempt: Attempt) -> Attempt:
@@ -142,17 +174,16 @@ class Attempts:
 
     def _slow(self, now: float) -> list[tuple[float, Attempt]]:
         """The only attempts at steps that take much longer than usual, with how many times; the longest first."""
-        usual = {
-            place: statistics.median(ratios) for place, ratios in self._ratios.items() if len(ratios) >= _ENOUGH_STEPS
-        }
+        usual: dict[_Kind, float] = {"look": _LOOK_SHARE}
+        usual |= {kind: statistics.median(some) for kind, some in self._ratios.items() if len(some) >= _ENOUGH_STEPS}
         slow = []
         for tried in self._wanted.values():
             first, expected = tried.attempts[0], seconds_of(tried.attempts[0].step)
+            kind = tried.kind(first)
             is_alone = len(tried.attempts) == 1 and tried.failed < _MAX_FAILED
-            can_be_late = expected and isinstance(first.step, Whole | OneSection) and first.place in usual
-            if is_alone and can_be_late and tried.begun is not None:
+            if is_alone and expected and kind in usual and tried.begun is not None:
                 seconds = now - tried.begun
-                times = seconds / (usual[first.place] * expected)
+                times = seconds / (usual[kind] * expected)
                 if times > _MUCH_LONGER and seconds > _LEAST_SECONDS:
                     slow.append((times, first))
         return sorted(slow, key=lambda each: -each[0])

@@ -62,8 +62,8 @@ def _has_mark(dataset: Path, mark: str) -> bool:
 
 
 def check_sources(unit: Unit) -> None:
-    """SourceNotFoundError if this process cannot read a source that the driver has read. Of the sources in stores one
-    is asked for: what would be missing are credentials or the network."""
+    """SourceNotFoundError if this process cannot read a source that the driver has read. Of the sources in stores, one
+    is tried: if it fails, credentials or the network are missing."""
     for item in unit.items:
         if item.size_bytes and not can_read(item.source.path):
             raise SourceNotFoundError(f"{item.source.path!r} cannot be read; {_REMEDY}", file=item.source.path)

@@ -16,7 +16,7 @@ from ..errors import ShortGopError, SourceError
 from ..prep.options import Options, SourcePolicy
 from ..storage.interface import Storage
 from ..whole_files import discard, writing
-from .importers.images import Shown, concat_script, sequence_of
+from .importers.images import ShownPicture, concat_script, sequence_of
 from .source_parts import Images, Member
 from .sources import Source
 
@@ -50,21 +50,23 @@ def source_file(dataset: Storage, source: Source, policy: SourcePolicy) -> Itera
 
 
 def options_of(options: Options, source: Source) -> Options:
-    """The options for a source. The rate of pictures is known, where no other one is wanted."""
+    """The options for a source. Pictures are encoded at the rate of the source, unless the profile has a rate."""
     profile = options.profile
     if not isinstance(source.part, Images) or profile.fps is not None:
         return options
     return replace(options, profile=replace(profile, fps=source.part.fps))
 
 
-def _write_script(shown: Sequence[Shown], fps: Fraction, made: Path) -> None:
+def _write_script(shown: Sequence[ShownPicture], fps: Fraction, made: Path) -> None:
     """Write a concat script for pictures. It names links without suffixes, since FFmpeg takes the names of some
     pictures for patterns of names."""
     links = [made.parent / f"{number}" for number in range(len(shown))]
     with writing(made.parent):
         for link, each in zip(links, shown, strict=True):
             link.symlink_to(each.file)
-        script = concat_script([Shown(link.name, each.frames) for link, each in zip(links, shown, strict=True)], fps)
+        script = concat_script(
+            [ShownPicture(link.name, each.frames) for link, each in zip(links, shown, strict=True)], fps
+        )
         made.write_text(script, encoding="utf-8")
 
 

@@ -10,8 +10,9 @@ import contextlib
 import os
 import pickle
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,17 +26,43 @@ _CACHE_KILOBYTES = 32_768
 # Where SQLite puts files without a name, in most cases.
 _FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
 
-# `leader` is the least id of the stretches of a file: where they stand in the order of all sources.
+# What most sources have is in columns of its own, since pickling a million sources takes long; `rest` is pickled.
+# `given` is null where it is the path. `leader` is the least id of the stretches of a file: where they stand in the
+# order of all sources. Texts are bytes, because names of files need not be Unicode.
 _TABLES = f"""
 PRAGMA cache_size = -{_CACHE_KILOBYTES};
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 BEGIN;
-CREATE TABLE sources (id BLOB UNIQUE, file BLOB, leader BLOB, found BLOB);
-CREATE INDEX of_file ON sources (file, id) WHERE file IS NOT NULL;
+CREATE TABLE sources (
+    number INTEGER PRIMARY KEY, id BLOB, path BLOB, given BLOB, attributes BLOB, id_is_given INTEGER, is_listed INTEGER,
+    rest BLOB, place BLOB, listed INTEGER, file BLOB, leader BLOB
+);
+CREATE TABLE unwanted (number INTEGER PRIMARY KEY);
 CREATE TABLE looked (id BLOB PRIMARY KEY, new_id BLOB, item BLOB);
 CREATE INDEX of_new_id ON looked (new_id, id) WHERE new_id IS NOT NULL;
 """
+# An index of what is there already is made much faster than one that grows.
+_INDEXES = (
+    "CREATE INDEX IF NOT EXISTS of_id ON sources (id)",
+    "CREATE INDEX IF NOT EXISTS of_file ON sources (file, id) WHERE file IS NOT NULL",
+)
+_SOURCE = "sources.id, path, given, attributes, id_is_given, is_listed, rest"
+_INSERT = (
+    "INSERT INTO sources (id, path, given, attributes, id_is_given, is_listed, rest, place, listed, file) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+# Several finds of one source, one after the other.
+_REPEATED = (
+    f"SELECT number, {_SOURCE}, place, listed FROM sources "  # noqa: S608  # of constants
+    "WHERE id IN (SELECT id FROM sources GROUP BY id HAVING count(*) > 1) ORDER BY id, number"
+)
+_ALL = f"SELECT {_SOURCE} FROM sources ORDER BY id"  # noqa: S608  # of constants
+_ONE = f"SELECT {_SOURCE} FROM sources WHERE id = ?"  # noqa: S608  # of constants
+_ROWS = (
+    f"SELECT item, {_SOURCE} FROM sources LEFT JOIN looked ON looked.id = sources.id "  # noqa: S608  # of constants
+    "WHERE coalesce(leader, sources.id) BETWEEN ? AND ? ORDER BY sources.id"
+)
 
 
 @dataclass(frozen=True)
@@ -68,25 +95,50 @@ class SourceTable:
         return int(count)
 
     def __contains__(self, source_id: str) -> bool:
-        return self._has("SELECT 1 FROM sources WHERE id = ?", _key(source_id))
+        return self._has("SELECT 1 FROM sources WHERE id = ?", _bytes(source_id))
 
     def add(self, found: Iterable[Found]) -> None:
         """Add sources. Several finds of one source are one. UsageError if two have one id and are not the same."""
         with _on_disk():
-            cursor = self._database.cursor()
-            for each in found:
-                source = each.source
-                file = repr(source.file).encode() if isinstance(source.part, Stretch) else None
-                cursor.execute(
-                    "INSERT OR IGNORE INTO sources (id, file, found) VALUES (?, ?, ?)",
-                    (_key(source.id), file, _packed(each)),
-                )
-                if cursor.rowcount:
-                    self.num_in_store += source.in_store is not None
-                    continue
-                (before,) = self._first("SELECT found FROM sources WHERE id = ?", _key(source.id)) or (b"",)
-                one = same(_unpacked(before), each)
-                self._execute("UPDATE sources SET found = ? WHERE id = ?", _packed(one), _key(source.id))
+            self._database.executemany(_INSERT, map(self._packed, found))
+        for index in _INDEXES:
+            self._execute(index)
+        self._merge_finds()
+
+    def _packed(self, found: Found) -> tuple[bytes | int | None, ...]:
+        source = found.source
+        self.num_in_store += source.in_store is not None
+        has_rest = source.part is not None or source.in_store is not None
+        return (
+            _bytes(source.id),
+            _bytes(source.path),
+            None if source.given == source.path else _bytes(source.given),
+            None if source.attributes == "{}" else _bytes(source.attributes),
+            source.id_is_given,
+            source.is_listed,
+            pickle.dumps((source.part, source.in_store)) if has_rest else None,
+            _bytes(found.place),
+            found.listed,
+            repr(source.file).encode() if isinstance(source.part, Stretch) else None,
+        )
+
+    def _merge_finds(self) -> None:
+        """Make one source of all finds with the same id."""
+        # The query ends before the database is closed, even if two finds are not the same.
+        with contextlib.closing(self._each(_REPEATED)) as finds:
+            for _, group in groupby(finds, key=lambda row: row[1]):
+                kept: tuple[int, Found] | None = None
+                for number, *columns, place, listed in group:
+                    found = number, Found(_source(columns), _text(place), bool(listed))
+                    if kept is None:
+                        kept = found
+                        continue
+                    unwanted = found if same(kept[1], found[1]) is kept[1] else kept
+                    kept = kept if unwanted is found else found
+                    self._execute("INSERT INTO unwanted (number) VALUES (?)", unwanted[0])
+                    self.num_in_store -= unwanted[1].source.in_store is not None
+        self._execute("DELETE FROM sources WHERE number IN unwanted")
+        self._execute("DELETE FROM unwanted")
 
     def keep(self, ids: Collection[str]) -> None:
         """Remove all sources but these."""
@@ -94,16 +146,15 @@ class SourceTable:
 
     def remove(self, ids: Iterable[str]) -> None:
         for source_id in ids:
-            self._execute("DELETE FROM sources WHERE id = ?", _key(source_id))
+            self._execute("DELETE FROM sources WHERE id = ?", _bytes(source_id))
 
     def find(self, source_id: str) -> Source | None:
-        row = self._first("SELECT found FROM sources WHERE id = ?", _key(source_id))
-        return None if row is None else _source(row[0])
+        row = self._first(_ONE, _bytes(source_id))
+        return None if row is None else _source(row)
 
     def sources(self) -> Iterator[Source]:
         """All sources, sorted by id."""
-        for (found,) in self._each("SELECT found FROM sources ORDER BY id"):
-            yield _source(found)
+        return map(_source, self._each(_ALL))
 
     def windows(self, size: int) -> list[Window[bytes]]:
         """The windows of all sources, sorted by id; stretches of a file stand where the first of their ids stands."""
@@ -117,12 +168,8 @@ class SourceTable:
 
     def rows(self, window: Window[bytes]) -> list[Row]:
         """The sources of a window that were not removed since, sorted by id, with what was kept of looking at them."""
-        found = self._each(
-            "SELECT found, item FROM (SELECT id, found FROM sources WHERE coalesce(leader, id) BETWEEN ? AND ?) AS own "
-            "LEFT JOIN looked ON looked.id = own.id ORDER BY own.id",
-            window.first, window.last,
-        )  # fmt: skip
-        return [Row(_source(source), None if item is None else _looked(item)) for source, item in found]
+        found = self._each(_ROWS, window.first, window.last)
+        return [Row(_source(columns), None if item is None else _looked(item)) for item, *columns in found]
 
     def save(self, looked: Iterable[tuple[Source, Looked]]) -> None:
         """Keep what looking at sources has found. An item may have another id than its source, see `known_paths`."""
@@ -130,7 +177,7 @@ class SourceTable:
             new_id = each.item.source.id
             self._execute(
                 "INSERT INTO looked (id, new_id, item) VALUES (?, ?, ?)",
-                _key(source.id), _key(new_id) if new_id != source.id else None, pickle.dumps(each),
+                _bytes(source.id), _bytes(new_id) if new_id != source.id else None, pickle.dumps(each),
             )  # fmt: skip
 
     def merge(self) -> None:
@@ -160,9 +207,9 @@ class SourceTable:
         return ([each.item.source for each in self.looked_at(window)] for window in windows)
 
     def was_looked_at(self, source_id: str) -> bool:
-        return self._has("SELECT 1 FROM looked WHERE id = ?", _key(source_id))
+        return self._has("SELECT 1 FROM looked WHERE id = ?", _bytes(source_id))
 
-    def _execute(self, command: str, *values: bytes | None) -> None:
+    def _execute(self, command: str, *values: bytes | int | None) -> None:
         with _on_disk():
             self._database.execute(command, values)
 
@@ -174,27 +221,33 @@ class SourceTable:
     def _has(self, query: str, *values: bytes) -> bool:
         return self._first(query, *values) is not None
 
-    def _each(self, query: str, *values: bytes) -> Iterator[tuple[Any, ...]]:
+    def _each(self, query: str, *values: bytes) -> Generator[tuple[Any, ...]]:
         with _on_disk():
             yield from self._database.execute(query, values)
 
 
-def _key(source_id: str) -> bytes:
-    # The order of UTF-8 is that of code points, in which Python sorts text. Ids are valid Unicode.
-    return source_id.encode()
+def _bytes(text: str) -> bytes:
+    # The order of UTF-8 is that of code points, in which Python sorts text.
+    return text.encode("utf-8", "surrogatepass")
 
 
-def _packed(found: Found) -> bytes:
-    return pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
 
 
-def _unpacked(data: bytes) -> Found:
-    found: Found = pickle.loads(data)  # noqa: S301  # of this process
-    return found
-
-
-def _source(data: bytes) -> Source:
-    return _unpacked(data).source
+def _source(columns: Sequence[Any]) -> Source:
+    source_id, path, given, attributes, id_is_given, is_listed, rest = columns
+    part, in_store = (None, None) if rest is None else pickle.loads(rest)  # noqa: S301  # of this process
+    return Source(
+        id=_text(source_id),
+        path=_text(path),
+        given=_text(path if given is None else given),
+        attributes="{}" if attributes is None else _text(attributes),
+        id_is_given=bool(id_is_given),
+        is_listed=bool(is_listed),
+        part=part,
+        in_store=in_store,
+    )
 
 
 def _looked(data: bytes) -> Looked:

@@ -15,25 +15,16 @@ from ..prep.stretch import Stretch
 from ..storage.locate import refuse_half_a_url
 from .addresses import beside, is_url, parse, shown
 from .column_types import check_types
-from .ids import Folder, common_folder, folder_of, id_of_url, id_roots, ids_below
+from .ids import Folder, common_folder, folder_of, id_of_url, id_roots, prefixes_below
 from .importers.recognise import inside, recognised
 from .importers.webdataset import samples_of
 from .importing import PLAIN, Importing
 from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, is_list, read_list, valid_text
-from .places import from_home, without_scheme
+from .places import absolute_below, from_home, without_scheme
 from .source_parts import Imported, Member, SourcePart, stretch_of_row
 from .store_files import StoreFile, asked, files_below, is_folder, small_copy
+from .video_names import VIDEO_SUFFIXES, has_known_name, is_video_name
 from .walking import fixed_part, is_local_folder, matching, walk
-
-# Formats of videos that FFmpeg reads and decodes. .avif, .png and .webp are missing: nearly all of these are stills,
-# and each would be a failure. So are .avs, .mod and .dat, which mostly name other things.
-VIDEO_SUFFIXES = (
-    ".264 .265 .266 .3g2 .3gp .amv .apng .asf .avi .bik .cine .dav .divx .dv .evo .f4v .flc .fli .flv .gif .gxf .h261 "
-    ".h263 .h264 .h265 .h266 .hevc .insv .ismv .ivf .m1v .m2p .m2t .m2ts .m2v .m4v .mj2 .mjpeg .mjpg .mk3d .mkv .mov "
-    ".mp2v .mp4 .mpe .mpeg .mpg .mpv .mts .mve .mxf .nsv .nut .nuv .obu .ogm .ogv .pva .qt .rm .rmvb .roq .smk .tod "
-    ".tp .trp .ts .vc1 .viv .vob .vro .vvc .webm .wmv .wtv .xmv .y4m"
-)
-_SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
 
 _ReadList = Callable[[str], Iterable[Row]]
 
@@ -60,7 +51,7 @@ class Source:
 
     @property
     def file(self) -> tuple[str, str]:
-        """What tells its file from all others. On the web the query may do so, which is not in `path`."""
+        """What identifies its file. On the web that includes the query, which is not in `path`."""
         return (self.path, "" if self.in_store is None else self.in_store.address.query)
 
 
@@ -73,18 +64,18 @@ class Found:
     listed: bool
 
 
-# For a folder, the function that gives the id of a file below it.
+# For a folder, the function that gives what the ids of the files in a folder below it begin with.
 _Naming = Callable[[Path], Callable[[Path], str]]
 
 
 def folders_of(arguments: Sequence[str]) -> list[Folder]:
     """The folders in which the arguments' sources lie: a folder itself, a file's folder, the folder in front of the
-    first wildcard of a glob. Lists have none. What is wrong with an argument is for `find_sources` to say."""
+    first wildcard of a glob. Lists have none. What is wrong with an argument is for `found_in` to say."""
     folders: dict[Folder, None] = {}
     for argument in map(without_scheme, arguments):
         if is_url(argument):
             url = parse(argument).url
-            if is_folder(argument, _has_known_name):
+            if is_folder(argument, has_known_name):
                 folders[url] = None
             elif not is_list(url):
                 folders[folder_of(url)] = None
@@ -102,15 +93,16 @@ def folders_of(arguments: Sequence[str]) -> list[Folder]:
     return list(folders)
 
 
-def find_sources(
+def found_in(
     arguments: Sequence[str],
     roots: Sequence[str] | None = None,
     *,
     importing: Importing = PLAIN,
     types: Mapping[str, str] | None = None,
     on_types: OnTypes = ignore_types,
-) -> list[Source]:
-    """All sources that the arguments stand for, sorted by id; no two have the same id.
+) -> Iterator[Found]:
+    """All sources that the arguments stand for, as they are found. Several finds may have one id: `same` says whether
+    they are one source.
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped,
       links to folders are followed.
@@ -137,31 +129,13 @@ def find_sources(
     Ids are paths below the first of `roots` that holds the file. They are from `ids.id_roots`, which knows the dataset;
     without them they are those of a new dataset.
 
-    A file that comes up twice under the same id is one source. UsageError names the argument and the remedy if an
-    argument stands for nothing, or an id for two files or two sets of attributes.
+    UsageError names the argument and the remedy if an argument stands for nothing.
     """
-    by_id: dict[str, Found] = {}
-    for found in found_in(arguments, roots, importing=importing, types=types, on_types=on_types):
-        before = by_id.get(found.source.id)
-        by_id[found.source.id] = found if before is None else same(before, found)
-    return [by_id[source_id].source for source_id in sorted(by_id)]
-
-
-def found_in(
-    arguments: Sequence[str],
-    roots: Sequence[str] | None = None,
-    *,
-    importing: Importing = PLAIN,
-    types: Mapping[str, str] | None = None,
-    on_types: OnTypes = ignore_types,
-) -> Iterator[Found]:
-    """What `find_sources` finds, in the order in which it is found, as it is found. Several finds may have one id: for
-    `same` to say whether they are one source."""
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
-    naming = cache(lambda base: ids_below(base, numbered))
+    naming = cache(lambda base: prefixes_below(base, numbered))
     naming_urls = partial(id_of_url, numbered)
     typed: set[str] = set()
 
@@ -217,11 +191,11 @@ def _find_in_store(
     """What a URL stands for: the videos below it, the lines of a list, or the file itself."""
     address = parse(argument)
     url = address.url
-    if is_folder(argument, _has_known_name):
+    if is_folder(argument, has_known_name):
         place, is_empty = f"in {url!r}", True
-        for file in files_below(address, _is_video_name):
+        for file in files_below(address, is_video_name):
             is_empty = False
-            yield Found(_in_store(naming(url, file.address.url), file, file.address.url), place, listed=False)
+            yield Found(_in_store(naming(url, file.address.url), file), place, listed=False)
         if is_empty:
             raise UsageError(
                 f"the folder {url!r} holds no videos: nothing below it ends in one of {VIDEO_SUFFIXES}; give another "
@@ -245,15 +219,11 @@ def _find_in_store(
         raise UsageError(error.message, file=url) from error
     except SourceError as error:
         raise UsageError(error.message, file=url) from error
-    yield Found(_in_store(naming(folder_of(url), url), file, url), "given by itself", listed=False)
+    yield Found(_in_store(naming(folder_of(url), url), file), "given by itself", listed=False)
 
 
-def _has_known_name(name: str) -> bool:
-    return _is_video_name(name) or is_list(name) or name.lower().endswith(".tar")
-
-
-def _in_store(source_id: str, file: StoreFile, given: str, attributes: str = "{}") -> Source:
-    return Source(valid_text(source_id), file.address.url, given, attributes, in_store=file)
+def _in_store(source_id: str, file: StoreFile) -> Source:
+    return Source(valid_text(source_id), file.address.url, file.address.url, "{}", in_store=file)
 
 
 def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing) -> Iterator[Found]:
@@ -273,17 +243,17 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
             f"{argument!r} {reason}; name a video file, a folder, a glob or a list", file=argument
         ) from error
     path = Path(argument)
-    imported = recognised(path, importing, _is_video_name)
+    imported = recognised(path, importing, is_video_name)
     if imported is not None:
         importing.tell(f"{argument}: {imported.what}")
         below = None if is_list(path.name) else path if path.is_dir() else path.parent
         yield from (_imported(each, below, naming) for each in imported.sources)
     elif path.is_dir():
-        place, id_of, has_videos = f"in {argument!r}", naming(path), False
-        for file in _videos_below(path):
+        has_videos = False
+        for found in _videos_below(path, f"in {argument!r}", naming(path)):
             has_videos = True
-            yield Found(_source(id_of(file), file, str(file)), place, listed=False)
-        others = inside(path, walk(path), importing, _is_video_name, has_videos=has_videos)
+            yield found
+        others = inside(path, walk(path), importing, is_video_name, has_videos=has_videos)
         yield from (_imported(each, path, naming) for each in others)
         if not others and not has_videos:
             raise UsageError(
@@ -294,7 +264,7 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
     elif is_list(argument):
         yield from _in_list(argument, read, importing)
     else:
-        yield Found(_source(naming(path.parent)(path), path, argument), "given by itself", listed=False)
+        yield Found(_source(_id_of(path, naming(path.parent)), path, argument), "given by itself", listed=False)
 
 
 def _imported(each: Imported, folder: Path | None, naming: _Naming) -> Found:
@@ -303,10 +273,10 @@ def _imported(each: Imported, folder: Path | None, naming: _Naming) -> Found:
     video_id = each.id
     if folder is not None and each.path.is_dir():
         # A folder of pictures is a video itself.
-        video_id = naming(each.path)(each.path / "x").removesuffix("x").rstrip("/") or each.path.name
+        video_id = naming(each.path)(each.path).rstrip("/") or each.path.name
     elif folder is not None and PurePath(each.id).as_posix() == each.id and not PurePath(each.id).is_absolute():
         # A key may be no path, such as one that begins with a slash.
-        video_id = naming(folder)(folder / each.id)
+        video_id = _id_of(folder / each.id, naming(folder))
     source = replace(_source(video_id, each.path, each.given, attributes), is_listed=folder is None, part=each.part)
     return Found(source, each.place, listed=True)
 
@@ -314,7 +284,9 @@ def _imported(each: Imported, folder: Path | None, naming: _Naming) -> Found:
 def _rows(argument: str, read: _ReadList) -> Iterator[Row]:
     """The rows of a list, which may lie in a store."""
     if not is_url(argument):
-        yield from (replace(row, path=without_scheme(row.path)) for row in read(argument))
+        for row in read(argument):
+            path = without_scheme(row.path)
+            yield row if path is row.path else replace(row, path=path)
         return
     address = parse(argument)
     with small_copy(address) as copy:
@@ -328,31 +300,30 @@ def _rows(argument: str, read: _ReadList) -> Iterator[Row]:
 
 
 def _in_list(argument: str, read: _ReadList, importing: Importing) -> Iterator[Found]:
-    folder, list_url = Path(argument).parent, is_url(argument)
+    folder, list_url = str(Path(argument).parent.absolute()), is_url(argument)
     for row in _rows(argument, read):
         part = stretch_of_row(row, importing)
         row_id = row.id or id_of_path(row.path) + (f"@{part}" if part else "")
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if row.id else f"the folder {row.path!r} as its `path`"
             raise UsageError(f"{row.place} has {what}; lists name files", file=argument)
-        if list_url or is_url(row.path):
-            address = parse(beside(parse(argument), row.path) if list_url else row.path)
-            source = _in_store(row_id, StoreFile(address), shown(row.path), row.attributes)
+        given, in_store = row.path, None
+        if list_url or is_url(given):
+            in_store = StoreFile(parse(beside(parse(argument), given) if list_url else given))
+            given, path = shown(given), in_store.address.url
         else:
-            source = _source(row_id, folder / from_home(row.path), row.path, row.attributes)
-        source = replace(
-            source,
-            id_is_given=row.id is not None,
-            is_listed=True,
-            part=part,
-        )
+            path = absolute_below(folder, from_home(given))
+        source = Source(
+            valid_text(row_id), path, given, row.attributes,
+            id_is_given=row.id is not None, is_listed=True, part=part, in_store=in_store,
+        )  # fmt: skip
         yield Found(source, row.place, listed=True)
 
 
 def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importing) -> Iterator[Found]:
     root, parts = fixed_part(pattern)
     spelled_out = not glob.has_magic(Path(pattern).suffix or Path(pattern).name)
-    place, id_of = f"in {pattern!r}", naming(root)
+    place, prefix_of = f"in {pattern!r}", naming(root)
     matches = found_any = False
     # A path may match in several ways, and a list or a tar is read once.
     read_already: set[Path] = set()
@@ -360,7 +331,7 @@ def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importin
         matches = True
         found: Iterable[Found] = ()
         if is_local_folder(path):
-            found = (Found(_source(id_of(file), file, str(file)), place, listed=False) for file in _videos_below(path))
+            found = _videos_below(path, place, prefix_of)
         elif spelled_out and (path.suffix.lower() == ".tar" or is_list(path.name)):
             if path in read_already:
                 continue
@@ -368,9 +339,9 @@ def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importin
             if is_list(path.name):
                 found = _in_list(str(path), read, importing)
             else:
-                found = (_imported(each, root, naming) for each in samples_of(path, _is_video_name).sources)
-        elif spelled_out or _is_video_name(path.name):
-            found = (Found(_source(id_of(path), path, str(path)), place, listed=False),)
+                found = (_imported(each, root, naming) for each in samples_of(path, is_video_name).sources)
+        elif spelled_out or is_video_name(path.name):
+            found = (Found(_source(_id_of(path, prefix_of), path, str(path)), place, listed=False),)
         for each in found:
             found_any = True
             yield each
@@ -386,12 +357,16 @@ def _source(source_id: str, path: Path, given: str, attributes: str = "{}") -> S
     return Source(valid_text(source_id), str(path.absolute()), given, attributes)
 
 
-def _is_video_name(name: str) -> bool:
-    # Path.suffix takes several times as long, and there may be a million names.
-    return os.path.splitext(name)[1].lower() in _SUFFIXES  # noqa: PTH122
+def _id_of(file: Path, prefix_of: Callable[[Path], str]) -> str:
+    return prefix_of(file.parent) + file.name
 
 
-def _videos_below(top: Path) -> Iterator[Path]:
+def _videos_below(top: Path, place: str, prefix_of: Callable[[Path], str]) -> Iterator[Found]:
     # Broken links and pipes are sources too: a failure is better than a source that is passed over.
     for folder, files in walk(top):
-        yield from (folder / name for name in files if _is_video_name(name))
+        # A Path for each of a million files would take most of the time.
+        prefix, given, path = prefix_of(folder), str(folder / "x")[:-1], str(folder.absolute() / "x")[:-1]
+        for name in files:
+            if is_video_name(name):
+                source = Source(valid_text(prefix + name), path + name, given + name, "{}")
+                yield Found(source, place, listed=False)

@@ -22,13 +22,13 @@ from .addresses import Address, parse
 
 @dataclass(frozen=True)
 class StoreFile:
-    """A file in a store, and what a listing said of it; None if nobody has asked yet."""
+    """A file in a store. `stored` is what a listing said about it; None if it was not listed."""
 
     address: Address
     stored: Stored | None = None
 
 
-# What of the environment says how stores are reached.
+# How the environment variables begin that say how stores are reached.
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 
 
@@ -51,7 +51,7 @@ def asked(file: StoreFile) -> Stored:
     address = file.address
     with told(address):
         if address.is_on_the_web:
-            # A presigned URL is for reading alone, and not for asking.
+            # A presigned URL allows reading (GET) alone, and not a HEAD request.
             with _storage(address).open(address.key) as opened:
                 return opened.stored
         found = _storage(address).find(address.key)
@@ -76,8 +76,8 @@ def files_below(folder: Address, is_wanted: Callable[[str], bool]) -> Iterator[S
 
 
 def is_folder(argument: str, is_file_name: Callable[[str], bool]) -> bool:
-    """Whether a URL stands for what is below it. It does if it ends with a slash, or if no file has that key; files
-    whose names say so are not asked for."""
+    """Whether a URL stands for what is below it. It does if it ends with a slash, or if no file has that key. A URL
+    with the name of a file is taken for one without a request."""
     address = parse(argument)
     if address.is_on_the_web or not address.key:
         return not address.is_on_the_web
@@ -90,7 +90,7 @@ def _may_exist(address: Address) -> bool:
     except SourceNotFoundError:
         return False
     except SourceError:
-        # Who looks for the sources there says what is wrong.
+        # The search for the sources there reports what is wrong.
         return True
     return True
 
@@ -121,7 +121,8 @@ def copied(file: StoreFile) -> Iterator[LocalCopy]:
 
 
 def check_same(address: Address, copy: LocalCopy) -> None:
-    """SourceError if a file of a web server without ETags was replaced while it was copied; others notice that."""
+    """SourceError if a file of a web server without ETags was replaced while it was copied. With ETags, reading fails
+    by itself."""
     if not address.is_on_the_web or " " not in copy.stored.version:
         return
     now = asked(StoreFile(address))

@@ -55,7 +55,7 @@ def ignore(_progress: Progress) -> None:
 
 
 class Listener(Protocol):
-    """Is told everything that a tally is told, and its progress after each change."""
+    """Gets every call that a tally gets, and the tally's progress after each change."""
 
     def on_update(self, progress: Progress) -> None: ...
 
@@ -125,7 +125,7 @@ class Tally:
 
     def on_progress(self, unit: UnitProgress) -> None:
         if unit.unit not in self._estimates:
-            # What a worker says may come after what it did.
+            # A report of progress may arrive after the result of its unit.
             return
         for listener in self._listeners:
             listener.on_progress(unit)

@@ -23,7 +23,9 @@ def task_bytes(source_pixels: int, pixels: int, codec: str) -> int:
     return _BASE_BYTES + source_pixels * _BYTES_OF_SOURCE_PIXEL + pixels * _BYTES_OF_PIXEL[codec]
 
 
-def reserved_bytes(expected_bytes: int, largest_bytes: int) -> int:
+def reserved_bytes(expected_bytes: int, largest_bytes: int | None) -> int:
     """What is asked for, for a unit that is expected to take `expected_bytes`, in a cluster whose largest machine has
-    `largest_bytes`: where it is too much for all machines, one that does nothing else."""
-    return min(-(-expected_bytes // _STEP_BYTES) * _STEP_BYTES, largest_bytes)
+    `largest_bytes`: where it is too much for all machines, one that does nothing else. None: there is no machine yet.
+    """
+    needed = -(-expected_bytes // _STEP_BYTES) * _STEP_BYTES
+    return needed if largest_bytes is None else min(needed, largest_bytes)

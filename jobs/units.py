@@ -18,7 +18,7 @@ MIN_TARGET_BYTES = 250_000
 # The length of a file in a store is not looked up if there are many. A video of 1080p that takes one core two minutes
 # has about so many bytes at 2.3 Mbit/s.
 MAY_BE_LONG_BYTES = 256_000_000
-# What is supposed of a source of which only the size is known: 1080p of 5 Mbit/s, made smaller.
+# The assumption for a source of which only the size is known: 1080p of 5 Mbit/s, made smaller.
 _SECONDS_OF_A_BYTE = 2e-7
 
 

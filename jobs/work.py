@@ -18,7 +18,7 @@ from ..manifests.schema import SCHEMA
 from ..manifests.sections import Unused
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
-from ..prep.encode_cuts import Cut
+from ..prep.encode_cuts import CutOut
 from ..prep.manifest_rows import Identity
 from ..prep.options import Options
 from ..prep.shards import Committed, ShardWriter
@@ -121,7 +121,9 @@ def _prepared(  # noqa: PLR0917  # seven unrelated inputs
     callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
     done: Sequence[Manifest | Exception]
     try:
-        cuts = [Cut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)]
+        cuts = [
+            CutOut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)
+        ]
         with file_of(dataset, items[0].source, options.policy, opened) as file:
             if cuts:
                 done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from av.video.frame import VideoFrame
@@ -13,6 +14,7 @@ from av.video.reformatter import Interpolation
 
 from ..errors import ShortGopError
 from ..manifests.ragged import Array
+from ..prep.picture_quality import Quality
 from ..readers.dataset import Dataset
 from ..readers.picture_files import PictureFormat, encoded
 from ..readers.video import Video
@@ -29,7 +31,13 @@ _JPEG = PictureFormat("mjpeg", "yuvj420p", {"qmin": "4", "qmax": "4"})
 _MOST_LABELS, _LABEL_CHARACTERS = 6, 40
 
 
-def clips_of(dataset: Dataset, count: int, seed: int, most_seconds: float) -> tuple[tuple[Clip, ...], str]:
+Measure = Callable[[int, Sequence[int]], Quality | str]
+"""The quality of frames of the video in a row of the dataset, or why it is not measured."""
+
+
+def clips_of(
+    dataset: Dataset, count: int, seed: int, most_seconds: float, measure: Measure
+) -> tuple[tuple[Clip, ...], str]:
     """`count` clips, each of another video, drawn with this seed; and why there are fewer, or "". After `most_seconds`
     no other one is begun."""
     rng = np.random.default_rng(seed)
@@ -41,7 +49,7 @@ def clips_of(dataset: Dataset, count: int, seed: int, most_seconds: float) -> tu
             return tuple(clips), f"{how_many(len(rows) - len(clips), 'clip')} left out: the others took too long"
         video = dataset[row]
         frames = frames_of_clip(len(video), Fraction(video.metadata.fps), rng)
-        clips.append(_clip(video, frames))
+        clips.append(_clip(video, frames, partial(measure, row, frames)))
     return tuple(clips), ""
 
 
@@ -59,8 +67,11 @@ def size_shown(width: int, height: int) -> tuple[int, int]:
     return max(2, round(width * scale / 2) * 2), max(2, round(height * scale / 2) * 2)
 
 
-def _clip(video: Video, frames: Sequence[int]) -> Clip:
-    return Clip(video.id, labels_text(video.attributes), _stored(video, frames), _source(video, frames))
+def _clip(video: Video, frames: Sequence[int], measured: Callable[[], Quality | str]) -> Clip:
+    stored, source = _stored(video, frames), _source(video, frames)
+    # Why there are no pictures is said already.
+    quality = "" if stored.trouble or source.trouble else measured()
+    return Clip(video.id, labels_text(video.attributes), stored, source, quality)
 
 
 def _stored(video: Video, frames: Sequence[int]) -> Strip:

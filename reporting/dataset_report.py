@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DatasetWarning, UsageError
@@ -15,12 +17,15 @@ from ..jobs.job_status import JobStatus, read_status
 from ..manifests.layout import is_dataset, read_root
 from ..manifests.output_files import check_output, new_file, sources_in
 from ..manifests.tables import Manifest, empty
+from ..prep.profile import profile_from_json
 from ..readers.dataset import Dataset as Opened
 from ..readers.dataset import open as open_dataset
 from ..readers.dataset import reader_of
+from ..readers.frame_format import Color
 from ..storage.interface import Storage
 from ..storage.locate import storage_at
 from .clip_pictures import clips_of
+from .clip_quality import quality_of_clip
 from .content_summary import contents_of
 from .page_html import GENERATOR, page_html
 from .page_plan import Clip, Dataset, Page, plan_page
@@ -81,15 +86,15 @@ def read_page(place: str, *, clips: int, seed: int) -> Page:
         status=status,
         no_status=no_status,
     )
-    shown, left_out = _clips(opened, clips, seed)
+    shown, left_out = _clips(opened, root.profile, place, clips, seed)
     return plan_page(dataset, shown, left_out, time.time())
 
 
-def _opened(place: str) -> Opened:
+def _opened(place: str, snapshot: str | None = None, color: Color = "rgb") -> Opened:
     with warnings.catch_warnings():
         # The page says itself what is lost.
         warnings.simplefilter("ignore", DatasetWarning)
-        return open_dataset(place, dimension_order="NHWC")
+        return open_dataset(place, snapshot=snapshot, dimension_order="NHWC" if color == "rgb" else "NCHW", color=color)
 
 
 def _status(storage: Storage) -> tuple[JobStatus | None, str]:
@@ -101,12 +106,16 @@ def _status(storage: Storage) -> tuple[JobStatus | None, str]:
         return None, f"what the last job wrote cannot be read: {error}"
 
 
-def _clips(opened: Opened | None, count: int, seed: int) -> tuple[tuple[Clip, ...], str]:
+def _clips(
+    opened: Opened | None, profile: Mapping[str, Any], place: str, count: int, seed: int
+) -> tuple[tuple[Clip, ...], str]:
     if opened is None or not len(opened):
         return (), "The dataset has no videos yet."
     if not count:
         return (), ""
-    return clips_of(opened, count, seed, _CLIP_SECONDS)
+    planes = _opened(place, opened.metadata.snapshot, "yuv420")
+    measure = partial(quality_of_clip, planes, profile_from_json(dict(profile)))
+    return clips_of(opened, count, seed, _CLIP_SECONDS, measure)
 
 
 def _is_report(out: Path) -> bool:

@@ -9,7 +9,7 @@ from .page_style import STYLE
 from .page_words import moment, name
 
 GENERATOR = "shortgop report"
-# The page asks nobody for anything, even if something in it should say otherwise.
+# The browser loads nothing from elsewhere, even if content of the page asks for that.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..jobs.job_history import Stretch
 from ..jobs.job_status import JobStatus
+from ..prep.picture_quality import Quality
 from ..wording import duration
 from .content_summary import Contents
 from .page_words import how_many, moment, name, whole
@@ -36,12 +38,14 @@ class Strip:
 
 @dataclass(frozen=True)
 class Clip:
-    """A clip of a video in the dataset, and the same frames of its source."""
+    """A clip of a video in the dataset, and the same frames of its source. `quality` is that of these frames, or says
+    why it was not measured; "" where that is said otherwise."""
 
     video: str
     labels: str
     stored: Strip
     source: Strip
+    quality: Quality | str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,16 @@ def plan_page(dataset: Dataset, clips: tuple[Clip, ...], clips_left_out: str, no
         said = f"{unreadable} of {how_many(len(clips), 'random clip')} cannot be read"
         verdict = Verdict("bad", said, (verdict.sentence, *verdict.details, "`shortgop verify` finds all such videos"))
     return Page(dataset, verdict, sizes_of(status), history, clips, clips_left_out, now)
+
+
+def median_quality(clips: Sequence[Clip]) -> tuple[int, Quality] | None:
+    """Of how many clips the quality was measured, the medians over them, and how many frames that are; None if of
+    none."""
+    found = [clip.quality for clip in clips if isinstance(clip.quality, Quality)]
+    if not found:
+        return None
+    psnr_db, ssim = statistics.median(each.psnr_db for each in found), statistics.median(each.ssim for each in found)
+    return len(found), Quality(psnr_db, ssim, sum(each.frames for each in found))
 
 
 def sizes_of(status: JobStatus | None) -> Sizes | None:

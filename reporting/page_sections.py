@@ -12,8 +12,8 @@ from .content_summary import Contents
 from .failure_groups import FailureGroups
 from .page_charts import bar, gop_chart, percent, share_bars, throughput_chart
 from .page_markup import Html, joined, tag
-from .page_plan import Clip, Page, Sizes, Strip, Verdict
-from .page_words import how_many, name, num_bytes, three_digits, whole
+from .page_plan import Clip, Page, Sizes, Strip, Verdict, median_quality
+from .page_words import how_many, name, num_bytes, quality, three_digits, whole
 
 NOTHING = Html("")
 _MOST_NODES = 16
@@ -252,14 +252,37 @@ def clips(found: Sequence[Clip], left_out: str) -> Html:
             tag("div", clip.labels, class_="labels") if clip.labels else NOTHING,
             _strip("source", clip.source),
             _strip("dataset", clip.stored),
+            _quality(clip),
             class_="clip",
         )
         for clip in found
     ]
     note = tag("p", left_out, class_="soft") if left_out else NOTHING
     return _section(
-        "Random clips beside their sources" if found else "Random clips", tag("div", *cards, class_="clips"), note
+        "Random clips beside their sources" if found else "Random clips",
+        _median_quality(found), tag("div", *cards, class_="clips"), note,
+    )  # fmt: skip
+
+
+def _quality(clip: Clip) -> Html:
+    if not clip.quality:
+        return NOTHING
+    said = f"Not measured: {name(clip.quality)}" if isinstance(clip.quality, str) else quality(clip.quality)
+    return tag("p", said, class_="soft")
+
+
+def _median_quality(found: Sequence[Clip]) -> Html:
+    measured = median_quality(found)
+    if measured is None:
+        return NOTHING
+    count, median = measured
+    clips = how_many(count, "clip")
+    of = f"of the {clips} that could be measured" if count < len(found) else f"of {clips}"
+    text = (
+        f"Quality: {quality(median)}, the median {of}, {how_many(median.frames, 'frame')} in all. That is the luma of "
+        "the dataset's frames beside that of their source, scaled as for the dataset."
     )
+    return tag("p", text)
 
 
 def _strip(what: str, strip: Strip) -> Html:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 
+from ..prep.picture_quality import Quality
 from ..wording import counted, plain
 
 _MOST_CHARACTERS = 300
@@ -34,6 +36,12 @@ def three_digits(value: float) -> str:
     if size >= 99.95 or value == 0:
         return whole(value)
     return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}" if size >= 0.095 else f"{value:.2g}"
+
+
+def quality(found: Quality) -> str:
+    """PSNR and SSIM of luma: "PSNR 41.3 dB, SSIM 0.9812"."""
+    psnr = "infinite" if math.isinf(found.psnr_db) else f"{found.psnr_db:.1f} dB"
+    return f"PSNR {psnr}, SSIM {found.ssim:.4f}"
 
 
 def moment(seconds: float) -> str:

@@ -3,8 +3,8 @@
 A case is a job that prepares some sources into a new dataset, on a cluster of three machines of one core each. While it
 runs, workers, whole machines, the driver and the head are killed, and machines lose their network. What a cluster
 manager starts again is started again: machines. What a user would run again is run again: the job, after its driver or
-the head died. In the end the dataset has to be that of a plain loop that nobody disturbed, with nothing else in its
-folders. The same seed is the same cases, though not the same moments.
+the head died. In the end the dataset has to be that of an undisturbed plain loop, with nothing else in its folders. The
+same seed is the same cases, though not the same moments.
 
     python tests/cluster_chaos.py --seconds 600 --seed 0
     python tests/cluster_chaos.py --seconds 600 --where s3

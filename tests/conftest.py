@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+import large_datasets
 import loader_helpers
 from dataset_places import Places, copied, folders, prefixes, s3_settings
 from datasets import make_dataset
@@ -20,6 +21,7 @@ from example_manifests import failure, video
 from flaky_proxy import FLAKY, Faults, FlakyProxy, flaky_proxy
 from layers_everywhere import layers_everywhere
 from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server, share_models
+from shortgop.manifests import layers
 from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
@@ -297,3 +299,14 @@ def empty_place(places: Places) -> Storage:
 def published_place(_published: Path, places: Places) -> Storage:
     """Copy the dataset of `published` to a place of that kind."""
     return copied(_published, places.new())
+
+
+@pytest.fixture
+def small_datasets_have_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "MIN_ROWS", 1)
+
+
+@pytest.fixture
+def large(small_datasets_have_layers: None, tmp_path: Path) -> Storage:
+    """A dataset with one snapshot of all that is old, to which little is added."""
+    return large_datasets.published(tmp_path / "dataset", [large_datasets.OLD])

@@ -240,7 +240,7 @@ class UnmapsTooEarly(MappedSurfaces):
 
 class _Passed:
     def synchronize(self) -> None:
-        """Nobody waits."""
+        """No host thread waits."""
 
 
 def _setting(cell: Cell, value: int) -> Callable[[], None]:

@@ -11,12 +11,12 @@ import shortgop
 from datasets import make_dataset, rows_of
 from shortgop.jobs.look import look_at
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Unit
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import expected_seconds
 from shortgop.storage.disk import DiskStorage
+from source_arguments import find_sources
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(30)

@@ -2,8 +2,8 @@
 
 A case is a training run of some epochs in a process of its own. It writes a line for each batch: what the batch shows,
 and the state after it. Meanwhile workers, the fork server, the training process, or all of them are killed; the run
-goes on from the last line that was written whole. In the end the lines have to be those of a run that nobody disturbed,
-and no process may be left. The same seed is the same cases, though not the same moments.
+goes on from the last line that was written whole. In the end the lines have to be those of an undisturbed run, and no
+process may be left. The same seed is the same cases, though not the same moments.
 
     python tests/loader_chaos.py --seconds 600 --seed 0
     python tests/loader_chaos.py --loaders 1000

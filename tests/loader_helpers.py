@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import shortgop
-from processes import descendants
+from started_processes import descendants
 from synthetic import constant_rate_pts, make_video, read_number
 
 # Each clip has two frames of 96 x 64 pixels: a batch of four takes 150 kB.
@@ -165,7 +165,7 @@ def marked(mark: str) -> Iterator[int]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process runs. One that has ended may be listed until somebody asks how."""
+    """Whether a process runs. A process that has ended may be listed until its parent reads its exit status."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

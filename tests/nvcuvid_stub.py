@@ -23,7 +23,7 @@ STREAM = 77
 
 
 class Event:
-    """It has passed when somebody waits for it."""
+    """It has passed when a thread waits for it."""
 
     def __init__(self, stub: Stub, number: int) -> None:
         self._stub, self._number = stub, number

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import descendants, naming
+from started_processes import descendants, naming
 
 BIN = Path(sys.executable).parent
 _PATIENCE_SECONDS = 90
@@ -76,8 +76,8 @@ def ray_head(*options: str, token: bool, within: tuple[str, ...] = ()) -> Iterat
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at. They are none of those that the system gives out: another Ray that starts at the
-    same time takes such, and would have one before the Ray that it is meant for."""
+    """Ports at which no process listens. They are none of those that the system gives out: another Ray that starts at
+    the same time takes such, and would have one before the Ray that it is meant for."""
     found: set[int] = set()
     while len(found) < count:
         port = 20_000 + secrets.randbelow(12_000)

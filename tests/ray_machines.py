@@ -116,7 +116,7 @@ class Machine:
         self.process.wait()
 
     def cut_off(self) -> None:
-        """Pull its network cable: it goes on, and nobody hears of it."""
+        """Pull its network cable: it goes on, and no other machine can reach it."""
         assert self.wire
         _ip("link", "set", self.wire, "down")
 
@@ -224,20 +224,25 @@ class Machines:
 
     def alive(self) -> list[str]:
         """The addresses of the machines that the head knows to be alive; none without a head."""
-        from ray import exceptions
-
-        native: Any = importlib.import_module("ray._raylet")
-        try:
-            nodes = native.GcsClient(address=self.address).get_all_node_info(timeout=2)
-        except (exceptions.RayError, RuntimeError, OSError):
-            return []
-        return [node.node_manager_address for node in nodes.values() if node.state == 0]
+        return alive_at(self.address)
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         """AssertionError with what the machines said where something does not come true."""
         if not comes_true(condition, _PATIENCE_SECONDS):
             logs = "\n".join(f"{each.name}: {each.log.read_text()[-2000:]}" for each in self.all.values())
             raise AssertionError(f"waited in vain for {what}:\n{logs}")
+
+
+def alive_at(address: str) -> list[str]:
+    """The addresses of the machines that the head at `address` knows to be alive; none without a head."""
+    from ray import exceptions
+
+    native: Any = importlib.import_module("ray._raylet")
+    try:
+        nodes = native.GcsClient(address=address).get_all_node_info(timeout=2)
+    except (exceptions.RayError, RuntimeError, OSError):
+        return []
+    return [node.node_manager_address for node in nodes.values() if node.state == 0]
 
 
 @contextlib.contextmanager

@@ -34,7 +34,8 @@ from shortgop.errors import DatasetBusyError
 from shortgop.manifests.layout import ROOT_KEY, Root, change_root, create, read_root, root_document, snapshots
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshots import open_manifest, snapshot_attributes
+from shortgop.manifests.snapshot_files import snapshot_attributes
+from shortgop.manifests.snapshots import open_manifest
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 

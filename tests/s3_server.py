@@ -115,7 +115,7 @@ class OneWriteAtATime:
 
 
 def main() -> None:
-    # Nobody asks from another site's page.
+    # No request comes from another site's page.
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "1"
     import botocore.utils
     from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app

@@ -1,14 +1,18 @@
-"""Arguments of `prep`, and what becomes of them; for tests that run in a folder of their own."""
+"""Arguments of `prep`, and the sources that they stand for."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from shortgop.errors import UsageError
-from shortgop.jobs.sources import find_sources
+from shortgop.jobs.importing import PLAIN, Importing
+from shortgop.jobs.lists import OnTypes, ignore_types
+from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources import Source, found_in
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9.mp4")
 
@@ -18,6 +22,20 @@ def make(*names: str) -> None:
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
+
+
+def find_sources(
+    arguments: Sequence[str],
+    roots: Sequence[str] | None = None,
+    *,
+    importing: Importing = PLAIN,
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
+) -> list[Source]:
+    """The sources of a job with these arguments, sorted by id."""
+    with SourceTable() as table:
+        table.add(found_in(arguments, roots, importing=importing, types=types, on_types=on_types))
+        return list(table.sources())
 
 
 def ids(*arguments: str) -> list[str]:

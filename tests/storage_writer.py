@@ -49,7 +49,7 @@ def say(content: object) -> None:
 
 def put_new(storage: ObjectStorage, name: str, count: int) -> list[str]:
     keys = [str(number) for number in range(count)]
-    # Else whoever is first with one key is first with all.
+    # Otherwise the process that is first with one key is first with all.
     random.Random(name).shuffle(keys)
     return [key for key in keys if storage.put_new(key, f"{name} {key}".encode())]
 
@@ -59,7 +59,7 @@ def add(storage: ObjectStorage, name: str, count: int) -> list[int]:
     while len(written) < count:
         with storage.open("zarr.json") as file:
             number = int(file.read(0, file.stored.num_bytes).split()[0])
-        # With the name, as whoever finds the content that it was about to write takes it for its own.
+        # With the name, since a process that finds the content that it was about to write takes it for its own.
         if storage.replace("zarr.json", f"{number + 1} {name}".encode(), file.stored.version):
             written.append(number + 1)
     return written

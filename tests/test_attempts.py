@@ -23,7 +23,6 @@ from dataset_places import Places, names, place_of
 from datasets import current_manifest, rows_of
 from example_manifests import failure, rows, video
 from shortgop.jobs.identity import identity_of
-from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.layout import create, shard_key, snapshots
@@ -39,6 +38,7 @@ from shortgop.prep.shards import ShardWriter
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.whole_files import commit, commit_bytes, temporary_path
+from source_arguments import find_sources
 from sweep import SWEEP
 from synthetic import SyntheticVideo
 

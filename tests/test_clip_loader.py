@@ -343,7 +343,7 @@ def test_what_is_no_clip_dataset_and_what_lacks_a_batch_size(folder: Path) -> No
     with pytest.raises(UsageError, match="batch_size is missing"):
         shortgop.ClipLoader(clips, range(3))
     sampler: Any = 4
-    with pytest.raises(WrongTypeError, match="sampler is 4; it is a"):
+    with pytest.raises(WrongTypeError, match="sampler is 4; it has to be a"):
         shortgop.ClipLoader(clips, sampler)
     others = shortgop.ClipDataset(folder, shortgop.AllClips(2), videos=["a.mp4"])
     with pytest.raises(UsageError, match="the sampler is of another dataset"):

@@ -1,4 +1,4 @@
-"""Joining a Ray cluster that somebody started with `ray start --head`, with and without tokens."""
+"""Joining a Ray cluster that was started with `ray start --head`, with and without tokens."""
 
 from __future__ import annotations
 

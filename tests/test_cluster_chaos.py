@@ -33,9 +33,9 @@ _CASES = {
 
 @dataclass(frozen=True)
 class Killer:
-    """A program in the place of ffmpeg, on all machines: while `what` is in the file, it kills whoever runs it on a
-    source with this in its path, as running out of memory would. While `gate` is there, it waits, and has a file in
-    `waiting`."""
+    """A program in the place of ffmpeg, on all machines: while `what` is in the file, it kills the process that runs it
+    on a source with this in its path, as running out of memory would. While `gate` is there, it waits, and has a file
+    in `waiting`."""
 
     program: Path
     what: Path

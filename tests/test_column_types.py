@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.jobs.column_types import column_type, parse_types, typed, types_text
+from shortgop.jobs.column_types import ColumnType, parse_types, typed, types_text
 from shortgop.jobs.lists import read_labels
-from shortgop.jobs.sources import find_sources
-from source_arguments import complaint
+from source_arguments import complaint, find_sources
 
 pytestmark = pytest.mark.usefixtures("own_folder")
+
+
+def type_of(cells: Sequence[str]) -> str:
+    column = ColumnType()
+    for cell in cells:
+        column.see(cell)
+    return column.kind
 
 
 @pytest.mark.parametrize(
@@ -43,20 +50,21 @@ pytestmark = pytest.mark.usefixtures("own_folder")
     ],
 )
 def test_a_column_has_the_type_of_all_its_cells(cells: list[str], kind: str, values: list[Any]) -> None:
-    assert column_type(cells) == kind
-    found = typed(cells, kind)
+    assert type_of(cells) == kind
+    found = [typed(cell, kind) for cell in cells]
     assert [(type(value), value) for value in found] == [(type(value), value) for value in values]
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1))
 def test_integers_come_back(numbers: list[int]) -> None:
     cells = [str(number) for number in numbers]
-    assert typed(cells, column_type(cells)) == numbers
+    assert [typed(cell, type_of(cells)) for cell in cells] == numbers
 
 
 @given(st.lists(st.text()))
 def test_any_column_has_a_type_that_its_cells_are_of(cells: list[str]) -> None:
-    assert len(typed(cells, column_type(cells))) == len(cells)
+    for cell in cells:
+        typed(cell, type_of(cells))
 
 
 def test_the_types_are_shown_and_can_be_given() -> None:

@@ -21,7 +21,6 @@ from shortgop.cli import app
 from shortgop.errors import UsageError
 from shortgop.jobs.importing import Importing, importing_of
 from shortgop.jobs.prepare import Report, Where, prepare, repair
-from shortgop.jobs.sources import find_sources
 from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.summary import summarize
 from shortgop.manifests.verify import damaged_videos, verify
@@ -29,6 +28,7 @@ from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from source_arguments import find_sources
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
 
 RATE = Fraction(30)

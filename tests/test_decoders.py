@@ -361,7 +361,7 @@ def test_a_context_is_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_frames_that_do_not_come_out_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never a slot of the output that nobody wrote to."""
+    """Never a slot of the output that was not written."""
     monkeypatch.setattr(gop_samples, "needed_samples", lambda pattern, frames: needed_samples(pattern, [0]))
     gop = make_gop()
     with pytest.raises(DecodeError, match="no frame 5"):

@@ -26,11 +26,11 @@ from far_sections import (
     remuxed,
 )
 from flaky_proxy import Faults, FlakyProxy
-from processes import kill_with_all_below, kill_workers
 from shortgop.jobs.order import Order
 from shortgop.jobs.steps import OneSection, run_step
 from shortgop.jobs.units import MAY_BE_LONG_BYTES, Item, Unit, long_apart
 from shortgop.storage.disk import DiskStorage
+from started_processes import kill_with_all_below, kill_workers
 from store_helpers import put
 from sweep import sample
 from synthetic import SyntheticVideo, constant_rate_pts, make_video

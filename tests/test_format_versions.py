@@ -21,7 +21,8 @@ from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.records import SourceChanges
 from shortgop.manifests.schema import SCHEMA, tables_of
-from shortgop.manifests.snapshots import layers_below, open_current, open_manifest
+from shortgop.manifests.snapshot_files import layers_below
+from shortgop.manifests.snapshots import open_current, open_manifest
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

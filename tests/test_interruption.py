@@ -18,13 +18,13 @@ import pytest
 import shortgop
 from dataset_places import Places, copied, left_over, names, place_of, shard_names
 from datasets import make_dataset, rows_of
-from processes import descendants, kill_workers
 from shortgop.manifests.layout import shard_key
 from shortgop.manifests.parts import finished_parts, finished_units
 from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
+from started_processes import descendants, kill_workers
 from sweep import only_in_a_sweep, sample
 from synthetic import constant_rate_pts, make_video
 
@@ -133,7 +133,7 @@ def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.
 
 
 def test_told_to_end_while_ray_starts(sources: Path, tmp_path: Path) -> None:
-    """Ray has a handler for SIGTERM of its own, and processes that nobody knows of yet."""
+    """Ray has a handler for SIGTERM of its own, and processes that no list has yet."""
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, "ray")
     wait_until(job, lambda: any("gcs_server" in command for _, command in descendants(job.pid)), "Ray")

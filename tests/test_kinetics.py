@@ -11,9 +11,9 @@ import shortgop
 from shortgop.errors import UsageError
 from shortgop.jobs.importing import Importing
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.sources import find_sources
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from source_arguments import find_sources
 from synthetic import make_video, read_number
 
 HEADER = "label,youtube_id,time_start,time_end,split,is_cc"

@@ -13,7 +13,6 @@ from datasets import make_dataset
 from example_manifests import failure, rows, video
 from shortgop.jobs import known_failures
 from shortgop.jobs.known_failures import said
-from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import give_up
 from shortgop.manifests import zarr_zip as zips
@@ -23,6 +22,7 @@ from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import OpenedFile
+from source_arguments import find_sources
 from synthetic import SyntheticVideo
 
 

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("storage", "manifests", "prep", "readers", "training", "ray_data", "jobs", "comparison", "reporting", "cli")
+FOLDERS_BESIDE = ("benchmarks", "examples", "gpu_check", "scripts", "tests")
 MAX_LINES = 450
 
 # What each package may not know, besides the command line.
@@ -126,8 +127,10 @@ def dotted(path: Path) -> str:
 
 
 def test_no_two_modules_have_the_same_name() -> None:
-    """A name alone says which module is meant."""
-    names = [path.name for path in [*MODULES, *ROOT.glob("*.py")] if path.name not in ("__init__.py", "__main__.py")]
+    """A name alone says which module is meant, also among scripts and tests."""
+    others = [path for folder in FOLDERS_BESIDE for path in (ROOT / folder).glob("*.py")]
+    paths = [*MODULES, *ROOT.glob("*.py"), *others]
+    names = [path.name for path in paths if path.name not in ("__init__.py", "__main__.py")]
     assert sorted(each for each in set(names) if names.count(each) > 1) == []
 
 

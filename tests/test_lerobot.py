@@ -15,9 +15,9 @@ import shortgop
 from shortgop.errors import UsageError
 from shortgop.jobs.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.jobs.sources import find_sources
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from source_arguments import find_sources
 from synthetic import make_video, read_number
 
 CAMERAS = ("observation.images.front", "observation.images.wrist")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ import pytest
 
 from shortgop.errors import ToolError, UsageError
 from shortgop.jobs.lists import read_list
-from shortgop.jobs.sources import Source, find_sources
-from source_arguments import NOT_UTF8, complaint, ids, make
+from shortgop.jobs.sources import Source
+from source_arguments import NOT_UTF8, complaint, find_sources, ids, make
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -135,8 +136,8 @@ def test_without_pyarrow_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_pyarrow_and_ray_are_not_imported_for_a_folder() -> None:
     make("corpus/a.mp4")
     program = (
-        "import sys; from shortgop.jobs.sources import find_sources; import shortgop.jobs.units; "
-        "find_sources(['corpus']); sys.exit(bool({'pyarrow', 'ray', 'torch'} & set(sys.modules)))"
+        "import sys; from shortgop.jobs.sources import found_in; import shortgop.jobs.units; "
+        "list(found_in(['corpus'])); sys.exit(bool({'pyarrow', 'ray', 'torch'} & set(sys.modules)))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0
@@ -223,7 +224,7 @@ def test_a_list_adds_attributes_to_what_a_folder_holds(arguments: list[str]) -> 
 
 
 def test_a_list_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    """Its labels would be wrong, and nobody would see it."""
+    """Its labels would be wrong without an error."""
     (tmp_path / "list.csv").write_bytes("path,city\na.mp4,München\n".encode("latin-1"))
     with pytest.raises(UsageError, match=r"line 2 of .*in column 'city', which is not UTF-8; write lists in UTF-8"):
         list(read_list(str(tmp_path / "list.csv")))
@@ -234,3 +235,15 @@ def test_a_column_without_a_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_text(",path,label\n0,a.mp4,3\n")
     with pytest.raises(UsageError, match="has a column without a name; name it, or leave it out"):
         list(read_list(str(tmp_path / "list.csv")))
+
+
+def test_a_long_csv_list_is_not_in_memory(tmp_path: Path) -> None:
+    """The types of its columns are those of all cells, so it is read twice."""
+    lines = [f"{number}.mp4,{'caption ' * 20},{number}" for number in range(20_000)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,caption,views", *lines]))
+    tracemalloc.start()
+    count = sum(json.loads(row.attributes)["views"] >= 0 for row in read_list(str(tmp_path / "list.csv")))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 20_000
+    assert peak_bytes < 500_000

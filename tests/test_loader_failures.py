@@ -67,7 +67,7 @@ def test_a_killed_worker_changes_nothing(clips_dataset: shortgop.ClipDataset, cl
 
 
 def test_a_killed_fork_server_changes_nothing(clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]) -> None:
-    """Without it nobody says which workers have ended."""
+    """Without it no process reports which workers have ended."""
     loader = loader_of(clips_dataset)
     batches = iter(loader)
     seen = [shown(next(batches))]

@@ -13,12 +13,12 @@ import pytest
 
 import shortgop
 from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
-from processes import kill_with_all_below, kill_workers
 from shortgop.jobs.prepare import Where
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.sections import remove_old_sections
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
+from started_processes import kill_with_all_below, kill_workers
 from sweep import only_in_a_sweep, sample
 from synthetic import read_number
 

@@ -1,4 +1,4 @@
-"""A dataset that lost shards: the other videos are read, and whoever asks for a lost one is told what to do."""
+"""A dataset that lost shards: the other videos are read, and reading a lost one is an error that says what to do."""
 
 from __future__ import annotations
 

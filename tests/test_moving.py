@@ -25,7 +25,7 @@ from shortgop.manifests.collect import collect
 from shortgop.manifests.compact import compact
 from shortgop.manifests.copying import copy_videos
 from shortgop.manifests.drop import drop
-from shortgop.manifests.moving import connected
+from shortgop.manifests.moving import sharing_videos
 from shortgop.manifests.rollback import rollback
 from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
@@ -261,7 +261,7 @@ def test_shards_that_are_long_enough_stay(dataset: Path) -> None:
 
 @given(st.dictionaries(st.integers(0, 30), st.lists(st.integers(0, 30), min_size=1, max_size=4)))
 def test_shards_that_share_videos_are_together(shards_of: dict[int, list[int]]) -> None:
-    groups = connected(shards_of)
+    groups = sharing_videos(shards_of)
     assert sorted(shard for group in groups for shard in group) == sorted(
         {s for its in shards_of.values() for s in its}
     )

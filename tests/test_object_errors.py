@@ -14,7 +14,7 @@ from obstore.store import AzureStore
 from flaky_proxy import Faults, FlakyProxy
 from s3_server import BUCKET
 from shortgop.errors import OutputError
-from shortgop.storage.connections import Root, bucket_region, connect
+from shortgop.storage.connections import StoreRoot, bucket_region, connect
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
 
@@ -97,10 +97,10 @@ def test_azure_takes_the_settings_of_its_own_tools(monkeypatch: pytest.MonkeyPat
     assert short(caught.value)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "account")
     monkeypatch.setenv("AZURE_STORAGE_KEY", "a2V5")
-    store = connect(Root.of("az://container/dataset"), NO_RETRIES)
+    store = connect(StoreRoot.of("az://container/dataset"), NO_RETRIES)
     assert isinstance(store, AzureStore)
     assert (store.config["account_name"], store.config["account_key"]) == ("account", "a2V5")
-    store = connect(Root.of("abfss://container@other.dfs.core.windows.net/dataset"), NO_RETRIES)
+    store = connect(StoreRoot.of("abfss://container@other.dfs.core.windows.net/dataset"), NO_RETRIES)
     assert isinstance(store, AzureStore)
     assert (store.config["container_name"], store.config["account_name"]) == ("container", "other")
 

@@ -1,4 +1,4 @@
-"""Files that somebody names: what is never written over, what only when asked, and what the suffix decides."""
+"""Files that users name: what is never written over, what only when asked, and what the suffix decides."""
 
 from __future__ import annotations
 

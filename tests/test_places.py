@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import shortgop
 from shortgop.cli import app
-from shortgop.jobs.places import absolute, from_home
-from shortgop.jobs.sources import find_sources
+from shortgop.jobs.places import absolute, absolute_below, from_home, is_shortest
+from source_arguments import find_sources
 from synthetic import SyntheticVideo
 
 
@@ -65,3 +68,22 @@ def test_prep_from_a_relative_source_into_a_relative_dataset_in_the_home(
     result = CliRunner().invoke(app, ["prep", source, "--out=~/dataset", "--runner", "inline", "--gop", "8"])
     assert result.exit_code == 2
     assert not Path("~").exists()
+
+
+PATHS = st.lists(st.sampled_from(["/", "a", ".", "..", ".b", "c.d", " "]), min_size=1).map("".join)
+
+
+@given(PATHS)
+def test_a_path_in_its_shortest_form_is_left_as_it_is(path: str) -> None:
+    if is_shortest(path):
+        assert posixpath.normpath(path) == str(Path(path)) == path
+
+
+@given(st.sampled_from(["/", "/data", "/data/lists"]), PATHS)
+def test_a_path_in_a_list_is_below_the_folder_of_the_list(folder: str, path: str) -> None:
+    assert absolute_below(folder, path) == str((Path(folder) / path).absolute())
+
+
+def test_paths_as_they_mostly_are_take_the_short_way() -> None:
+    assert is_shortest("/data/corpus/a b.mp4")
+    assert is_shortest("corpus/a.b.mp4")

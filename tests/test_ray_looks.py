@@ -11,9 +11,10 @@ import pytest
 from shortgop.jobs.look import LookElsewhere, Looking, look_at
 from shortgop.jobs.ray_looks import looks_on_cluster
 from shortgop.jobs.ray_runner import connected
-from shortgop.jobs.sources import Source, find_sources
+from shortgop.jobs.sources import Source
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
+from source_arguments import find_sources
 from synthetic import constant_rate_pts, make_video
 
 _OPTIONS = Options(Profile())

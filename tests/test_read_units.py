@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.training.loader.read_units import Unit, clips_per_unit, runs, units_of
+from shortgop.training.loader.read_units import ReadUnit, clips_per_unit, runs, units_of
 from shortgop.training.slices import PlannedBatch
 
 BATCHES = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=9), min_size=1, max_size=4)
 
 
-def sizes(units: list[Unit]) -> list[int]:
+def sizes(units: list[ReadUnit]) -> list[int]:
     return [len(unit.draws) for unit in units]
 
 

@@ -388,6 +388,7 @@ def test_a_browser_shows_all_pictures_and_names_as_text(seen: dict[str, Seen]) -
     assert page.images == [True] * (2 * 3 * 8), "three clips, four frames and four of the source, at two widths"
     assert "The job finished: 2 of 5 sources failed" in page.text
     assert "<script>alert(1)</script>" in page.text
+    assert re.search(r"Quality: PSNR \d\d\.\d dB, SSIM 0\.\d{4}, the median of 3 clips, 12 frames in all", page.text)
 
 
 def test_what_a_page_does_wrong_is_seen(seen: dict[str, Seen]) -> None:

@@ -14,7 +14,6 @@ from example_manifests import video
 from flaky_proxy import FlakyProxy
 from shortgop.cli import app
 from shortgop.jobs.identity import identity_of
-from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.layout import create
@@ -25,6 +24,7 @@ from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
+from source_arguments import find_sources
 from synthetic import constant_rate_pts, make_video
 
 RATE = Fraction(25)

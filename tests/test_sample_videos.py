@@ -12,7 +12,7 @@ import pytest
 import shortgop
 from datasets import make_dataset
 from shortgop.jobs.prepare import Report
-from shortgop.jobs.sources import find_sources
+from source_arguments import find_sources
 
 _FOLDER = os.environ.get("SHORTGOP_SAMPLE_VIDEOS", "")
 # Encodes at crf 23 of this footage have 36 dB and more; a neighbouring frame of the moving ones has below 30.

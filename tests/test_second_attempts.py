@@ -98,6 +98,62 @@ def test_only_the_attempt_that_is_further_counts_as_progress(one_is_left: tuple[
     assert not attempts.progressed(key, 90, 61)
 
 
+def long_unit(name: str, seconds: float = 400) -> Unit:
+    return Unit(name, (Item(Source(name, name, name, "{}"), 1, 1),), is_long=True, expected_seconds=seconds)
+
+
+def test_a_look_that_takes_longer_than_looks_do_is_attempted_once_more() -> None:
+    """What looks take is measured, and 20 seconds of a video of 400 until then."""
+    attempts = Attempts(Order([long_unit(name) for name in "abcd"]))
+    first = begun(attempts, 0)
+    assert begun(attempts, 25) == {}
+    for name in "abc":
+        assert attempts.ended(first[name], 2)
+    assert begun(attempts, 28).keys() == {"d"}
+
+
+def test_before_any_look_has_ended_a_look_at_a_long_video_is_given_time() -> None:
+    attempts = Attempts(Order([long_unit("a")]))
+    begun(attempts, 0)
+    assert begun(attempts, 29) == {}
+    assert begun(attempts, 31).keys() == {"a"}
+
+
+def test_a_look_that_encodes_the_video_at_once_takes_as_long_as_that() -> None:
+    attempts = Attempts(Order([long_unit("a")]))
+    first = begun(attempts, 0)["a"]
+    attempts.progressed(key_of(first.step), 10, 5)
+    assert begun(attempts, 1000) == {}
+
+
+def test_a_look_that_goes_on_beside_the_sections_says_nothing_of_their_progress() -> None:
+    attempts = Attempts(Order([long_unit("a")]))
+    first = begun(attempts, 0)["a"]
+    begun(attempts, 31)
+    assert attempts.ended(first, 32)
+    assert not attempts.progressed(key_of(first.step), 0, 33)
+
+
+def test_an_attempt_that_no_machine_can_do_is_begun_in_another_place() -> None:
+    with_gpu = Slots(4, 4, 0.25)
+    attempts = Attempts(Order([unit("a")]))
+    (first,) = attempts.start(with_gpu, 0)
+    attempts.progressed(key_of(first.step), 30, 0)
+    again = attempts.again(first, _SLOTS)
+    assert again is not None
+    assert (first.place, again.place, again.step) == ("gpu", "cpu", first.step)
+    assert not attempts.progressed(key_of(first.step), 20, 1), "the first one may go on after all"
+    assert attempts.ended(again, 5)
+    assert not attempts
+
+
+def test_an_attempt_whose_outcome_is_not_wanted_is_not_begun_again(one_is_left: tuple[Attempts, Attempt]) -> None:
+    attempts, first = one_is_left
+    second = begun(attempts, 46)["d"]
+    assert attempts.ended(second, 5)
+    assert attempts.again(first, _SLOTS) is None
+
+
 def test_what_was_found_done_says_nothing_of_what_is_usual() -> None:
     attempts = Attempts(Order([unit(name) for name in "abcd"]))
     first = begun(attempts, 0)

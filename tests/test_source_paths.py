@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 import shortgop
 from datasets import make_dataset
 from shortgop.cli import app
-from shortgop.jobs.sources import find_sources
-from source_arguments import make
+from source_arguments import find_sources, make
 from synthetic import SyntheticVideo
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.jobs.sources import Source, find_sources
-from source_arguments import NOT_UTF8, complaint, ids, make
+from shortgop.jobs.sources import Source
+from source_arguments import NOT_UTF8, complaint, find_sources, ids, make
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 

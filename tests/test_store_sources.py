@@ -17,13 +17,14 @@ from shortgop.errors import SourceError, SourceNotFoundError, UsageError
 from shortgop.jobs.addresses import parse
 from shortgop.jobs.look import look_at
 from shortgop.jobs.shared_files import check_sources
-from shortgop.jobs.sources import Source, find_sources
+from shortgop.jobs.sources import Source
 from shortgop.jobs.store_files import told
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitResult, run_unit
 from shortgop.prep.options import DEFAULT_POLICY, Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.locate import storage_at
+from source_arguments import find_sources
 from store_helpers import put, remove
 from synthetic import constant_rate_pts, make_video, read_number
 from web_server import web_server

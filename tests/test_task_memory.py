@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loader_helpers import comes_true
 from own_units import make_own_units
 from ray_heads import BIN, ray_head
+from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.task_memory import reserved_bytes, task_bytes
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video
 
-GB = 10**9
+MB, GB = 10**6, 10**9
 
 _MEASURED = """
 import json, resource, sys
@@ -62,10 +68,55 @@ def test_a_machine_begins_no_more_than_it_can_hold(tmp_path: Path, monkeypatch: 
     assert notes.read_text().split() == ["+", "-"] * 4
 
 
+def test_a_unit_whose_machine_is_lost_runs_where_there_is_less_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unit asks for more than the machine that is left has. ffmpeg stands still on the one that is lost."""
+    from ray.cluster_utils import Cluster
+
+    (source,) = make_own_units(tmp_path / "sources", 1).iterdir()
+    program, stood = tmp_path / "ffmpeg", tmp_path / "stood"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *.mp4*) mkdir {stood} 2> /dev/null && while kill -0 $PPID; do sleep 0.2; done;; esac\n'
+        f'exec {find_ffmpeg().path} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
+    small = {"num_cpus": 1, "memory": 100 * MB, "include_dashboard": False}
+    cluster: Any = Cluster(initialize_head=True, head_node_args=small)
+    notes: list[str] = []
+    try:
+        large = cluster.add_node(num_cpus=1, memory=2 * GB)
+
+        def lose_it() -> None:
+            assert comes_true(stood.exists, 60)
+            cluster.remove_node(large, allow_graceful=False)
+
+        with ThreadPoolExecutor(1) as beside:
+            lost = beside.submit(lose_it)
+            report = prepare(
+                [str(source)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where(address=cluster.address),
+                on_update=lambda progress: notes.append(progress.note),
+            )  # fmt: skip
+            lost.result()
+    finally:
+        cluster.shutdown()
+    assert (report.videos_added, report.failures) == (1, ())
+    assert "encoding, 2 at a time" in notes
+    assert notes[-1] == (
+        "encoding, 1 at a time; 1 unit needs more memory than any machine has and will run alone on one"
+    )
+
+
 @given(st.integers(0, 10**11), st.integers(0, 10**12))
 def test_what_is_reserved_is_enough_or_the_largest_machine(expected: int, largest: int) -> None:
     reserved = reserved_bytes(expected, largest)
     assert reserved == largest or expected <= reserved < largest
+
+
+def test_without_a_machine_a_unit_asks_for_what_it_needs() -> None:
+    assert reserved_bytes(500_000_000, None) == 2 * 256 * 2**20
 
 
 def test_few_amounts_are_asked_for() -> None:

@@ -1,4 +1,4 @@
-"""ClipDataset: the right frames of the right videos, whoever reads them, through DataLoaders of every kind."""
+"""ClipDataset: the right frames of the right videos in any process, through DataLoaders of every kind."""
 
 from __future__ import annotations
 

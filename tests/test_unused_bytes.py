@@ -1,4 +1,4 @@
-"""Bytes that a store has received and nobody needs: of a source that failed, and of a job that was killed.
+"""Bytes that a store has received and nothing needs: of a source that failed, and of a job that was killed.
 
 The former stay at the end of their shard until gc runs, the latter are gone with the next job.
 """
@@ -20,7 +20,6 @@ import shortgop
 from dataset_places import Places, left_over, names
 from s3_server import BUCKET
 from shortgop.jobs.identity import identity_of
-from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.collect import collect
@@ -34,6 +33,7 @@ from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.interface import Storage
 from shortgop.storage.network import PIECE_BYTES
+from source_arguments import find_sources
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)

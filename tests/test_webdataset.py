@@ -18,9 +18,10 @@ from shortgop.jobs.identity import identity_of
 from shortgop.jobs.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.source_parts import identity_of_part
-from shortgop.jobs.sources import Source, find_sources
+from shortgop.jobs.sources import Source
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from source_arguments import find_sources
 from synthetic import make_video, read_number
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from random import Random
@@ -16,11 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
+from shortgop.jobs.addresses import Address
 from shortgop.jobs.ahead import planned_ahead
 from shortgop.jobs.look import Expected, Looked
 from shortgop.jobs.order import Order
+from shortgop.jobs.source_parts import Member
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.sources import Found, Source
+from shortgop.jobs.sources import Found, Source, same
+from shortgop.jobs.store_files import StoreFile
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.windows import windows
 from shortgop.prep.stretch import Stretch
@@ -229,6 +233,56 @@ def test_more_units_are_taken_while_few_sources_wait_and_every_unit_is_run_once(
 
 def unit(name: str, size: int) -> Unit:
     return Unit(name, tuple(Item(source(f"{name}-{number}"), 1, 10) for number in range(size)))
+
+
+PARTS = st.sampled_from([None, Stretch(Fraction(1, 3), None, "line 3"), Member("a.mp4", 512, 100)])
+STORES = st.sampled_from([None, StoreFile(Address("s3://bucket/a", "a", "s3://bucket"))])
+TEXTS = st.text(st.characters(exclude_categories=())) | st.just("{}")
+
+
+@given(st.builds(Source, st.text(), TEXTS, TEXTS, TEXTS, st.booleans(), st.booleans(), part=PARTS, in_store=STORES))
+def test_a_source_is_kept_as_it_is(kept: Source) -> None:
+    """Names of files need not be Unicode."""
+    with table_of([kept]) as table:
+        assert table.find(kept.id) == kept
+        assert list(table.sources()) == [kept]
+        assert [row.source for window in table.windows(10) for row in table.rows(window)] == [kept]
+        assert table.num_in_store == (kept.in_store is not None)
+
+
+FINDS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["{}", '{"n": 1}']), st.booleans()), max_size=12)
+
+
+@given(FINDS, st.integers(0, 12))
+def test_finds_of_one_source_are_one(finds: list[tuple[str, str, bool]], added_first: int) -> None:
+    """However they are added: a list gives the attributes of a source that a folder holds, too."""
+    found = [
+        Found(source(name) if not listed else replace(source(name), attributes=text, is_listed=True), "there", listed)
+        for name, text, listed in finds
+    ]
+    expected: dict[str, Found] = {}
+    wrong = False
+    for each in found:
+        before = expected.get(each.source.id)
+        try:
+            expected[each.source.id] = each if before is None else same(before, each)
+        except UsageError:
+            wrong = True
+    with SourceTable() as table:
+        if wrong:
+            with pytest.raises(UsageError, match="is listed twice with different attributes"):
+                add_in_two(table, found, added_first)
+            return
+        add_in_two(table, found, added_first)
+        assert [each.attributes for each in table.sources()] == [
+            expected[name].source.attributes for name in sorted(expected)
+        ]
+        assert len(table) == len(expected)
+
+
+def add_in_two(table: SourceTable, found: Sequence[Found], first: int) -> None:
+    table.add(found[:first])
+    table.add(found[first:])
 
 
 FULL_DISK = """

@@ -8,7 +8,6 @@ import pytest
 
 from shortgop.errors import OutputError
 from shortgop.jobs.identity import identity_of
-from shortgop.jobs.sources import find_sources
 from shortgop.jobs.steps import Whole, run_step
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import UnitProgress, run_unit
@@ -19,6 +18,7 @@ from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
+from source_arguments import find_sources
 from synthetic import SyntheticVideo
 
 

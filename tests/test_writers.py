@@ -22,17 +22,18 @@ from example_manifests import failure, video
 from shortgop.errors import DatasetBusyError, UsageError
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.prepare import existing_profile
-from shortgop.jobs.sources import find_sources
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.layout import change_root, create, read_root, snapshot_key, snapshots
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import catch_up, publish
-from shortgop.manifests.snapshots import open_current, snapshot_attributes
+from shortgop.manifests.snapshot_files import snapshot_attributes
+from shortgop.manifests.snapshots import open_current
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
+from source_arguments import find_sources
 from synthetic import constant_rate_pts, make_video
 
 RATE = Fraction(25)

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass
 class WebServer:
-    """`root` is its URL. It serves the files of a folder to whoever has the signature, which holds for GET alone."""
+    """`root` is its URL. It serves the files of a folder to requests with the signature, which holds for GET alone."""
 
     root: str
     requests: list[str] = field(default_factory=list)

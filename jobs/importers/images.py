@@ -1,4 +1,4 @@
-"""Numbered pictures: a folder of them, or a list, is a video whose frames they are, at the rate `--image-fps`."""
+"""Numbered pictures: a folder or a list of them becomes a video, each picture a frame, at the rate `--image-fps`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownPicture:
     """A picture, and for how many frames it is shown."""
 
     file: str
@@ -71,7 +71,7 @@ def list_of_images(path: Path, fps: Fraction) -> Recognised | None:
     return Recognised(what, tuple(sources))
 
 
-def in_order(folder: str, files: Sequence[str], policy: SourcePolicy) -> list[Shown]:
+def in_order(folder: str, files: Sequence[str], policy: SourcePolicy) -> list[ShownPicture]:
     """The pictures of a folder in the order of the numbers in their names: the last run of digits in each.
 
     NotAVideoError where the names do not make one sequence. DamagedSourceError where a number is missing, unless the
@@ -110,20 +110,22 @@ def in_order(folder: str, files: Sequence[str], policy: SourcePolicy) -> list[Sh
             file=folder,
         )
     keeps = policy.gaps == "keep"
-    return [Shown(numbered[number], length if keeps else 1) for number, length in zip(numbers, lengths, strict=True)]
+    return [
+        ShownPicture(numbered[number], length if keeps else 1) for number, length in zip(numbers, lengths, strict=True)
+    ]
 
 
-def sequence_of(path: str, part: Images, policy: SourcePolicy) -> list[Shown]:
+def sequence_of(path: str, part: Images, policy: SourcePolicy) -> list[ShownPicture]:
     """The pictures of a source as absolute paths, in the order in which they are shown. SourceError where they cannot
     be the frames of one video."""
-    shown = [Shown(file, 1) for file in part.files] if part.is_ordered else in_order(path, part.files, policy)
+    shown = [ShownPicture(file, 1) for file in part.files] if part.is_ordered else in_order(path, part.files, policy)
     base = Path(path) if Path(path).is_dir() else Path(path).parent
     files = [str((base / each.file).absolute()) for each in shown]
     _check_alike(files)
-    return [Shown(file, each.frames) for file, each in zip(files, shown, strict=True)]
+    return [ShownPicture(file, each.frames) for file, each in zip(files, shown, strict=True)]
 
 
-def concat_script(shown: Iterable[Shown], fps: Fraction) -> str:
+def concat_script(shown: Iterable[ShownPicture], fps: Fraction) -> str:
     """A concat script that shows pictures one after the other.
 
     Durations are whole microseconds, and their sums are never off by more than half of one. FFmpeg rounds the time of

@@ -1,4 +1,4 @@
-"""A long source cut into sections beside the same source encoded whole: python benchmarks/sections.py
+"""A long source cut into sections beside the same source encoded whole: python benchmarks/section_speed.py
 
 Both run on a local Ray with as many workers as there are cores, in turn, each time in a new process and into a new
 folder. The ratio is how many times as fast sections are; the best would be the number of workers. A third job, of a

@@ -1,0 +1,108 @@
+"""The attempts that Ray has, and what they ask of its machines while these come and go."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ray.exceptions import RayError
+
+from ..errors import ToolError
+from .gpu_slots import Slots, note_of, slots_for, waits_in_vain
+from .second_attempts import Attempt, Attempts
+from .task_memory import reserved_bytes
+
+AskSlots = Callable[[], Slots]
+Submit = Callable[[Attempt, Slots, int], Any]
+"""Gives Ray an attempt, which asks for so many bytes of memory, and returns its reference."""
+
+# How often the job looks for machines that have joined or left.
+_ASK_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class _Running:
+    """An attempt, and how many bytes of memory it asked for. `alone`: that is all memory of a machine, and less than it
+    is expected to take."""
+
+    attempt: Attempt
+    asked_bytes: int
+    alone: bool
+
+
+class RayTasks:
+    """Those that run or wait in Ray. `begin` gives it new ones, and `take` takes one that has ended. `on_note` is told
+    how many units run at a time, what they wait for, and how many need more memory than any machine has.
+
+    Ray waits without a word for a machine that is large enough, also when all that were are lost. What a task asked for
+    cannot be changed, so its attempt is begun anew and asks for what is there. The task itself is left to Ray, because
+    ray.cancel is a risk. Should a machine come that is large enough, it finds the unit done, or both do the same, as
+    two attempts do.
+    """
+
+    def __init__(  # noqa: PLR0917  # what Ray has, and where attempts come from
+        self,
+        attempts: Attempts,
+        encoder: str,
+        ask_slots: AskSlots,
+        submit: Submit,
+        on_note: Callable[[str], object],
+        now: float,
+    ) -> None:
+        """`now` and all other times are in seconds. ToolError if Ray has no machine for the encoder."""
+        self._attempts = attempts
+        self._encoder = encoder
+        self._ask_slots = ask_slots
+        self._submit = submit
+        self._on_note = on_note
+        self._slots, self._asked = slots_for(encoder, ask_slots()), now
+        self._missing = self._noted = ""
+        self._running: dict[Any, _Running] = {}
+
+    @property
+    def references(self) -> list[Any]:
+        return list(self._running)
+
+    def take(self, reference: Any) -> Attempt:
+        """Remove and return an attempt."""
+        return self._running.pop(reference).attempt
+
+    def begin(self, now: float) -> None:
+        """Begin all attempts for which there is a place."""
+        if now - self._asked > _ASK_SECONDS:
+            self._ask()
+            self._asked = now
+            self._begin_anew()
+        for attempt in self._attempts.start(self._slots, now):
+            self._give(attempt)
+        note = self._missing or note_of(self._slots, alone=sum(each.alone for each in self._running.values()))
+        if note != self._noted:
+            self._on_note(note)
+            self._noted = note
+
+    def _ask(self) -> None:
+        with contextlib.suppress(RayError):
+            try:
+                self._slots, self._missing = slots_for(self._encoder, self._ask_slots()), ""
+            except ToolError as error:
+                # Machines that were lost may come again: without any for the encoder the units wait.
+                self._missing = f"waiting for machines: {error.message}"
+
+    def _begin_anew(self) -> None:
+        in_vain = [
+            reference
+            for reference, each in self._running.items()
+            if waits_in_vain(self._slots, each.attempt.place, each.asked_bytes)
+        ]
+        for reference in in_vain:
+            again = self._attempts.again(self.take(reference), self._slots)
+            if again is not None:
+                self._give(again)
+
+    def _give(self, attempt: Attempt) -> None:
+        needed_bytes = attempt.step.unit.expected_bytes
+        asked_bytes = reserved_bytes(needed_bytes, self._slots.memory_for(attempt.place))
+        reference = self._submit(attempt, self._slots, asked_bytes)
+        self._running[reference] = _Running(attempt, asked_bytes, alone=asked_bytes < needed_bytes)
