@@ -35,7 +35,7 @@ help:
 	@echo "make chaos   kill what belongs to a ClipLoader and to a cluster at random moments: CHAOS=\"--seconds 600 --seed 0\""
 	@echo "make race    race two processes for the root of a dataset: RACE=\"--rounds 1000 --where disk s3 flaky\""
 	@echo "make sweep   check every case of what the tests check some of: kills at every change, Ray and S3 together"
-	@echo "make bench   measure reading against other libraries: ten minutes, with BENCH= an hour and more"
+	@echo "make bench   measure reading against other libraries: ten minutes, with BENCH= some hours"
 	@echo "make check   lint and check types only"
 	@echo "make gpu-check  run the checks that need an NVIDIA GPU: at most eight minutes, see docs/gpu.md"
 	@echo "make gpu-wheels  collect what a machine with a GPU and no network needs for that"

@@ -46,7 +46,7 @@ def batches(dataset: Path, clips: shortgop.RandomClips, size: int, rounds: int, 
     for number in range(rounds + 2):
         draws = [number * size + place for place in range(size)]
         seconds = [0.0, 0.0]
-        # Who is first has colder caches.
+        # The first of the two has colder caches.
         for which in (0, 1) if number % 2 else (1, 0):
             started = time.process_time()
             sets[which].__getitems__(draws)

@@ -2,8 +2,9 @@
 
 The floor has the packets that the plan calls for in memory. It feeds them to a decoder that is open already, with the
 reader's settings, and converts each wanted frame once, to the same planar RGB, with one reformatter of PyAV's. It looks
-up, reads, checks and copies nothing. A second floor keeps the frames of a request until it has all of them, as whoever
-wants a clip has to: their memory is then no longer the same few pages, which stay in the processor's caches.
+up, reads, checks and copies nothing. A second floor keeps the frames of a request until it has all of them, as every
+reader of clips has to. Each frame then has memory of its own, while the first floor writes to the same few pages, which
+stay in the processor's caches.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def packets_of(dataset: Path, manifest: Manifest, request: Request) -> Iterator[
 
 
 def floor_task(dataset: Path, requests: Sequence[Request], *, keeps: bool = False) -> Task:
-    """Decodes and converts what each request wants; `keeps` the converted frames of a request to its end."""
+    """Decode and convert the frames of each request; with `keeps`, keep them all until the request ends."""
     _, manifest = open_current(DiskStorage(dataset))
     plans = [tuple(packets_of(dataset, manifest, request)) for request in requests]
     codecs: list[Any] = [open_context(manifest.config(number)) for number in range(len(manifest.configs))]

@@ -60,7 +60,7 @@ class PeerClips(Dataset[torch.Tensor]):
         return len(self.clips)
 
     def __getitem__(self, draw: int) -> torch.Tensor:
-        # Found again in each worker, as a decoder does not outlive a fork; a library is imported once.
+        # Loaded in each worker, since a decoder does not survive a fork. Python imports the library only once.
         readers, missing = load([self.library])
         if missing:
             raise ImportError(missing[self.library])
@@ -194,7 +194,7 @@ def loaders(path: str, epoch_batches: int, dtype: torch.dtype) -> tuple[dict[str
 
 
 def clips_per_second(batches: Iterator[Any], timed: int) -> float:
-    """Between a batch that comes once the loader runs and one after which others follow."""
+    """The rate over the `timed` batches in the middle of a pass."""
     for _ in range(AHEAD):
         next(batches)
     started = time.perf_counter()

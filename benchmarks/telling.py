@@ -1,4 +1,4 @@
-"""The dozen rows of docs/benchmarks.md: what tells most of all that `run.py` measures."""
+"""The dozen rows of docs/benchmarks.md: the most important of the cases that `run.py` measures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LAST = ("", "")
 
 
 class Telling(NamedTuple):
-    """A row of the page: a case by its group and name, a reader of it with its files, and what to call the two."""
+    """A row of the page: the group and name of a case, a reader with its files, and how the row names both."""
 
     what: str
     against: str

@@ -1,6 +1,19 @@
 """The command line: it parses arguments, calls the other rooms and prints results.
 
 A command imports what it needs when it runs: `shortgop --help`, `info` and `verify` import neither torch nor Ray.
+
+app                     what all commands share
+parameters              arguments and options that several commands share
+prepare_command         `prep`
+status_command          `status`
+report_command          `report`
+inspect_commands        `info`, `verify`, `doctor`
+read_commands           `read`, `export`, `bench`
+edit_commands           `annotate`, `drop`, `gc`, `snapshots`
+moving_commands         `copy`, `merge`, `compact`, `rollback`
+cache_command           `cache`
+printing, job_reports   what is printed for people
+progress                bars and lines of progress
 """
 
 from . import (

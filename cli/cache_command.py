@@ -40,7 +40,8 @@ def cache(  # noqa: PLR0917  # typer makes options of them
         if bool(videos) == all_videos:
             raise UsageError("say which videos: --videos ID, which may be given several times, or --all")
         with warnings.catch_warnings():
-            # What is said of the cache, and of videos that are lost, becomes an error where it concerns these.
+            # Warnings about the cache and about lost videos are not shown: if they concern these videos, an error
+            # follows.
             warnings.simplefilter("ignore", DatasetWarning)
             opened = open_dataset(dataset, cache_dir=cache_dir, cache_bytes=cache_bytes)
             total = len(opened) if all_videos else len(videos or ())

@@ -132,7 +132,7 @@ def gc(
     dataset: DatasetArgument,
     dry_run: DryRunOption = False,
     keep_snapshots: Annotated[
-        str, typer.Option(help="Keep snapshots that were replaced less than this ago, for their readers: 1h, 1d.")
+        str, typer.Option(help="Keep snapshots that were replaced within this time, for their readers: 1h, 1d.")
     ] = "0",
     as_json: JsonOption = False,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 from typing import Annotated
@@ -91,6 +92,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
     with errors():
         if repair != bool(sources):
             raise UsageError("--repair and SOURCEs need each other; give the sources of the dataset, or leave both out")
+        from ..manifests.scratch_arrays import temporary_arrays
         from ..manifests.snapshots import open_current
         from ..manifests.tidy import parse_duration
         from ..manifests.verify import damaged_videos, stray_files
@@ -107,7 +109,9 @@ def verify(  # noqa: PLR0917  # typer makes options of them
 
             where = Where(runner, address, workers)
         storage = storage_at(dataset)
-        root, manifest = open_current(storage)
+        with contextlib.closing(temporary_arrays()) as scratch:
+            # Decoded anew: a copy of this host would hide damage of the snapshot.
+            root, manifest = open_current(storage, new_array=scratch.new)
         with loop_bar(err, "GOPs", len(manifest.gops)) as advance:
             problems = list(check(storage, manifest, snapshot=root.snapshot, on_gop=advance))
         lines, damaged = [str(problem) for problem in problems], damaged_videos(manifest, problems)

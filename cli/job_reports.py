@@ -54,7 +54,7 @@ def _problems(report: job.Report) -> list[str]:
     if report.videos_added and no_gpu.videos:
         lines.append(
             f"{counted(no_gpu.videos, 'video')} of the dataset cannot be decoded by a GPU, as NVDEC takes other sizes "
-            f"({no_gpu.why}); if one is to read them, prepare them with another --size or --codec"
+            f"({no_gpu.why}); to read them on a GPU, prepare them with another --size or --codec"
         )
     return lines
 

@@ -35,9 +35,8 @@ def copy(
 ) -> None:
     """Copy a dataset, from and to a folder or a store. Nothing is encoded again, and every GOP is checked.
 
-    The copy has the current snapshot's videos, and nothing of what was dropped. The same command again goes on where
-    one that was interrupted was, and brings what has been added or prepared again since. What was dropped in TARGET
-    stays out.
+    The copy has the current snapshot's videos, and nothing of what was dropped. The same command continues an
+    interrupted copy, and brings what was added or prepared again since. What was dropped in TARGET stays out.
     """
     _bring([dataset], target, update=True, include_dropped=include_dropped, as_json=as_json)
 
@@ -161,7 +160,7 @@ def rollback(
         changes = (
             (done.dropped, "dropped"),
             (done.restored, "stored as they were"),
-            (done.relabelled, "given their columns of then"),
+            (done.relabelled, "given their earlier columns"),
         )
         for ids, what in changes:
             if ids:

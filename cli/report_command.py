@@ -40,8 +40,8 @@ def report(
 def report_at_the_end(out_path: Path | None, dataset: str) -> Iterator[None]:
     """Writes the page about a job when the block ends, however it ends. Without a path nothing happens.
 
-    A path that must not be written is an error before the block. An error in writing the page is printed, and does not
-    take the place of what the job ended with.
+    A path that must not be written is an error before the block. An error in writing the page is printed; the error of
+    the job, if any, is still the one that is raised.
     """
     if out_path is None:
         yield
@@ -54,7 +54,7 @@ def report_at_the_end(out_path: Path | None, dataset: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        # Who ends a job waits for it for some seconds only.
+        # After Ctrl-C the user should wait for a few seconds only, and clips take longer.
         clips = 0
         raise
     finally:

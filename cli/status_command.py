@@ -31,7 +31,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Go on until the job ends.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how far the job is that writes to DATASET, or how the last one ended. From any machine."""
+    """Show the progress of the job that writes to DATASET, or how the last job ended. Works from any machine."""
     with errors():
         from ..jobs.job_status import read_status
 
@@ -82,7 +82,8 @@ def status_lines(found: JobStatus, now: float) -> list[str]:
 
 
 def _nodes(found: JobStatus) -> list[str]:
-    """A line for each node. Of many, those that did least: in the last minute while the job runs, else in all."""
+    """A line for each node. If there are many, only the nodes that encoded least: in the last minute while the job
+    runs, later in the whole job."""
     running = found.state == "running"
     did = found.node_rates if running else found.nodes
     shown = sorted(found.nodes)

@@ -29,7 +29,7 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """This one, now."""
+    """The machine of this process, with its load now."""
     found = {}
     for library in _LIBRARIES:
         try:

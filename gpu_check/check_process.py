@@ -21,9 +21,9 @@ _KEPT_BYTES = 1_000_000
 
 
 def run_check(check: Check, samples: Path, limit_seconds: float) -> Ended:
-    """Run a check, and wait for its end or that of its time.
+    """Run a check, and wait until it ends or its time is over.
 
-    Whatever processes of its group are left are killed too. It may crash, hang, and print or write anything.
+    Processes that it leaves in its group are killed too. The check may crash, hang, and print or write anything.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gpu-check-", ignore_cleanup_errors=True) as folder:
@@ -38,7 +38,7 @@ def run_check(check: Check, samples: Path, limit_seconds: float) -> Ended:
         try:
             killed = _wait(process.pid, log, started + limit_seconds, limit_seconds)
         finally:
-            # Before its status is read: until then no other group can have its number.
+            # Kill the group before reading the status: until then the system gives its number to no other group.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):

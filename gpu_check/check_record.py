@@ -26,7 +26,7 @@ class Record:
         self._write({"figure": name, "value": value})
 
     def end(self, result: Result, why: str) -> None:
-        """What came of the check."""
+        """Write the result of the check."""
         self._write({"result": result, "why": why})
 
     def _write(self, line: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ Result = Literal["passed", "failed", "skipped"]
 RESULTS: tuple[Result, ...] = ("passed", "failed", "skipped")
 # A check with less time than this is not started.
 FEWEST_SECONDS = 5.0
-# Between the end of a check's time and that of its process: SIGKILL may take a while to end one that is in the driver.
+# How long to wait for a process after SIGKILL: a process inside the driver may take a while to end.
 GRACE_SECONDS = 10.0
 
 _LOG_LINES, _LOG_CHARACTERS = 20, 4000
@@ -37,7 +37,7 @@ class Ended:
     """How the process of a check ended.
 
     `returncode` is negative for a signal, and None for a process that did not even end when it was killed. `killed`
-    says why it was killed, if it was. `report` and `log` are what it left, whatever that is.
+    says why it was killed, if it was. `report` and `log` are what it wrote, complete or not.
     """
 
     returncode: int | None
@@ -49,7 +49,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a check. `log` has the last lines that it printed."""
+    """The outcome of a check. `log` has the last lines that it printed."""
 
     name: str
     question: str
@@ -72,7 +72,7 @@ class Report:
 def parse_report(data: bytes) -> Report:
     """Read the lines of a report: JSON objects, {"figure": name, "value": ...} and last {"result": ..., "why": ...}.
 
-    What is no such line is left out: a check that crashed may have written half of one, or anything.
+    Other lines are left out: a check that crashed may have written half a line, or anything else.
     """
     figures: dict[str, Any] = {}
     result: Result | None = None
@@ -92,7 +92,7 @@ def parse_report(data: bytes) -> Report:
 
 
 def outcome_of(check: Check, ended: Ended) -> Outcome:
-    """What came of a check that was run."""
+    """The outcome of a check that was run."""
     report = parse_report(ended.report)
     result, why = _verdict(report, ended)
     return Outcome(

@@ -18,7 +18,7 @@ CHECKS = (
     Check("reader-loader", "is a loader over it right?", "gpu_reader:loader", 60),
     Check("reader-damaged", "is a damaged GOP an error, and the reader fine afterwards?", "gpu_reader:damaged", 30),
     Check("reader-fallback", "is what the CPU decodes for the GPU right?", "gpu_reader:fallback", 30),
-    Check("reader-forked", "is a forked process told what to do?", "gpu_reader:forked", 30),
+    Check("reader-forked", "does a forked process get an error that says what to do?", "gpu_reader:forked", 30),
     Check("nvcuvid-pictures", "are they also right through libnvcuvid itself?", "gpu_nvcuvid:all_pictures", 60),
     Check("loader-device", 'does ClipLoader(device="cuda") give the CPU\'s batches?', "gpu_loading:to_device", 60),
     Check("loader-slow-stream", "also where the stream that uses them is behind?", "gpu_loading:slow_stream", 60),

@@ -19,13 +19,13 @@ import gpu_samples
 from checkout import commit, files
 
 ROOT = Path(__file__).resolve().parent.parent
-# What `shortgop.open` and the checks import. PyTorch brings numpy, packaging and typing_extensions; numpy comes along
-# with a torch that can be used at all.
+# What `shortgop.open` and the checks import. A PyTorch that can be used comes with numpy, packaging and
+# typing_extensions.
 PACKAGES = ("av", "donfig", "google-crc32c", "numcodecs", "PyYAML", "zarr")
-# The release for CUDA 13; those before 0.14 have no CUDA part on PyPI. It wants torch 2.11 or newer.
+# The release for CUDA 13; those before 0.14 have no CUDA part on PyPI. It needs torch 2.11 or newer.
 TORCHCODEC = "torchcodec==0.16.0"
 GLIBCS = ("2_28", "2_27", "2_17")
-# What may be carried, the checkout included.
+# The most bytes that may be carried, the checkout included.
 ROOM_BYTES = 64 << 20
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from check_record import Record
-from cuda_driver import load, require_gpu, use_primary_context
+from gpu_driver import load, require_gpu, use_primary_context
 
 from shortgop.readers.gpu.nvdec_caps import CODEC_NUMBERS, ask_codec
 

@@ -98,7 +98,7 @@ def on_device(surface: Surface, device: torch.device) -> Surface:
 
 
 def filled(case: Case, device: torch.device, fill: Fill) -> list[torch.Tensor]:
-    """The slots, on the device, that `fill` has been called for."""
+    """New slots on the device, which `fill` has written."""
     slots = empty_slots(case, device)
     fill([on_device(surface, device) for surface in case.surfaces], case.geometries, slots, case.pixels)
     return slots

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from check_record import Record, Skipped
-from cuda_driver import preload_video_libraries, require_gpu, use_primary_context
+from gpu_driver import preload_video_libraries, require_gpu, use_primary_context
 from gpu_memory import Growth
 from libav_log import logged
 from sample_gops import (
@@ -78,7 +78,7 @@ def torch_context(record: Record) -> None:
 
 
 def other_contexts(record: Record) -> None:
-    """What the other options give. Nothing needs them to work."""
+    """What the other options for contexts give. No part of shortgop needs them to work."""
     ready()
     gop = gops_of(samples(record, "h264"))[0]
     expected = cpu_pictures([gop])[0]
@@ -172,7 +172,8 @@ def fresh_threads(record: Record) -> None:
 
 
 def no_context(record: Record) -> None:
-    """What a thread without a current context gets, which the reader's threads never are. A crash would say it too."""
+    """What decoding gives in a thread without a current CUDA context. The reader's threads always have one, so even a
+    crash is only a finding."""
     ready()
     gops = gops_of(samples(record, "h264"))
     expected = cpu_pictures(gops[:1])
@@ -342,7 +343,7 @@ def _reader_rate(dataset: Path, video: str, clips: int) -> float:
 
 
 def decoding_of(clips: Sequence[Clip], driver: Any) -> Callable[[], int]:
-    """What decodes these clips in the calling thread, and counts their frames."""
+    """A function that decodes these clips in the calling thread and returns the number of their frames."""
     use_primary_context(driver)
     return partial(_decode_clips, clips, cuda_contexts(), cuda_planes)
 
@@ -350,7 +351,7 @@ def decoding_of(clips: Sequence[Clip], driver: Any) -> Callable[[], int]:
 def threaded_rate(in_thread: Callable[[], Callable[[], int]], threads: int) -> float:
     """Frames/s where each thread decodes all clips, twice: once to open its decoders, then measured.
 
-    `in_thread` is called in each thread, and gives what decodes the clips and counts their frames.
+    `in_thread` is called in each thread. It returns a function that decodes the clips and returns the number of frames.
     """
     gate = threading.Barrier(threads + 1)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from check_record import Record
-from cuda_driver import FOLDERS, driver_version, require_gpu
+from gpu_driver import FOLDERS, driver_version, require_gpu
 
 LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1", "libnvidia-ml.so.1")
 PACKAGES = (
@@ -29,7 +29,7 @@ _QUERY = ("name", "driver_version", "memory.total")
 
 
 def report(record: Record) -> None:
-    """All of it, whatever is missing; then Skipped where there is no GPU that can be used."""
+    """Record all of it, also where parts are missing. Then raise Skipped if no GPU can be used."""
     record.figure("python", f"{platform.python_version()} at {sys.executable}")
     record.figure("system", f"{platform.platform()}, {os.cpu_count()} CPUs")
     record.figure("libraries", {name: found for name in PACKAGES if (found := _version(name))})

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from check_record import Record, Skipped
-from cuda_driver import preload_video_libraries, require_gpu
+from gpu_driver import preload_video_libraries, require_gpu
 from gpu_environment import names_in
 
 from shortgop.errors import ToolError

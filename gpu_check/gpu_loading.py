@@ -149,8 +149,8 @@ def pinned_and_dropped(record: Record) -> None:
     """`pin_memory=True`: what a training loop copies without waiting, as from a DataLoader, is right although it drops
     the batch at once and its stream is behind.
 
-    torch keeps memory that it locked itself until such copies have ended. It knows nothing of memory that was locked
-    by others, so the loader may hand it to a worker before the copy has begun.
+    torch keeps memory that it locked itself until such copies have ended. It does not follow copies from memory that
+    other code locked, so the loader might give that memory to a worker before the copy has begun.
     """
     ready()
     dataset = clips(samples(record, "h264"))

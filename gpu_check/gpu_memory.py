@@ -23,7 +23,7 @@ class Growth:
         self._looks.append(((total - free) / 1e6, resident_megabytes()))
 
     def megabytes(self) -> list[list[int]]:
-        """At each moment, rounded: of the GPU, whoever uses it, and of this process."""
+        """At each moment, rounded: of the GPU, for all processes together, and of this process."""
         return [[round(gpu), round(process)] for gpu, process in self._looks]
 
     def check(self) -> None:

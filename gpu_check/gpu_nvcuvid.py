@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from check_record import Record
-from cuda_driver import require_gpu
 from gpu_decoding import Clip, clips_of, decoding_of, ready, threaded_rate
+from gpu_driver import require_gpu
 from gpu_memory import Growth
 from sample_gops import Gop, Planes, check_planes, cpu_pictures, gops_of, samples
 
@@ -168,4 +168,4 @@ def _decode_clips(clips: Sequence[Clip], sources: Sources) -> int:
 
 
 def _nothing(_: int, __: Planes) -> None:
-    """A picture that nobody reads."""
+    """Take a picture and do not read it."""

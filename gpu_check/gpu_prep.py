@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from check_record import Record, Skipped
-from cuda_driver import require_gpu
+from gpu_driver import require_gpu
 from gpu_ffmpeg import ffmpeg_of
 
 import shortgop

@@ -87,7 +87,7 @@ def compared(dataset: Path, device: str) -> dict[str, Any]:
             round(float(levels.max()), 2),
             float((levels > 0).float().mean()),
         ]
-        # A float of 16 bits rounds by itself.
+        # float16 has a rounding error of its own.
         if levels.max() > 1.5:
             raise RuntimeError(f"frames of {options} differ from the CPU's by {float(levels.max())} levels")
     return found
@@ -190,7 +190,7 @@ def _read_in_child(dataset: Dataset, said: Any) -> None:
 
 
 def forked(record: Record) -> None:
-    """A forked process that reads is told what to do."""
+    """A forked process that reads gets an error that says what to do."""
     ready()
     opened = shortgop.open(samples(record, "h264"), device=CUDA)
     opened[0].get_frames_at([0])

@@ -71,8 +71,8 @@ def run_all(
 ) -> tuple[list[Outcome], Path]:
     """Run checks in this order, and write what came of them into `results` after each.
 
-    Returns the outcomes, and the file. A check for which no time is left is skipped, and so are all others where the
-    check of the environment was, since there is no GPU then.
+    Returns the outcomes, and the file. A check for which no time is left is skipped. If the check of the environment
+    was skipped, there is no GPU, and all other checks are skipped too.
     """
     started = time.monotonic()
     head: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds"), **_commit()}

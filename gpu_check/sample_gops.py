@@ -1,4 +1,5 @@
-"""The GOPs of a sample dataset, decoded packet by packet as the reader does it, on whatever a context decodes with."""
+"""The GOPs of a sample dataset, decoded packet by packet as the reader does it, on the CPU or a GPU, as the context
+decodes."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Where shortgop and what it needs can be imported, nothing is prepared. Otherwise the wheels of `make gpu-wheels` are
 unpacked into a folder of the checkout beside the torch of this Python: no network, no pip, and nothing outside the
-checkout is changed. No virtual environment either: made by a Python that is in one itself, it would not see that one's
-torch.
+checkout is changed. A virtual environment would not do: made by a Python that is itself in a virtual environment, it
+does not see the torch of that one.
 """
 
 from __future__ import annotations

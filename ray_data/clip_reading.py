@@ -24,7 +24,8 @@ _SAME_PATH = "all nodes of the cluster have to see the dataset at this path"
 def read_function(
     pickled: Any, columns: Sequence[Column], epoch: int, places: range, clips_per_block: int
 ) -> Callable[[], Iterator[pa.Table]]:
-    """The function that `read_blocks` is on any node. `pickled` is a ClipDataset as bytes, or a reference to these."""
+    """A function that calls `read_blocks` on any node of the cluster. `pickled` is a ClipDataset as bytes, or a
+    reference to these."""
     plain_columns = [(column.name, column.dtype, column.shape) for column in columns]
 
     # Ray sends this function itself, and not only its name, and what it holds is no object of shortgop's: so it can say

@@ -1,15 +1,16 @@
 """Frame numbers become tensors. This room knows torch and the decoders, and nothing of prep or Ray. Start at `reader`.
 
 dataset, video, frames, metadata, stats  what users see: a dataset, its videos, frames and batches
-columns, where, chosen, table what is known of all videos, and datasets of some of them
+columns, conditions, chosen, table  what is known of all videos, and datasets of some of them
 indices, times, memory_limit  what a request asks for, and whether it can fit into memory
 plan                          what to decode and what to read: pure functions
 gops                          the bytes of GOPs, fetched and checked
 fetching, read_limits         from a store: several at once, ahead of the decoder, through the local cache
-store_options, cache_filling  what `open` is told of that, and how the cache is filled beforehand
+store_options, cache_filling  the options of `open` for stores; filling the cache beforehand
 decoders, convert             bytes to frames, frames to slots of a batch
 gpu                           the same slots from the surfaces of a decoder on a GPU
-output, memory_pool, workers  what frames are converted to, and the memory and the threads for it
+frame_format, clip_output     what frames are converted to
+memory_pool, workers          memory of batches, and threads
 sheet, picture_files          contact sheets and other pictures as files
 decoder_trial, decode_check   what `doctor` tries, and what `verify --decode` decodes
 """

@@ -29,7 +29,8 @@ class Columns(Mapping[str, Array]):
     - A video without a value, or with null, has NaN among numbers and strings, so that integers become float64 as in
       pandas, and None among booleans and objects. `present` tells which videos have a value.
 
-    A column is read when it is asked for, and kept; nobody can write to it. KeyError for a name that is not there.
+    A column is read when it is first asked for, and kept; its array is read-only. KeyError for a name that is not
+    there.
     """
 
     def __init__(self, manifest: Manifest, labels: LabelColumns, rows: Array | None) -> None:

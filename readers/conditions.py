@@ -14,8 +14,8 @@ from ..wording import counted
 from .columns import Columns
 
 Condition = Any
-"""A boolean for each video, as a numpy array or anything that becomes one, or a function of the columns that returns
-such an array."""
+"""A boolean for each video, as a numpy array or anything that numpy turns into one, or a function of the columns that
+returns such an array."""
 
 _NEEDS = "it has to be a boolean for each video, or a function of the columns that returns these"
 

@@ -39,7 +39,7 @@ from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
 
-# Ten requests' worth. Of more in a store, reading finds out what is lost.
+# Ten requests' worth. In a store with more shards, a lost one is noticed when it is read.
 _MAX_LISTED_SHARDS = 10_000
 
 
@@ -77,8 +77,8 @@ def open(  # noqa: A001
     on a local disk, GOPs that were fetched are kept there for all processes of the host: `cache_bytes` at most, those
     that were not used for longest go first. Ranges that are at most `max_gap_bytes` apart are fetched together, by
     default as many as a connection carries in the time that a request of `open` took. With `hedge_after`, a read that
-    takes more than so many seconds is asked for again, and the first answer counts. The other options say what each
-    frame is converted to:
+    takes more seconds than this is requested again, and the first answer counts. The other options say what each frame
+    is converted to:
 
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
@@ -346,7 +346,7 @@ def _is_mask(key: Any) -> bool:
 
 
 def reader_of(dataset: Dataset) -> SnapshotReader:
-    """What reads for a dataset, and has its tables open: for other rooms of this package, and not a public name."""
+    """The reader of a dataset, with its tables open: for other rooms of this package, and not a public name."""
     return dataset._reader  # noqa: SLF001  # in the module that the attribute belongs to
 
 

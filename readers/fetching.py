@@ -17,18 +17,19 @@ from types import TracebackType
 from typing import Self
 
 from ..errors import DatasetError
-from ..manifests.shard_bytes import Piece, ShardBytes
+from ..manifests.shard_bytes import ShardBytes, ShardPiece
 from ..storage.range_cache import Entry, RangeCache
 from .decoders.base import Buffer
 from .plan import ByteRange, coalesce
 from .read_limits import ReadLimits
-from .stats import Tally
+from .stats import ReadTally
 
 # Requests on their way in a process.
 _MAX_REQUESTS = 32
-# Of a batch, and of what was announced: bytes requested and not taken. A single range may be longer.
+# Bytes that may be requested and not yet taken: for a batch, and for all that was announced. A single range may be
+# longer.
 _MAX_BYTES_AHEAD = 64 << 20
-# What was announced so long ago is not waited for any more where there is no room for more.
+# After this time, a range that was announced and not taken is given up if there is no room for others.
 _SECONDS_WAITED_FOR = 60.0
 
 Ranges = dict[Entry, "Buffer | DatasetError"]
@@ -45,7 +46,7 @@ class _Request:
     answer: Future[Ranges] = field(default_factory=Future)
     submitted: bool = False
     left: int = 0
-    """How many of its ranges nobody took."""
+    """How many of its ranges were not taken yet."""
     announced: float = 0.0
 
     @property
@@ -56,7 +57,7 @@ class _Request:
 class Fetcher:
     """Fetches ranges of one dataset. Any number of threads may use it. A forked process starts with nothing ahead."""
 
-    def __init__(self, source: ShardBytes, cache: RangeCache | None, limits: ReadLimits, tally: Tally) -> None:
+    def __init__(self, source: ShardBytes, cache: RangeCache | None, limits: ReadLimits, tally: ReadTally) -> None:
         self.limits = limits
         self.cache = cache
         self._source = source
@@ -182,11 +183,11 @@ class Fetcher:
                 found[entry] = self._source.checked(
                     data[entry.start - request.start : entry.stop - request.start],
                     entry.key,
-                    Piece(entry.start, entry.stop, entry.crc32),
+                    ShardPiece(entry.start, entry.stop, entry.crc32),
                     on_read=self._count,
                 )
             except DatasetError as error:
-                # Only whoever wants this range is concerned.
+                # The error concerns this range alone.
                 found[entry] = error
         return found
 

@@ -13,7 +13,7 @@ from ..errors import DatasetError, DecodeError, MissingDataError
 from ..manifests.layout import shard_key
 from ..manifests.lost import damage_remedy, lost_remedy, was_removed
 from ..manifests.records import VideoRow
-from ..manifests.shard_bytes import Piece, ShardBytes, gop_piece
+from ..manifests.shard_bytes import ShardBytes, ShardPiece, gop_piece
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
 from ..storage.range_cache import Entry, RangeCache
@@ -21,7 +21,7 @@ from .decoders.base import Buffer
 from .fetching import FetchedBatch, Fetcher
 from .plan import ByteRange, GopPlan, coalesce
 from .read_limits import ON_DISK, ReadLimits
-from .stats import Tally
+from .stats import ReadTally
 
 Fetch = Callable[["GopRead"], Iterator[tuple[GopPlan, Buffer]]]
 
@@ -33,7 +33,7 @@ class GopRead:
     key: str
     start: int
     stop: int
-    gops: tuple[tuple[GopPlan, Piece], ...]
+    gops: tuple[tuple[GopPlan, ShardPiece], ...]
 
 
 def longest_first(reads: Sequence[GopRead], cost: Callable[[GopPlan], int]) -> list[GopRead]:
@@ -52,9 +52,9 @@ class GopStore:
         self._manifest = manifest
         self._keys = [shard_key(name) for name in manifest.shards.name.texts()]
         self._source = ShardBytes(dataset, lost_remedy=lost_remedy(dataset), damage_remedy=damage_remedy(dataset))
-        self.tally = Tally(dataset.opens, dataset.counts)
+        self.tally = ReadTally(dataset.opens, dataset.counts)
         self.fetcher: Fetcher | None = None
-        """What fetches from a store, or through the cache. A disk is read where its bytes are decoded."""
+        """Fetches from a store, or through the cache. None for a disk: the threads that decode read it themselves."""
         if dataset.folder is None or cache is not None:
             self.fetcher = Fetcher(self._source, cache, limits, self.tally)
 
@@ -127,7 +127,7 @@ class GopStore:
     def _entries(self, reads: Sequence[GopRead]) -> list[Entry]:
         return [self._entry(read.key, piece) for read in reads for _, piece in read.gops]
 
-    def _entry(self, key: str, piece: Piece) -> Entry:
+    def _entry(self, key: str, piece: ShardPiece) -> Entry:
         return Entry(self._dataset.url, key, piece.start, piece.stop, piece.crc32)
 
     def fill_cache(self, videos: Sequence[VideoRow]) -> Iterator[VideoRow]:

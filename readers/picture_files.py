@@ -41,7 +41,7 @@ FORMATS = {
 }
 
 
-def check_picture(
+def check_picture_file(
     path: Path, size: tuple[int, int], *, overwrite: bool, sources: Iterable[str] = (), what: str = "the pixels"
 ) -> None:
     """Raise the errors that `write_picture` would raise for a picture of this (height, width). Writes nothing."""
@@ -60,7 +60,7 @@ def write_picture(picture: Array, path: Path, *, overwrite: bool = False, source
     UsageError when `path` must not be written: its suffix is not in `FORMATS`, it exists, it lies within a dataset, or
     it is one of `sources`. OutputError when it cannot be written. After an error the file is as it was before.
     """
-    check_picture(path, picture.shape[:2], overwrite=overwrite, sources=sources)
+    check_picture_file(path, picture.shape[:2], overwrite=overwrite, sources=sources)
     try:
         data = encoded(picture, FORMATS[path.suffix.lower()])
     except av.FFmpegError as error:

@@ -9,7 +9,7 @@ _MEGABYTE = 1 << 20
 # optimizing Amazon S3 performance" of its user guide.
 _BYTES_PER_SECOND = 90e6
 _READ_BYTES = 8 * _MEGABYTE
-# A store that is further away than this, or nearer, is read with these gaps.
+# The least and the largest gap that a latency leads to.
 _LEAST_GAP_BYTES, _MOST_GAP_BYTES = 1 << 16, 4 * _MEGABYTE
 
 

@@ -143,9 +143,9 @@ class SnapshotReader:
         tensors: Sequence[torch.Tensor],
         rows: Sequence[int],
     ) -> None:
-        """The same into tensors that exist, (rows, ...), one for each output: clip i goes to row `rows[i]` of each.
+        """Like `read`, into existing tensors, (rows, ...), one for each output: clip i goes to row `rows[i]` of each.
 
-        Each row is named once. UsageError also when a tensor does not have the shape and dtype of its output.
+        No row is named twice. UsageError also when a tensor does not have the shape and dtype of its output.
         """
         sizes = [self.frame_size(video) for video in videos]
         for output, tensor in zip(outputs, tensors, strict=True):

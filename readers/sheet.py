@@ -11,7 +11,7 @@ import torch
 from ..arguments import integer
 from ..errors import UsageError
 from ..wording import counted
-from .picture_files import check_picture, write_picture
+from .picture_files import check_picture_file, write_picture
 
 _GAP_PIXELS = 2
 _GAP_LEVEL = 255  # white
@@ -53,7 +53,7 @@ def check_sheet(
     """Raise the errors that `write_sheet` would raise for `count` frames of this size, before they are read."""
     lines, columns = _grid(count, columns)
     size = (lines * (height + _GAP_PIXELS), columns * (width + _GAP_PIXELS))
-    check_picture(
+    check_picture_file(
         path, size, overwrite=overwrite, sources=sources, what=f"{counted(count, 'frame')} of {width}x{height}"
     )
 

@@ -76,7 +76,7 @@ class Stats:
         return Stats(*(getattr(self, each.name) - getattr(other, each.name) for each in fields(self)))
 
 
-class Tally:
+class ReadTally:
     """Adds up counts from any number of threads. A forked process starts from zero."""
 
     def __init__(

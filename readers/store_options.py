@@ -1,4 +1,4 @@
-"""What `shortgop.open` is told of the way from a store: the local cache, and how requests are made."""
+"""The options of `shortgop.open` for stores: the local cache, and how requests are made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cache_at(cache_dir: str | os.PathLike[str] | None, cache_bytes: int) -> Rang
     size."""
     limit = integer(cache_bytes, "cache_bytes")
     if limit < 1:
-        raise UsageError(f"cache_bytes is {limit}; it is how many bytes the cache may take, 1 or more")
+        raise UsageError(f"cache_bytes is {limit}; it takes a number of bytes, 1 or more")
     if cache_dir is None:
         return None
     try:
@@ -46,7 +46,7 @@ def network_of(hedge_after: float | None) -> NetworkOptions:
         return NetworkOptions()
     seconds = float(number(hedge_after, "hedge_after"))
     if seconds <= 0:
-        raise UsageError(f"hedge_after is {hedge_after!r}; it is after how many seconds a read is asked for again")
+        raise UsageError(f"hedge_after is {hedge_after!r}; it takes the seconds after which a read is requested again")
     return NetworkOptions(hedge_after_seconds=seconds)
 
 
@@ -55,7 +55,7 @@ def limits_of(place: Storage, max_gap_bytes: int | None) -> ReadLimits:
     if max_gap_bytes is not None:
         gap = integer(max_gap_bytes, "max_gap_bytes")
         if gap < 0:
-            raise UsageError(f"max_gap_bytes is {gap}; it is how many bytes are read over rather than left out")
+            raise UsageError(f"max_gap_bytes is {gap}; it takes the bytes of the longest gap to read over")
         return with_gap(gap)
     if place.folder is not None:
         return ON_DISK

@@ -16,7 +16,7 @@ def arrow_table(columns: Columns) -> Any:
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise ToolError("to_table makes a table of pyarrow, which is not there: pip install pyarrow") from error
+        raise ToolError("to_table needs pyarrow, which is not installed: pip install pyarrow") from error
     return pa.table({name: _arrow_array(pa, columns, name) for name in columns})
 
 
@@ -41,7 +41,7 @@ def pandas_table(columns: Columns) -> Any:
     try:
         import pandas as pd
     except ImportError as error:
-        raise ToolError("to_pandas makes a table of pandas, which is not there: pip install pandas") from error
+        raise ToolError("to_pandas needs pandas, which is not installed: pip install pandas") from error
     arrays = ((name, columns[name]) for name in columns)
     # pandas makes texts of its own of objects that are strings.
     return pd.DataFrame({name: each.astype(object) if each.dtype.kind == "T" else each for name, each in arrays})

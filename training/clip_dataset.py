@@ -124,7 +124,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             self._opened.check_plain()
             self._outputs = Outputs(outputs, taken=self._metadata, seed=self._seed)
         if transform is not None and not callable(transform):
-            raise WrongTypeError(f"transform is {transform!r}; it is a function of frames, or another callable")
+            raise WrongTypeError(f"transform is {transform!r}; it has to be a function of frames, or another callable")
         if transform_batch and transform is None:
             raise UsageError("transform_batch says how transform is called, and there is no transform")
         self._transform, self._transform_batch = transform, bool(transform_batch)

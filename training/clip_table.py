@@ -113,7 +113,7 @@ class ListedIndex:
 
     @lazy
     def fingerprint(self) -> str:
-        """Of the clips themselves."""
+        """A hash of the clips themselves."""
         digest = hashlib.blake2b(repr(list(self.table.videos)).encode(), digest_size=8)
         for column in (self.table.starts, self.table.frames, self.table.mask):
             digest.update(b"" if column is None else np.ascontiguousarray(column, dtype="<i8").data)

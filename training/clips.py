@@ -309,7 +309,7 @@ def _columns(videos: VideoTable) -> list[Array]:
 
 
 def _fingerprint(values: list[Any], columns: list[Array]) -> str:
-    """Of values that print as what they are, and of columns."""
+    """A hash of columns, and of values whose repr says all of them."""
     digest = hashlib.blake2b(repr(values).encode(), digest_size=8)
     for column in columns:
         digest.update(np.ascontiguousarray(column, dtype="<i8").data)

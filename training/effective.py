@@ -157,6 +157,6 @@ def _small_picture(frames: torch.Tensor) -> Array:
     import torch
 
     mean = frames.float().mean(dim=0)
-    # Channels last have 3 at the end.
+    # With the channels last, the last dimension is 3.
     planes = mean if mean.shape[0] in (1, 3) else mean.permute(2, 0, 1)
     return np.asarray(torch.nn.functional.adaptive_avg_pool2d(planes, 8))

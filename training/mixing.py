@@ -35,7 +35,7 @@ class MixedIndex:
 
     @property
     def fingerprint(self) -> str:
-        """Those of all parts."""
+        """The fingerprints of all parts, joined."""
         return "+".join(part.fingerprint for part in self.parts)
 
     @property

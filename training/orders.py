@@ -60,7 +60,7 @@ class Order(Protocol):
 
 @dataclass(frozen=True)
 class Sequential:
-    """Every clip once, in the order of their numbers: what evaluation wants."""
+    """Every clip once, in the order of their numbers: for evaluation."""
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:  # noqa: ARG002  # as other orders
         count = len(clips)

@@ -156,7 +156,8 @@ class ElasticSampler(DistributedSampler[int]):
                     yield PlannedBatch(own, self._state(stop, 0, epoch), ends or self._order.window == 1)
 
     def end_epoch(self, epoch: int) -> None:
-        """All of what was left of this epoch was delivered: whoever begins it again gets the whole of it."""
+        """Note that all that was left of this epoch was delivered: the next pass over this epoch has the whole of
+        it."""
         if self.epoch == epoch:
             self._start, self._offset = 0, 0
 

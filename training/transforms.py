@@ -1,4 +1,4 @@
-"""Calls other people's transforms, with random numbers that are the same for the same draw, whoever reads it."""
+"""Calls the user's transforms, with random numbers that are the same for the same draw in any process."""
 
 from __future__ import annotations
 

@@ -82,9 +82,10 @@ def _read_one_or_another(
 
 
 def _substitute(draw: int, attempt: int, count: int, seed: int) -> int:
-    """Another draw of the same round, as likely any other of the `count` clips as any other."""
+    """Another draw of the same round: each of the other clips is equally likely."""
     rounds, indices = split_draws([draw], count)
-    # One step further from the clip itself on; where there is no other, it is that clip.
+    # Numbers from the clip's own on are one higher, so that it is left out. If there is no other clip, it is the same
+    # one.
     chosen = int(below(hashes(key(seed, "substitute", attempt), draw), max(1, count - 1)))
     chosen += int(count > 1 and chosen >= int(indices[0]))
     return int(rounds[0]) * count + chosen

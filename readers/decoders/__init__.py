@@ -1,1 +1,11 @@
-"""Decoders, each in a module of its own; `base` is what the reader expects of them."""
+"""Decoders: what turns the packets of a GOP into frames in their slots.
+
+base, gop_samples  what the reader expects of a decoder, and the packets that all of them send
+pyav               on the CPU, by libavcodec through PyAV
+choose             which decoder reads a dataset on a device
+device             on a GPU: open decoders from a pool, and the conversion there
+surface_source     what `device` expects of a decoder that gives surfaces:
+pyav_cuda          NVDEC through PyAV
+nvcuvid_source     NVDEC through libnvcuvid itself
+pyav_upload        the CPU, for what NVDEC does not decode
+"""

@@ -110,7 +110,8 @@ def decoder_for(choice: DeviceChoice, configs: Sequence[CodecConfig]) -> Decoder
 
 
 def nvdec_way() -> str:
-    """Through what NVDEC is used: libavcodec ("pyav"), or libnvcuvid ("nvcuvid") if the environment says so.
+    """The library through which NVDEC decodes: libavcodec ("pyav"), or libnvcuvid ("nvcuvid") if the environment says
+    so.
 
     The second is no public option before it has run on a GPU.
     """
@@ -137,7 +138,8 @@ def _open_source(device: torch.device, on_cpu: frozenset[CodecConfig], way: str,
 
 
 def _kind(on_cpu: frozenset[CodecConfig], way: str, config: CodecConfig) -> Hashable:
-    """What an open source is good for: libnvcuvid's for all that its decoder can be reconfigured for."""
+    """The configurations that one open source decodes: one alone, or with libnvcuvid all that its decoder can be
+    reconfigured for."""
     if way != "nvcuvid" or config in on_cpu:
         return config
     from .nvcuvid_source import DecoderKind

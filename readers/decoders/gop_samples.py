@@ -10,7 +10,8 @@ from .base import GopRequest
 
 
 def samples_of(request: GopRequest) -> list[tuple[int, memoryview]]:
-    """In decode order, each sample that the wanted frames need, behind the number of the frame that it shows.
+    """The samples that the wanted frames need, in decode order: the number of the frame that a sample shows, and its
+    bytes.
 
     CorruptDataError when the data is not a GOP of the request's pattern.
     """

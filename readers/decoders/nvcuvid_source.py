@@ -157,7 +157,7 @@ class NvcuvidSource:
         samples = samples_of(request)
         length_bytes = nal_length_bytes(config.codec, config.extradata)
         gop = self._gop = _Gop(config, dict(zip(request.frames, request.places, strict=True)), convert)
-        # Before every GOP: after the end of a stream the parser has none.
+        # Sent before every GOP: after the end of a stream the parser has no parameter sets.
         sets = parameter_sets(config)
         for frame, sample in samples:
             gop.sent, gop.num_decoded = frame, 0
@@ -327,7 +327,7 @@ def _reconfigure_info(layout: _Layout) -> ReconfigureInfo:
 def _calling(source: weakref.ref[NvcuvidSource], method: Callable[[NvcuvidSource, Any], int]) -> Callable[..., int]:
     """A callback that keeps its error for after the parser's call, and returns failure for it.
 
-    It does not keep the source, which closes its decoder when nobody has it.
+    It refers to the source weakly: the source closes its decoder when nothing else refers to it.
     """
 
     def called(_: Any, pointer: Any) -> int:
@@ -345,8 +345,8 @@ def _calling(source: weakref.ref[NvcuvidSource], method: Callable[[NvcuvidSource
 
 
 def _close(process: int, library: Nvcuvid, memory: SurfaceMemory, handles: _Handles, mapped: MappedSurfaces) -> None:
-    """In any thread, and after any error, of which these calls give only more. A forked process has no CUDA, and what
-    it inherits is its parent's."""
+    """Close the decoder and the parser, in any thread. After an error these calls may fail too, which says nothing new.
+    A forked process has no CUDA, and the handles that it inherits are its parent's."""
     if os.getpid() != process:
         return
     with contextlib.suppress(ShortGopError), memory.context():
@@ -361,7 +361,7 @@ def _close(process: int, library: Nvcuvid, memory: SurfaceMemory, handles: _Hand
 
 
 def _existing(thing: Thing | None) -> Thing:
-    """What the order of the parser's calls guarantees."""
+    """The thing itself, which the order of the parser's calls guarantees to exist."""
     if thing is None:
         raise DecodeError("NVDEC's parser calls back out of order")
     return thing

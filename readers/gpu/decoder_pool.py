@@ -22,8 +22,8 @@ class DecoderPool(Generic[Opened]):
     """Open decoders by the kind of codec configurations that they decode. Opening one takes tens of milliseconds on a
     GPU; a GOP takes a few.
 
-    A decoder is used by one thread at a time. Those that nobody uses wait for the next GOP of their kind, at
-    most `max_idle` of them, whose pictures have at most `max_idle_pixels` together; the ones used longest ago go first.
+    A decoder is used by one thread at a time. Idle decoders wait for the next GOP of their kind: at most `max_idle` of
+    them, whose pictures have at most `max_idle_pixels` together. The ones used longest ago are closed first.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ _NOT_SUPPORTED = 801
 
 @dataclass(frozen=True, eq=False)
 class Parser:
-    """A parser, and the callbacks that it calls: ctypes frees a callback that nobody keeps."""
+    """A parser, and the callbacks that it calls: ctypes frees a callback that no Python object refers to."""
 
     handle: ctypes.c_void_p
     callbacks: Sequence[Any]

@@ -66,7 +66,7 @@ class TorchMemory:
         return int(torch.cuda.current_stream(self._device).cuda_stream)
 
     def record(self) -> Event:
-        # `blocking` lets a thread that waits sleep; without it, it takes a core.
+        # `blocking` lets a waiting thread sleep; without it the thread would use a core.
         cuda: Any = torch.cuda
         event = cuda.Event(blocking=True)
         event.record(torch.cuda.current_stream(self._device))

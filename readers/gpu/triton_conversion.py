@@ -35,8 +35,8 @@ _launched: set[tuple[Any, ...]] = set()
 def why_not_triton(device: torch.device) -> str:
     """Why the kernel cannot run on this device; empty where it can.
 
-    A tiny surface is converted, since the compiler may be there and not work: it wants a C compiler and a cache folder
-    that can be written. torch.OutOfMemoryError where there is no memory for that.
+    A tiny surface is converted to find out, since an installed Triton may not work: it needs a C compiler and a cache
+    folder that can be written. torch.OutOfMemoryError where there is no memory for that.
     """
     with _trying:
         return _tried(device)
@@ -58,7 +58,7 @@ def _tried(device: torch.device) -> str:
         launch([Surface(y, uv, 8, 1, full_range=True)], [Geometry(0, 0, 2, 2, (2, 2))], [slot], PixelFormat())
         found = sorted(set(slot.flatten().tolist()))
     except torch.OutOfMemoryError:
-        # Says nothing of Triton.
+        # A lack of memory is no fault of Triton.
         raise
     except Exception as error:  # noqa: BLE001  # compilers and drivers fail in many ways, and torch does the same work
         return f"Triton does not compile or run a kernel on {device}: {type(error).__name__}: {error}"
@@ -66,7 +66,7 @@ def _tried(device: torch.device) -> str:
 
 
 def _show_libcuda() -> None:
-    """Tell Triton where the driver's library is that this process uses. It looks in fewer places than `cuda_driver`."""
+    """Tell Triton where this process found the driver's library. Triton looks in fewer places than `cuda_driver`."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/maps").read_text().splitlines():
             file = line.split(maxsplit=5)[-1]

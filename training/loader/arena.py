@@ -111,7 +111,8 @@ class Arena:
             self.give_back(slot)
             return batch
         self._num_leased += 1
-        # Whoever takes the first token off returns the slot: pop is atomic, a count would not be.
+        # The finalizer that pops token 0, which is the last one left, returns the slot: pop is atomic, a count would
+        # not be.
         tokens = deque(range(len(leased)))
         for column in self._leased_columns:
             num_bytes = self.batch_size * column.row_bytes

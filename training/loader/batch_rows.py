@@ -15,7 +15,8 @@ from ...readers.convert.copies import copy_frame
 
 # Columns begin at pages.
 _PAGE_BYTES = 1 << 12
-# Batches of smaller columns are copied out when they are delivered: whoever keeps labels should not keep frames.
+# Batches of smaller columns are copied out when they are delivered: a consumer that keeps the labels should not keep
+# the frames too.
 _LEASED_BYTES = 1 << 16
 
 

@@ -160,7 +160,7 @@ class ClipLoader:
             given = sampler.most_per_batch
         elif not hasattr(sampler, "__iter__"):
             raise WrongTypeError(
-                f"sampler is {sampler!r}; it is a shortgop.ElasticSampler, or another sampler with batch_size"
+                f"sampler is {sampler!r}; it has to be a shortgop.ElasticSampler, or another sampler with batch_size"
             )
         elif given is None:
             raise UsageError(
@@ -338,7 +338,7 @@ def _workers_and_threads(workers: int | None, threads: int | None) -> tuple[int,
     if workers is not None:
         workers = integer(workers, "workers")
         if workers < 0:
-            raise UsageError(f"workers is {workers}; it is how many processes read, 0 or more")
+            raise UsageError(f"workers is {workers}; it takes the number of processes that read, 0 or more")
     text = os.environ.get("LOCAL_WORLD_SIZE", "1")
     cpus = max(1, _usable_cpus() // (int(text) if text.isdecimal() and int(text) else 1) - 1)
     if threads is None:

@@ -28,7 +28,7 @@ class Memory:
 
 
 class Core:
-    """Knows nothing of the loader, whose finalizer closes it."""
+    """It has no reference to the loader, so that the loader's finalizer can close it."""
 
     def __init__(self, pool: Pool, copies: DeviceCopies, before: LoaderStats) -> None:
         self.rows: BatchRows | None = None
@@ -84,8 +84,7 @@ class Core:
     def _advance(self, delivery: Delivery | None, *, wait: bool) -> None:
         """Gather what was done, and give out work.
 
-        Whatever breaks this off, such as Ctrl-C, leaves it half done: the workers end then, and the next pass starts
-        others.
+        An interruption such as Ctrl-C leaves this half done: then the workers end, and the next pass starts others.
         """
         try:
             self._gather(wait=wait)

@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 from ..slices import PlannedBatch
 from .arena import Arena
 from .messages import Done, Work
-from .read_units import Unit, units_of
+from .read_units import ReadUnit, units_of
 
 
 class Pool(Protocol):
@@ -87,7 +87,7 @@ class Delivery:
         self._pool, self._division, self._work_numbers = means.pool, means.division, means.work_numbers
         self._has_begun = False
         self._pending: deque[_Pending] = deque()
-        self._given: dict[int, tuple[Unit, list[_Pending]]] = {}
+        self._given: dict[int, tuple[ReadUnit, list[_Pending]]] = {}
 
     @property
     def is_over(self) -> bool:
@@ -123,7 +123,7 @@ class Delivery:
             if done.rest:
                 pending.rest[row] = done.rest[place]
         if done.error is not None:
-            # In its turn, which is that of the first batch that wants the unit.
+            # Raised in turn: when the first batch that has a clip of the unit is due.
             first = run[min(batch for batch, _ in unit.places)]
             first.error = first.error or done.error
 

@@ -17,7 +17,7 @@ class LoaderStats:
 
     batches: int = 0
     clips: int = 0
-    """Clips that workers read; some may be of batches that nobody waited for."""
+    """Clips that workers read; some may be of batches that were never delivered."""
     start_seconds: float = 0.0
     """How long the training loop waited for the first batch of each pass; for that of the first pass workers start."""
     wait_seconds: float = 0.0

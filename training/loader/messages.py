@@ -1,4 +1,4 @@
-"""What a loader and its workers tell each other, over one pipe for each worker."""
+"""What a loader and its workers send each other, over one pipe for each worker."""
 
 from __future__ import annotations
 

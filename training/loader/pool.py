@@ -19,18 +19,19 @@ from .arena import Arena
 from .messages import Cancel, Done, ReadsItems, Ready, UseArena, Work
 from .worker import SameEnvironment, serve
 
-# Besides the first time.
+# How often work is given out again after the first time, if workers die.
 _MAX_REPEATS = 2
-# In a row, of all workers. A worker that was killed before it was ready may have been so by chance.
+# Failed starts in a row, counted over all workers. If a worker was killed before it was ready, that may be chance.
 _MAX_FAILED_STARTS = 2
 _MAX_KILLED_STARTS = 10
-# What multiprocessing says where the fork server, which would know, was killed.
+# The exit code that multiprocessing reports if the fork server was killed, and the real one is not known.
 _UNKNOWN_EXIT_CODE = 255
-# So much work waits at each worker that it is busy until the loader is asked again. It fits into the worker's pipe, so
-# that giving it out never waits for a worker, which may itself wait until its answer is taken.
+# The most work that waits at each worker: enough to keep it busy until the training loop asks for the next batch. It
+# has to fit into the worker's pipe. Otherwise sending work could wait for a worker that itself waits until its answer
+# is read.
 _MAX_CLIPS_WAITING, _MAX_UNITS_WAITING = 1024, 64
 _SECONDS_TO_END = 0.5
-# From when a worker is seen to end: a process that is killed at once, or closes its pipe on its way out.
+# How long to wait for the end of a worker that was killed, or that has closed its pipe.
 _SECONDS_TO_DIE = 10.0
 _SECONDS_BETWEEN_STARTS = 0.02
 
@@ -40,7 +41,8 @@ class _Worker:
     process: Any
     pipe: connection.Connection
     pidfd: int | None
-    """Tells that it has ended where the fork server, which else tells, has ended itself. None where there are none."""
+    """Becomes readable when the worker has ended, also if the fork server, which usually reports that, was killed. None
+    on systems without pidfds."""
     arenas: set[int] = field(default_factory=set)
     work: deque[Work] = field(default_factory=deque)
     """What it was given and has not answered, in the order in which it does it."""

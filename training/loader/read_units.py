@@ -9,7 +9,7 @@ from ..slices import PlannedBatch
 
 
 @dataclass(frozen=True)
-class Unit:
+class ReadUnit:
     """Clips that a worker reads in one plan. `places[i]` is where clip i goes: the number of a batch, counted from the
     first of the run, and the row in it."""
 
@@ -29,7 +29,7 @@ def runs(batches: Iterable[PlannedBatch]) -> Iterator[list[PlannedBatch]]:
         yield run
 
 
-def units_of(batches: Sequence[Sequence[int]], num_clips: int, unit_clips: int, chunk: int = 1) -> list[Unit]:
+def units_of(batches: Sequence[Sequence[int]], num_clips: int, unit_clips: int, chunk: int = 1) -> list[ReadUnit]:
     """The units for batches with these draws, so that clips that share GOPs are in one unit where possible.
 
     Clips are sorted by their number, `draw % num_clips`, since neighbours overlap or follow each other. Units have
@@ -51,7 +51,8 @@ def units_of(batches: Sequence[Sequence[int]], num_clips: int, unit_clips: int, 
             last.append(clip)
     units.sort(key=lambda unit: min(batch for _, _, batch, _ in unit))
     return [
-        Unit(tuple(draw for _, draw, _, _ in unit), tuple((batch, row) for _, _, batch, row in unit)) for unit in units
+        ReadUnit(tuple(draw for _, draw, _, _ in unit), tuple((batch, row) for _, _, batch, row in unit))
+        for unit in units
     ]
 
 

@@ -99,7 +99,7 @@ class DeviceCopies:
             if failure is not None:
                 raise failure
         finally:
-            # Whoever leaves the pass frees their memory.
+            # After the pass their memory is used again.
             for event, _ in copying:
                 event.synchronize()
 

@@ -51,8 +51,8 @@ def read_work(dataset: ReadsItems, work: Work, arena: Arena | MappedArena) -> Do
 class SameEnvironment:
     """Gives the process that unpickles it the environment of the one that pickled it.
 
-    A fork server keeps the environment in which it was started. The keys of a store may have come since, and opening
-    the dataset wants them.
+    A fork server keeps the environment in which it was started. The keys of a store may have been set since then, and
+    opening the dataset needs them.
     """
 
     def __reduce__(self) -> tuple[Callable[[dict[str, str]], SameEnvironment], tuple[dict[str, str]]]:
