@@ -1,8 +1,8 @@
 """A mount that does not answer, or only with errors: a file system that never gives a byte.
 
 A process that reads from it waits, and cannot even be killed, as with a network mount whose server is gone. So does a
-process that closes a file on it. It is served by a process of its own, since the tests' process may be one of those
-that wait.
+process that closes a file on it. So processes of their own mount, serve and unmount it. They unmount it in any case
+after some minutes: no test waits longer than that, whatever it waits for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import select
+import signal
 import struct
 import subprocess
 import sys
@@ -21,7 +23,11 @@ from pathlib import Path
 _LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _RELEASE, _FLUSH, _INIT = 1, 2, 3, 14, 15, 18, 25, 26
 _OPENDIR, _READDIR, _RELEASEDIR, _INTERRUPT, _BATCH_FORGET, _READDIRPLUS = 27, 28, 29, 36, 42, 44
 _ROOT, _FILE = 1, 2
-_DETACH = 2
+_FORCE, _DETACH = 1, 2
+# The exit status where mounting is not allowed.
+_NOT_ALLOWED = 3
+# Later than the time limit of a test, so that the stacks of a test that hangs are printed while it does.
+_LONGEST_SECONDS = 450
 
 
 @contextmanager
@@ -30,28 +36,45 @@ def dead_mount(folder: Path, size: int, error: int = 0) -> Iterator[Path | None]
 
     With `error` it does answer: reading a file gives this error.
     """
+    arguments = [sys.executable, "-S", __file__, str(size), str(error)]
+    keeper = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+    try:
+        # Not as an argument: tests look for processes that have it there.
+        keeper.stdin.write(os.fsencode(folder) + b"\n")
+        yield folder if keeper.stdout.readline() else None
+        assert keeper.poll() in (None, _NOT_ALLOWED), "the test took too long"
+    finally:
+        keeper.stdin.close()
+        keeper.wait(30)
+        keeper.stdout.close()
+
+
+def _keep(folder: bytes, size: int, read_error: int) -> None:
+    """Mount at `folder` until nothing more can come from standard input."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         device = os.open("/dev/fuse", os.O_RDWR)
     except OSError:
-        yield None
-        return
+        sys.exit(_NOT_ALLOWED)
     options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}".encode()
-    if libc.mount(b"dead", os.fsencode(folder), b"fuse", 0, options):
-        os.close(device)
-        yield None
-        return
-    arguments = [str(device), str(size), str(error)]
-    server = subprocess.Popen([sys.executable, "-S", __file__, *arguments], pass_fds=(device,))
+    if libc.mount(b"dead", folder, b"fuse", 0, options):
+        sys.exit(_NOT_ALLOWED)
+    server = os.fork()
+    if server == 0:
+        os.close(0)
+        os.close(1)
+        _serve(device, size, read_error)
+        os._exit(0)
     os.close(device)
-    try:
-        yield folder
-    finally:
-        # From here on everything that waited gets an error.
-        server.kill()
-        server.wait(10)
-        libc.umount2(os.fsencode(folder), 1)
-        libc.umount2(os.fsencode(folder), _DETACH)
+    os.write(1, b"mounted\n")
+    select.select([0], [], [], _LONGEST_SECONDS)
+    # From here on everything that waited gets an error.
+    os.kill(server, signal.SIGKILL)
+    os.waitpid(server, 0)
+    libc.umount2(folder, _FORCE)
+    libc.umount2(folder, _DETACH)
 
 
 def _serve(device: int, size: int, read_error: int) -> None:
@@ -89,4 +112,4 @@ def _attributes(node: int, size: int) -> bytes:
 
 
 if __name__ == "__main__":
-    _serve(*map(int, sys.argv[1:]))
+    _keep(sys.stdin.buffer.readline().rstrip(b"\n"), *map(int, sys.argv[1:]))
