@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, wait
 from contextvars import ContextVar
@@ -33,6 +34,11 @@ _CLOCK_SECONDS = 0.02
 # Some drivers wait in a loop, which uses CPU. No working process goes this many limits without reading or writing a
 # byte.
 _BUSY_LIMITS = 10
+
+# From Linux's include/linux/posix-timers_types.h: CPUCLOCK_SCHED and CPUCLOCK_PERTHREAD_MASK.
+_CPU_CLOCK, _OF_THREAD = 2, 4
+# How long reading a file of /proc may take.
+_READING_SECONDS = 1.0
 
 # So often it is asked whether what is waited for is still wanted.
 _ASK_SECONDS = 0.25
@@ -144,7 +150,11 @@ def in_time(work: Callable[[], _T], what: str) -> _T:
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    watch = Watch(what, lambda: _of_folder(Path("/proc/self/task") / str(thread_id[0])) if thread_id else None)
+
+    def activity() -> Activity | None:
+        return _activity(thread_id[0], Path(f"/proc/self/task/{thread_id[0]}"), of_thread=True) if thread_id else None
+
+    watch = Watch(what, activity)
     watched(watch, lambda seconds: wait([future], timeout=seconds).done)
     return future.result()
 
@@ -154,35 +164,46 @@ def activity_of_group(group: int) -> Activity | None:
     total = None
     with contextlib.suppress(OSError), os.scandir("/proc") as entries:
         for entry in entries:
-            if entry.name.isdigit() and _group_of(Path(entry)) == group:
-                one = _of_folder(Path(entry))
+            if entry.name.isdigit() and _group_of(int(entry.name)) == group:
+                one = _activity(int(entry.name), Path(entry))
                 if one is not None:
                     before = total or Activity(0.0, 0)
                     total = Activity(before.cpu_seconds + one.cpu_seconds, before.moved_bytes + one.moved_bytes)
     return total
 
 
-def _group_of(folder: Path) -> int | None:
-    fields = _stat(folder)
-    return int(fields[2]) if fields else None
-
-
-def _of_folder(folder: Path) -> Activity | None:
-    """The activity of the process or thread with this folder in /proc."""
-    fields = _stat(folder)
-    if fields is None:
-        return None
-    moved = 0
-    with contextlib.suppress(OSError, ValueError):
-        lines = (folder / "io").read_text().splitlines()
-        counts = dict(line.split(": ") for line in lines)
-        moved = int(counts["rchar"]) + int(counts["wchar"])
-    return Activity((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), moved)
-
-
-def _stat(folder: Path) -> list[str] | None:
-    """The fields of /proc's `stat` after the name: state, parent, process group, ..."""
+def _group_of(pid: int) -> int | None:
     try:
-        return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return os.getpgid(pid)
     except OSError:
         return None
+
+
+def _activity(number: int, folder: Path, *, of_thread: bool = False) -> Activity | None:
+    """The activity of the process with this number and this folder in /proc, or of a thread."""
+    # The clock that clock_getcpuclockid(3) gives. /proc's `stat` has the time too, but reading it may hang, see below.
+    clock = ~number << 3 | _CPU_CLOCK | (_OF_THREAD if of_thread else 0)
+    try:
+        cpu_seconds = time.clock_gettime(clock)
+    except (OSError, OverflowError):
+        return None
+    return Activity(cpu_seconds, _moved_bytes(folder))
+
+
+def _moved_bytes(folder: Path) -> int:
+    """The bytes that were read and written, as `io` in /proc says; 0 where it does not say.
+
+    A process that has just started closes the files that it inherited. While one of them lies on a mount that does not
+    answer, reading its `io` or `stat` waits for the mount too, without limit (Linux 6.18).
+    """
+    moved = [0]
+
+    def read() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            counts = dict(line.split(": ") for line in (folder / "io").read_text().splitlines())
+            moved.append(int(counts["rchar"]) + int(counts["wchar"]))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(_READING_SECONDS)
+    return moved[-1]

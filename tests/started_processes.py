@@ -18,8 +18,9 @@ def descendants(pid: int) -> Iterator[tuple[int, str]]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
+                # Unlike `stat`, it is readable also while the process starts and waits for a mount.
+                parent = int((entry / "status").read_text().partition("PPid:")[2].split()[0])
+            except (OSError, IndexError):
                 continue
             children.setdefault(parent, []).append(int(entry.name))
     waiting = children.get(pid, [])

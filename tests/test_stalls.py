@@ -19,6 +19,7 @@ from datasets import current_manifest
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.layout import create
 from shortgop.manifests.tables import Manifest
+from shortgop.prep import processes
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg, running
 from shortgop.prep.manifest_rows import Identity
@@ -282,6 +283,28 @@ def test_an_ffmpeg_that_cannot_be_killed_is_left_behind(dead: Path) -> None:
     # It is really one of those: it was killed and it is still there.
     (left,) = [entry for entry in Path("/proc").glob("[0-9]*") if _waits_for(entry, dead)]
     os.kill(int(left.name), signal.SIGKILL)
+
+
+def test_a_program_that_waits_for_a_mount_while_it_starts_is_left_behind(dead: Path) -> None:
+    """It closes the file that it inherited, which this mount never answers. Most of what /proc has of it waits too."""
+    code = (
+        "import os, sys\n"
+        "from shortgop.prep.ffmpeg import running\n"
+        "from shortgop.prep.stalls import StalledError, stall_limit\n"
+        "file = os.open(sys.argv[1], os.O_RDONLY)\n"
+        "try:\n"
+        "    with stall_limit(1.0), running(sys.executable, ['-c', ''], '<none>') as run:\n"
+        "        run.stdout.read()\n"
+        "except StalledError as error:\n"
+        "    print(error, flush=True)\n"
+    )
+    child = processes.start([sys.executable, "-c", code, str(dead / "a.mp4")], env=os.environ)
+    started = time.monotonic()
+    assert b"made no progress for" in child.stdout.readline()
+    assert time.monotonic() - started < 60
+    child.stdout.close()
+    child.stderr.close()
+    processes.left_behind.append(child)
 
 
 def _waits_for(process: Path, folder: Path) -> bool:
