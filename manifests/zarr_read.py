@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -123,7 +124,7 @@ class StoredRows:
     def __init__(self, open_file: OpenFile, path: str, dtype: str) -> None:
         self._open_file, self._path, self._dtype = open_file, path, dtype
         with opening(open_file, f"{path}/zarr.json") as file:
-            self.layout = _layout(json.loads(file.read()), dtype)
+            self.layout = _layout(file.read(), dtype)
         self._indexes: dict[int, list[tuple[int, int]]] = {}
 
     def __len__(self) -> int:
@@ -173,7 +174,10 @@ def _pieces(layout: _Layout, start: int, stop: int) -> Iterator[tuple[int, int, 
             first = last
 
 
-def _layout(document: Any, dtype: str) -> _Layout:
+# Most arrays of a small manifest have the same few documents.
+@lru_cache(1024)
+def _layout(text: bytes, dtype: str) -> _Layout:
+    document = json.loads(text)
     (rows,) = document["shape"]
     (file_rows,) = document["chunk_grid"]["configuration"]["chunk_shape"]
     codecs = document["codecs"]

@@ -14,6 +14,7 @@ from pathlib import Path
 import av
 import numpy as np
 from av.container import InputContainer
+from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
@@ -103,6 +104,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     keyframes_at = frozenset(entry.pos for entry in stream.index_entries if entry.is_keyframe) if by_index else None
     packets = PacketLog(stream.codec_context, keyframes_at=keyframes_at)
     places: list[tuple[int | None, int | None, int]] = []
+    first: Packet[VideoStream] | None = None
     try:
         for packet in packets_of(container, stream):
             if packet.size and by_index:
@@ -111,6 +113,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
                 packets.see(packet)
             if packet.size and not packet.is_discard:
                 packets.add(packet)
+                first = first or packet
     except av.error.FFmpegError as error:
         packets.suspect(f"reading stops at packet {len(packets.pts)} of its video ({error.strerror})")
     pts, durations = packets.pts, packets.durations
@@ -119,7 +122,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     if len(pts) == 1 and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
-    frames = first_frames(path, stream.index, has_only_frames=packets.has_only_frames)
+    frames = (_frame_of(first, stream) if first and packets.has_only_frames else []) or first_frames(path, stream.index)
     frame = frames[0]
     coded = (frame.width, frame.height)
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
@@ -189,19 +192,28 @@ def _video(container: InputContainer, stream_index: int) -> VideoStream:
     return stream
 
 
-def first_frames(
-    path: str, stream_index: int, opened: InputContainer | None = None, *, has_only_frames: bool = False
-) -> list[VideoFrame]:
+def _frame_of(packet: Packet[VideoStream], stream: VideoStream) -> list[VideoFrame]:
+    """The frame of a keyframe's packet, if it decodes; nothing else can be decoded with the stream then. It is enough
+    for a stream that has only frames, which have no fields to look for, and takes far less than `first_frames`."""
+    if not packet.is_keyframe:
+        return []
+    found: list[object] = []
+    with contextlib.suppress(av.error.FFmpegError):
+        # Without the end of the stream a decoder gives the frame only after several packets.
+        found = [*packet.decode(), *stream.codec_context.decode(None)]
+    return _sound(found)[:1]
+
+
+def first_frames(path: str, stream_index: int, opened: InputContainer | None = None) -> list[VideoFrame]:
     """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container.
-    They are read from `opened`, if it is given, and it is closed. One is enough if the stream has only frames, which
-    have no fields to look for."""
+    They are read from `opened`, if it is given, and it is closed."""
     frames: list[VideoFrame] = []
     with opened or open_source(path) as container, contextlib.suppress(av.error.FFmpegError):
         for frame in _sound_frames(container, stream_index):
             frames.append(frame)
-            if len(frames) == FRAMES_LOOKED_AT or frame.interlaced_frame or has_only_frames:
+            if len(frames) == FRAMES_LOOKED_AT or frame.interlaced_frame:
                 break
-        if frames and not frames[-1].interlaced_frame and not has_only_frames:
+        if frames and not frames[-1].interlaced_frame:
             frames.extend(_later_frames(container, stream_index))
     if not frames:
         raise DamagedSourceError(f"{path}: not one frame decodes; copy or download it again", file=path)
@@ -213,7 +225,11 @@ def _sound_frames(container: InputContainer, stream_index: int) -> Iterator[Vide
         found: Sequence[object] = ()
         with contextlib.suppress(av.error.InvalidDataError):
             found = packet.decode()
-        yield from (frame for frame in found if isinstance(frame, VideoFrame) and not frame.is_corrupt)
+        yield from _sound(found)
+
+
+def _sound(decoded: Sequence[object]) -> list[VideoFrame]:
+    return [frame for frame in decoded if isinstance(frame, VideoFrame) and not frame.is_corrupt]
 
 
 def _later_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:

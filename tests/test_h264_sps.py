@@ -8,9 +8,11 @@ import av
 import numpy as np
 import pytest
 
+import shortgop.prep.probe as probe_module
 from shortgop.prep.access_units import HeaderReader
 from shortgop.prep.picture import Fields
-from shortgop.prep.probe import first_frames, probe
+from shortgop.prep.probe import probe
+from synthetic import SyntheticVideo
 
 # Options of x264, and whether no picture can be a field or have two.
 STREAMS = {
@@ -49,9 +51,48 @@ def test_headers_say_whether_frames_may_have_fields(kind: str, tmp_path: Path) -
         frames = list(container.decode(stream))
     assert headers.has_only_frames == has_only_frames
     assert not (headers.has_only_frames and any(frame.interlaced_frame for frame in frames))
-    looked_at = first_frames(str(tmp_path / "v.mp4"), 0, has_only_frames=headers.has_only_frames)
-    assert len(looked_at) == (1 if has_only_frames or frames[0].interlaced_frame else 8)
     assert (probe(str(tmp_path / "v.mp4")).picture.fields == Fields.NO) == (not frames[0].interlaced_frame)
+
+
+def properties(path: Path) -> list[object]:
+    found = probe(str(path))
+    return [list(value) if isinstance(value, np.ndarray) else value for value in vars(found).values()]
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_one_frame_says_what_several_say(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "v.mp4", STREAMS[kind][0])
+    found = properties(tmp_path / "v.mp4")
+    monkeypatch.setattr(probe_module, "_frame_of", lambda packet, stream: [])
+    assert found == properties(tmp_path / "v.mp4")
+
+
+def test_one_frame_says_how_pictures_are_turned(rotated_video: SyntheticVideo, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = properties(rotated_video.path)
+    assert probe(str(rotated_video.path)).rotation == 90
+    monkeypatch.setattr(probe_module, "_frame_of", lambda packet, stream: [])
+    assert found == properties(rotated_video.path)
+
+
+def test_one_frame_is_decoded_where_it_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_module, "first_frames", lambda path, stream_index: pytest.fail("several were decoded"))
+    write(tmp_path / "v.mp4", "")
+    assert probe(str(tmp_path / "v.mp4")).width == 96
+    write(tmp_path / "fields.mp4", "tff=1")
+    with pytest.raises(pytest.fail.Exception, match="several"):
+        probe(str(tmp_path / "fields.mp4"))
+
+
+def test_where_the_first_frame_does_not_decode_later_ones_are_looked_at(tmp_path: Path) -> None:
+    write(tmp_path / "v.mp4", "keyint=4:scenecut=0")
+    with av.open(str(tmp_path / "v.mp4")) as container:
+        first = next(packet for packet in container.demux(video=0) if packet.size)
+        place, size = first.pos or 0, first.size
+    content = (tmp_path / "v.mp4").read_bytes()
+    # The lengths of its units stay.
+    damaged = content[: place + 4] + bytes(size - 4) + content[place + size :]
+    (tmp_path / "v.mp4").write_bytes(damaged)
+    assert probe(str(tmp_path / "v.mp4")).width == 96
 
 
 def test_one_header_with_fields_is_enough(tmp_path: Path) -> None:
