@@ -6,8 +6,8 @@
 The command lines are the job's own, written down by `ffmpeg_between.py` in a first run. Then they are run in turn with
 the job, each time into a new folder: one after the other beside `--runner inline`, or with --workers as many at a time
 as Ray runs. The ratio is how much of the job's time the encodes alone take: with the start of the interpreter, and from
-the end of its imports on. With Ray, a job of one second of video says what the start of Ray takes, and a ratio is
-without it. A last run under cProfile says where the rest goes, of a job without Ray.
+the end of its imports on. With Ray, a job of one second of video for each worker says what the start of Ray and of its
+workers takes, and a ratio is without it. A last run under cProfile says where the rest goes, of a job without Ray.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ def by_hand(encodes: Sequence[Sequence[str]], folder: Path, at_a_time: int) -> N
         list(pool.map(encode, range(len(encodes)), encodes))
 
 
-def measure_on_ray(sources: Sequence[Path], second: Path, runs: int, workers: int) -> str:
-    """The ratios of jobs on a local Ray with so many workers."""
+def measure_on_ray(sources: Sequence[Path], seconds: Sequence[Path], runs: int, workers: int) -> str:
+    """The ratios of jobs on a local Ray with so many workers. Each of them gets one of `seconds` to start with."""
     with TemporaryDirectory(prefix="shortgop-bench-") as name:
         folder = Path(name)
         encodes = recorded(sources, folder)
@@ -161,14 +161,14 @@ def measure_on_ray(sources: Sequence[Path], second: Path, runs: int, workers: in
             shutil.rmtree(folder / "by-hand", ignore_errors=True)
             by_hand(encodes, folder / "by-hand", workers)
 
-        tasks = {"job": lambda _: job("job", sources), "by hand": hand, "start": lambda _: job("start", [second])}
+        tasks = {"job": lambda _: job("job", sources), "by hand": hand, "start": lambda _: job("start", seconds)}
         alone = alternate(tasks, requests=runs).seconds["by hand"]
         # The first ones were not counted.
         whole, start = (np.array([each["job"] for each in figures[what][1:]]) for what in ("job", "start"))
         return "\n".join(
             [
                 f"{len(sources)} videos, {workers} at a time, by hand: {median(alone)} s",
-                f"job: {median(whole)} s, of one second of video: {median(start)} s",
+                f"job: {median(whole)} s, of one second of video for each worker: {median(start)} s",
                 f"of the job: {median(alone / whole)}",
                 f"of the job without the start of Ray: {median(alone / (whole - start))}",
             ]
@@ -243,8 +243,8 @@ def main() -> None:
     options = parser.parse_args()
     sources = footage.make_sources("prep", options.videos, options.height, options.seconds)
     if options.workers:
-        (second,) = footage.make_sources("prep", 1, options.height, 1)
-        text = measure_on_ray(sources, second, options.runs, options.workers)
+        seconds = footage.make_sources("prep", options.workers, options.height, 1)
+        text = measure_on_ray(sources, seconds, options.runs, options.workers)
     else:
         text = measure(sources, options.runs)
     console.print(text, markup=False, soft_wrap=True)
