@@ -9,7 +9,6 @@ import ctypes
 import importlib.util
 import os
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -26,11 +25,19 @@ def bundled_libraries() -> Path | None:
 
 
 def link(libraries: Path, folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for library in libraries.iterdir():
         if match := HASHED.match(library.name):
-            (folder / f"{match[1]}.so.{match[2]}").symlink_to(library)
+            point(folder / f"{match[1]}.so.{match[2]}", library)
+
+
+def point(link: Path, target: Path) -> None:
+    """Make a link, or let it point there. Others may do the same, or load what it points to, at the same time."""
+    if link.is_symlink() and link.readlink() == target:
+        return
+    new = link.with_name(f".{os.getpid()}.{link.name}")
+    new.symlink_to(target)
+    new.replace(link)
 
 
 def stand_in_for_libpython(libraries: Path, folder: Path) -> None:
@@ -45,7 +52,7 @@ def stand_in_for_libpython(libraries: Path, folder: Path) -> None:
     try:
         ctypes.CDLL(name)
     except OSError:
-        (folder / name).symlink_to(next(libraries.glob("libavutil-*")))
+        point(folder / name, next(libraries.glob("libavutil-*")))
 
 
 def main() -> None:
