@@ -150,11 +150,7 @@ def in_time(work: Callable[[], _T], what: str) -> _T:
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-
-    def activity() -> Activity | None:
-        return _activity(thread_id[0], Path(f"/proc/self/task/{thread_id[0]}"), of_thread=True) if thread_id else None
-
-    watch = Watch(what, activity)
+    watch = Watch(what, lambda: _activity(thread_id[0], of_thread=True) if thread_id else None)
     watched(watch, lambda seconds: wait([future], timeout=seconds).done)
     return future.result()
 
@@ -165,7 +161,7 @@ def activity_of_group(group: int) -> Activity | None:
     with contextlib.suppress(OSError), os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdigit() and _group_of(int(entry.name)) == group:
-                one = _activity(int(entry.name), Path(entry))
+                one = _activity(int(entry.name))
                 if one is not None:
                     before = total or Activity(0.0, 0)
                     total = Activity(before.cpu_seconds + one.cpu_seconds, before.moved_bytes + one.moved_bytes)
@@ -179,15 +175,15 @@ def _group_of(pid: int) -> int | None:
         return None
 
 
-def _activity(number: int, folder: Path, *, of_thread: bool = False) -> Activity | None:
-    """The activity of the process with this number and this folder in /proc, or of a thread."""
+def _activity(number: int, *, of_thread: bool = False) -> Activity | None:
+    """The activity of the process with this number, or of this process's thread."""
     # The clock that clock_getcpuclockid(3) gives. /proc's `stat` has the time too, but reading it may hang, see below.
     clock = ~number << 3 | _CPU_CLOCK | (_OF_THREAD if of_thread else 0)
     try:
         cpu_seconds = time.clock_gettime(clock)
     except (OSError, OverflowError):
         return None
-    return Activity(cpu_seconds, _moved_bytes(folder))
+    return Activity(cpu_seconds, _moved_bytes(Path("/proc/self/task" if of_thread else "/proc") / str(number)))
 
 
 def _moved_bytes(folder: Path) -> int:

@@ -43,8 +43,12 @@ def dead_mount(folder: Path, size: int, error: int = 0) -> Iterator[Path | None]
     try:
         # Not as an argument: tests look for processes that have it there.
         keeper.stdin.write(os.fsencode(folder) + b"\n")
-        yield folder if keeper.stdout.readline() else None
-        assert keeper.poll() in (None, _NOT_ALLOWED), "the test took too long"
+        if keeper.stdout.readline():
+            yield folder
+            assert keeper.poll() is None, "the test took too long"
+        else:
+            assert keeper.wait(30) == _NOT_ALLOWED, "mounting failed"
+            yield None
     finally:
         keeper.stdin.close()
         keeper.wait(30)

@@ -7,9 +7,12 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from shortgop.prep import processes
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
@@ -57,6 +60,18 @@ def kill_with_all_below(job: subprocess.Popen[bytes], *, patience_seconds: float
     while any(Path(f"/proc/{pid}").exists() for pid in below):
         assert time.monotonic() < end, "processes of the job live on"
         time.sleep(0.05)
+
+
+def first_line(code: str, *arguments: str) -> bytes:
+    """The first line that a Python program prints. It may wait for a mount, and cannot be ended then: what waits for
+    the end of such processes finds it in `left_behind`."""
+    child = processes.start([sys.executable, "-c", code, *arguments], env=os.environ)
+    try:
+        return child.stdout.readline()
+    finally:
+        child.stdout.close()
+        child.stderr.close()
+        processes.left_behind.append(child)
 
 
 def naming(text: str) -> Iterator[int]:

@@ -19,7 +19,6 @@ from datasets import current_manifest
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.layout import create
 from shortgop.manifests.tables import Manifest
-from shortgop.prep import processes
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.ffmpeg import find_ffmpeg, running
 from shortgop.prep.manifest_rows import Identity
@@ -28,6 +27,7 @@ from shortgop.prep.profile import Profile
 from shortgop.prep.shards import ShardWriter
 from shortgop.prep.stalls import Activity, StalledError, Watch, activity_of_group, given_up_when, in_time, stall_limit
 from shortgop.storage.disk import DiskStorage
+from started_processes import first_line
 from synthetic import SyntheticVideo
 
 # A machine that is busy with other tests may give even a new process no time at all for a second.
@@ -298,13 +298,9 @@ def test_a_program_that_waits_for_a_mount_while_it_starts_is_left_behind(dead: P
         "except StalledError as error:\n"
         "    print(error, flush=True)\n"
     )
-    child = processes.start([sys.executable, "-c", code, str(dead / "a.mp4")], env=os.environ)
     started = time.monotonic()
-    assert b"made no progress for" in child.stdout.readline()
+    assert b"made no progress for" in first_line(code, str(dead / "a.mp4"))
     assert time.monotonic() - started < 60
-    child.stdout.close()
-    child.stderr.close()
-    processes.left_behind.append(child)
 
 
 def _waits_for(process: Path, folder: Path) -> bool:
