@@ -7,7 +7,8 @@ The command lines are the job's own, written down by `ffmpeg_between.py` in a fi
 the job, each time into a new folder: one after the other beside `--runner inline`, or with --workers as many at a time
 as Ray runs. The ratio is how much of the job's time the encodes alone take: with the start of the interpreter, and from
 the end of its imports on. With Ray, a job of one second of video for each worker says what the start of Ray and of its
-workers takes, and a ratio is without it. A last run under cProfile says where the rest goes, of a job without Ray.
+workers takes, and a ratio is without it. A last run says where the rest goes: of a job without Ray under cProfile, and
+of one with Ray by the CPU seconds of its processes, without those of the start.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tempfile import TemporaryDirectory
 import footage
 import numpy as np
 from encoded import BETWEEN
+from process_cpu import cpu_by_kind
 from results import markdown_row
 from rich.console import Console
 
@@ -171,8 +173,19 @@ def measure_on_ray(sources: Sequence[Path], seconds: Sequence[Path], runs: int, 
                 f"job: {median(whole)} s, of one second of video for each worker: {median(start)} s",
                 f"of the job: {median(alone / whole)}",
                 f"of the job without the start of Ray: {median(alone / (whole - start))}",
+                cpu_on_ray(sources, seconds, workers),
             ]
         )
+
+
+def cpu_on_ray(sources: Sequence[Path], seconds: Sequence[Path], workers: int) -> str:
+    """CPU seconds of a job's processes by what they are, without those of a job over `seconds`."""
+    with TemporaryDirectory(prefix="shortgop-bench-") as name:
+        whole, start = (
+            cpu_by_kind([sys.executable, __file__, "--child", "", *prep_arguments(of, Path(name) / out, workers)])
+            for out, of in (("whole", sources), ("start", seconds))
+        )
+    return "CPU: " + ", ".join(f"{kind} {whole[kind] - start[kind]:.1f} s" for kind in whole)
 
 
 def measure(sources: Sequence[Path], runs: int) -> str:
