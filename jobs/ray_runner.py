@@ -72,7 +72,8 @@ def connected(
 
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
-    with restored_login():
+    # Ray replaces the handler when it starts, and removes it when it ends.
+    with restored_login(), _restored_sigterm():
         try:
             with _restored_sigterm():
                 _init(cluster, workers, patience_seconds)
@@ -121,11 +122,13 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
 
 @contextlib.contextmanager
 def _restored_sigterm() -> Iterator[None]:
-    """Restores the handler of SIGTERM: Ray replaces it by one that ends the process without cleaning up."""
-    if threading.current_thread() is not threading.main_thread():
+    """Restores the handler of SIGTERM. `ray.init` replaces it by one that ends the process without cleaning up, and
+    `ray.shutdown` lets the system end the process at once, while Python still says that the handler is there."""
+    before = signal.getsignal(signal.SIGTERM)
+    # None is a handler that is not Python's.
+    if threading.current_thread() is not threading.main_thread() or before is None:
         yield
         return
-    before = signal.getsignal(signal.SIGTERM)
     try:
         yield
     except SystemExit as error:

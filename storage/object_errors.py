@@ -26,6 +26,8 @@ _CONNECTION_FAILURES = {
     "Request": "the connection broke before the answer",
     "Decode": "the answer makes no sense",
 }
+# What the text of a failed upload says in their place: it holds no objects of the Rust code.
+_CONNECTION_TEXTS = {"operation timed out": "Timeout", "error sending request": "Request"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def failure(error: BaseException) -> Failure:
     status = re.search(r"non-2xx status code: (\d+)|status: (\d+),", text)
     code = re.search(r"<Code>(\w+)</Code>", text)
     kinds = re.findall(r"kind: (\w+)", text)
+    kinds += [kind for said, kind in _CONNECTION_TEXTS.items() if said in text]
     connection = next((kind for kind in _CONNECTION_FAILURES if kind in kinds), "") if not status else ""
     # "builder error" is a request that could not even be made: a bad URL, or plain HTTP where it is not allowed.
     if "kind: Builder" in text:

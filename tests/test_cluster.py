@@ -31,7 +31,8 @@ from synthetic import constant_rate_pts, make_video, read_number
 
 _VIDEOS = 3
 _FRAMES = 20
-_LONG_VIDEOS = 5
+# `ray job stop` itself takes seconds to start, and the job goes on meanwhile.
+_LONG_VIDEOS = 15
 _PATIENCE_SECONDS = 120
 # What Ray itself takes to give up on a token is 20 s.
 _SOON_SECONDS = 15

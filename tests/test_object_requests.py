@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flaky_proxy import Faults, FlakyProxy
-from shortgop.errors import UsageError
+from shortgop.errors import OutputError, UsageError
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import PIECE_BYTES, NetworkOptions, RequestCounter, RequestCounts
 from shortgop.storage.objects import ObjectStorage
@@ -140,12 +140,21 @@ def test_the_answer_of_a_put_may_be_lost(proxied_url: str, s3_proxy: FlakyProxy)
 
 def test_an_upload_goes_on_while_requests_fail(proxied_url: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
     storage = opened(proxied_url)
-    s3_proxy.faults(Faults(seed=5, failed=0.3, lost=0.2))
+    s3_proxy.faults(Faults(seed=5, failed=0.2, lost=0.1))
     file = tmp_path / "file"
     file.write_bytes(bytes(range(256)) * 100_000)
     assert storage.put_new_file("a", file)
     s3_proxy.faults(Faults())
     assert storage.read("a") == file.read_bytes()
+
+
+def test_an_upload_whose_requests_all_fail_says_why(proxied_url: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
+    storage = opened(proxied_url)
+    s3_proxy.faults(Faults(lost_puts=1000))
+    file = tmp_path / "file"
+    file.write_bytes(bytes(range(256)) * 100_000)
+    with pytest.raises(OutputError, match="the connection broke before the answer"):
+        storage.put_new_file("a", file)
 
 
 def test_a_slow_read_is_made_twice(proxied_url: str, s3_proxy: FlakyProxy) -> None:
