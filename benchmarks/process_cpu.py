@@ -13,7 +13,6 @@ import psutil
 # By what any of its command lines has: a process of Ray names itself after what it does just now.
 KINDS = {
     "ffmpeg": r"ffmpeg\S* -",
-    "board of progress": r"^ray::_Board",
     "workers": r"^ray::(encode|look at|join|section) ",
 }
 DRIVER, OTHERS = "driver", "Ray itself"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import signal
 import socket
@@ -31,6 +32,7 @@ from ..storage.interface import Storage
 from .failing import WORKER_DIED
 from .gpu_slots import Slots, slots_of, with_memory
 from .order import Order
+from .progress_boards import Board
 from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .ray_metrics import StepMetrics
@@ -49,7 +51,8 @@ _MAX_RETRIES = 3
 # may also crash its machine.
 _MAX_NODES_LOST = 1
 _POLL_SECONDS = 0.5
-_BOARD_SECONDS = 5
+# The environment variable of Ray's reporter agent, in milliseconds (ray/dashboard/modules/reporter/reporter_consts.py).
+_REPORTS = "REPORTER_UPDATE_INTERVAL_MS"
 
 Done = tuple[Outcome, float]
 """The outcome of a step, and the seconds that its worker took."""
@@ -98,26 +101,40 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             return
         login_to_own()
-        ray.init(
-            # A separate Ray, even if a cluster runs on this machine.
-            address="local",
-            num_cpus=workers,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            _system_config={
-                # By default Ray retries a task that ran out of memory for ever,
-                "task_oom_retries": _MAX_RETRIES,
-                # and waits for workers that may die meanwhile, see `ray_first_driver`.
-                "prestart_worker_first_driver": False,
-            },
-        )
+        with _few_reports():
+            ray.init(
+                # A separate Ray, even if a cluster runs on this machine.
+                address="local",
+                num_cpus=workers,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _system_config={
+                    # By default Ray retries a task that ran out of memory for ever,
+                    "task_oom_retries": _MAX_RETRIES,
+                    # and waits for workers that may die meanwhile, see `ray_first_driver`.
+                    "prestart_worker_first_driver": False,
+                },
+            )
     except ShortGopError:
         raise
     except Exception as error:
         # Ray raises plain ones where a busy machine is slow to start it.
         what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
         raise ToolError(f"{what}: {error}; --runner inline does the same work in this process without Ray") from error
+
+
+@contextlib.contextmanager
+def _few_reports() -> Iterator[None]:
+    """Let a Ray that starts here measure its processes once a minute, for a dashboard that it does not have. Every 5 s,
+    as it does otherwise, take 1 % of a core."""
+    is_set = _REPORTS in os.environ
+    os.environ.setdefault(_REPORTS, "60000")
+    try:
+        yield
+    finally:
+        if not is_set:
+            del os.environ[_REPORTS]
 
 
 @contextlib.contextmanager
@@ -141,11 +158,12 @@ def _restored_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def run_units(
+def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     dataset: Storage,
     order: Order,
     options: Options,
     ask_slots: AskSlots,
+    board: Board,
     on_progress: OnProgress,
     *,
     on_split: Callable[[Unit, Sequence[Unit]], object],
@@ -164,7 +182,6 @@ def run_units(
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
-    board: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
     task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
     attempts = Attempts(order)
@@ -190,7 +207,7 @@ def run_units(
             num_gpus=slots.gpu_share if on_gpu else 0, memory=asked_bytes, name=task_name(attempt.step)
         )
         reference: ray.ObjectRef[Done] = named.remote(
-            dataset, attempt.step, replace(options, use_gpu=on_gpu), board, mark
+            dataset, attempt.step, replace(options, use_gpu=on_gpu), board.put, mark
         )
         return reference
 
@@ -198,11 +215,9 @@ def run_units(
     while order.fill(wait=not attempts) or attempts:
         tasks.begin(time.monotonic())
         done, _ = ray.wait(tasks.references, timeout=_POLL_SECONDS)
-        # Progress is optional: there is none while Ray restarts the board on another node.
-        with contextlib.suppress(RayError):
-            for progress in ray.get(board.take.remote(), timeout=_BOARD_SECONDS):
-                if attempts.progressed((progress.unit, progress.section), progress.frames, time.monotonic()):
-                    on_progress(progress)
+        for progress in board.take():
+            if attempts.progressed((progress.unit, progress.section), progress.frames, time.monotonic()):
+                on_progress(progress)
         for reference in done:
             attempt = tasks.take(reference)
             step = attempt.step
@@ -254,7 +269,7 @@ def _gone_source(error: RayTaskError) -> str:
     raise (cause if isinstance(cause, ShortGopError) else error) from None
 
 
-def _run_step(dataset: Storage, step: Step, options: Options, board: Any, mark: str | None) -> Done:
+def _run_step(dataset: Storage, step: Step, options: Options, put: OnProgress, mark: str | None) -> Done:
     # Several nodes of a cluster may be on one machine.
     start = time.monotonic()
     node = f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:6]}"
@@ -262,12 +277,12 @@ def _run_step(dataset: Storage, step: Step, options: Options, board: Any, mark: 
 
     def report(progress: UnitProgress) -> None:
         metrics.on_progress(progress)
-        board.put.remote(replace(progress, node=node))
+        put(replace(progress, node=node))
 
     if not isinstance(step, Join):
         # So that it is known when a step began that hangs before it has a frame. A join follows on its unit's frames.
         section = step.number if isinstance(step, OneSection) else None
-        board.put.remote(UnitProgress(step.unit.id, 0, 0, section, node))
+        put(UnitProgress(step.unit.id, 0, 0, section, node))
     outcome = _outcome(dataset, step, options, report, mark)
     seconds = time.monotonic() - start
     metrics.done(step, outcome, seconds)
@@ -284,21 +299,6 @@ def _outcome(dataset: Storage, step: Step, options: Options, report: OnProgress,
     except (OutputError, ToolError, SourceNotFoundError) as error:
         machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
         raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error
-
-
-class _Board:
-    """An actor that holds the latest progress of each unit until the driver takes it."""
-
-    def __init__(self) -> None:
-        self._latest: dict[tuple[str, int | None], UnitProgress] = {}
-
-    def put(self, progress: UnitProgress) -> None:
-        self._latest[progress.unit, progress.section] = progress
-
-    def take(self) -> list[UnitProgress]:
-        latest = list(self._latest.values())
-        self._latest.clear()
-        return latest
 
 
 def _node_of(error: RayTaskError) -> str:

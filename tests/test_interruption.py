@@ -255,7 +255,6 @@ class Interruptions:
         job = start(sources, dataset, "ray", tmp_path / "log")
         wait_until(job, lambda: is_at_work(job, dataset), "work under way")
         wait_until(job, lambda: kill_workers(job.pid) > 0, "a worker")
-        wait_until(job, lambda: kill_one(job.pid, "ray::_Board"), "the actor that collects progress")
         wait_until(job, lambda: _can_be_opened(dataset), "a first snapshot")
         reader = shortgop.open(dataset.url)
         video = reader[0]

@@ -1,0 +1,117 @@
+"""How the progress of units gets from Ray's workers to the driver: through an actor, or on one machine a named pipe.
+
+Progress is optional. It is lost where Ray restarts the actor on another node, or where a pipe is full.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass
+from functools import partial
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from ..storage.scratch import remove_abandoned, scratch_path
+from .work import OnProgress, UnitProgress
+
+_ACTOR_SECONDS = 5
+_READ_BYTES = 1 << 16
+# Writes of at most so many bytes are never mixed with those of other processes (POSIX, `write` and PIPE_BUF, which is
+# at least that).
+_MOST_BYTES = 512
+
+
+@dataclass(frozen=True)
+class Board:
+    """`put` may be sent to workers. `take` gives the latest progress of each unit or section since it was last called,
+    in the driver."""
+
+    put: OnProgress
+    take: Callable[[], list[UnitProgress]]
+
+
+@contextlib.contextmanager
+def progress_board(*, shared: bool) -> Iterator[Board]:
+    """A board for as long as the context lasts. With `shared`, workers may be on other machines."""
+    if shared:
+        yield _actor_board()
+    else:
+        # An actor is a process of its own: it takes half a second of processor time to start, and some 2 % of a core.
+        with _pipe_board() as board:
+            yield board
+
+
+class _Latest:
+    """The latest progress of each unit."""
+
+    def __init__(self) -> None:
+        self._latest: dict[tuple[str, int | None], UnitProgress] = {}
+
+    def put(self, progress: UnitProgress) -> None:
+        self._latest[progress.unit, progress.section] = progress
+
+    def take(self) -> list[UnitProgress]:
+        latest = list(self._latest.values())
+        self._latest.clear()
+        return latest
+
+
+def _actor_board() -> Board:
+    actor: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Latest).remote()
+
+    def take() -> list[UnitProgress]:
+        with contextlib.suppress(RayError):
+            latest: list[UnitProgress] = ray.get(actor.take.remote(), timeout=_ACTOR_SECONDS)
+            return latest
+        return []
+
+    return Board(partial(_put_into_actor, actor), take)
+
+
+def _put_into_actor(actor: Any, progress: UnitProgress) -> None:
+    actor.put.remote(progress)
+
+
+@contextlib.contextmanager
+def _pipe_board() -> Iterator[Board]:
+    remove_abandoned()
+    path = scratch_path("progress")
+    os.mkfifo(path, 0o600)
+    try:
+        pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            yield Board(partial(_put_into_pipe, str(path)), partial(_taken, pipe))
+        finally:
+            os.close(pipe)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _put_into_pipe(path: str, progress: UnitProgress) -> None:
+    line = f"{json.dumps(astuple(progress))}\n".encode()
+    # The pipe is full, the driver is gone, or the name of a machine is very long.
+    with contextlib.suppress(OSError):
+        if len(line) > _MOST_BYTES:
+            return
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(pipe, line)
+        finally:
+            os.close(pipe)
+
+
+def _taken(pipe: int) -> list[UnitProgress]:
+    data = b""
+    # At the end of the data this raises BlockingIOError while a worker has the pipe open, and gives nothing otherwise.
+    with contextlib.suppress(BlockingIOError):
+        while piece := os.read(pipe, _READ_BYTES):
+            data += piece
+    latest = _Latest()
+    for line in data.splitlines():
+        latest.put(UnitProgress(*json.loads(line)))
+    return latest.take()

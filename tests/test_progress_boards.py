@@ -1,0 +1,128 @@
+"""How the driver learns of progress: what a worker puts on a board, the driver takes from it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import ray
+
+from shortgop.jobs.progress_boards import Board, progress_board
+from shortgop.jobs.ray_runner import connected
+from shortgop.jobs.work import OnProgress, UnitProgress
+from started_processes import descendants
+
+_PATIENCE_SECONDS = 60
+_PUTS = 50
+
+
+def put_many(put: OnProgress, number: int) -> None:
+    """What a worker does. `number` is that of its unit."""
+    for frames in range(_PUTS):
+        put(UnitProgress(f"unit {number}", frames, _PUTS, number or None, f"node {number}"))
+
+
+def in_processes(put: OnProgress, numbers: Sequence[int]) -> None:
+    processes = [multiprocessing.get_context("spawn").Process(target=put_many, args=(put, n)) for n in numbers]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+
+
+def in_tasks(put: OnProgress, numbers: Sequence[int]) -> None:
+    # A worker has no tests to import.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    ray.get([ray.remote(put_many).remote(put, number) for number in numbers])
+
+
+def taken(board: Board, enough: Callable[[dict[str, UnitProgress]], bool]) -> dict[str, UnitProgress]:
+    """The latest progress of each unit, when it is enough."""
+    found: dict[str, UnitProgress] = {}
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while not enough(found):
+        assert time.monotonic() < end, found
+        found |= {each.unit: each for each in board.take()}
+        time.sleep(0.05)
+    return found
+
+
+class Boards:
+    """What any board does. `work` runs `put_many` in workers, for units of these numbers."""
+
+    work: staticmethod[[OnProgress, Sequence[int]], None]
+
+    def test_the_latest_progress_is_taken_once(self, board: Board) -> None:
+        for frames in (1, 2, 3):
+            board.put(UnitProgress("a", frames, 9))
+        board.put(UnitProgress("b", 7, 9, 0))
+        board.put(UnitProgress("b", 8, 9, 1, "a machine"))
+        found: list[UnitProgress] = []
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while len(found) < 3 and time.monotonic() < end:
+            found += board.take()
+        assert found == [UnitProgress("a", 3, 9), UnitProgress("b", 7, 9, 0), UnitProgress("b", 8, 9, 1)]
+        assert [each.node for each in found] == ["", "", "a machine"]
+        assert board.take() == []
+
+    def test_several_workers_put_at_once(self, board: Board) -> None:
+        self.work(board.put, range(3))
+        found = taken(board, lambda found: len(found) == 3)
+        assert found == {f"unit {n}": UnitProgress(f"unit {n}", _PUTS - 1, _PUTS, n or None) for n in range(3)}
+        assert found["unit 2"].node == "node 2"
+
+
+class TestPipes(Boards):
+    work = staticmethod(in_processes)
+
+    @pytest.fixture
+    def board(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        with progress_board(shared=False) as board:
+            yield board
+        assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
+        # A worker may outlive the driver.
+        board.put(UnitProgress("late", 1, 1))
+
+    def test_a_worker_never_waits_for_the_driver(self, board: Board) -> None:
+        for number in range(10_000):
+            board.put(UnitProgress(f"unit {number}", 1, 1, node="n" * 64))
+        found = board.take()
+        assert 100 < len(found) < 10_000
+        assert set(found) <= {UnitProgress(f"unit {number}", 1, 1) for number in range(10_000)}
+        board.put(UnitProgress("later", 1, 1))
+        assert board.take() == [UnitProgress("later", 1, 1)]
+
+    def test_the_name_of_a_machine_may_be_long(self, board: Board) -> None:
+        board.put(UnitProgress("a", 1, 1, node="n" * 10_000))
+        board.put(UnitProgress("b", 1, 1))
+        assert board.take() == [UnitProgress("b", 1, 1)]
+
+
+class TestActors(Boards):
+    work = staticmethod(in_tasks)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def board(cls) -> Iterator[Board]:
+        with connected(None, 1, 0), progress_board(shared=True) as board:
+            yield board
+
+    def test_an_actor_that_was_killed_comes_again(self, board: Board) -> None:
+        board.put(UnitProgress("a", 1, 1))
+        taken(board, lambda found: "a" in found)
+        (actor,) = [pid for pid, command in descendants(os.getpid()) if "ray::_Latest" in command]
+        os.kill(actor, signal.SIGKILL)
+
+        def later(found: dict[str, UnitProgress]) -> bool:
+            board.put(UnitProgress("b", 1, 1))
+            return "b" in found
+
+        taken(board, later)
