@@ -2,7 +2,7 @@
 
 schema, tables, records, ragged  the data model: how columns are stored, tables, a row as plain values, columns of lists
 mp4, gop_check                 what the bytes of a segment say, and what they must say
-zarr_read, zarr_write, zarr_small, zarr_sizes, zarr_zip  how tables are stored
+zarr_read, zarr_write, zarr_small, zarr_sizes, zarr_zip, zip_bytes  how tables are stored
 shared_tables, mapped_tables   tables in memory that processes share
 host_copies                    the tables of a large snapshot, decoded once for all processes of a host
 label_columns, zarr_columns, video_columns  what source lists say of all videos, as arrays

@@ -5,12 +5,10 @@ The same rows give the same bytes. A part is committed after its shards; from th
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, takewhile
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 
@@ -53,12 +51,8 @@ def unpack(data: bytes) -> tuple[Manifest, dict[str, Any]]:
     """The manifest in a zip file, and its attributes. MissingDataError or CorruptDataError names the member that is
     wrong."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-
-            def open_member(name: str) -> BinaryIO:
-                return cast(BinaryIO, archive.open(name))
-
-            return read_manifest(open_member, timeline=True), read_attributes(open_member)
+        open_member = zips.opened(data)
+        return read_manifest(open_member, timeline=True), read_attributes(open_member)
     except DatasetError:
         raise
     except MemoryError as error:

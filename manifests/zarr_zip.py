@@ -21,8 +21,8 @@ from typing import BinaryIO, cast
 
 from ..errors import CorruptDataError
 from ..storage.interface import OpenedFile, Storage
+from . import zip_bytes
 
-_FILE_MODE = 0o644 << 16
 _COPY_BYTES = 1 << 20
 _MAX_DIRECTORIES = 32
 # The local header before each member. Its last fields are the lengths of the name and of the extra field after it.
@@ -31,11 +31,32 @@ _HEADER = struct.Struct("<4s22xHH")
 
 def pack(files: Mapping[str, bytes]) -> bytes:
     """The bytes of a zip file with these members."""
+    small = zip_bytes.packed(files)
+    if small is not None:
+        return small
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name in sorted(files):
             archive.writestr(_info(name), files[name])
     return packed.getvalue()
+
+
+def opened(data: bytes) -> Callable[[str], BinaryIO]:
+    """A function that opens a member of a zip file by its name, or raises KeyError. A member is checked against its
+    CRC-32."""
+    members = zip_bytes.unpacked(data)
+    if members is None:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+        return lambda name: cast(BinaryIO, archive.open(name))
+
+    def open_member(name: str) -> BinaryIO:
+        start, size, crc32 = members[name]
+        content = data[start : start + size]
+        if zlib.crc32(content) != crc32:
+            raise zipfile.BadZipFile("its CRC-32 differs")
+        return io.BytesIO(content)
+
+    return open_member
 
 
 def pack_folder(folder: Path, target: Path) -> None:
@@ -53,7 +74,7 @@ def pack_folder(folder: Path, target: Path) -> None:
 def _info(name: str) -> zipfile.ZipInfo:
     # A ZipInfo made by hand has a fixed date.
     info = zipfile.ZipInfo(name)
-    info.external_attr = _FILE_MODE
+    info.external_attr = zip_bytes.FILE_MODE
     return info
 
 
