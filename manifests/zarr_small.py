@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ def small_files(
     """The files of a Zarr store by their keys, of a manifest that `is_small`. The arguments are those of
     `zarr_write.write_manifest`."""
     files = {"zarr.json": _group({"shortgop": attributes})}
-    files |= {f"{table}/zarr.json": _group({}) for table in SCHEMA}
+    files |= {f"{table}/zarr.json": _empty_group() for table in SCHEMA}
     for path, column, _, values in _columns(manifest):
         files |= array_files(path, column, values)
     if layers:
@@ -81,15 +81,23 @@ def array_files(path: str, column: Column, values: Array) -> dict[str, bytes]:
     return files
 
 
-# Most of the sixty arrays of a manifest share a few types and lengths, and `json` takes 0.1 ms to write a document.
-@lru_cache(1024)
 def _array_document(column: Column, rows: int) -> bytes:
+    return _array_template(column).replace(_ROWS, b"%d" % rows).replace(_CHUNK_ROWS, b"%d" % max(1, rows))
+
+
+# What stands for numbers in a template.
+_ROWS, _CHUNK_ROWS = b'"rows"', b'"chunk rows"'
+
+
+# The sixty arrays of a manifest share a few types, and `json` takes 0.1 ms to write a document.
+@cache
+def _array_template(column: Column) -> bytes:
     dtype = np.dtype(column.dtype)
     endian = {} if dtype.itemsize == 1 else {"configuration": {"endian": "little"}}
     content = {
-        "shape": [rows],
+        "shape": [json.loads(_ROWS)],
         "data_type": dtype.name,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [max(1, rows)]}},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [json.loads(_CHUNK_ROWS)]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": dtype.type(0).item(),
         "codecs": [
@@ -104,6 +112,11 @@ def _array_document(column: Column, rows: int) -> bytes:
         "storage_transformers": [],
     }
     return _document(content)
+
+
+@cache
+def _empty_group() -> bytes:
+    return _group({})
 
 
 def _group(attributes: dict[str, Any]) -> bytes:
