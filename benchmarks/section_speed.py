@@ -3,6 +3,9 @@
 Both run on a local Ray with as many workers as there are cores, in turn, each time in a new process and into a new
 folder. The ratio is how many times as fast sections are; the best would be the number of workers. A third job, of a
 second of video, says what the start of Ray and of a worker takes; a second ratio is without it.
+
+ffmpeg decodes, scales and encodes in a thread each. So the source that is encoded whole keeps more than one core busy,
+and the best ratio is the number of workers divided by that. A last run of each says how much processor time they take.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from pathlib import Path
 from statistics import median
 
 import footage
+from process_cpu import cpu_by_kind
 
 from shortgop.jobs.prepare import prepare
 from shortgop.jobs.where import Where
@@ -57,21 +61,33 @@ def main() -> None:
     (second,) = footage.make_sources("sections", 1, 720, 1, preset="veryfast")
     out = footage.WORK / "sections-out"
     ways = {"start": (second, _NEVER), "whole": (source, _NEVER), "in sections": (source, options.section_seconds)}
-    ratios, without_start = [], []
+    ratios, without_start, whole_seconds = [], [], []
+
+    def argv(name: str) -> list[str]:
+        shutil.rmtree(out, ignore_errors=True)
+        path, seconds = ways[name]
+        arguments = ["--workers", str(options.workers), "--child", str(path), str(out), str(seconds)]
+        return [sys.executable, __file__, *arguments]
+
     for number in range(options.rounds):
         found = {}
-        for name, (path, seconds) in ways.items():
-            shutil.rmtree(out, ignore_errors=True)
-            arguments = ["--workers", str(options.workers), "--child", str(path), str(out), str(seconds)]
-            done = subprocess.run([sys.executable, __file__, *arguments], check=True, stdout=subprocess.PIPE, text=True)
+        for name in ways:
+            done = subprocess.run(argv(name), check=True, stdout=subprocess.PIPE, text=True)
             found[name] = float(json.loads(done.stdout))
             print(f"round {number + 1}, {name}: {found[name]:.1f} s", flush=True)
+        whole_seconds.append(found["whole"] - found["start"])
         ratios.append(found["whole"] / found["in sections"])
         without_start.append((found["whole"] - found["start"]) / (found["in sections"] - found["start"]))
+    cpu = {name: cpu_by_kind(argv(name)) for name in ways}
     shutil.rmtree(out, ignore_errors=True)
     for what, each in (("with the start of Ray", ratios), ("without it", without_start)):
         spread = f"{min(each):.2f} to {max(each):.2f}"
         print(f"{options.workers} workers, {what}: sections are {median(each):.2f} times as fast ({spread})")
+    for name in ("whole", "in sections"):
+        more = {kind: cpu[name][kind] - cpu["start"][kind] for kind in cpu[name]}
+        print(f"CPU, {name}: " + ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in more.items()))
+    ffmpeg = cpu["whole"]["ffmpeg"] - cpu["start"]["ffmpeg"]
+    print(f"whole, ffmpeg keeps {ffmpeg / median(whole_seconds):.2f} cores busy")
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ waiting                     which step starts next
 second_attempts             which steps run, and which of them are attempted twice
 task_memory                 how much memory a unit may take
 where, gpu_slots, running   where units run, and how their results are published
-ray_runner, ray_tasks, ray_looks, progress_boards  units on a cluster
-ray_login, ray_first_driver, ray_metrics, cluster_address, shared_files  joining a cluster, and what it has
+ray_runner, ray_tasks, ray_looks, progress_boards, ray_metrics  units on a cluster
+ray_connection, ray_login, ray_first_driver, cluster_address, shared_files  joining a cluster, and what it has
 tally, node_rates, job_status, job_history, outcome  how far a job is, for itself and for others, over time; its report
 failing                     when failures end a job, and which sources are set aside
 gpu_readable                which videos no GPU decodes

@@ -36,8 +36,8 @@ _LEAST_SECONDS = 5.0
 
 @contextlib.contextmanager
 def looks_on_cluster() -> Iterator[LookElsewhere]:
-    """Inside `ray_runner.connected`: yields a function that any thread may call. After the block it looks at nothing
-    more, and Ray may be shut down."""
+    """Inside `connected`: yields a function that any thread may call. After the block it looks at nothing more, and Ray
+    may be shut down."""
     is_over, busy = threading.Event(), threading.Lock()
 
     def look(sources: Sequence[Source], options: Options, num_in_store: int) -> list[Looked | None]:

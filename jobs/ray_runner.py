@@ -1,14 +1,9 @@
-"""Units of work on Ray: a local one that is started for the job, or a cluster."""
+"""Units of work on Ray."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
 import re
-import signal
 import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -30,11 +25,10 @@ from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
 from ..storage.interface import Storage
 from .failing import WORKER_DIED
-from .gpu_slots import Slots, slots_of, with_memory
+from .gpu_slots import Slots
 from .order import Order
 from .progress_boards import Board
-from .ray_first_driver import PATIENCE_SECONDS, answered
-from .ray_login import login_to_cluster, login_to_own, restored_login
+from .ray_connection import MAX_RETRIES, brief
 from .ray_metrics import StepMetrics
 from .ray_tasks import AskSlots, RayTasks
 from .second_attempts import Attempt, Attempts, Key, key_of
@@ -43,119 +37,14 @@ from .steps import Join, Look, OneSection, Outcome, Step, Whole, run_step
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up
 
-# The units of a worker or a node that dies are simply done again. This bound is for a unit that kills its worker each
-# time.
-_MAX_RETRIES = 3
-# How often a unit gets `_MAX_RETRIES` further attempts after its last attempt was lost together with its machine.
+# How often a unit gets `MAX_RETRIES` further attempts after its last attempt was lost together with its machine.
 # Machines are taken away at random, so a lost machine says little about the unit; but a unit that needs too much memory
 # may also crash its machine.
 _MAX_NODES_LOST = 1
 _POLL_SECONDS = 0.5
-# The environment variable of Ray's reporter agent, in milliseconds (ray/dashboard/modules/reporter/reporter_consts.py).
-_REPORTS = "REPORTER_UPDATE_INTERVAL_MS"
 
 Done = tuple[Outcome, float]
 """The outcome of a step, and the seconds that its worker took."""
-
-
-@contextlib.contextmanager
-def connected(
-    cluster: str | None, workers: int | None, streams_per_gpu: int, patience_seconds: float = PATIENCE_SECONDS
-) -> Iterator[AskSlots]:
-    """Ray for as long as the context lasts: the cluster at `cluster`, an address that `cluster_address` returned, or a
-    local Ray for None. Yields a function that says how many units can run at a time now, how many of them with a GPU,
-    and how much memory the largest machines have. `patience_seconds` is for `ray_first_driver`. ToolError if Ray cannot
-    be started or joined."""
-
-    def ask() -> Slots:
-        resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        machines = [each["Resources"] for each in nodes if each["Alive"]]
-        return with_memory(slots_of(resources, workers, streams_per_gpu), machines)
-
-    if ray.is_initialized():
-        raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
-    # Ray replaces the handler when it starts, and removes it when it ends.
-    with restored_login(), _restored_sigterm():
-        try:
-            with _restored_sigterm():
-                _init(cluster, workers, patience_seconds)
-            yield ask
-        except RayTaskError:
-            raise
-        except RayError as error:
-            # Where the machine of the driver or the head is lost, unless Ray ends this process at once.
-            raise ToolError(
-                f"the Ray of this job is lost: {_brief(error)}; what is finished is kept, so run the same command again"
-            ) from error
-        finally:
-            # Also if the process was told to end while Ray was starting.
-            ray.shutdown()
-
-
-def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> None:
-    try:
-        if cluster is not None:
-            address = login_to_cluster(cluster)
-            with answered(address, patience_seconds):
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-            return
-        login_to_own()
-        with _few_reports():
-            ray.init(
-                # A separate Ray, even if a cluster runs on this machine.
-                address="local",
-                num_cpus=workers,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                _system_config={
-                    # By default Ray retries a task that ran out of memory for ever,
-                    "task_oom_retries": _MAX_RETRIES,
-                    # and waits for workers that may die meanwhile, see `ray_first_driver`.
-                    "prestart_worker_first_driver": False,
-                },
-            )
-    except ShortGopError:
-        raise
-    except Exception as error:
-        # Ray raises plain ones where a busy machine is slow to start it.
-        what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
-        raise ToolError(f"{what}: {error}; --runner inline does the same work in this process without Ray") from error
-
-
-@contextlib.contextmanager
-def _few_reports() -> Iterator[None]:
-    """Let a Ray that starts here measure its processes once a minute, for a dashboard that it does not have. Every 5 s,
-    as it does otherwise, take 1 % of a core."""
-    is_set = _REPORTS in os.environ
-    os.environ.setdefault(_REPORTS, "60000")
-    try:
-        yield
-    finally:
-        if not is_set:
-            del os.environ[_REPORTS]
-
-
-@contextlib.contextmanager
-def _restored_sigterm() -> Iterator[None]:
-    """Restores the handler of SIGTERM. `ray.init` replaces it by one that ends the process without cleaning up, and
-    `ray.shutdown` lets the system end the process at once, while Python still says that the handler is there."""
-    before = signal.getsignal(signal.SIGTERM)
-    # None is a handler that is not Python's.
-    if threading.current_thread() is not threading.main_thread() or before is None:
-        yield
-        return
-    try:
-        yield
-    except SystemExit as error:
-        # Ray's handler raised this on a SIGTERM that came while Ray was starting. A caller that turned SIGTERM into
-        # KeyboardInterrupt gets that instead.
-        if error.code == signal.SIGTERM and before is signal.default_int_handler:
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def run_units(  # noqa: PLR0917  # what a job has, and its Ray
@@ -182,7 +71,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
-    task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES, retry_exceptions=False)(_run_step)
+    task: Any = ray.remote(num_cpus=1, max_retries=MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
     attempts = Attempts(order)
     nodes_lost: Counter[Key] = Counter()
@@ -197,8 +86,8 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             on_split(unit, parts)
             order.again(Whole(part) for part in parts)
         elif order.give_up(step):
-            times = (_MAX_RETRIES + 1) * (1 + min(nodes_lost[key], _MAX_NODES_LOST))
-            return give_up(dataset, unit, f"{unit.items[0].source.given}: {WORKER_DIED} {times} times: {_brief(error)}")
+            times = (MAX_RETRIES + 1) * (1 + min(nodes_lost[key], _MAX_NODES_LOST))
+            return give_up(dataset, unit, f"{unit.items[0].source.given}: {WORKER_DIED} {times} times: {brief(error)}")
         return None
 
     def submit(attempt: Attempt, slots: Slots, asked_bytes: int) -> ray.ObjectRef[Done]:
@@ -231,7 +120,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
                 if result is not None:
                     yield result
             except TaskUnschedulableError as error:
-                raise ToolError(f"Ray cannot place a unit of work: {_brief(error)}") from error
+                raise ToolError(f"Ray cannot place a unit of work: {brief(error)}") from error
             except RayTaskError as error:
                 if attempts.ended(attempt, None):
                     order.again([replace(step, unit=without_check(step.unit, _gone_source(error)))])
@@ -263,7 +152,7 @@ def _gone_source(error: RayTaskError) -> str:
         raise ToolError(cause.message, file=cause.file) from None
     if isinstance(cause, RaySystemError | ImportError):
         raise ToolError(
-            f"the cluster's node {_node_of(error)} cannot run shortgop: {_brief(cause)}; "
+            f"the cluster's node {_node_of(error)} cannot run shortgop: {brief(cause)}; "
             "install the same version of shortgop[prep] on every node, in the Python that runs its Ray"
         ) from None
     raise (cause if isinstance(cause, ShortGopError) else error) from None
@@ -305,7 +194,3 @@ def _node_of(error: RayTaskError) -> str:
     # Ray's error holds the address only in its text.
     match = re.search(r"\bip=([^\s,)]+)", str(error))
     return match[1] if match else "of unknown address"
-
-
-def _brief(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

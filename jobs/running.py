@@ -101,11 +101,11 @@ def _results(  # noqa: PLR0917  # what `run_all` was given
         return
     cluster = where.cluster
     tally.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
-    from . import progress_boards, ray_looks, ray_runner
+    from . import progress_boards, ray_connection, ray_looks, ray_runner
 
     shared = cluster is not None
     with (
-        ray_runner.connected(cluster, where.workers, where.streams_per_gpu) as ask_slots,
+        ray_connection.connected(cluster, where.workers, where.streams_per_gpu) as ask_slots,
         ray_looks.looks_on_cluster() as looking.elsewhere,
         progress_boards.progress_board(shared=shared) as board,
     ):

@@ -306,7 +306,16 @@ def start_missing(cluster: Machines) -> None:
         if name not in cluster.all:
             cluster.start(name)
             if name == "head":
-                cluster.wait(lambda: bool(cluster.alive()), "a head")
+                cluster.wait(lambda: _has_head(cluster), "a head")
+
+
+def _has_head(cluster: Machines) -> bool:
+    """Whether there is a head that answers. One that ended is started again: on one network Ray starts none while
+    machines of the one before live, ten seconds after its end."""
+    if not cluster.all["head"].runs:
+        cluster.kill("head")
+        cluster.start("head")
+    return bool(cluster.alive())
 
 
 def assert_same(one: Storage, other: Storage) -> None:

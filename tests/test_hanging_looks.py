@@ -21,8 +21,8 @@ from ray_machines import alive_at
 from shortgop.cli.app import EXIT_INTERRUPTED
 from shortgop.jobs import ray_looks
 from shortgop.jobs.look import look_at
+from shortgop.jobs.ray_connection import connected
 from shortgop.jobs.ray_looks import is_late, looks_on_cluster
-from shortgop.jobs.ray_runner import connected
 from shortgop.jobs.where import Where
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

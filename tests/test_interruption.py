@@ -147,26 +147,6 @@ def test_told_to_end_while_ray_starts(sources: Path, tmp_path: Path) -> None:
     wait_until_gone(below)
 
 
-_AFTER_RAY = """
-import os, signal, time
-from shortgop.jobs.ray_runner import connected
-signal.signal(signal.SIGTERM, signal.default_int_handler)
-with connected(None, 1, 0):
-    pass
-try:
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(60)
-except KeyboardInterrupt:
-    print("tidy")
-"""
-
-
-def test_told_to_end_when_ray_has_ended() -> None:
-    """A job still writes the dataset then. Ray leaves a process without any handler for SIGTERM."""
-    done = subprocess.run([sys.executable, "-c", _AFTER_RAY], capture_output=True, text=True, check=False)
-    assert done.stdout == "tidy\n", done
-
-
 def test_ffmpeg_killed_again_and_again(sources: Path, undisturbed: Path, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     job = start(sources, dataset, "inline")

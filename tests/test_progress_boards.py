@@ -14,7 +14,7 @@ import pytest
 import ray
 
 from shortgop.jobs.progress_boards import Board, progress_board
-from shortgop.jobs.ray_runner import connected
+from shortgop.jobs.ray_connection import connected
 from shortgop.jobs.work import OnProgress, UnitProgress
 from started_processes import descendants
 

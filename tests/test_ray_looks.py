@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shortgop.jobs.look import LookElsewhere, Looking, look_at
+from shortgop.jobs.ray_connection import connected
 from shortgop.jobs.ray_looks import looks_on_cluster
-from shortgop.jobs.ray_runner import connected
 from shortgop.jobs.sources import Source
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

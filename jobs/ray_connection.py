@@ -1,0 +1,138 @@
+"""Ray for as long as a job lasts: a local one that is started for it, or a cluster that it joins."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from ..errors import ShortGopError, ToolError
+from .gpu_slots import Slots, slots_of, with_memory
+from .ray_first_driver import PATIENCE_SECONDS, answered
+from .ray_login import login_to_cluster, login_to_own, restored_login
+from .ray_tasks import AskSlots
+
+MAX_RETRIES = 3
+"""The units of a worker or a node that dies are simply done again. This bound is for a unit that kills its worker each
+time."""
+
+# A job's own Ray measures its processes every 5 s for a dashboard that it does not have, and looks for new log files
+# ten times a second, although the driver asked for none: 1 % of a core each. These are the environment variables of its
+# reporter agent (ray/dashboard/modules/reporter/reporter_consts.py) and of its log monitor
+# (ray/_private/log_monitor.py: the interval holds from so many files on).
+_RARE_LOOKS = {
+    "REPORTER_UPDATE_INTERVAL_MS": "60000",
+    "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD": "0",
+    "LOG_NAME_UPDATE_INTERVAL_S": "60",
+}
+
+
+@contextlib.contextmanager
+def connected(
+    cluster: str | None, workers: int | None, streams_per_gpu: int, patience_seconds: float = PATIENCE_SECONDS
+) -> Iterator[AskSlots]:
+    """Ray for as long as the context lasts: the cluster at `cluster`, an address that `cluster_address` returned, or a
+    local Ray for None. Yields a function that says how many units can run at a time now, how many of them with a GPU,
+    and how much memory the largest machines have. `patience_seconds` is for `ray_first_driver`. ToolError if Ray cannot
+    be started or joined."""
+
+    def ask() -> Slots:
+        resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        machines = [each["Resources"] for each in nodes if each["Alive"]]
+        return with_memory(slots_of(resources, workers, streams_per_gpu), machines)
+
+    if ray.is_initialized():
+        raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
+    # Ray replaces the handler when it starts, and removes it when it ends.
+    with restored_login(), _restored_sigterm():
+        try:
+            with _restored_sigterm():
+                _init(cluster, workers, patience_seconds)
+            yield ask
+        except RayTaskError:
+            raise
+        except RayError as error:
+            # Where the machine of the driver or the head is lost, unless Ray ends this process at once.
+            raise ToolError(
+                f"the Ray of this job is lost: {brief(error)}; what is finished is kept, so run the same command again"
+            ) from error
+        finally:
+            # Also if the process was told to end while Ray was starting.
+            ray.shutdown()
+
+
+def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> None:
+    try:
+        if cluster is not None:
+            address = login_to_cluster(cluster)
+            with answered(address, patience_seconds):
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            return
+        login_to_own()
+        with _rare_looks():
+            ray.init(
+                # A separate Ray, even if a cluster runs on this machine.
+                address="local",
+                num_cpus=workers,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _system_config={
+                    # By default Ray retries a task that ran out of memory for ever,
+                    "task_oom_retries": MAX_RETRIES,
+                    # and waits for workers that may die meanwhile, see `ray_first_driver`.
+                    "prestart_worker_first_driver": False,
+                },
+            )
+    except ShortGopError:
+        raise
+    except Exception as error:
+        # Ray raises plain ones where a busy machine is slow to start it.
+        what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
+        raise ToolError(f"{what}: {error}; --runner inline does the same work in this process without Ray") from error
+
+
+@contextlib.contextmanager
+def _rare_looks() -> Iterator[None]:
+    """Let a Ray that starts here take less of the machine, unless the environment says otherwise."""
+    own = {name: value for name, value in _RARE_LOOKS.items() if name not in os.environ}
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for name in own:
+            del os.environ[name]
+
+
+@contextlib.contextmanager
+def _restored_sigterm() -> Iterator[None]:
+    """Restores the handler of SIGTERM. `ray.init` replaces it by one that ends the process without cleaning up, and
+    `ray.shutdown` lets the system end the process at once, while Python still says that the handler is there."""
+    before = signal.getsignal(signal.SIGTERM)
+    # None is a handler that is not Python's.
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    try:
+        yield
+    except SystemExit as error:
+        # Ray's handler raised this on a SIGTERM that came while Ray was starting. A caller that turned SIGTERM into
+        # KeyboardInterrupt gets that instead.
+        if error.code == signal.SIGTERM and before is signal.default_int_handler:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def brief(error: Exception) -> str:
+    """What an error of Ray says, without the trace of the worker."""
+    return str(error).strip().splitlines()[0]
