@@ -33,6 +33,9 @@ _MAX_CLIPS_WAITING, _MAX_UNITS_WAITING = 1024, 64
 _SECONDS_TO_END = 0.5
 # How long to wait for the end of a worker that was killed, or that has closed its pipe.
 _SECONDS_TO_DIE = 10.0
+# How long to start a worker anew where the fork server is killed meanwhile. Another one takes seconds to start, and ten
+# of them on a busy machine.
+_SECONDS_TO_START = 60.0
 _SECONDS_BETWEEN_STARTS = 0.02
 
 
@@ -183,7 +186,7 @@ class WorkerPool:
                 reduction.send_handle(worker.pipe, file, worker.process.pid)
 
     def _started(self) -> _Worker:
-        deadline = time.monotonic() + _SECONDS_TO_DIE
+        deadline = time.monotonic() + _SECONDS_TO_START
         while True:
             try:
                 return self._start()
