@@ -2,55 +2,59 @@
 
 from __future__ import annotations
 
+import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+_JOB = """
+import json, os, signal, time
+from pathlib import Path
 from shortgop.jobs.ray_connection import connected
 from started_processes import descendants
 
-_AFTER_RAY = """
-import os, signal, time
-from shortgop.jobs.ray_connection import connected
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 with connected(None, 1, 0):
-    pass
+    (monitor,) = [pid for pid, command in descendants(os.getpid()) if "log_monitor.py" in command]
+    settings = Path(f"/proc/{monitor}/environ").read_text()
+print(json.dumps({"of ray": settings.split(chr(0)), "own": [f"{name}={os.environ[name]}" for name in os.environ]}))
 try:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(60)
 except KeyboardInterrupt:
-    print("tidy")
+    print("ended tidily")
 """
 
 
-def test_a_job_that_is_told_to_end_when_ray_has_ended_ends_tidily() -> None:
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    """Run a job that starts Ray, ends it, and is told to end after that."""
+    settings = {"PYTHONPATH": str(Path(__file__).parent), "REPORTER_UPDATE_INTERVAL_MS": "7000"}
+    command = [sys.executable, "-c", _JOB]
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def settings(said: list[str]) -> Any:
+    """Read the environment variables of Ray's processes, and those of the job after it has started Ray."""
+    return json.loads(said[0])
+
+
+def test_a_local_ray_looks_for_logs_rarely(settings: Any) -> None:
+    assert "LOG_NAME_UPDATE_INTERVAL_S=60" in settings["of ray"]
+    assert not any("LOG_NAME_UPDATE_INTERVAL_S" in setting for setting in settings["own"])
+
+
+def test_what_the_user_has_set_stays(settings: Any) -> None:
+    assert "REPORTER_UPDATE_INTERVAL_MS=7000" in settings["of ray"]
+    assert "REPORTER_UPDATE_INTERVAL_MS=7000" in settings["own"]
+
+
+def test_a_job_that_is_told_to_end_when_ray_has_ended_ends_tidily(said: list[str]) -> None:
     """It still writes the dataset then. Ray leaves a process without any handler for SIGTERM."""
-    done = subprocess.run([sys.executable, "-c", _AFTER_RAY], capture_output=True, text=True, check=False)
-    assert done.stdout == "tidy\n", done
-
-
-@pytest.fixture
-def changed() -> Iterator[None]:
-    """Give Ray's reports another interval."""
-    os.environ["REPORTER_UPDATE_INTERVAL_MS"] = "7000"
-    yield
-    del os.environ["REPORTER_UPDATE_INTERVAL_MS"]
-
-
-@pytest.mark.usefixtures("changed")
-def test_the_environment_of_a_local_ray_is_its_own() -> None:
-    handler = signal.getsignal(signal.SIGTERM)
-    with connected(None, 1, 0):
-        (monitor,) = [pid for pid, command in descendants(os.getpid()) if "log_monitor.py" in command]
-        settings = Path(f"/proc/{monitor}/environ").read_bytes().split(b"\0")
-        assert b"LOG_NAME_UPDATE_INTERVAL_S=60" in settings
-        # What the user has set stays.
-        assert b"REPORTER_UPDATE_INTERVAL_MS=7000" in settings
-    assert "LOG_NAME_UPDATE_INTERVAL_S" not in os.environ
-    assert os.environ["REPORTER_UPDATE_INTERVAL_MS"] == "7000"
-    assert signal.getsignal(signal.SIGTERM) == handler
+    assert said[1:] == ["ended tidily"]
