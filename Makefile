@@ -103,7 +103,7 @@ SWEPT := attempts batches changed_sources cluster cluster_chaos cluster_docs cor
 
 sweep: $(STAMP)
 	@echo "Running tests with all their cases: ten minutes and more"
-	@$(WITH_FFMPEG) SHORTGOP_SWEEP=1 $(PY) -m pytest -n 2 --dist loadfile $(SWEPT:%=tests/test_%.py)
+	@$(WITH_FFMPEG) SHORTGOP_SWEEP=1 $(PY) -m pytest -o faulthandler_timeout=3600 -n 2 --dist loadfile $(SWEPT:%=tests/test_%.py)
 
 # Nothing is installed for it: in a checkout without .venv it is the Python that has torch, with the wheels that
 # `make gpu-wheels` collected. GPU_CHECK="--only nvdec-caps loader-device" runs some of the checks.
