@@ -3,9 +3,7 @@ be anywhere to arrays that may be anywhere, so that no column need fit into memo
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -13,15 +11,15 @@ import numpy as np
 
 from .frame_runs import ReadRows
 from .layer_tables import REFERENCES, LayerTables, constant, reads_of
-from .new_arrays import NewArray
+from .new_arrays import NewArray, in_threads
 from .ragged import Array, Ragged, ragged_as_is
 from .row_runs import Runs, blocks_of, of_lists, rows_between
 from .schema import OFFSETS, SCHEMA
 from .stacking import Numbering, stack
-from .tables import Gops, Manifest, Origins, Segments, Videos
+from .tables import Gops, Manifest, Origins, Segments, Videos, manifest_as_is
 
-# Each has a block in memory.
-_MAX_THREADS = 8
+# Of a column of references, so many blocks are looked at before the others, which may not be needed.
+_SEEN_TOGETHER = 16
 
 
 def interleaved(layers: Sequence[LayerTables], videos: Runs, new_array: NewArray, **others: Any) -> Manifest:
@@ -29,12 +27,13 @@ def interleaved(layers: Sequence[LayerTables], videos: Runs, new_array: NewArray
     the timeline. Columns lie in arrays that `new_array` makes. `others` are the tables failures, edits and drops."""
     filling = _Filling(layers, videos, new_array)
     numbered = {of: filling.numbered(path, of) for path, of in REFERENCES.items()}
-    return Manifest(
+    # Each row was checked in its layer.
+    return manifest_as_is(
+        filling.derived(),
         videos=Videos(**filling.table("videos")),
         segments=Segments(**filling.table("segments")),
         gops=Gops(**filling.table("gops")),
         **numbered,
-        timeline=None,
         origins=filling.origins(),
         **others,
     )
@@ -59,8 +58,13 @@ class _Filling:
         runs, reads = self._runs[table], [each.reads(path) for each in self._layers]
         shifted = [partial(_shifted, *each) for each in zip(reads, bases.tolist(), strict=False)]
         numbering = Numbering(stack(tables))
-        for start, stop in blocks_of(runs):
+        blocks = blocks_of(runs)
+
+        def see(start: int, stop: int) -> None:
             numbering.see(rows_between(runs, shifted, start, stop), start)
+
+        for first in range(0, len(blocks), _SEEN_TOGETHER):
+            in_threads(see, blocks[first : first + _SEEN_TOGETHER])
             if numbering.has_seen_all:
                 break
         kept, numbers = numbering.result()
@@ -74,7 +78,7 @@ class _Filling:
             path = f"{table}/{name}"
             reads = [each.reads(path) for each in self._layers]
             if path in self._numbers:
-                reads = [partial(_renumbered, *each) for each in zip(reads, self._numbers[path], strict=True)]
+                reads = [_renumbered(*each) for each in zip(reads, self._numbers[path], strict=True)]
             fill = self._ragged if spec.ragged else self._fixed
             columns[name] = fill(path, spec.dtype, reads, self._runs[table])
         return columns
@@ -90,12 +94,30 @@ class _Filling:
             first_frame=self._fixed("origins/first_frame", "<i8", frames, videos),
         )
 
+    def derived(self) -> dict[str, Array]:
+        """What a manifest works out of these tables."""
+        videos = self._runs["videos"]
+        firsts = {table: [each.firsts(table) for each in self._layers] for table in ("frames", "gops", "segments")}
+        derived = {
+            f"first_{table}": self._starts(f"first_{table}", each, videos, of_lists(videos, each))
+            for table, each in firsts.items()
+        }
+        for name in ("gop", "segment"):
+            reads = [partial(_counts, each) for each in firsts[f"{name}s"]]
+            derived[f"{name}_counts"] = self._fixed(f"{name}_counts", "<i8", reads, videos)
+        return derived
+
     def _ragged(self, path: str, dtype: str, reads: Sequence[ReadRows], rows: Runs) -> Ragged:
         offsets = [each.offsets(path) for each in self._layers]
         lists = of_lists(rows, offsets)
         values = self._fixed(path, dtype, reads, lists)
-        reads = [reads_of(each) for each in offsets]
-        kept = self._new(f"{path}_offsets", rows.num_rows + 1, OFFSETS.dtype)
+        # Those of the layers were checked.
+        return ragged_as_is(values, self._starts(f"{path}_offsets", offsets, rows, lists))
+
+    def _starts(self, path: str, starts: Sequence[Array], rows: Runs, lists: Runs) -> Array:
+        """Where the list of each row starts, and the end of the last; `starts` has that of the layers."""
+        reads = [reads_of(each) for each in starts]
+        kept = self._new(path, rows.num_rows + 1, OFFSETS.dtype)
 
         def fill(start: int, stop: int) -> None:
             here = rows.which(start, stop)
@@ -106,30 +128,27 @@ class _Filling:
             found = rows_between(rows, reads, start, stop)
             kept.put(start, found + shifts if shifts.any() else found)
 
-        _in_threads(fill, blocks_of(rows))
+        in_threads(fill, blocks_of(rows))
         kept.put(rows.num_rows, np.array([lists.num_rows]))
-        # Those of the layers were checked.
-        return ragged_as_is(values, kept.made())
+        return kept.made()
 
     def _fixed(self, path: str, dtype: str, reads: Sequence[ReadRows], rows: Runs) -> Array:
         filled = self._new(path, rows.num_rows, dtype)
-        _in_threads(lambda start, stop: filled.put(start, rows_between(rows, reads, start, stop)), blocks_of(rows))
+        in_threads(lambda start, stop: filled.put(start, rows_between(rows, reads, start, stop)), blocks_of(rows))
         return filled.made()
 
 
-def _in_threads(fill: Callable[[int, int], None], blocks: Sequence[tuple[int, int]]) -> None:
-    """Copying, decoding and writing release the GIL."""
-    if len(blocks) < 2:
-        for block in blocks:
-            fill(*block)
-        return
-    with ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1, _MAX_THREADS)) as threads:
-        list(threads.map(lambda block: fill(*block), blocks))
+def _counts(firsts: Array, start: int, stop: int) -> Array:
+    """How many rows of a table each of these videos has."""
+    return np.diff(firsts[start : stop + 1])
 
 
 def _shifted(read: ReadRows, base: int, start: int, stop: int) -> Array:
-    return np.asarray(read(start, stop) + np.int64(base))
+    return np.asarray(read(start, stop) + np.int64(base)) if base else read(start, stop)
 
 
-def _renumbered(read: ReadRows, numbers: Array, start: int, stop: int) -> Array:
-    return np.asarray(numbers[read(start, stop)])
+def _renumbered(read: ReadRows, numbers: Array) -> ReadRows:
+    """Reads references whose numbers are new. Those of the oldest layer mostly keep theirs."""
+    if np.array_equal(numbers, np.arange(len(numbers))):
+        return read
+    return lambda start, stop: np.asarray(numbers[read(start, stop)])

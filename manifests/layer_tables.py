@@ -12,10 +12,12 @@ import numpy as np
 
 from ..errors import CorruptDataError
 from .frame_runs import ReadRows
-from .ragged import Array, Ragged, ever_falls, offsets_of
+from .new_arrays import in_threads
+from .ragged import Array, Ragged
 from .schema import OFFSETS, SCHEMA
-from .tables import Manifest
+from .tables import POSITIVE, Manifest
 from .zarr_read import OpenFile, StoredRows, read_ragged, read_rows, read_table, version_of
+from .zarr_sizes import CHUNK_ROWS
 
 # Columns of references, and the tables that they refer to.
 REFERENCES = {"videos/config": "configs", "segments/shard": "shards", "gops/pattern": "patterns"}
@@ -41,7 +43,7 @@ class LayerTables(Protocol):
         ...
 
     def offsets(self, path: str) -> Array:
-        """The offsets of a ragged column."""
+        """The offsets of a ragged column of videos. They stay as they are until those of another are asked for."""
         ...
 
 
@@ -83,25 +85,44 @@ class EncodedTables:
     def __init__(self, open_file: OpenFile) -> None:
         self._file, self._version = open_file, version_of(open_file)
         self._ids = read_ragged(open_file, "videos/id", "u1")
-        counted = {
-            name: read_rows(open_file, f"videos/{name}", SCHEMA["videos"][name].dtype)
-            for name in ("num_frames", "gop_frames", "segment_gops")
-        }
-        for name, column in counted.items():
-            self._check_rows(f"videos/{name}", len(column), len(self._ids))
-            if column.min(initial=1) < 1:
-                raise CorruptDataError(f"column videos/{name} has a value below 1; the manifest is damaged")
-        gops = -(-counted["num_frames"] // counted["gop_frames"])
-        self._firsts = {
-            "frames": offsets_of(counted["num_frames"]),
-            "gops": offsets_of(gops),
-            "segments": offsets_of(-(-gops // counted["segment_gops"])),
-        }
+        self._firsts = self._first_rows()
         self._rows = {
             "videos": len(self._ids),
             "segments": int(self._firsts["segments"][-1]),
             "gops": int(self._firsts["gops"][-1]),
         }
+        self._offsets: _Offsets | None = None
+
+    def _first_rows(self) -> dict[str, Array]:
+        """What `firsts` gives, put together block by block: whole columns in between would be new memory, and clearing
+        its pages takes longer than decoding."""
+        rows = len(self._ids)
+        counted = {
+            name: StoredRows(self._file, f"videos/{name}", SCHEMA["videos"][name].dtype)
+            for name in ("num_frames", "gop_frames", "segment_gops")
+        }
+        for name, column in counted.items():
+            self._check_rows(f"videos/{name}", len(column), rows)
+        firsts = {name: np.empty(rows + 1, np.int64) for name in ("frames", "gops", "segments")}
+        blocks = [(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS)]
+
+        def count(start: int, stop: int) -> None:
+            frames, gop_frames, segment_gops = (
+                _positive(name, column.between, start, stop) for name, column in counted.items()
+            )
+            gops = -(-frames // gop_frames)
+            for name, counts in (("frames", frames), ("gops", gops), ("segments", -(-gops // segment_gops))):
+                np.cumsum(counts, out=firsts[name][start + 1 : stop + 1])
+
+        in_threads(count, blocks)
+        for first in firsts.values():
+            first[0] = 0
+            before = 0
+            for start, stop in blocks:
+                if before:
+                    first[start + 1 : stop + 1] += before
+                before = int(first[stop])
+        return firsts
 
     def table(self, name: str) -> Any:
         return read_table(self._file, name, self._version)
@@ -122,6 +143,8 @@ class EncodedTables:
         stored = StoredRows(self._file, path, spec.dtype)
         if not spec.ragged:
             self._check_rows(path, len(stored), self._rows[table])
+        if table == "videos" and name in POSITIVE:
+            return partial(_positive, name, stored.between)
         if path in REFERENCES:
             return partial(_within, path, len(self.table(REFERENCES[path])), stored.between)
         return stored.between
@@ -133,16 +156,50 @@ class EncodedTables:
         spec = SCHEMA[table][name]
         if spec.since > self._version:
             return np.zeros(self._rows[table] + 1, np.int64)
-        offsets = read_rows(self._file, f"{path}_offsets", OFFSETS.dtype)
-        self._check_rows(f"{path}_offsets", len(offsets), self._rows[table] + 1)
         num_values = len(StoredRows(self._file, path, spec.dtype))
-        if offsets[0] != 0 or offsets[-1] != num_values or ever_falls(offsets):
+        if self._offsets is None:
+            self._offsets = _Offsets(len(self._ids) + 1)
+        found = read_rows(self._file, f"{path}_offsets", OFFSETS.dtype, new_array=self._offsets.new)
+        self._check_rows(f"{path}_offsets", len(found), self._rows[table] + 1)
+        if found[0] != 0 or found[-1] != num_values or self._offsets.ever_falls:
             raise CorruptDataError(f"{path}: offsets do not fit {num_values} values", file=f"{path}_offsets")
-        return offsets
+        return found
 
     def _check_rows(self, path: str, rows: int, expected: int) -> None:
         if rows != expected:
             raise CorruptDataError(f"column {path} has {rows} rows, but needs {expected}; the manifest is damaged")
+
+
+class _Offsets:
+    """Memory for the offsets of one column after the other: new memory for each would have to be cleared. What is put
+    into it is checked meanwhile, since a processor has it in its cache then."""
+
+    def __init__(self, rows: int) -> None:
+        self._memory = np.empty(rows, np.int64)
+        self._rows = 0
+        self._starts: list[int] = []
+        self._falls = False
+
+    def new(self, _path: str, rows: int, _dtype: str) -> _Offsets:
+        if rows > len(self._memory):
+            self._memory = np.empty(rows, np.int64)
+        self._rows, self._starts, self._falls = rows, [], False
+        return self
+
+    def put(self, start: int, rows: Array) -> None:
+        self._starts.append(start)
+        if (rows[1:] < rows[:-1]).any():
+            self._falls = True
+        self._memory[start : start + len(rows)] = rows
+
+    def made(self) -> Array:
+        return self._memory[: self._rows]
+
+    @property
+    def ever_falls(self) -> bool:
+        """Whether any offset is below the one before it."""
+        starts = np.array([start for start in self._starts if start], np.int64)
+        return self._falls or bool((self._memory[starts] < self._memory[starts - 1]).any())
 
 
 def reads_of(column: Array) -> ReadRows:
@@ -153,6 +210,13 @@ def reads_of(column: Array) -> ReadRows:
 def constant(value: int, dtype: str) -> ReadRows:
     """Reads rows of a column that has one value."""
     return lambda start, stop: np.full(stop - start, value, dtype)
+
+
+def _positive(column: str, read: ReadRows, start: int, stop: int) -> Array:
+    values = read(start, stop)
+    if values.min(initial=1) < 1:
+        raise CorruptDataError(f"column videos/{column} has a value below 1; the manifest is damaged")
+    return values
 
 
 def _within(path: str, rows: int, read: ReadRows, start: int, stop: int) -> Array:

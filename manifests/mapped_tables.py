@@ -19,7 +19,7 @@ import numpy as np
 
 from .new_arrays import NewRows
 from .ragged import Array, Ragged, ragged_as_is
-from .tables import TABLE_TYPES, Manifest, Origins
+from .tables import DERIVED, TABLE_TYPES, Manifest, Origins, manifest_as_is
 
 # Where an array lies: its dtype, the position of its first byte, its number of entries.
 Place = tuple[str, int, int]
@@ -28,8 +28,6 @@ CheckedRows = tuple[int, int, int]
 
 # Arrays start where a mapping can start.
 _ALIGNMENT_BYTES = mmap.ALLOCATIONGRANULARITY
-# What a manifest works out of its tables when it is opened.
-_DERIVED = ("gop_counts", "segment_counts", "first_gops", "first_segments", "first_frames")
 _OFFSETS = "_offsets"
 # Arrays that are there already are copied in pieces that stay in a processor's cache.
 _PIECE_ROWS = 1 << 16
@@ -61,7 +59,7 @@ def file_of(manifest: Manifest) -> MappedFile | None:
 def arrays_of(manifest: Manifest) -> dict[str, Array]:
     """All arrays by names of their own: "videos/num_frames", and "videos/id" and "videos/id_offsets"; also those that a
     manifest works out."""
-    arrays = {name: getattr(manifest, name) for name in _DERIVED}
+    arrays = {name: getattr(manifest, name) for name in DERIVED}
     for table_name in _TABLES:
         table = getattr(manifest, table_name)
         for field in () if table is None else fields(table):
@@ -150,14 +148,14 @@ def mapped(file: MappedFile) -> Manifest:
         name: np.frombuffer(memory, dtype, rows, start) if rows else np.zeros(0, dtype)
         for name, (dtype, start, rows) in file.places.items()
     }
-    manifest = Manifest.__new__(Manifest)
-    vars(manifest).update({name: arrays[name] for name in _DERIVED})
+    tables: dict[str, Any] = {}
     for table, kind in _TABLES.items():
         columns = {field.name: f"{table}/{field.name}" for field in fields(kind)}
         is_there = next(iter(columns.values())) in arrays
-        vars(manifest)[table] = (
+        tables[table] = (
             _unchecked(kind, {name: _column(arrays, path) for name, path in columns.items()}) if is_there else None
         )
+    manifest = manifest_as_is(arrays, **tables)
     _FILES[manifest] = file
     return manifest
 

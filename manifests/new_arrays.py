@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
@@ -21,8 +23,21 @@ class NewRows(Protocol):
         its tables."""
 
 
+# Each has a block in memory.
+_MAX_THREADS = 8
 # Makes the array that rows are put into: the path of a Zarr array, its number of rows and its dtype.
 NewArray = Callable[[str, int, str], NewRows]
+
+
+def in_threads(fill: Callable[[int, int], None], blocks: Sequence[tuple[int, int]]) -> None:
+    """Call `fill` with each block [start, stop), on as many threads as there are processors: copying, decoding and
+    writing release the GIL."""
+    if len(blocks) < 2:
+        for block in blocks:
+            fill(*block)
+        return
+    with ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1, _MAX_THREADS)) as threads:
+        list(threads.map(lambda block: fill(*block), blocks))
 
 
 class _InMemory:

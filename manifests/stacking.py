@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import accumulate
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -113,20 +114,23 @@ def _unique_rows(table: _T, references: Array) -> tuple[_T, Array]:
 
 
 class Numbering(Generic[_T]):
-    """New numbers for the rows of a table that a column refers to. The column may come in blocks."""
+    """New numbers for the rows of a table that a column refers to. The column may come in blocks, in any order, and
+    from several threads."""
 
     def __init__(self, table: _T) -> None:
         self._table = table
         self._first_use = np.full(len(table), _UNUSED, dtype=np.int64)
+        self._lock = Lock()
 
     def see(self, references: Array, start: int) -> None:
-        """Take the column's rows from `start`. Blocks come in their order."""
+        """Take the column's rows from `start`."""
         for first in range(0, len(references), _BLOCK_ROWS):
             block = references[first : first + _BLOCK_ROWS]
             use = np.full(len(self._table), _UNUSED, dtype=np.int64)
             # Assigned in reverse, so that the value that stays is the first use.
             use[block[::-1]] = np.arange(start + first + len(block) - 1, start + first - 1, -1)
-            np.minimum(self._first_use, use, out=self._first_use)
+            with self._lock:
+                np.minimum(self._first_use, use, out=self._first_use)
 
     @property
     def has_seen_all(self) -> bool:

@@ -18,6 +18,7 @@ start is a running sum and needs no column. `docs/format.md` gives the meaning o
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -28,6 +29,10 @@ from .ragged import Array, Ragged, from_rows, from_texts, lazy, offsets_of
 from .records import CodecConfig, Pattern, SourceChanges, VideoRow
 from .schema import SCHEMA
 
+# Columns of videos whose values are at least 1.
+POSITIVE = ("num_frames", "gop_frames", "segment_gops", "fps_num", "fps_den", "timebase_den")
+# What a manifest works out of its tables when it is opened.
+DERIVED = ("gop_counts", "segment_counts", "first_gops", "first_segments", "first_frames")
 # A table with more videos is that of a snapshot, so their ids ascend. A dict of its ids would take seconds to make, and
 # memory of each process.
 _MAX_DICT_ROWS = 1 << 17
@@ -196,7 +201,7 @@ class Manifest:
     origins: Origins | None = None
 
     def __post_init__(self) -> None:
-        for column in ("num_frames", "gop_frames", "segment_gops", "fps_num", "fps_den", "timebase_den"):
+        for column in POSITIVE:
             if getattr(self.videos, column).min(initial=1) < 1:
                 raise CorruptDataError(f"column videos/{column} has a value below 1; the manifest is damaged")
         expected = {
@@ -321,6 +326,14 @@ class Manifest:
             frames=tuple(self.patterns.frames.row(index).tolist()),
             referenced=tuple(bool(value) for value in self.patterns.referenced.row(index)),
         )
+
+
+def manifest_as_is(derived: Mapping[str, Array], **tables: Any) -> Manifest:
+    """A manifest of tables that are known to fit each other, with all that it would work out of them (`DERIVED`).
+    Working that out, and checking them, reads whole columns."""
+    made = Manifest.__new__(Manifest)
+    vars(made).update({"timeline": None, "origins": None, **tables, **{name: derived[name] for name in DERIVED}})
+    return made
 
 
 def empty() -> Manifest:
