@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -94,9 +94,14 @@ class Members:
 
     file: OpenedFile
     directory: Mapping[str, _Member]
+    # Where the bytes of members begin that were opened before: a long array is opened once for each of its chunks.
+    starts: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, name: str) -> BinaryIO:
-        return _open_member(self.file, self.directory, name)
+        start = self.starts.get(name)
+        if start is None:
+            start = self.starts[name] = _start_of_member(self.file, self.directory[name])
+        return cast(BinaryIO, _MemberFile(self.file, start, self.directory[name]))
 
     def contents(self) -> dict[str, tuple[int, int]]:
         """The length and the CRC-32 of each member, by name. None of them is read."""
@@ -161,14 +166,19 @@ def _read_directory(file: OpenedFile) -> dict[str, _Member]:
     return members
 
 
-def _open_member(file: OpenedFile, directory: Mapping[str, _Member], name: str) -> BinaryIO:
-    member = directory[name]
+def _start_of_member(file: OpenedFile, member: _Member) -> int:
     header = file.read(member.header, member.header + _HEADER.size)
+    if not member.stored:
+        raise zipfile.BadZipFile("a member is compressed")
+    return member.header + _header_bytes(header)
+
+
+def _header_bytes(header: bytes) -> int:
+    """The length of a member's local header, from its first bytes."""
     signature, name_length, extra_length = _HEADER.unpack(header)
-    if signature != b"PK\3\4" or not member.stored:
-        raise zipfile.BadZipFile("a member is damaged or compressed")
-    start = member.header + _HEADER.size + name_length + extra_length
-    return cast(BinaryIO, _MemberFile(file, start, member))
+    if signature != b"PK\3\4":
+        raise zipfile.BadZipFile("a member is damaged")
+    return int(_HEADER.size + name_length + extra_length)
 
 
 class _PartFile(io.RawIOBase):

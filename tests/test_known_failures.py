@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pytest
 
@@ -21,7 +21,6 @@ from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.storage.disk import DiskStorage
-from shortgop.storage.interface import OpenedFile
 from source_arguments import find_sources
 from synthetic import SyntheticVideo
 
@@ -100,13 +99,13 @@ def test_failures_are_read_once_for_each_snapshot_and_without_the_other_tables(
     write_part(DiskStorage(dataset), "u1", merge([failure("a", "cut short"), video("b")]))
     publish(DiskStorage(dataset))
     opened: list[str] = []
-    real = zips._open_member
+    real = zips.Members.__call__
 
-    def noting(file: OpenedFile, directory: Any, key: str) -> BinaryIO:
+    def noting(members: zips.Members, key: str) -> BinaryIO:
         opened.append(key)
-        return real(file, directory, key)
+        return real(members, key)
 
-    monkeypatch.setattr(zips, "_open_member", noting)
+    monkeypatch.setattr(zips.Members, "__call__", noting)
     for _ in range(100):
         assert said(DiskStorage(dataset)).failures == {("a", "cut short")}
     assert len(opened) == len(set(opened))
