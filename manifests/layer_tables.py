@@ -91,7 +91,7 @@ class EncodedTables:
             "segments": int(self._firsts["segments"][-1]),
             "gops": int(self._firsts["gops"][-1]),
         }
-        self._offsets: _Offsets | None = None
+        self._offsets: ReusedOffsets | None = None
 
     def _first_rows(self) -> dict[str, Array]:
         """What `firsts` gives, put together block by block: whole columns in between would be new memory, and clearing
@@ -158,7 +158,7 @@ class EncodedTables:
             return np.zeros(self._rows[table] + 1, np.int64)
         num_values = len(StoredRows(self._file, path, spec.dtype))
         if self._offsets is None:
-            self._offsets = _Offsets(len(self._ids) + 1)
+            self._offsets = ReusedOffsets(len(self._ids) + 1)
         found = read_rows(self._file, f"{path}_offsets", OFFSETS.dtype, new_array=self._offsets.new)
         self._check_rows(f"{path}_offsets", len(found), self._rows[table] + 1)
         if found[0] != 0 or found[-1] != num_values or self._offsets.ever_falls:
@@ -170,7 +170,7 @@ class EncodedTables:
             raise CorruptDataError(f"column {path} has {rows} rows, but needs {expected}; the manifest is damaged")
 
 
-class _Offsets:
+class ReusedOffsets:
     """Memory for the offsets of one column after the other: new memory for each would have to be cleared. What is put
     into it is checked meanwhile, since a processor has it in its cache then."""
 
@@ -180,7 +180,7 @@ class _Offsets:
         self._starts: list[int] = []
         self._falls = False
 
-    def new(self, _path: str, rows: int, _dtype: str) -> _Offsets:
+    def new(self, _path: str, rows: int, _dtype: str) -> ReusedOffsets:
         if rows > len(self._memory):
             self._memory = np.empty(rows, np.int64)
         self._rows, self._starts, self._falls = rows, [], False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -31,13 +32,30 @@ NewArray = Callable[[str, int, str], NewRows]
 
 def in_threads(fill: Callable[[int, int], None], blocks: Sequence[tuple[int, int]]) -> None:
     """Call `fill` with each block [start, stop), on as many threads as there are processors: copying, decoding and
-    writing release the GIL."""
-    if len(blocks) < 2:
-        for block in blocks:
-            fill(*block)
+    writing release the GIL. The first error ends it."""
+    left = deque(blocks)
+
+    def fill_some() -> None:
+        # Each thread takes one block after the other: a future for each takes a third as long as copying one.
+        while left:
+            try:
+                block = left.popleft()
+            except IndexError:
+                # Another thread took the last one.
+                return
+            try:
+                fill(*block)
+            except BaseException:
+                left.clear()
+                raise
+
+    num_threads = min(len(blocks), os.cpu_count() or 1, _MAX_THREADS)
+    if num_threads < 2:
+        fill_some()
         return
-    with ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1, _MAX_THREADS)) as threads:
-        list(threads.map(lambda block: fill(*block), blocks))
+    with ThreadPoolExecutor(num_threads) as threads:
+        for done in [threads.submit(fill_some) for _ in range(num_threads)]:
+            done.result()
 
 
 class _InMemory:

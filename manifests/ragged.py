@@ -64,11 +64,21 @@ class Ragged:
         """For each of `texts` how many rows are below it, where the bytes of the rows ascend, and whether a row has it.
         With `right` rows that have it count too, as in numpy.searchsorted.
 
-        All texts are looked up at the same time, each by a binary search, so it takes little of a long column.
+        All texts are looked up at the same time: first among as many rows as there are texts, evenly spread, and
+        between two of these by a binary search. So it takes little of a long column.
         """
-        low, high = np.zeros(len(texts), np.int64), np.full(len(texts), len(self), np.int64)
-        found = np.zeros(len(texts), bool)
         keys = texts.sort_keys()
+        spread = np.arange(0, len(self), max(1, len(self) // max(1, len(texts))))
+        rows, wanted = _comparable(self.take(spread), texts, keys)
+        place = np.searchsorted(rows, wanted, side="right" if right else "left")
+        # What is below the row at `place`, and above the one before it.
+        ends = np.append(spread, len(self))
+        low, high = np.where(place > 0, ends[place - 1] + 1, 0), ends[place]
+        # The row that may have the text is not looked at again.
+        likely = place - 1 if right else place
+        found = np.zeros(len(texts), bool)
+        compared = np.flatnonzero((likely >= 0) & (likely < len(rows)))
+        found[compared] = rows[likely[compared]] == wanted[compared]
         while len(active := np.flatnonzero(low < high)):
             middle = (low[active] + high[active]) // 2
             rows, wanted = _comparable(self.take(middle), texts, keys, active)
@@ -106,12 +116,12 @@ class Ragged:
         return Ragged(self.values[ragged_indices(starts, lengths)], offsets_of(lengths))
 
 
-def _comparable(rows: Ragged, texts: Ragged, keys: Array, active: Array) -> tuple[Array, Array]:
-    """Keys of rows, and those of some texts, of one kind."""
-    found, wanted = rows.sort_keys(), keys[active]
+def _comparable(rows: Ragged, texts: Ragged, keys: Array, some: Array | None = None) -> tuple[Array, Array]:
+    """Keys of rows, and those of texts or of `some` of them, of one kind."""
+    found, wanted = rows.sort_keys(), keys if some is None else keys[some]
     if found.dtype == wanted.dtype == object or object not in (found.dtype, wanted.dtype):
         return found, wanted
-    return _objects(rows), _objects(texts.take(active))
+    return _objects(rows), _objects(texts if some is None else texts.take(some))
 
 
 def _objects(ragged: Ragged) -> Array:

@@ -208,13 +208,18 @@ def _shard_index(file: BinaryIO, chunks: int) -> list[tuple[int, int]]:
 
 
 def _decoded(encoded: bytes, layout: _Layout, dtype: str) -> Array:
-    size = _content_size(encoded)
-    if size not in (None, layout.chunk_rows * np.dtype(dtype).itemsize):
+    size, rows = _content_size(encoded), layout.chunk_rows
+    if size not in (None, rows * np.dtype(dtype).itemsize):
         # Checked before the decoder asks for that much memory.
-        raise ValueError(f"a chunk of {size} bytes, not of {layout.chunk_rows} rows")
+        raise ValueError(f"a chunk of {size} bytes, not of {rows} rows")
+    if layout.delta and size is not None:
+        # The sums are put in place of the differences: the pages of another new array may take longer than both.
+        chunk = np.empty(rows, dtype)
+        Zstd().decode(encoded, chunk.view("u1"))
+        return np.cumsum(chunk, out=chunk)
     chunk = np.frombuffer(Zstd().decode(encoded), dtype=dtype)
-    if len(chunk) != layout.chunk_rows:
-        raise ValueError(f"a chunk of {len(chunk)} rows, not {layout.chunk_rows}")
+    if len(chunk) != rows:
+        raise ValueError(f"a chunk of {len(chunk)} rows, not {rows}")
     return np.cumsum(chunk, dtype=chunk.dtype) if layout.delta else chunk
 
 

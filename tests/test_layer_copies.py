@@ -13,10 +13,12 @@ from example_manifests import drop, rows, video
 from large_datasets import MANY, add
 from shortgop.errors import CorruptDataError
 from shortgop.manifests.host_copies import HostCopies
+from shortgop.manifests.layer_tables import ReusedOffsets
 from shortgop.manifests.mapped_tables import arrays_of
 from shortgop.manifests.ragged import Array
 from shortgop.manifests.schema import OFFSETS, SCHEMA
 from shortgop.manifests.snapshots import open_layer, open_manifest, timeline_of
+from shortgop.manifests.tables import DERIVED
 from shortgop.manifests.zarr_small import array_files
 from shortgop.manifests.zarr_zip import pack
 from shortgop.storage.interface import Storage
@@ -28,6 +30,8 @@ def test_the_copy_of_a_host_is_that_of_all_layers(large: Storage, tmp_path: Path
     add(large, "new", video("v07b", shard="new.shard"), drop("v08", 1))
     copies = HostCopies(tmp_path / "copies", min_bytes=0)
     expected = open_manifest(large, "000002")
+    # Put together with the columns: working them out takes one processor, and memory for each.
+    assert vars(expected).keys() >= set(DERIVED)
     for _ in range(2):
         copied = open_manifest(large, "000002", copies=copies)
         assert rows(copied) == rows(expected)
@@ -65,6 +69,7 @@ def test_a_damaged_layer_has_no_copy_and_is_named(large: Storage, tmp_path: Path
         ("gops/pattern", np.full(120, 7, "<i4"), "gops/pattern refers to rows that do not exist"),
         ("gops/crc32", np.zeros(119, "<u4"), "column gops/crc32 has 119 rows, but needs 120"),
         ("videos/num_frames", np.zeros(MANY, "<i8"), "videos/num_frames has a value below 1"),
+        ("videos/fps_den", np.zeros(MANY, "<i8"), "videos/fps_den has a value below 1"),
         ("videos/num_frames", np.full(MANY - 1, 9, "<i8"), "column videos/num_frames has 39 rows, but needs 40"),
         ("videos/path_offsets", np.zeros(MANY + 1, "<i8"), "offsets do not fit"),
     ],
@@ -78,6 +83,25 @@ def test_a_layer_whose_tables_do_not_go_together_is_named(
     rewrite(snapshot_path(Path(large.url), "000001"), array_files(column, schema, values))
     with pytest.raises(CorruptDataError, match=rf"000001\.zip: .*{said}"):
         open_manifest(large, "000002", copies=HostCopies(tmp_path / "copies", min_bytes=0))
+
+
+def test_offsets_of_a_layer_that_fall_are_named(large: Storage, tmp_path: Path) -> None:
+    add(large, "new", video("w1", shard="w1.shard"))
+    offsets = open_layer(large, "000001").videos.source.offsets.copy()
+    offsets[[1, 2]] = offsets[[2, 1]]
+    rewrite(snapshot_path(Path(large.url), "000001"), array_files("videos/source_offsets", OFFSETS, offsets))
+    with pytest.raises(CorruptDataError, match="videos/source: offsets do not fit"):
+        open_manifest(large, "000002", copies=HostCopies(tmp_path / "copies", min_bytes=0))
+
+
+def test_offsets_are_compared_across_the_pieces_that_they_come_in() -> None:
+    offsets = ReusedOffsets(4)
+    for second, falls in (([7, 8], False), ([2, 8], True), ([3, 8], False)):
+        column = offsets.new("", 4, "<i8")
+        column.put(2, np.array(second))
+        column.put(0, np.array([0, 3]))
+        assert column.ever_falls == falls
+        assert column.made().tolist() == [0, 3, *second]
 
 
 def damage(file: Path, member: str) -> None:
