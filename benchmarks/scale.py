@@ -32,6 +32,7 @@ import shortgop
 import shortgop.readers.dataset  # so that opening does not include the import of torch
 from shortgop.manifests.folding import Folding
 from shortgop.manifests.host_copies import copies_in
+from shortgop.manifests.layout import create
 from shortgop.manifests.merge import merge, merge_tables
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
@@ -154,6 +155,36 @@ def folded(parts: int) -> dict[str, Any]:
     return {**seconds, "peak": peak // 1024, "videos": len(tables.videos)}
 
 
+def published(dataset: Path) -> dict[str, Any]:
+    """In a new process: publish a dataset's part files."""
+    _, seconds = timed(lambda: publish(DiskStorage(dataset)))
+    status = Path("/proc/self/status").read_text().splitlines()
+    # Not ru_maxrss: that begins with what the process had that started this one.
+    (peak,) = (int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
+    return {**seconds, "peak": peak, "snapshots": len(list((dataset / "manifest").iterdir()))}
+
+
+def write_parts(dataset: Path, numbers: range, videos: int) -> None:
+    """Write the part files with these numbers, of so many videos each."""
+    for number in numbers:
+        rows = scale_data.made_up(np.arange(videos * number, videos * (number + 1)), name=f"w{number:08x}")
+        write_part(DiskStorage(dataset), f"{number:016x}", _with_timeline(rows), {})
+
+
+def with_part_files(parts: int, videos: int) -> dict[str, Any]:
+    """Write so many parts of so many videos each, and publish them in a new process."""
+    dataset = footage.WORK / f"scale-parts-{parts}-{videos}"
+    shutil.rmtree(dataset, ignore_errors=True)
+    create(DiskStorage(dataset), {})
+    step = -(-parts // (os.cpu_count() or 1))
+    with multiprocessing.get_context("spawn").Pool() as writers:
+        ranges = [range(start, min(start + step, parts)) for start in range(0, parts, step)]
+        writers.starmap(write_parts, [(dataset, numbers, videos) for numbers in ranges])
+    done = in_process("--child-publish", str(dataset))
+    shutil.rmtree(dataset)
+    return done
+
+
 def _with_timeline(rows: Manifest) -> Manifest:
     timeline = Timeline(pts=512 * np.arange(int(rows.first_frames[-1]), dtype="<i8"))
     return replace(rows, timeline=timeline)
@@ -174,10 +205,13 @@ def main() -> None:
     parser.add_argument("--videos", type=int, default=10_000_000, help="0: nothing about reading")
     parser.add_argument("--add", type=int, nargs="*", default=[], help="publish 1 %% more videos to so many")
     parser.add_argument("--parts", type=int, nargs="*", default=[], help="merge so many parts of 20 videos")
+    parser.add_argument("--part-files", type=int, nargs="*", default=[], help="publish so many parts from files")
+    parser.add_argument("--part-videos", type=int, default=20, help="the videos of each such part")
     parser.add_argument("--child", nargs=2, metavar=("DATASET", "CACHE"))
     parser.add_argument("--child-add", type=int)
     parser.add_argument("--child-open", nargs=2, metavar=("DATASET", "SNAPSHOT"))
     parser.add_argument("--child-parts", type=int)
+    parser.add_argument("--child-publish", metavar="DATASET")
     options = parser.parse_args()
     if options.child:
         sys.stdout.write(json.dumps(child(*map(Path, options.child))))
@@ -192,6 +226,9 @@ def main() -> None:
         return
     if options.child_parts:
         sys.stdout.write(json.dumps(folded(options.child_parts)))
+        return
+    if options.child_publish:
+        sys.stdout.write(json.dumps(published(Path(options.child_publish))))
         return
     if options.videos:
         reading(options.videos)
@@ -211,6 +248,13 @@ def main() -> None:
     for count in options.parts:
         done = in_process("--child-parts", str(count))
         print(f"merging {count:,} parts of {done['videos']:,} videos: {seconds_text(done)}, {done['peak']} MiB at most")
+    for count in options.part_files:
+        done = with_part_files(count, options.part_videos)
+        print(
+            f"publishing {count:,} parts of {options.part_videos} videos from their files: {seconds_text(done)}, "
+            f"{done['peak']} MiB at most, {done['snapshots']} snapshots",
+            flush=True,
+        )
 
 
 def reading(videos: int) -> None:
