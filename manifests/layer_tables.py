@@ -95,7 +95,7 @@ class EncodedTables:
 
     def _first_rows(self) -> dict[str, Array]:
         """What `firsts` gives, put together block by block: whole columns in between would be new memory, and clearing
-        its pages takes longer than decoding."""
+        its pages takes as long as decoding."""
         rows = len(self._ids)
         counted = {
             name: StoredRows(self._file, f"videos/{name}", SCHEMA["videos"][name].dtype)
