@@ -33,7 +33,7 @@ class KnownPaths:
             return item
         identities = self._manifest.videos.identity
         rows = [row for row in self._rows(item.source.path) if int(identities[row]) == item.identity]
-        return replace(item, source=replace(item.source, id=self._manifest.ids[rows[-1]])) if rows else item
+        return replace(item, source=item.source._replace(id=self._manifest.ids[rows[-1]])) if rows else item
 
     def _may_be_known(self, source: Source) -> bool:
         is_named_by_path = source.is_listed and not source.id_is_given and source.part is None

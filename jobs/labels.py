@@ -110,7 +110,7 @@ def with_known_columns(manifest: Manifest, items: Iterable[Item]) -> list[Item]:
     keeps them, whether a list names them or not."""
     rows, texts = manifest.row_of_id, manifest.videos.attributes
     return [
-        replace(item, source=replace(item.source, attributes=texts.text(rows[item.source.id]) or "{}"))
+        replace(item, source=item.source._replace(attributes=texts.text(rows[item.source.id]) or "{}"))
         if item.source.id in rows
         else item
         for item in items

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
-from dataclasses import replace as replaced
 from functools import cache
 from io import BufferedIOBase
 from typing import TypeVar
@@ -136,7 +135,7 @@ def look_at(
         else:
             # From here on the source is the file that lies there now.
             file = StoreFile(file.address, stored(file))
-            source = replaced(source, in_store=file)
+            source = source._replace(in_store=file)
             identity, size_bytes = identity_of_part(source.path, source.part, lambda _path: identity_of_file(file))
         there = known.get(source.id) == identity if replace else source.id in known
         stays = there and source.id not in again

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,42 +28,46 @@ _CACHE_KILOBYTES = 32_768
 _FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
 
 # What most sources have is in columns of its own, since pickling a million sources takes long; `rest` is pickled.
-# `given` is null where it is the path. `leader` is the least id of the stretches of a file: where they stand in the
-# order of all sources. Texts are bytes, because names of files need not be Unicode.
+# `given` is null where it is the path, `attributes` where it is an empty object. `flags` are those of `_packed`.
+# `leader` is the least id of the stretches of a file: where they stand in the order of all sources. Texts are bytes,
+# because names of files need not be Unicode.
 _TABLES = f"""
 PRAGMA cache_size = -{_CACHE_KILOBYTES};
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 BEGIN;
 CREATE TABLE sources (
-    number INTEGER PRIMARY KEY, id BLOB, path BLOB, given BLOB, attributes BLOB, id_is_given INTEGER, is_listed INTEGER,
-    rest BLOB, place BLOB, listed INTEGER, file BLOB, leader BLOB
+    number INTEGER PRIMARY KEY, id BLOB, path BLOB, given BLOB, attributes BLOB, flags INTEGER, rest BLOB, place BLOB,
+    file BLOB, leader BLOB
 );
 CREATE TABLE unwanted (number INTEGER PRIMARY KEY);
 CREATE TABLE looked (id BLOB PRIMARY KEY, new_id BLOB, item BLOB);
 CREATE INDEX of_new_id ON looked (new_id, id) WHERE new_id IS NOT NULL;
 """
 # An index of what is there already is made much faster than one that grows.
-_INDEXES = (
-    "CREATE INDEX IF NOT EXISTS of_id ON sources (id)",
-    "CREATE INDEX IF NOT EXISTS of_file ON sources (file, id) WHERE file IS NOT NULL",
+_NO_INDEX = "DROP INDEX IF EXISTS of_id"
+_INDEX = "CREATE INDEX of_id ON sources (id)"
+_INDEX_OF_FILES = "CREATE INDEX IF NOT EXISTS of_file ON sources (file, id) WHERE file IS NOT NULL"
+_SOURCE = "sources.id, path, given, attributes, flags, rest"
+# Python binds numbers, text and byte arrays several times as fast as None, booleans and bytes, which it first tries to
+# adapt to other types. So a column that is null has a value that stands for it here.
+_INSERT = """
+INSERT INTO sources (id, path, given, attributes, flags, rest, place, file) VALUES (
+    CAST(?1 AS BLOB), CAST(?2 AS BLOB), CAST(nullif(?3, ?2) AS BLOB), CAST(nullif(?4, '{}') AS BLOB), ?5,
+    CAST(nullif(?6, '') AS BLOB), CAST(?7 AS BLOB), CAST(nullif(?8, '') AS BLOB)
 )
-_SOURCE = "sources.id, path, given, attributes, id_is_given, is_listed, rest"
-_INSERT = (
-    "INSERT INTO sources (id, path, given, attributes, id_is_given, is_listed, rest, place, listed, file) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+"""
 # Several finds of one source, one after the other.
 _REPEATED = (
-    f"SELECT number, {_SOURCE}, place, listed FROM sources "  # noqa: S608  # of constants
+    f"SELECT number, {_SOURCE}, place FROM sources "  # noqa: S608  # of constants
     "WHERE id IN (SELECT id FROM sources GROUP BY id HAVING count(*) > 1) ORDER BY id, number"
 )
 _ALL = f"SELECT {_SOURCE} FROM sources ORDER BY id"  # noqa: S608  # of constants
 _ONE = f"SELECT {_SOURCE} FROM sources WHERE id = ?"  # noqa: S608  # of constants
-_ROWS = (
-    f"SELECT item, {_SOURCE} FROM sources LEFT JOIN looked ON looked.id = sources.id "  # noqa: S608  # of constants
-    "WHERE coalesce(leader, sources.id) BETWEEN ? AND ? ORDER BY sources.id"
-)
+
+_FLAGS = 4
+
+_Bound = str | int | bytearray
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ class SourceTable:
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         self.num_in_store = 0
+        self._has_stretches = False
         with _on_disk():
             self._database.executescript(_TABLES)
 
@@ -99,28 +105,28 @@ class SourceTable:
 
     def add(self, found: Iterable[Found]) -> None:
         """Add sources. Several finds of one source are one. UsageError if two have one id and are not the same."""
+        self._execute(_NO_INDEX)
         with _on_disk():
             self._database.executemany(_INSERT, map(self._packed, found))
-        for index in _INDEXES:
-            self._execute(index)
-        self._merge_finds()
+        self._execute(_INDEX)
+        if self._has("SELECT 1 WHERE (SELECT count(DISTINCT id) FROM sources) < (SELECT count(*) FROM sources)"):
+            self._merge_finds()
 
-    def _packed(self, found: Found) -> tuple[bytes | int | None, ...]:
-        source = found.source
-        self.num_in_store += source.in_store is not None
-        has_rest = source.part is not None or source.in_store is not None
+    def _packed(self, found: Found) -> tuple[_Bound, ...]:
+        source, place, listed = found
+        source_id, path, given, attributes, id_is_given, is_listed, part, in_store = source
+        rest: _Bound = ""
+        file: _Bound = ""
+        if part is not None or in_store is not None:
+            rest = bytearray(pickle.dumps((part, in_store)))
+            self.num_in_store += in_store is not None
+            if isinstance(part, Stretch):
+                self._has_stretches = True
+                file = _bound(repr(source.file))
         return (
-            _bytes(source.id),
-            _bytes(source.path),
-            None if source.given == source.path else _bytes(source.given),
-            None if source.attributes == "{}" else _bytes(source.attributes),
-            source.id_is_given,
-            source.is_listed,
-            pickle.dumps((source.part, source.in_store)) if has_rest else None,
-            _bytes(found.place),
-            found.listed,
-            repr(source.file).encode() if isinstance(source.part, Stretch) else None,
-        )
+            _bound(source_id), _bound(path), _bound(given), _bound(attributes),
+            id_is_given << 2 | is_listed << 1 | listed << 0, rest, _bound(place), file,
+        )  # fmt: skip
 
     def _merge_finds(self) -> None:
         """Make one source of all finds with the same id."""
@@ -128,8 +134,8 @@ class SourceTable:
         with contextlib.closing(self._each(_REPEATED)) as finds:
             for _, group in groupby(finds, key=lambda row: row[1]):
                 kept: tuple[int, Found] | None = None
-                for number, *columns, place, listed in group:
-                    found = number, Found(_source(columns), _text(place), bool(listed))
+                for number, *columns, place in group:
+                    found = number, Found(_source(columns), _text(place), bool(columns[_FLAGS] & 1))
                     if kept is None:
                         kept = found
                         continue
@@ -158,17 +164,29 @@ class SourceTable:
 
     def windows(self, size: int) -> list[Window[bytes]]:
         """The windows of all sources, sorted by id; stretches of a file stand where the first of their ids stands."""
-        self._execute(
-            "UPDATE sources SET leader = (SELECT min(other.id) FROM sources AS other WHERE other.file = sources.file) "
-            "WHERE file IS NOT NULL"
-        )
-        self._execute("CREATE INDEX in_order ON sources (coalesce(leader, id))")
-        keys = self._each("SELECT coalesce(leader, id) AS place FROM sources ORDER BY place")
-        return list(windows((key for (key,) in keys), len(self), size))
+        place = self._place()
+        if self._has_stretches:
+            self._execute(_INDEX_OF_FILES)
+            self._execute(
+                "UPDATE sources SET leader = "
+                "(SELECT min(other.id) FROM sources AS other WHERE other.file = sources.file) WHERE file IS NOT NULL"
+            )
+            self._execute("CREATE INDEX in_order ON sources (coalesce(leader, id))")
+        with _on_disk():
+            keys = self._database.execute(f"SELECT {place} AS place FROM sources ORDER BY place")  # noqa: S608
+            return list(windows(map(itemgetter(0), keys), len(self), size))
+
+    def _place(self) -> str:
+        """Where a source stands in the order of all, in SQL. An index of ids is there already."""
+        return "coalesce(leader, sources.id)" if self._has_stretches else "sources.id"
 
     def rows(self, window: Window[bytes]) -> list[Row]:
         """The sources of a window that were not removed since, sorted by id, with what was kept of looking at them."""
-        found = self._each(_ROWS, window.first, window.last)
+        found = self._each(
+            f"SELECT item, {_SOURCE} FROM sources LEFT JOIN looked ON looked.id = sources.id "  # noqa: S608
+            f"WHERE {self._place()} BETWEEN ? AND ? ORDER BY sources.id",
+            window.first, window.last,
+        )  # fmt: skip
         return [Row(_source(columns), None if item is None else _looked(item)) for item, *columns in found]
 
     def save(self, looked: Iterable[tuple[Source, Looked]]) -> None:
@@ -196,7 +214,7 @@ class SourceTable:
     def looked_at(self, window: Window[bytes]) -> list[Looked]:
         """What was kept of looking at the sources of a window."""
         found = self._each(
-            "SELECT item FROM (SELECT id FROM sources WHERE coalesce(leader, id) BETWEEN ? AND ?) AS own "
+            f"SELECT item FROM (SELECT id FROM sources WHERE {self._place()} BETWEEN ? AND ?) AS own "  # noqa: S608
             "JOIN looked ON looked.id = own.id ORDER BY own.id",
             window.first, window.last,
         )  # fmt: skip
@@ -226,6 +244,10 @@ class SourceTable:
             yield from self._database.execute(query, values)
 
 
+def _bound(text: str) -> _Bound:
+    return text if text.isascii() else bytearray(_bytes(text))
+
+
 def _bytes(text: str) -> bytes:
     # The order of UTF-8 is that of code points, in which Python sorts text.
     return text.encode("utf-8", "surrogatepass")
@@ -236,15 +258,15 @@ def _text(data: bytes) -> str:
 
 
 def _source(columns: Sequence[Any]) -> Source:
-    source_id, path, given, attributes, id_is_given, is_listed, rest = columns
+    source_id, path, given, attributes, flags, rest = columns
     part, in_store = (None, None) if rest is None else pickle.loads(rest)  # noqa: S301  # of this process
     return Source(
         id=_text(source_id),
         path=_text(path),
         given=_text(path if given is None else given),
         attributes="{}" if attributes is None else _text(attributes),
-        id_is_given=bool(id_is_given),
-        is_listed=bool(is_listed),
+        id_is_given=bool(flags & 4),
+        is_listed=bool(flags & 2),
         part=part,
         in_store=in_store,
     )

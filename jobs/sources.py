@@ -6,9 +6,10 @@ import glob
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from ..errors import SourceError, SourceNotFoundError, UsageError
 from ..prep.stretch import Stretch
@@ -29,8 +30,7 @@ from .walking import fixed_part, is_local_folder, matching, walk
 _ReadList = Callable[[str], Iterable[Row]]
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """One video to prepare. The file need not exist: a list may name one that does not.
 
     `id` is the path below an id root (see `ids`), or what a list says; it is always valid Unicode. `path` is absolute.
@@ -55,8 +55,7 @@ class Source:
         return (self.path, "" if self.in_store is None else self.in_store.address.query)
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """A source and where it was named, for a message about two sources that disagree."""
 
     source: Source
@@ -277,7 +276,7 @@ def _imported(each: Imported, folder: Path | None, naming: _Naming) -> Found:
     elif folder is not None and PurePath(each.id).as_posix() == each.id and not PurePath(each.id).is_absolute():
         # A key may be no path, such as one that begins with a slash.
         video_id = _id_of(folder / each.id, naming(folder))
-    source = replace(_source(video_id, each.path, each.given, attributes), is_listed=folder is None, part=each.part)
+    source = _source(video_id, each.path, each.given, attributes)._replace(is_listed=folder is None, part=each.part)
     return Found(source, each.place, listed=True)
 
 

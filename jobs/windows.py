@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 WINDOW_SOURCES = 10_000
@@ -34,14 +35,14 @@ def windows(keys: Iterable[_K], num_keys: int, size: int) -> Iterator[Window[_K]
     Where the windows lie depends on the keys alone. So a job that goes on has those of the job before it.
     """
     wanted = size if num_keys <= size else max(1, size // _FIRST_PART)
-    first = last = None
-    count = 0
-    for key in keys:
-        if first is not None and last is not None and count >= wanted and key != last:
-            yield Window(first, last, count)
-            first, count, wanted = None, 0, size
-        first = key if first is None else first
-        last = key
-        count += 1
-    if first is not None and last is not None:
+    keys = iter(keys)
+    # A loop that does little for each key: there may be a million.
+    run = list(islice(keys, wanted))
+    while run:
+        first, last, count = run[0], run[-1], len(run)
+        after = next(keys, None)
+        while after is not None and after == last:
+            count += 1
+            after = next(keys, None)
         yield Window(first, last, count)
+        run = [] if after is None else [after, *islice(keys, size - 1)]

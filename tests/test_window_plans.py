@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from random import Random
@@ -257,7 +256,7 @@ FINDS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["{}", '{"n":
 def test_finds_of_one_source_are_one(finds: list[tuple[str, str, bool]], added_first: int) -> None:
     """However they are added: a list gives the attributes of a source that a folder holds, too."""
     found = [
-        Found(source(name) if not listed else replace(source(name), attributes=text, is_listed=True), "there", listed)
+        Found(source(name) if not listed else source(name)._replace(attributes=text, is_listed=True), "there", listed)
         for name, text, listed in finds
     ]
     expected: dict[str, Found] = {}
