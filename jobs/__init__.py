@@ -7,7 +7,7 @@ walking                     folders of this machine, and globs in them
 addresses, store_files, fetched_sources  sources in stores: URLs, what lies there, and their local files
 source_parts, source_files  sources that are part of a file, or folders of pictures
 importing, importers        datasets of other tools
-lists, column_types         lists of sources, and the types of their columns
+lists, list_lines, column_types  lists of sources: their rows, the lines of each kind of file, and the types of columns
 labels                      columns that lists set, in a job or by themselves
 identity                    whether a file is the one that was prepared
 source_table, windows       all sources of a job, and those that are planned at a time

@@ -48,6 +48,13 @@ def _json(cell: str) -> Any:
     return value
 
 
+# Numbers as most programs write them, which need no closer look: integers of up to 18 digits, and floats that are
+# finite. "-0" is text.
+_PLAIN: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    "integer": (re.compile(r"0|-?[1-9][0-9]{0,17}"), int),
+    "float": (re.compile(r"(?!-0\Z)-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]+)?(?:[eE]-?[0-9]{1,2})?"), float),
+}
+
 # In the order in which they are tried.
 _TYPES: dict[str, Callable[[str], Any]] = {"integer": _integer, "boolean": _boolean, "float": _float, "json": _json}
 _REFUSED = (ValueError, TypeError, KeyError, RecursionError)
@@ -85,6 +92,14 @@ class ColumnType:
         self._possible = list(_TYPES)
         self._is_told = False
 
+    def see_all(self, cells: Sequence[str]) -> None:
+        """Take more cells into account: at least one."""
+        self.see(cells[0])
+        # Where the first one may be an integer, so may the others, and then they may be all that it may be.
+        if self._possible and not _are_plain(cells, self._possible[0]):
+            for cell in set(cells):
+                self.see(cell)
+
     def see(self, cell: str) -> None:
         """Take one more cell into account."""
         cell = cell.strip()
@@ -96,6 +111,11 @@ class ColumnType:
     def kind(self) -> str:
         """The type of the cells so far."""
         return self._possible[0] if self._possible and self._is_told else TEXT
+
+
+def _are_plain(cells: Sequence[str], kind: str) -> bool:
+    """Whether cells are certainly of a type, and written as most are."""
+    return kind in _PLAIN and all(map(_PLAIN[kind][0].fullmatch, cells))
 
 
 def _is(kind: str, cell: str) -> bool:
@@ -115,6 +135,13 @@ def typed(cell: str, kind: str) -> Any:
         return _TYPES[kind](cell) if cell else None
     except _REFUSED:
         raise ValueError(cell) from None
+
+
+def typed_cells(cells: Sequence[str], kind: str) -> list[Any]:
+    """What `typed` makes of each of some cells."""
+    if _are_plain(cells, kind):
+        return list(map(_PLAIN[kind][1], cells))
+    return [typed(cell, kind) for cell in cells]
 
 
 def types_text(file: str, types: Mapping[str, str]) -> str:

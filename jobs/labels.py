@@ -18,7 +18,8 @@ from ..manifests.tidy import KEEP_SECONDS
 from ..storage.interface import Storage
 from .column_types import check_types
 from .importing import Importing, importing_of
-from .lists import NotJsonError, OnTypes, ignore_types, is_list, plain, read_labels, valid_text
+from .list_lines import is_list
+from .lists import NotJsonError, OnTypes, ignore_types, plain, read_labels, valid_text
 from .places import dataset_at
 from .source_parts import stretch_of_row
 from .sources import Source

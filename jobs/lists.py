@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
 import decimal
 import json
@@ -13,13 +12,13 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TextIO
+from itertools import chain
+from typing import Any, NamedTuple
 
-from ..errors import ToolError, UsageError
-from ..wording import counted
+from ..errors import UsageError
 from .addresses import is_url, shown
-from .column_types import TEXT, ColumnType, typed
+from .column_types import TEXT, ColumnType, typed, typed_cells
+from .list_lines import Line, batches_of, names_of
 from .places import is_shortest
 
 # Types of Parquet columns that JSON does not have, and whose text loses nothing.
@@ -28,10 +27,10 @@ _WRITTEN_AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 # json.dumps would make an encoder for each line.
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_to_lines = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",\n", ": ")).encode
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One line of a list; of a Parquet list, one row of its table. `place` names the line in messages. `attributes` is
     a JSON object."""
 
@@ -58,10 +57,6 @@ def ignore_types(_file: str, _types: Mapping[str, str]) -> None:
     """An OnTypes that does nothing."""
 
 
-def is_list(name: str) -> bool:
-    return Path(name).suffix.lower() in _READERS
-
-
 def read_list(file: str, types: Mapping[str, str] | None = None, on_types: OnTypes = ignore_types) -> Iterator[Row]:
     """The lines of a list, in order. UsageError names the line that is wrong and says why. CSV and TSV lists, whose
     types are those of whole columns, are read twice.
@@ -71,7 +66,7 @@ def read_list(file: str, types: Mapping[str, str] | None = None, on_types: OnTyp
     columns become attributes, in the order of the columns. JSONL and Parquet have types; those of CSV and TSV columns
     are inferred from all their cells, unless `types` gives them. `on_types` is told which they are.
     """
-    return (_row(place, values) for place, values in _lines(file, ("path",), types or {}, on_types))
+    return chain.from_iterable(map(_rows, _lines(file, ("path",), types or {}, on_types)))
 
 
 def read_labels(
@@ -84,8 +79,8 @@ def read_labels(
     for the id that prep gives it; `part_of` says which part of the file a line without an id is, if it is one.
     UsageError names the line that is wrong, or the second of two lines with one id that disagree."""
     found: dict[str, Labels] = {}
-    for place, values in _lines(file, ("id", "path"), types or {}, on_types):
-        path, row_id = values.get("path"), _id(place, values)
+    for place, values in chain.from_iterable(_lines(file, ("id", "path"), types or {}, on_types)):
+        path, row_id = values.get("path"), _id(place, values.pop("id", None))
         if not row_id and (not isinstance(path, str) or not path):
             raise UsageError(f"{place} has neither an `id` nor a `path`; give one of them")
         values.pop("path", None)
@@ -106,25 +101,19 @@ def read_labels(
 def id_of_path(path: str) -> str:
     """The id of a path in a list without an `id`: the path as it is written, in its shortest form; a URL without its
     query."""
-    if is_url(path):
-        return valid_text(shown(path))
-    return valid_text((path if is_shortest(path) else posixpath.normpath(path)).lstrip("/"))
+    if is_shortest(path):  # and no URL, which has two slashes
+        return valid_text(path.lstrip("/"))
+    return valid_text(shown(path) if is_url(path) else posixpath.normpath(path).lstrip("/"))
 
 
-def _lines(
-    file: str, keys: tuple[str, ...], types: Mapping[str, str], on_types: OnTypes
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The place and the values of each line. A list of columns has one of the `keys`."""
-    suffix, is_empty = Path(file).suffix.lower(), True
+def _lines(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_types: OnTypes) -> Iterator[list[Line]]:
+    """The lines of a list, some at a time. A list of columns has one of the `keys`."""
+    is_empty = True
     try:
-        name = repr(file)
-
-        def read() -> Iterator[tuple[str, dict[str, Any]]]:
-            return ((f"{place} of {name}", values) for place, values in _READERS[suffix](file, keys))
-
-        for line in _with_types(file, read, types, on_types) if suffix in (".csv", ".tsv") else read():
+        is_table = file.lower().endswith((".csv", ".tsv"))
+        for batch in _with_types(file, keys, types, on_types) if is_table else batches_of(file, keys):
             is_empty = False
-            yield line
+            yield batch
     except OSError as error:
         raise UsageError(
             f"cannot read the list {file!r}: {error.strerror or error}; fix that, or give another list",
@@ -134,37 +123,54 @@ def _lines(
         raise UsageError(f"the list {file!r} is empty; add a line for each video", file=file)
 
 
-def _with_types(
-    file: str,
-    read: Callable[[], Iterator[tuple[str, dict[str, Any]]]],
-    types: Mapping[str, str],
-    on_types: OnTypes,
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _with_types(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_types: OnTypes) -> Iterator[list[Line]]:
     """The lines with each cell turned into a value of its column's type. The file is read once for the types, and once
     for the values: a list may be too long for memory."""
     inferred: dict[str, ColumnType] = {}
     kinds: dict[str, str] = {}
-    for number, (_, values) in enumerate(read()):
-        if not number:
-            kinds = {name: types.get(name, TEXT) for name in values if name not in ("path", "id")}
+    is_first = True
+    for batch in batches_of(file, keys):
+        if is_first and batch:
+            kinds = {name: types.get(name, TEXT) for name in batch[0][1] if name not in ("path", "id")}
             inferred = {name: ColumnType() for name in kinds if name not in types}
+            is_first = False
         for name, column in inferred.items():
-            column.see(values[name])
+            column.see_all([values[name] for _, values in batch])
     kinds |= {name: column.kind for name, column in inferred.items()}
     if kinds:
         on_types(file, kinds)
-    for place, values in read():
+    kinds = {name: kind for name, kind in kinds.items() if kind != TEXT}
+    for batch in batches_of(file, keys):
+        yield from _typed_lines(file, batch, kinds)
+
+
+def _typed_lines(file: str, lines: list[Line], kinds: Mapping[str, str]) -> Iterator[list[Line]]:
+    """The lines with the cells of some columns turned into values. UsageError after those in front of a wrong one."""
+    try:
+        columns = {name: typed_cells([values[name] for _, values in lines], kind) for name, kind in kinds.items()}
+    except ValueError:
+        number, name = next(_wrong_cells(lines, kinds))
+        yield from _typed_lines(file, lines[:number], kinds)
+        place, values = lines[number]
+        raise UsageError(
+            f"{place} has {values[name]!r} in column {name!r}, which is to be {kinds[name]}; "
+            f"correct that cell, or give --types {name}=text",
+            file=file,
+        ) from None
+    for name, column in columns.items():
+        for (_, values), value in zip(lines, column, strict=True):
+            values[name] = value
+    yield lines
+
+
+def _wrong_cells(lines: list[Line], kinds: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """The numbers of the lines with cells that are not of their column's type, and the names of the columns."""
+    for number, (_, values) in enumerate(lines):
         for name, kind in kinds.items():
-            cell = values[name]
             try:
-                values[name] = typed(cell, kind)
+                typed(values[name], kind)
             except ValueError:
-                raise UsageError(
-                    f"{place} has {cell!r} in column {name!r}, which is to be {kind}; correct that cell, or give "
-                    f"--types {name}=text",
-                    file=file,
-                ) from None
-        yield place, values
+                yield number, name
 
 
 def valid_text(text: str) -> str:
@@ -174,30 +180,53 @@ def valid_text(text: str) -> str:
 
 def can_be_a_path(text: str) -> bool:
     """Whether the operating system accepts the text as a path. The file need not exist."""
+    if text.isascii():
+        return bool(text) and "\0" not in text
     try:
-        return bool(text) and b"\0" not in os.fsencode(text)
+        return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
         return False
 
 
-def _row(place: str, values: dict[str, Any]) -> Row:
-    path = values.pop("path", None)
-    if path is None:
-        raise UsageError(f"{place} has no `path`, only {_names(values)}; give the video's file as `path`")
-    if not isinstance(path, str) or not can_be_a_path(path):
-        raise UsageError(f"{place} has {path!r} as its `path`, which cannot be a file's name; write lists in UTF-8")
-    row_id = _id(place, values)
-    return Row(place, path, row_id, _to_json(_attributes(place, values)) if values else "{}")
+def _rows(lines: list[Line]) -> Iterator[Row]:
+    found = []
+    for place, values in lines:
+        path = values.pop("path", None)
+        # A message about a line without a path names all its columns.
+        found.append((place, path, None if path is None else values.pop("id", None), values))
+    texts = _texts([values for _, values in lines])
+    for number, (place, path, given_id, values) in enumerate(found):
+        if path is None:
+            raise UsageError(f"{place} has no `path`, only {names_of(values)}; give the video's file as `path`")
+        if not isinstance(path, str) or not can_be_a_path(path):
+            raise UsageError(f"{place} has {path!r} as its `path`, which cannot be a file's name; write lists in UTF-8")
+        row_id = None if given_id is None else _id(place, given_id)
+        text = texts[number] if texts else _to_json(_attributes(place, values)) if values else "{}"
+        yield Row(place, path, row_id, text)
 
 
-def _id(place: str, values: dict[str, Any]) -> str | None:
-    """Take the `id` out of a line's values. None if it is missing or empty."""
-    row_id = values.pop("id", None)
-    if isinstance(row_id, int) and not isinstance(row_id, bool):
-        row_id = str(row_id)
+def _id(place: str, given: Any) -> str | None:
+    """The `id` of a line as text. None if it is missing or empty."""
+    row_id = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
     if not isinstance(row_id, str | None):
         raise UsageError(f"{place} has {row_id!r} as its `id`; write it as text or as a whole number")
     return valid_text(row_id) if row_id else None
+
+
+def _texts(objects: Sequence[dict[str, Any]]) -> list[str]:
+    """What `_attributes` and `_to_json` make of each of some objects, made at once: a call for each of a million takes
+    longer than its work. Empty if that is not certain to be the same."""
+    # JSON has no line break but in front of what follows a comma. So a null between each two objects, on a line of its
+    # own, shows where one ends; with another such line in an object there are too many.
+    mixed: list[dict[str, Any] | None] = [None] * (2 * len(objects) - 1)
+    mixed[::2] = objects
+    try:
+        text = _to_lines(mixed)
+        text.encode()  # without bytes that are not UTF-8, and others that are no text
+    except (ValueError, TypeError, RecursionError):
+        return []
+    texts = text[1:-1].replace(",\nnull,\n", "\n\n").replace(",\n", ", ").split("\n\n")
+    return texts if len(texts) == len(objects) else []
 
 
 def _attributes(place: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -231,138 +260,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, _WRITTEN_AS_TEXT):
         return str(value)
     raise NotJsonError(f"a value of type {type(value).__name__}")
-
-
-def _open_text(file: str, newline: str) -> TextIO:
-    # Paths need not be UTF-8. An invalid byte becomes a lone surrogate here, and the same byte again when the path is
-    # opened.
-    return Path(file).open(encoding="utf-8-sig", errors="surrogateescape", newline=newline)
-
-
-def _text_rows(file: str, _keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    with _open_text(file, "\n") as lines:
-        for number, line in enumerate(lines, 1):
-            path = line.removesuffix("\n").removesuffix("\r")
-            if path.strip() and not path.lstrip().startswith("#"):
-                yield f"line {number}", {"path": path}
-
-
-def _json_rows(file: str, _keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    with _open_text(file, "\n") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                values = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise UsageError(
-                    f"line {number} of {file!r} is not JSON: {error}; write one object on each line", file=file
-                ) from None
-            if not isinstance(values, dict):
-                raise UsageError(
-                    f'line {number} of {file!r} is not an object; write objects such as {{"path": "a.mp4"}}',
-                    file=file,
-                )
-            yield f"line {number}", values
-
-
-def _comma_rows(file: str, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    return _table_rows(file, ",", keys)
-
-
-def _tab_rows(file: str, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    return _table_rows(file, "\t", keys)
-
-
-def _table_rows(file: str, delimiter: str, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    with _open_text(file, "") as stream:
-        reader = csv.reader(stream, delimiter=delimiter, strict=True)
-        header: list[str] | None = None
-        line = 1
-        try:
-            for cells in reader:
-                if cells and header is None:
-                    header = [cell.strip() for cell in cells]
-                    _check_columns(file, header, keys)
-                elif cells and header is not None:
-                    if len(cells) != len(header):
-                        raise UsageError(
-                            f"line {line} of {file!r} has {counted(len(cells), 'cell')} and the header {len(header)}; "
-                            "put text that holds the separator in double quotes",
-                            file=file,
-                        )
-                    yield f"line {line}", dict(zip(header, cells, strict=True))
-                line = reader.line_num + 1
-        except csv.Error as error:
-            raise UsageError(
-                f"line {line} of {file!r} is malformed: {error}; "
-                "put text that holds quotes in double quotes, and write each quote in it twice",
-                file=file,
-            ) from None
-
-
-def _parquet_rows(file: str, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ToolError(
-            f"reading the list {file!r} needs pyarrow ({error}); run `pip install pyarrow`", file=file
-        ) from error
-    number = 0
-    with Path(file).open("rb") as stream:
-        try:
-            table = pq.ParquetFile(stream)
-            _check_columns(file, table.schema_arrow.names, keys)
-            for batch in table.iter_batches():
-                columns = {
-                    # Python's own types hold microseconds at most, so these columns become text.
-                    name: (
-                        column.cast(pa.string())
-                        if pa.types.is_timestamp(column.type) or pa.types.is_time(column.type)
-                        else column
-                    ).to_pylist()
-                    for name, column in zip(batch.schema.names, batch.columns, strict=True)
-                }
-                for values in zip(*columns.values(), strict=True):
-                    number += 1
-                    yield f"row {number}", dict(zip(columns, values, strict=True))
-        except UsageError:
-            raise
-        except (pa.ArrowException, ValueError) as error:
-            raise UsageError(
-                f"cannot read {file!r} as Parquet: {error}; write it again, or give a CSV or JSONL list",
-                file=file,
-            ) from error
-
-
-def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> None:
-    if not set(keys) & set(columns):
-        what = " or ".join(f"`{key}`" for key in keys)
-        of = "files" if keys == ("path",) else "ids"
-        raise UsageError(
-            f"the list {file!r} has no column {what}, only {_names(columns)}; rename the column of {of} to `{keys[0]}`",
-            file=file,
-        )
-    if "" in columns:
-        raise UsageError(
-            f"the list {file!r} has a column without a name; name it, or leave it out (pandas: to_csv(index=False))",
-            file=file,
-        )
-    twice = {name for name in columns if columns.count(name) > 1}
-    if twice:
-        raise UsageError(f"the list {file!r} has two columns {_names(twice)}; rename one", file=file)
-
-
-def _names(columns: Sequence[str] | set[str] | dict[str, Any]) -> str:
-    return ", ".join(repr(column) for column in sorted(columns)) or "nothing"
-
-
-_READERS = {
-    ".txt": _text_rows,
-    ".csv": _comma_rows,
-    ".tsv": _tab_rows,
-    ".jsonl": _json_rows,
-    ".ndjson": _json_rows,
-    ".parquet": _parquet_rows,
-}

@@ -11,7 +11,7 @@ from ..storage.locate import file_path, refuse_half_a_url, storage_at
 
 def without_scheme(text: str) -> str:
     """The path that a file:// URL means; any other text as it is. UsageError for one of another host."""
-    return str(file_path(text)) if text[:7].lower() == "file://" else text
+    return str(file_path(text)) if "://" in text and text[:7].lower() == "file://" else text
 
 
 def text_of(source: str | os.PathLike[str]) -> str:
@@ -48,7 +48,8 @@ def absolute(path: Path) -> Path:
 def is_shortest(path: str) -> bool:
     """Whether a path is certainly in its shortest form: then `normpath` and `Path` leave it as it is, and need not be
     called for each of a million lines. False for some that are."""
-    return not ("//" in path or "/." in path or path.startswith(".") or path.endswith("/") or not path)
+    # Methods such as startswith would take longer.
+    return bool(path) and path[0] != "." and path[-1] != "/" and "//" not in path and "/." not in path
 
 
 def absolute_below(folder: str, path: str) -> str:

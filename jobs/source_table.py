@@ -123,10 +123,12 @@ class SourceTable:
             if isinstance(part, Stretch):
                 self._has_stretches = True
                 file = _bound(repr(source.file))
-        return (
-            _bound(source_id), _bound(path), _bound(given), _bound(attributes),
-            id_is_given << 2 | is_listed << 1 | listed << 0, rest, _bound(place), file,
-        )  # fmt: skip
+        flags = id_is_given << 2 | is_listed << 1 | listed << 0
+        if not f"{source_id}{path}{given}{attributes}{place}".isascii():
+            return (
+                _bound(source_id), _bound(path), _bound(given), _bound(attributes), flags, rest, _bound(place), file,
+            )  # fmt: skip
+        return source_id, path, given, attributes, flags, rest, place, file
 
     def _merge_finds(self) -> None:
         """Make one source of all finds with the same id."""

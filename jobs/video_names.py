@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from .lists import is_list
+from .list_lines import is_list
 
 # Formats of videos that FFmpeg reads and decodes. .avif, .png and .webp are missing: nearly all of these are stills,
 # and each would be a failure. So are .avs, .mod and .dat, which mostly name other things.
@@ -14,13 +12,15 @@ VIDEO_SUFFIXES = (
     ".mp2v .mp4 .mpe .mpeg .mpg .mpv .mts .mve .mxf .nsv .nut .nuv .obu .ogm .ogv .pva .qt .rm .rmvb .roq .smk .tod "
     ".tp .trp .ts .vc1 .viv .vob .vro .vvc .webm .wmv .wtv .xmv .y4m"
 )
-_SUFFIXES = frozenset(VIDEO_SUFFIXES.split())
+_SUFFIXES = frozenset(suffix[1:] for suffix in VIDEO_SUFFIXES.split())
 
 
 def is_video_name(name: str) -> bool:
     """Whether a file is a video by its name."""
-    # Path.suffix takes several times as long, and there may be a million names.
-    return os.path.splitext(name)[1].lower() in _SUFFIXES  # noqa: PTH122
+    # Path.suffix takes several times as long, os.path.splitext twice, and there may be a million names. Dots at the
+    # beginning of a name do not begin a suffix.
+    stem, _, suffix = name.rpartition(".")
+    return suffix.lower() in _SUFFIXES and bool(stem.rpartition("/")[2].strip("."))
 
 
 def has_known_name(name: str) -> bool:

@@ -59,7 +59,7 @@ def _entries(folder: Path, *, hidden: bool = False) -> list[tuple[str, bool]]:
         return [
             (entry.name, is_local_folder(Path(entry)) if entry.is_symlink() else entry.is_dir())
             for entry in entries
-            if hidden or not entry.name.startswith(".")
+            if hidden or entry.name[0] != "."
         ]
 
 

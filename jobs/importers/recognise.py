@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...errors import UsageError
 from ..importing import Importing
-from ..lists import is_list
+from ..list_lines import is_list
 from ..source_parts import Imported, Recognised
 from .images import folders_of_images, is_image_name, list_of_images
 from .kinetics import is_kinetics, rows_of
