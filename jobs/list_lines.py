@@ -36,7 +36,8 @@ def batches_of(file: str, keys: tuple[str, ...]) -> Iterator[list[Line]]:
                 yield batch
                 batch = []
     except (UsageError, OSError):
-        yield batch
+        if batch:
+            yield batch
         raise
     if batch:
         yield batch

@@ -130,7 +130,7 @@ def _with_types(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_t
     kinds: dict[str, str] = {}
     is_first = True
     for batch in batches_of(file, keys):
-        if is_first and batch:
+        if is_first:
             kinds = {name: types.get(name, TEXT) for name in batch[0][1] if name not in ("path", "id")}
             inferred = {name: ColumnType() for name in kinds if name not in types}
             is_first = False

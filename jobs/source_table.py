@@ -24,6 +24,9 @@ from .sources import Found, Source, same
 from .windows import Window, windows
 
 _CACHE_KILOBYTES = 32_768
+# Four times the usual: a fifth less time for a million sources, and a fifth more for reading those of a window, which
+# is done ahead.
+_PAGE_BYTES = 16_384
 # Where SQLite puts files without a name, in most cases.
 _FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
 
@@ -32,6 +35,7 @@ _FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
 # `leader` is the least id of the stretches of a file: where they stand in the order of all sources. Texts are bytes,
 # because names of files need not be Unicode.
 _TABLES = f"""
+PRAGMA page_size = {_PAGE_BYTES};
 PRAGMA cache_size = -{_CACHE_KILOBYTES};
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
@@ -65,6 +69,7 @@ _REPEATED = (
 _ALL = f"SELECT {_SOURCE} FROM sources ORDER BY id"  # noqa: S608  # of constants
 _ONE = f"SELECT {_SOURCE} FROM sources WHERE id = ?"  # noqa: S608  # of constants
 
+# Where the flags are among the columns of a source.
 _FLAGS = 4
 
 _Bound = str | int | bytearray

@@ -129,6 +129,12 @@ def test_the_first_of_two_wrong_lines_is_told() -> None:
     assert "line 2 of 'list.jsonl' has '\\udce9' in column 'x', which is not UTF-8" in complaint("list.jsonl")
 
 
+def test_a_wrong_line_behind_a_full_batch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_lines, "_BATCH_LINES", 2)
+    Path("list.csv").write_text("path,x\na.mp4,1\nb.mp4,2\nc.mp4\n")
+    assert "line 4 of 'list.csv' has 1 cell and the header 2" in complaint("list.csv")
+
+
 def test_a_wrong_path_in_front_of_a_wrong_cell_is_told() -> None:
     Path("list.csv").write_text("path,x\n\0,1\nb.mp4,word\n")
     with pytest.raises(UsageError, match=r"line 2 of 'list.csv' has '\\x00' as its `path`"):
