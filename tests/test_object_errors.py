@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import traceback
@@ -17,6 +18,7 @@ from shortgop.errors import OutputError
 from shortgop.storage.connections import StoreRoot, bucket_region, connect
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
+from shortgop.storage.object_errors import system_error
 
 NO_RETRIES = NetworkOptions(retries=0)
 
@@ -172,3 +174,15 @@ def test_a_forked_process_says_what_to_do() -> None:
 
 def test_a_process_forked_before_the_first_request_works() -> None:
     assert run(FORK.format(before="")).strip() == "True"
+
+
+def test_a_failed_upload_says_how_the_connection_failed() -> None:
+    """Its error has no more than this one line."""
+    line = "Generic S3 error: Error performing PUT http://127.0.0.1:1/b/a?partNumber=3 in 2s, after 8 retries"
+    for cause, number, said in (
+        ("error sending request", errno.EIO, "the connection broke before the answer"),
+        ("operation timed out", errno.ETIMEDOUT, "no answer in time"),
+    ):
+        error = OSError(f"{line}, max_retries: 8, retry_timeout: 180s  - HTTP error: {cause}")
+        found = system_error(error, "s3://b/a", "")
+        assert (found.errno, found.strerror) == (number, said)
