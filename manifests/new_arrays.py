@@ -30,9 +30,16 @@ _MAX_THREADS = 8
 NewArray = Callable[[str, int, str], NewRows]
 
 
-def in_threads(fill: Callable[[int, int], None], blocks: Sequence[tuple[int, int]]) -> None:
-    """Call `fill` with each block [start, stop), on as many threads as there are processors: copying, decoding and
-    writing release the GIL. The first error ends it."""
+def in_threads(fill: Callable[..., None], blocks: Sequence[tuple[int, ...]]) -> None:
+    """Call `fill` with the numbers of each block, such as its start and its stop, on as many threads as there are
+    processors: copying, decoding and writing release the GIL. An error ends it, and so does one that is raised in this
+    thread meanwhile, such as KeyboardInterrupt. Of errors of several threads one is raised."""
+    # Most arrays have one block, and then there is no need to count processors.
+    num_threads = 1 if len(blocks) < 2 else min(len(blocks), os.cpu_count() or 1, _MAX_THREADS)
+    if num_threads == 1:
+        for block in blocks:
+            fill(*block)
+        return
     left = deque(blocks)
 
     def fill_some() -> None:
@@ -49,13 +56,12 @@ def in_threads(fill: Callable[[int, int], None], blocks: Sequence[tuple[int, int
                 left.clear()
                 raise
 
-    num_threads = min(len(blocks), os.cpu_count() or 1, _MAX_THREADS)
-    if num_threads < 2:
-        fill_some()
-        return
     with ThreadPoolExecutor(num_threads) as threads:
-        for done in [threads.submit(fill_some) for _ in range(num_threads)]:
-            done.result()
+        try:
+            for done in [threads.submit(fill_some) for _ in range(num_threads)]:
+                done.result()
+        finally:
+            left.clear()
 
 
 class _InMemory:

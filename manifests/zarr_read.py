@@ -13,7 +13,6 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +22,7 @@ import numpy as np
 from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from ..errors import CorruptDataError, DatasetError, MissingDataError, not_read
-from .new_arrays import NewArray, in_memory
+from .new_arrays import NewArray, in_memory, in_threads
 from .ragged import Array, Ragged, from_rows
 from .schema import OFFSETS, SCHEMA, Column, tables_of
 from .tables import TABLE_TYPES, Failures, Manifest
@@ -35,8 +34,6 @@ _CODECS = (["bytes", "zstd"], ["numcodecs.delta", "bytes", "zstd"])
 _CHECKSUM_BYTES = 4
 # Chunks that a thread decodes in a row: in sixteenths of a second.
 _PIECE_CHUNKS = 64
-# Each has a chunk in memory, encoded and decoded.
-_MAX_THREADS = 8
 # No table is larger than this. A document that claims more is damaged, and must not make numpy ask for that much
 # memory.
 _MAX_BYTES = 1 << 46
@@ -103,18 +100,11 @@ def read_rows(
     except (OSError, MemoryError) as error:
         raise not_read(f"{path}/zarr.json", error) from error
 
-    def read_piece(piece: tuple[int, int, int]) -> None:
-        for at, chunk in stored.chunks(piece):
+    def read_piece(number: int, first: int, last: int) -> None:
+        for at, chunk in stored.chunks((number, first, last)):
             out.put(max(at - start, 0), chunk[max(start - at, 0) : stop - at])
 
-    pieces = list(_pieces(stored.layout, start, stop))
-    if len(pieces) > 1:
-        # Decoding releases the GIL.
-        with ThreadPoolExecutor(min(len(pieces), os.cpu_count() or 1, _MAX_THREADS)) as threads:
-            list(threads.map(read_piece, pieces))
-    else:
-        for piece in pieces:
-            read_piece(piece)
+    in_threads(read_piece, list(_pieces(stored.layout, start, stop)))
     return out.made()
 
 

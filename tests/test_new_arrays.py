@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
 
 import pytest
 
@@ -35,3 +37,30 @@ def test_the_first_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="no room"):
         in_threads(fill, BLOCKS)
     assert len(filled) < len(BLOCKS) - 1
+
+
+class InterruptionError(Exception):
+    """What a handler of a signal raises, as Python's own raises KeyboardInterrupt."""
+
+
+def test_an_interruption_does_not_wait_for_the_blocks_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    filled: list[int] = []
+
+    def interrupt(*_: object) -> None:
+        raise InterruptionError
+
+    def fill(start: int, _stop: int) -> None:
+        # All threads have been started, and are waited for.
+        if start == 100:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.02)
+        filled.append(start)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(InterruptionError):
+            in_threads(fill, BLOCKS)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(filled) < len(BLOCKS) // 2
