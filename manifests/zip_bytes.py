@@ -33,53 +33,44 @@ def packed(files: Mapping[str, bytes]) -> bytes | None:
     members, directory = BytesIO(), BytesIO()
     for name in sorted(files):
         data = files[name]
-        flags = 0 if name.isascii() else _UTF8_NAME
-        encoded = name.encode()
-        content = (flags, zipfile.ZIP_STORED, _TIME, _DATE, zlib.crc32(data), len(data), len(data), len(encoded))
-        origin = members.tell()
-        members.write(_LOCAL.pack(b"PK\3\4", _VERSION, *content, 0))
-        members.write(encoded)
+        local, central = _headers(name, zlib.crc32(data), len(data), members.tell())
+        members.write(local)
         members.write(data)
-        directory.write(
-            _CENTRAL.pack(b"PK\1\2", _UNIX << 8 | _VERSION, _VERSION, *content, 0, 0, 0, 0, FILE_MODE, origin)
-        )
-        directory.write(encoded)
-    sizes = (len(files), len(files), directory.tell(), members.tell())
-    return members.getvalue() + directory.getvalue() + _END.pack(b"PK\5\6", 0, 0, *sizes, 0)
+        directory.write(central)
+    return members.getvalue() + directory.getvalue() + _end(len(files), directory.tell(), members.tell())
 
 
 def unpacked(data: bytes) -> dict[str, tuple[int, int, int]] | None:
     """Where the members of a zip file are: their first byte, their length and their CRC-32, by name. None for a file
-    that `packed` has not written, or that is damaged."""
-    try:
-        signature, *numbers, count, size, origin, comment = _END.unpack_from(data, len(data) - _END.size)
-    except struct.error:
-        return None
-    whole = (signature, *numbers, comment, origin + size + _END.size) == (b"PK\5\6", 0, 0, count, 0, len(data))
-    return _members(data, origin, count) if whole else None
-
-
-def _members(data: bytes, at: int, count: int) -> dict[str, tuple[int, int, int]] | None:
-    """Those in the directory that begins there. Each member follows on the one before, and the directory on them."""
+    that `packed` would not have written."""
     found: dict[str, tuple[int, int, int]] = {}
-    origin, end = 0, at
     try:
+        *_, count, _, directory, _ = _END.unpack_from(data, len(data) - _END.size)
+        origin, at = 0, directory
         for _ in range(count):
-            (signature, made_by, version, *content, extra, comment, disk, attributes, mode, begins) = (
-                _CENTRAL.unpack_from(data, at)
-            )
-            _, method, time, date, crc32, _, size, name_length = content
-            expected = (_UNIX << 8 | _VERSION, _VERSION, zipfile.ZIP_STORED, _TIME, _DATE, 0, 0, 0, 0, FILE_MODE)
-            if (made_by, version, method, time, date, extra, comment, disk, attributes, mode) != expected:
+            *_, crc32, _, num_bytes, name_length, _, _, _, _, _, _ = _CENTRAL.unpack_from(data, at)
+            name = data[at + _CENTRAL.size : at + _CENTRAL.size + name_length].decode()
+            local, central = _headers(name, crc32, num_bytes, origin)
+            if not data.startswith(local, origin) or not data.startswith(central, at):
                 return None
-            local = _LOCAL.pack(b"PK\3\4", _VERSION, *content, 0)
-            name = data[at + _CENTRAL.size : at + _CENTRAL.size + name_length]
-            start = origin + len(local) + name_length
-            if signature != b"PK\1\2" or begins != origin or data[origin:start] != local + name:
-                return None
-            found[name.decode()] = (start, size, crc32)
-            origin = start + size
-            at += _CENTRAL.size + name_length
-    except (struct.error, UnicodeDecodeError):
+            found[name] = (origin + len(local), num_bytes, crc32)
+            origin += len(local) + num_bytes
+            at += len(central)
+    except (struct.error, UnicodeError):
         return None
-    return found if origin == end and len(found) == count else None
+    is_whole = origin == directory and len(found) == count and data[at:] == _end(count, at - directory, directory)
+    return found if is_whole else None
+
+
+def _headers(name: str, crc32: int, num_bytes: int, origin: int) -> tuple[bytes, bytes]:
+    """What is in front of the bytes of a member that begins at `origin`, and its record in the directory."""
+    encoded, flags = name.encode(), 0 if name.isascii() else _UTF8_NAME
+    content = (_VERSION, flags, zipfile.ZIP_STORED, _TIME, _DATE, crc32, num_bytes, num_bytes, len(encoded))
+    local = _LOCAL.pack(b"PK\3\4", *content, 0)
+    central = _CENTRAL.pack(b"PK\1\2", _UNIX << 8 | _VERSION, *content, 0, 0, 0, 0, FILE_MODE, origin)
+    return local + encoded, central + encoded
+
+
+def _end(count: int, directory_bytes: int, directory: int) -> bytes:
+    """The record at the end of a file with so many members, whose directory begins there."""
+    return _END.pack(b"PK\5\6", 0, 0, count, count, directory_bytes, directory, 0)
