@@ -1,6 +1,6 @@
 """How the progress of units gets from Ray's workers to the driver: through an actor, or on one machine a named pipe.
 
-Progress is optional. It is lost where Ray restarts the actor on another node, or where a pipe is full.
+Progress is optional. It is lost where Ray restarts the actor on another node, and what comes last where a pipe is full.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -38,11 +39,12 @@ class Board:
 @contextlib.contextmanager
 def progress_board(*, shared: bool) -> Iterator[Board]:
     """A board for as long as the context lasts. With `shared`, workers may be on other machines."""
-    if shared:
+    # An actor is a process of its own: it takes half a second of processor time to start, and some 2 % of a core.
+    path = None if shared else _new_pipe()
+    if path is None:
         yield _actor_board()
     else:
-        # An actor is a process of its own: it takes half a second of processor time to start, and some 2 % of a core.
-        with _pipe_board() as board:
+        with _pipe_board(path) as board:
             yield board
 
 
@@ -77,11 +79,19 @@ def _put_into_actor(actor: Any, progress: UnitProgress) -> None:
     actor.put.remote(progress)
 
 
-@contextlib.contextmanager
-def _pipe_board() -> Iterator[Board]:
+def _new_pipe() -> Path | None:
+    """A new named pipe. None where the folder for temporary files is in a file system that has none."""
     remove_abandoned()
-    path = scratch_path("progress")
-    os.mkfifo(path, 0o600)
+    try:
+        path = scratch_path("progress")
+        os.mkfifo(path, 0o600)
+    except OSError:
+        return None
+    return path
+
+
+@contextlib.contextmanager
+def _pipe_board(path: Path) -> Iterator[Board]:
     try:
         pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
