@@ -26,7 +26,7 @@ _CONNECTION_FAILURES = {
     "Request": "the connection broke before the answer",
     "Decode": "the answer makes no sense",
 }
-# What the text of a failed upload says in their place: it holds no objects of the Rust code.
+# What some errors of uploads say in their place: they have one line, without any `kind:`.
 _CONNECTION_TEXTS = {"operation timed out": "Timeout", "error sending request": "Request"}
 
 
