@@ -85,7 +85,7 @@ def _value(line: str) -> Any:
         value, end = _decoded(line)
     except ValueError:
         end = 0
-    return value if line[end:] in ("\n", "") else json.loads(line)
+    return value if line[end:] in ("\n", "\r\n", "") else json.loads(line)
 
 
 def _comma_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:

@@ -109,7 +109,7 @@ def _rare_looks() -> Iterator[None]:
         yield
     finally:
         for name in own:
-            del os.environ[name]
+            os.environ.pop(name, None)
 
 
 @contextlib.contextmanager

@@ -49,8 +49,7 @@ CREATE TABLE looked (id BLOB PRIMARY KEY, new_id BLOB, item BLOB);
 CREATE INDEX of_new_id ON looked (new_id, id) WHERE new_id IS NOT NULL;
 """
 # An index of what is there already is made much faster than one that grows.
-_NO_INDEX = "DROP INDEX IF EXISTS of_id"
-_INDEX = "CREATE INDEX of_id ON sources (id)"
+_INDEX = "CREATE INDEX IF NOT EXISTS of_id ON sources (id)"
 _INDEX_OF_FILES = "CREATE INDEX IF NOT EXISTS of_file ON sources (file, id) WHERE file IS NOT NULL"
 _SOURCE = "sources.id, path, given, attributes, flags, rest"
 # Python binds numbers, text and byte arrays several times as fast as None, booleans and bytes, which it first tries to
@@ -69,7 +68,8 @@ _REPEATED = (
 _ALL = f"SELECT {_SOURCE} FROM sources ORDER BY id"  # noqa: S608  # of constants
 _ONE = f"SELECT {_SOURCE} FROM sources WHERE id = ?"  # noqa: S608  # of constants
 
-# Where the flags are among the columns of a source.
+# The flags of a source, and where they are among its columns.
+_ID_IS_GIVEN, _IS_LISTED, _LISTED = 4, 2, 1
 _FLAGS = 4
 
 _Bound = str | int | bytearray
@@ -110,7 +110,6 @@ class SourceTable:
 
     def add(self, found: Iterable[Found]) -> None:
         """Add sources. Several finds of one source are one. UsageError if two have one id and are not the same."""
-        self._execute(_NO_INDEX)
         with _on_disk():
             self._database.executemany(_INSERT, map(self._packed, found))
         self._execute(_INDEX)
@@ -128,7 +127,7 @@ class SourceTable:
             if isinstance(part, Stretch):
                 self._has_stretches = True
                 file = _bound(repr(source.file))
-        flags = id_is_given << 2 | is_listed << 1 | listed << 0
+        flags = _ID_IS_GIVEN * id_is_given | _IS_LISTED * is_listed | _LISTED * listed
         if not f"{source_id}{path}{given}{attributes}{place}".isascii():
             return (
                 _bound(source_id), _bound(path), _bound(given), _bound(attributes), flags, rest, _bound(place), file,
@@ -142,7 +141,7 @@ class SourceTable:
             for _, group in groupby(finds, key=lambda row: row[1]):
                 kept: tuple[int, Found] | None = None
                 for number, *columns, place in group:
-                    found = number, Found(_source(columns), _text(place), bool(columns[_FLAGS] & 1))
+                    found = number, Found(_source(columns), _text(place), bool(columns[_FLAGS] & _LISTED))
                     if kept is None:
                         kept = found
                         continue
@@ -272,8 +271,8 @@ def _source(columns: Sequence[Any]) -> Source:
         path=_text(path),
         given=_text(path if given is None else given),
         attributes="{}" if attributes is None else _text(attributes),
-        id_is_given=bool(flags & 4),
-        is_listed=bool(flags & 2),
+        id_is_given=bool(flags & _ID_IS_GIVEN),
+        is_listed=bool(flags & _IS_LISTED),
         part=part,
         in_store=in_store,
     )
