@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import footage
+from process_memory import peak_bytes
 
 from shortgop.jobs.source_table import SourceTable
 from shortgop.jobs.sources import found_in
@@ -67,14 +68,8 @@ def files(folder: Path, count: int) -> Iterator[Path]:
     return (folder / Path(path_of(number)).relative_to("/data/corpus") for number in range(count))
 
 
-def peak_megabytes() -> float:
-    # ru_maxrss would contain what the process had that this one was forked from.
-    (line,) = [each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM")]
-    return int(line.split()[1]) / 1000
-
-
 def child(argument: str) -> str:
-    before, started, used = peak_megabytes(), time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+    before, started, used = peak_bytes(), time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     with SourceTable() as table:
         table.add(found_in([argument]))
         windows = table.windows(WINDOW_SOURCES)
@@ -82,7 +77,7 @@ def child(argument: str) -> str:
         seconds = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
         return (
             f"{len(table):,} sources in {len(windows)} windows: {seconds:.1f} s of processor time, {elapsed:.1f} s, "
-            f"{peak_megabytes() - before:.0f} MB"
+            f"{(peak_bytes() - before) / 1e6:.0f} MB"
         )
 
 

@@ -27,6 +27,7 @@ from typing import Any
 import footage
 import numpy as np
 import scale_data
+from process_memory import peak_bytes
 
 import shortgop
 import shortgop.readers.dataset  # so that opening does not include the import of torch
@@ -131,7 +132,7 @@ def added(count: int) -> dict[str, Any]:
         rows = scale_data.made_up(numbers[start : start + PART_VIDEOS], name=f"v{start:07x}")
         write_part(DiskStorage(copy), f"{start:016x}", merge([_with_timeline(rows)]), {})
     snapshot, seconds = timed(lambda: publish(DiskStorage(copy)))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    peak = peak_bytes() >> 20
     _, opening = timed(lambda: open_manifest(DiskStorage(copy), snapshot, copies=copies_in(None)))
     with TemporaryDirectory(dir=footage.WORK) as cache:
         elsewhere = in_process("--child-open", str(copy), str(snapshot), XDG_CACHE_HOME=cache)
@@ -142,7 +143,7 @@ def added(count: int) -> dict[str, Any]:
 
 def folded(parts: int) -> dict[str, Any]:
     """In a new process: merge so many parts of 20 videos, as `publish` does before it adds the current snapshot."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_bytes()
     with contextlib.closing(Folding(lambda: footage.WORK / "scale-timelines")) as fold:
 
         def merged() -> Manifest:
@@ -151,17 +152,13 @@ def folded(parts: int) -> dict[str, Any]:
             return merge_tables(*fold.result())[0]
 
         tables, seconds = timed(merged)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {**seconds, "peak": peak // 1024, "videos": len(tables.videos)}
+    return {**seconds, "peak": (peak_bytes() - before) >> 20, "videos": len(tables.videos)}
 
 
 def published(dataset: Path) -> dict[str, Any]:
     """In a new process: publish a dataset's part files."""
     _, seconds = timed(lambda: publish(DiskStorage(dataset)))
-    status = Path("/proc/self/status").read_text().splitlines()
-    # Not ru_maxrss: that begins with what the process had that started this one.
-    (peak,) = (int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
-    return {**seconds, "peak": peak, "snapshots": len(list((dataset / "manifest").iterdir()))}
+    return {**seconds, "peak": peak_bytes() >> 20, "snapshots": len(list((dataset / "manifest").iterdir()))}
 
 
 def write_parts(dataset: Path, numbers: range, videos: int) -> None:
