@@ -39,7 +39,7 @@ class Board:
 @contextlib.contextmanager
 def progress_board(*, shared: bool) -> Iterator[Board]:
     """A board for as long as the context lasts. With `shared`, workers may be on other machines."""
-    # An actor is a process of its own: it takes half a second of processor time to start, and some 2 % of a core.
+    # An actor is a process of its own: 1 % of a core even if it does nothing.
     path = None if shared else _new_pipe()
     if path is None:
         yield _actor_board()

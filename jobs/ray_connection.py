@@ -24,7 +24,7 @@ MAX_RETRIES = 3
 time."""
 
 # A job's own Ray measures its processes every 5 s for a dashboard that it does not have, and looks for new log files
-# ten times a second, although the driver asked for none: 1 % of a core each. These are the environment variables of its
+# ten times a second, although the driver asked for none: 1 % of a core. These are the environment variables of its
 # reporter agent (ray/dashboard/modules/reporter/reporter_consts.py) and of its log monitor
 # (ray/_private/log_monitor.py: the interval holds from so many files on).
 _RARE_LOOKS = {
