@@ -10,6 +10,7 @@ importing, importers        datasets of other tools
 lists, list_lines, column_types  lists of sources: their rows, the lines of each kind of file, and the types of columns
 labels                      columns that lists set, in a job or by themselves
 identity                    whether a file is the one that was prepared
+source_listing              which sources are found before anything is encoded, and which meanwhile
 source_table, windows       all sources of a job, and those that are planned at a time
 look, changed               what the files are now, and what to do if they are not what was prepared
 survey, planning, ahead     what has to be known of all sources first; the units of a window, planned ahead

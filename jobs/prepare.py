@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from ..errors import DatasetBusyError, UsageError
@@ -26,19 +26,20 @@ from .ahead import planned_ahead
 from .changed import Changed, changed_failure, check_choice
 from .failing import MaxFailures, set_aside
 from .gpu_readable import not_for_gpus
-from .ids import MAX_ROOTS, id_roots
+from .ids import MAX_ROOTS
 from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
 from .labels import update_listed
 from .lists import OnTypes, ignore_types
-from .look import Expected, Looking, search
+from .look import Expected, Looking
 from .order import Order
 from .outcome import Report, with_context
 from .planning import Known, plan_window
 from .running import Totals, run_all
+from .source_listing import Listing, list_first
 from .source_table import SourceTable
-from .sources import Found, folders_of, found_in
-from .survey import look_first, survey
+from .sources import Found, found_in
+from .survey import Survey, look_first, survey
 from .tally import OnProgress, Tally, ignore
 from .units import Unit
 from .where import Where
@@ -81,9 +82,10 @@ def prepare(
     be inferred, and `on_types` is told all of them. `policy` is about sources that are damaged or have gaps,
     `importing` about what sources are besides files. A source that is expected to keep one core busy for twice
     `section_seconds` or longer is encoded in sections of about that length, by several workers. Sources are looked at,
-    and their units planned, `window_sources` at a time, while those before them are encoded. `where` says where the
-    units run, by default on a local Ray. Ids are paths below `id_root`, by default below the folders that the dataset
-    remembers, see `ids`. Snapshots that have not been current for more than `keep_snapshots_seconds` are removed.
+    and their units planned, `window_sources` at a time, while those before them are encoded. The first ones of a new
+    dataset are encoded while others are still being found. `where` says where the units run, by default on a local Ray.
+    Ids are paths below `id_root`, by default below the folders that the dataset remembers, see `ids`. Snapshots that
+    have not been current for more than `keep_snapshots_seconds` are removed.
 
     Raises UsageError for arguments that make no sense, SourceError if the folders of sources do not answer or with
     "fail", OutputError if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing, DatasetBusyError
@@ -102,7 +104,8 @@ def prepare(
         return found_in(sources, roots, importing=importing, types=types, on_types=on_types)
 
     with SourceTable() as table:
-        return _job(_find(table, sources, out, policy, find, id_root), out, how, find_lost)
+        listing = list_first(table, sources, out, policy, find, window_sources, id_root)
+        return _job(listing, listing.arguments, out, how, find_lost)
 
 
 def repair(
@@ -124,10 +127,12 @@ def repair(
     UsageError if no source is one of the videos.
     """
     with SourceTable() as table:
-        found = _find(table, sources, dataset, policy, partial(found_in, sources, importing=importing))
-        # A repair leaves alone what the dataset remembers and lists otherwise.
+        find = partial(found_in, sources, importing=importing)
+        listing = list_first(table, sources, dataset, policy, find, WINDOW_SOURCES)
+        listing.complete()
         table.keep(damaged.keys())
-        found = replace(found, folders=(), id_roots=found.roots_before)
+        # A repair leaves alone what the dataset remembers and lists otherwise.
+        listing.id_roots = listing.roots_before
         if not len(table):
             names = ", ".join(repr(video_id) for video_id in sorted(damaged)[:3])
             raise UsageError(
@@ -146,7 +151,7 @@ def repair(
             }
 
         how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, "keep", Tally(on_update))
-        return _job(found, dataset, how, lost)
+        return _job(listing, (), dataset, how, lost)
 
 
 # Finds what is wrong with videos of a manifest, by their ids.
@@ -176,19 +181,10 @@ class _How:
     window_sources: int = WINDOW_SOURCES
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The sources of a job. The failures of files that no longer exist in `folders` are withdrawn. `id_roots` are those
-    that gave the sources their ids, `roots_before` those that the dataset remembered at that time."""
-
-    table: SourceTable
-    folders: Sequence[str]
-    id_roots: tuple[str, ...]
-    roots_before: tuple[str, ...]
-
-
-def _job(found: _Found, out: Storage, how: _How, find_lost: _FindLost) -> Report:
-    table, tally = found.table, how.tally
+def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: _How, find_lost: _FindLost) -> Report:
+    """Prepare the sources of a listing. The failures of files that no longer exist in the folders among `arguments` are
+    withdrawn."""
+    table, tally = listing.table, how.tally
     # Tried before anything is written: what fails here would fail in every worker.
     _try_tools(how.options.profile, how.where)
     layout.make_place(out)
@@ -198,22 +194,25 @@ def _job(found: _Found, out: Storage, how: _How, find_lost: _FindLost) -> Report
         # Finished parts of a job that died come first: a video among them decides the dataset's profile.
         publish(out)
         _bind(out, how.options.profile)
-        if withdraw_gone(out, found.folders, table):
+        if layout.read_root(out).snapshot is not None:
+            # All that the dataset has is compared with the sources before anything is encoded.
+            listing.complete()
+        if withdraw_gone(out, arguments, table):
             publish(out)
         tidy(out, how.keep_seconds)
         before = _current(out)
-        num_sources, windows = len(table), table.windows(how.window_sources)
-        left_out = [] if how.include_dropped else sorted(each for each in dropped(before) if each in table)
-        table.remove(left_out)
-        known = Known(before, find_lost(out, before))
-        look_first(table, windows, known, how.options, how.changed, tally.note)
-        relabelled = update_listed(out, before, table.looked_sources(windows))
-        known = Known(_current(out), known.lost) if relabelled else known
-        aside = {} if how.retry_failed else set_aside(out, table.find)
-        surveyed = survey(table, windows, known, how.changed, aside)
-        _remember(out, found)
-        tally.expect(surveyed.to_prepare)
-        totals = _encode(table, windows, known, aside, out, how) if surveyed.to_prepare else Totals()
+        if listing.is_complete:
+            decided = _decide(listing, out, before, how, find_lost)
+        else:
+            # There is nothing that a source could be compared with.
+            decided = _Decided(Known(before, {}), Survey(len(table), 0, [], frozenset()), {})
+        known, surveyed, aside = decided.known, decided.surveyed, decided.aside
+        _remember(out, listing)
+        tally.expect(surveyed.to_prepare, lists_more=not listing.is_complete)
+        totals = _encode(listing, decided, out, how) if surveyed.to_prepare else Totals()
+        later = listing.labelled_later()
+        if later:
+            update_listed(out, _current(out), [later])
         tidy(out, how.keep_seconds)
         snapshot = layout.read_root(out).snapshot
         after = _current(out) if surveyed.to_prepare else known.manifest
@@ -222,7 +221,7 @@ def _job(found: _Found, out: Storage, how: _How, find_lost: _FindLost) -> Report
     replaced = _made_again(known.manifest, after, surveyed.replaced)
     still_lost = known.lost.keys() - repaired - replaced
     return Report(
-        sources=num_sources,
+        sources=len(table) if decided.num_sources is None else decided.num_sources,
         already_there=surveyed.there,
         videos_added=totals.videos - len(repaired) - len(replaced),
         frames_added=totals.frames,
@@ -238,79 +237,86 @@ def _job(found: _Found, out: Storage, how: _How, find_lost: _FindLost) -> Report
         lost=tuple(sorted(still_lost)),
         replaced=tuple(sorted(replaced)),
         outdated=tuple(sorted(changed - replaced - still_lost)),
-        relabelled=relabelled,
-        dropped=tuple(left_out),
+        relabelled=decided.relabelled,
+        dropped=decided.left_out,
         equal_contents=equal_contents(after),
         not_for_gpus=not_for_gpus(after),
     )
 
 
-def _encode(  # noqa: PLR0917  # what is known of sources and dataset
-    table: SourceTable,
-    windows: Sequence[Window[bytes]],
-    known: Known,
-    aside: Mapping[str, Failure],
-    out: Storage,
-    how: _How,
-) -> Totals:
+@dataclass(frozen=True)
+class _Decided:
+    """What is known of sources and dataset before anything is encoded. `windows` are those of all `num_sources`; None
+    while these are still being found. `aside` are the failures of sources that are not tried again, `left_out` the ids
+    of those that were dropped, `relabelled` is how many videos got other columns."""
+
+    known: Known
+    surveyed: Survey
+    aside: Mapping[str, Failure]
+    windows: Sequence[Window[bytes]] | None = None
+    num_sources: int | None = None
+    left_out: tuple[str, ...] = ()
+    relabelled: int = 0
+
+
+def _decide(listing: Listing, out: Storage, before: Manifest, how: _How, find_lost: _FindLost) -> _Decided:
+    """Compare all sources with the dataset as it was before."""
+    table = listing.table
+    num_sources, windows = len(table), [*listing.windows()]
+    left_out = [] if how.include_dropped else sorted(each for each in dropped(before) if each in table)
+    table.remove(left_out)
+    known = Known(before, find_lost(out, before))
+    look_first(table, windows, known, how.options, how.changed, how.tally.note)
+    relabelled = update_listed(out, before, table.looked_sources(windows))
+    known = Known(_current(out), known.lost) if relabelled else known
+    aside = {} if how.retry_failed else set_aside(out, table.find)
+    surveyed = survey(table, windows, known, how.changed, aside)
+    return _Decided(known, surveyed, aside, windows, num_sources, tuple(left_out), relabelled)
+
+
+def _encode(listing: Listing, decided: _Decided, out: Storage, how: _How) -> Totals:
     """Encode what is not done, and meanwhile look at the sources of the windows that follow."""
+    table, tally = listing.table, how.tally
     # The sources of the first window take the driver no longer than Ray takes to start.
     looking = Looking(many_sources=how.window_sources // 10)
 
-    def plan(window: Window[bytes], is_over: Callable[[], bool]) -> tuple[list[Unit], dict[str, Expected]]:
-        rows = table.rows(window)
-        # What the dataset may have was looked at before.
-        new = [row.source for row in rows if row.looked is None]
-        looked = looking.look_at(new, how.options, num_in_store=table.num_in_store, is_over=is_over)
-        looked += [row.looked for row in rows if row.looked is not None]
-        expected = {each.item.source.id: each.expected for each in looked}
-        return plan_window(looked, known, how.options, how.changed, aside), expected
+    def plans(is_over: Callable[[], bool]) -> Iterator[tuple[list[Unit], dict[str, Expected]]]:
+        windows = decided.windows
+        for window in listing.windows(is_over, tally.expect) if windows is None else windows:
+            rows = table.rows(window)
+            # What the dataset may have was looked at before.
+            new = [row.source for row in rows if row.looked is None]
+            looked = looking.look_at(new, how.options, num_in_store=table.num_in_store, is_over=is_over)
+            looked += [row.looked for row in rows if row.looked is not None]
+            expected = {each.item.source.id: each.expected for each in looked}
+            yield plan_window(looked, decided.known, how.options, how.changed, decided.aside), expected
 
-    with planned_ahead(windows, plan) as ahead:
+    with planned_ahead(plans) as ahead:
 
         def more(wait: bool) -> Sequence[Unit] | None:
             while not ahead.is_over:
                 planned = ahead.take(wait=wait)
                 if planned is None:
-                    return ()
-                how.tally.plan(*planned)
+                    break
+                tally.plan(*planned)
                 if planned[0]:
                     return planned[0]
-            return None
+            return None if ahead.is_over else ()
 
         return run_all(
             Order(more=more, few_sources=how.window_sources), out, how.options, how.where,
-            keep_seconds=how.keep_seconds, tally=how.tally, looking=looking, max_failures=how.max_failures,
+            keep_seconds=how.keep_seconds, tally=tally, looking=looking, max_failures=how.max_failures,
         )  # fmt: skip
 
 
-def _find(  # noqa: PLR0917  # what the user gave, and where it goes
-    table: SourceTable,
-    arguments: Sequence[str],
-    out: Storage,
-    policy: SourcePolicy,
-    find_below: Callable[[Sequence[str]], Iterator[Found]],
-    id_root: str | None = None,
-) -> _Found:
-    """Put the sources that `find_below` finds into the table, given the folders that ids are below."""
-    roots_before = layout.read_root(out).id_roots if layout.is_dataset(out) else ()
-
-    def find() -> _Found:
-        roots = id_roots(roots_before, folders_of(arguments), id_root)
-        table.add(find_below(roots))
-        return _Found(table, arguments, roots, roots_before)
-
-    return search(find, arguments, policy)
-
-
-def _remember(out: Storage, found: _Found) -> None:
+def _remember(out: Storage, listing: Listing) -> None:
     """Let the dataset remember the folders that gave this job's sources their ids. The caller holds the writer lock."""
-    if layout.read_root(out).id_roots != found.roots_before:
+    if layout.read_root(out).id_roots != listing.roots_before:
         raise DatasetBusyError(
             f"another job has prepared other folders into {out} meanwhile, which may change ids; run this again",
             file=out.url,
         )
-    layout.set_id_roots(out, found.id_roots[:MAX_ROOTS])
+    layout.set_id_roots(out, listing.id_roots[:MAX_ROOTS])
 
 
 def _current(out: Storage) -> Manifest:

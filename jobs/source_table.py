@@ -21,7 +21,7 @@ from ..errors import OutputError
 from ..prep.stretch import Stretch
 from .look import Looked
 from .sources import Found, Source, same
-from .windows import Window, windows
+from .windows import Window, first_size, windows
 
 _CACHE_KILOBYTES = 32_768
 # Four times the usual: a fifth less time for a million sources, and a fifth more for reading those of a window, which
@@ -32,8 +32,8 @@ _FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
 
 # What most sources have is in columns of its own, since pickling a million sources takes long; `rest` is pickled.
 # `given` is null where it is the path, `attributes` where it is an empty object. `flags` are those of `_packed`.
-# `leader` is the least id of the stretches of a file: where they stand in the order of all sources. Texts are bytes,
-# because names of files need not be Unicode.
+# `leader` is the least id of the stretches of a file: where they stand in the order of all sources. `number` says in
+# which order sources were found. Texts are bytes, because names of files need not be Unicode.
 _TABLES = f"""
 PRAGMA page_size = {_PAGE_BYTES};
 PRAGMA cache_size = -{_CACHE_KILOBYTES};
@@ -74,6 +74,9 @@ _FLAGS = 4
 
 _Bound = str | int | bytearray
 
+# The key of the window of those that were found first; no id is empty.
+_FOUND_FIRST = b""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -89,7 +92,9 @@ class SourceTable:
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         self.num_in_store = 0
+        self.num_found = 0
         self._has_stretches = False
+        self._num_first = 0
         with _on_disk():
             self._database.executescript(_TABLES)
 
@@ -110,13 +115,21 @@ class SourceTable:
 
     def add(self, found: Iterable[Found]) -> None:
         """Add sources. Several finds of one source are one. UsageError if two have one id and are not the same."""
+        self._insert(found)
+        self._execute(_INDEX)
+        self._merge_finds()
+
+    def add_first(self, found: Iterable[Found]) -> None:
+        """Add some sources, and later all others with `add`."""
+        self._insert(found)
+        self._merge_finds()
+
+    def _insert(self, found: Iterable[Found]) -> None:
         with _on_disk():
             self._database.executemany(_INSERT, map(self._packed, found))
-        self._execute(_INDEX)
-        if self._has("SELECT 1 WHERE (SELECT count(DISTINCT id) FROM sources) < (SELECT count(*) FROM sources)"):
-            self._merge_finds()
 
     def _packed(self, found: Found) -> tuple[_Bound, ...]:
+        self.num_found += 1
         source, place, listed = found
         source_id, path, given, attributes, id_is_given, is_listed, part, in_store = source
         rest: _Bound = ""
@@ -135,7 +148,10 @@ class SourceTable:
         return source_id, path, given, attributes, flags, rest, place, file
 
     def _merge_finds(self) -> None:
-        """Make one source of all finds with the same id."""
+        """Make one source of all finds with the same id, which stands where the first of them was found."""
+        if not self._has("SELECT 1 WHERE (SELECT count(DISTINCT id) FROM sources) < (SELECT count(*) FROM sources)"):
+            return
+        moved = []
         # The query ends before the database is closed, even if two finds are not the same.
         with contextlib.closing(self._each(_REPEATED)) as finds:
             for _, group in groupby(finds, key=lambda row: row[1]):
@@ -143,14 +159,18 @@ class SourceTable:
                 for number, *columns, place in group:
                     found = number, Found(_source(columns), _text(place), bool(columns[_FLAGS] & _LISTED))
                     if kept is None:
-                        kept = found
+                        kept, first = found, number
                         continue
                     unwanted = found if same(kept[1], found[1]) is kept[1] else kept
                     kept = kept if unwanted is found else found
                     self._execute("INSERT INTO unwanted (number) VALUES (?)", unwanted[0])
                     self.num_in_store -= unwanted[1].source.in_store is not None
+                if kept is not None and kept[0] != first:
+                    moved.append((first, kept[0]))
         self._execute("DELETE FROM sources WHERE number IN unwanted")
         self._execute("DELETE FROM unwanted")
+        for first, number in moved:
+            self._execute("UPDATE sources SET number = ? WHERE number = ?", first, number)
 
     def keep(self, ids: Collection[str]) -> None:
         """Remove all sources but these."""
@@ -168,8 +188,21 @@ class SourceTable:
         """All sources, sorted by id."""
         return map(_source, self._each(_ALL))
 
+    def first_window(self, size: int) -> Window[bytes] | None:
+        """The window of the sources that were found first, if there is more than one window. Encoding can begin with
+        it before all are found. None if stretches are among them: their files may have others further on."""
+        number = first_size(size)
+        stretches = "SELECT 1 FROM sources WHERE number <= ? AND file IS NOT NULL"
+        self._num_first = 0 if self.num_found <= size or self._has(stretches, number) else number
+        if not self._num_first:
+            return None
+        (count,) = self._first("SELECT count(*) FROM sources WHERE number <= ?", number) or (0,)
+        return Window(_FOUND_FIRST, _FOUND_FIRST, count)
+
     def windows(self, size: int) -> list[Window[bytes]]:
-        """The windows of all sources, sorted by id; stretches of a file stand where the first of their ids stands."""
+        """The windows of all sources: those that were found first, and all others, sorted by id; stretches of a file
+        stand where the first of their ids stands."""
+        first = self.first_window(size)
         place = self._place()
         if self._has_stretches:
             self._execute(_INDEX_OF_FILES)
@@ -177,22 +210,35 @@ class SourceTable:
                 "UPDATE sources SET leader = "
                 "(SELECT min(other.id) FROM sources AS other WHERE other.file = sources.file) WHERE file IS NOT NULL"
             )
-            self._execute("CREATE INDEX in_order ON sources (coalesce(leader, id))")
+            self._execute("CREATE INDEX IF NOT EXISTS in_order ON sources (coalesce(leader, id))")
+        after_first = size if first is not None or len(self) <= size else first_size(size)
         with _on_disk():
-            keys = self._database.execute(f"SELECT {place} AS place FROM sources ORDER BY place")  # noqa: S608
-            return list(windows(map(itemgetter(0), keys), len(self), size))
+            keys = self._database.execute(
+                f"SELECT {place} AS place FROM sources WHERE +number > ? ORDER BY place",  # noqa: S608  # of constants
+                (self._num_first,),
+            )
+            found = windows(map(itemgetter(0), keys), size, after_first)
+            return [*found] if first is None else [first, *found]
 
     def _place(self) -> str:
         """Where a source stands in the order of all, in SQL. An index of ids is there already."""
         return "coalesce(leader, sources.id)" if self._has_stretches else "sources.id"
 
+    def _inside(self, window: Window[bytes]) -> tuple[str, tuple[bytes | int, ...]]:
+        """The condition for sources of a window, in SQL, and its values."""
+        if self._num_first and window.last == _FOUND_FIRST:
+            return "number <= ?", (self._num_first,)
+        # The + keeps SQLite from going through all numbers in place of the index.
+        return f"{self._place()} BETWEEN ? AND ? AND +number > ?", (window.first, window.last, self._num_first)
+
     def rows(self, window: Window[bytes]) -> list[Row]:
         """The sources of a window that were not removed since, sorted by id, with what was kept of looking at them."""
+        inside, values = self._inside(window)
         found = self._each(
             f"SELECT item, {_SOURCE} FROM sources LEFT JOIN looked ON looked.id = sources.id "  # noqa: S608
-            f"WHERE {self._place()} BETWEEN ? AND ? ORDER BY sources.id",
-            window.first, window.last,
-        )  # fmt: skip
+            f"WHERE {inside} ORDER BY sources.id",
+            *values,
+        )
         return [Row(_source(columns), None if item is None else _looked(item)) for item, *columns in found]
 
     def save(self, looked: Iterable[tuple[Source, Looked]]) -> None:
@@ -219,11 +265,12 @@ class SourceTable:
 
     def looked_at(self, window: Window[bytes]) -> list[Looked]:
         """What was kept of looking at the sources of a window."""
+        inside, values = self._inside(window)
         found = self._each(
-            f"SELECT item FROM (SELECT id FROM sources WHERE {self._place()} BETWEEN ? AND ?) AS own "  # noqa: S608
+            f"SELECT item FROM (SELECT id FROM sources WHERE {inside}) AS own "  # noqa: S608  # of constants
             "JOIN looked ON looked.id = own.id ORDER BY own.id",
-            window.first, window.last,
-        )  # fmt: skip
+            *values,
+        )
         return [_looked(item) for (item,) in found]
 
     def looked_sources(self, windows: Iterable[Window[bytes]]) -> Iterator[list[Source]]:
@@ -237,15 +284,15 @@ class SourceTable:
         with _on_disk():
             self._database.execute(command, values)
 
-    def _first(self, query: str, *values: bytes) -> tuple[Any, ...] | None:
+    def _first(self, query: str, *values: bytes | int) -> tuple[Any, ...] | None:
         with _on_disk():
             row: tuple[Any, ...] | None = self._database.execute(query, values).fetchone()
         return row
 
-    def _has(self, query: str, *values: bytes) -> bool:
+    def _has(self, query: str, *values: bytes | int) -> bool:
         return self._first(query, *values) is not None
 
-    def _each(self, query: str, *values: bytes) -> Generator[tuple[Any, ...]]:
+    def _each(self, query: str, *values: bytes | int) -> Generator[tuple[Any, ...]]:
         with _on_disk():
             yield from self._database.execute(query, values)
 

@@ -18,10 +18,11 @@ class Progress:
     """How far a job is.
 
     `sources_total` are the sources that the job prepares, those not counted that are in the dataset already; it is 0
-    until it is known which these are. `sources_planned` of them were looked at, and their units planned.
-    `sources_done` are prepared, or have failed like `sources_failed` of them. `frames_planned` are those of the sources
-    that were looked at, an estimate from their headers until prep has planned each source. `bytes_done` are those of
-    finished units. `seconds` is the time since the job began. `note` says what the job is doing.
+    until it is known which these are, and grows while more are found. `sources_planned` of them were looked at, and
+    their units planned. `sources_done` are prepared, or have failed like `sources_failed` of them. `frames_planned` are
+    those of the sources that were looked at, an estimate from their headers until prep has planned each source.
+    `bytes_done` are those of finished units. `seconds` is the time since the job began. `note` says what the job is
+    doing.
     """
 
     sources_done: int = 0
@@ -75,7 +76,9 @@ class Tally:
         self._on_progress = on_progress
         self._started = time.monotonic()
         self._note = ""
-        self._sources_done = self._sources_total = self._sources_planned = self._sources_failed = self._bytes = 0
+        self._sources_done = self._sources_planned = self._sources_failed = self._bytes = 0
+        # Set by the thread that lists sources, while other threads read it.
+        self._listed, self._lists_more = 0, False
         # The frames of units that have ended. Of all others, by unit: the frames that are expected of each of their
         # sources, those of the unit, and those that are done.
         self._frames_done = 0
@@ -99,14 +102,18 @@ class Tally:
         self._note = text
         self._update()
 
-    def expect(self, sources_total: int) -> None:
-        """How many sources the job prepares, before all of their units are planned."""
-        self._sources_total = sources_total
+    def expect(self, sources_total: int, *, lists_more: bool = False) -> None:
+        """How many sources the job prepares, before all of their units are planned. With `lists_more` they are those
+        that were found so far. Any thread may call this."""
+        self._listed, self._lists_more = sources_total, lists_more
 
     @property
-    def sources_total(self) -> int:
-        """How many sources the job prepares."""
-        return self._sources_total
+    def sources_total(self) -> int | None:
+        """How many sources the job prepares, None while they are still being listed."""
+        return None if self._lists_more else self._num_sources()
+
+    def _num_sources(self) -> int:
+        return max(self._listed, self._sources_planned)
 
     def plan(self, units: Sequence[Unit], estimates: Mapping[str, Expected]) -> None:
         """More units that the job runs; `estimates` has what is expected of each source, by its id."""
@@ -114,7 +121,6 @@ class Tally:
             frames = {item.source.id: estimates[item.source.id].frames for item in unit.items}
             self._expect(unit, frames)
             self._sources_planned += len(unit.items)
-        self._sources_total = max(self._sources_total, self._sources_planned)
         for listener in self._listeners:
             listener.on_plan(units)
         self._update()
@@ -167,7 +173,7 @@ class Tally:
     def _update(self) -> None:
         progress = Progress(
             sources_done=self._sources_done,
-            sources_total=self._sources_total,
+            sources_total=self._num_sources(),
             sources_failed=self._sources_failed,
             frames_done=self._frames_done + sum(self._frames.values()),
             frames_planned=self._frames_done + sum(self._estimates.values()),
@@ -181,6 +187,9 @@ class Tally:
         self._on_progress(progress)
 
     def _still_looking(self) -> str:
-        if not 0 < self._sources_planned < self._sources_total:
+        total = self._num_sources()
+        if self._lists_more:
+            return f"; {counted(total, 'source')} found so far, {self._sources_planned} looked at"
+        if not 0 < self._sources_planned < total:
             return ""
-        return f"; {self._sources_planned} of {counted(self._sources_total, 'source')} looked at"
+        return f"; {self._sources_planned} of {counted(total, 'source')} looked at"

@@ -54,13 +54,13 @@ def walk(top: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _entries(folder: Path, *, hidden: bool = False) -> list[tuple[str, bool]]:
-    """The names in a folder, each with whether it is a folder or a link to one."""
+    """The names in a folder in order, each with whether it is a folder or a link to one."""
     with _reading(folder), os.scandir(folder) as entries:
-        return [
+        return sorted(
             (entry.name, is_local_folder(Path(entry)) if entry.is_symlink() else entry.is_dir())
             for entry in entries
             if hidden or entry.name[0] != "."
-        ]
+        )
 
 
 def is_local_folder(path: Path) -> bool:

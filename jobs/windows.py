@@ -27,22 +27,26 @@ class Window(Generic[_K]):
     count: int
 
 
-def windows(keys: Iterable[_K], num_keys: int, size: int) -> Iterator[Window[_K]]:
-    """Windows of at least `size` of the `num_keys` neighbours; only the first one and the last one may be of fewer, if
-    there are several. Those with the same key, such as the stretches of a file, are neighbours and in one window, which
-    may be larger for it.
+def first_size(size: int) -> int:
+    """The size of the first one of several windows."""
+    return max(1, size // _FIRST_PART)
+
+
+def windows(keys: Iterable[_K], size: int, first: int) -> Iterator[Window[_K]]:
+    """Windows of at least `size` neighbours, the first one of at least `first`; only the last one may be of fewer.
+    Those with the same key, such as the stretches of a file, are neighbours and in one window, which may be larger for
+    it.
 
     Where the windows lie depends on the keys alone. So a job that goes on has those of the job before it.
     """
-    wanted = size if num_keys <= size else max(1, size // _FIRST_PART)
     keys = iter(keys)
     # A loop that does little for each key: there may be a million.
-    run = list(islice(keys, wanted))
+    run = list(islice(keys, first))
     while run:
-        first, last, count = run[0], run[-1], len(run)
+        start, last, count = run[0], run[-1], len(run)
         after = next(keys, None)
         while after is not None and after == last:
             count += 1
             after = next(keys, None)
-        yield Window(first, last, count)
+        yield Window(start, last, count)
         run = [] if after is None else [after, *islice(keys, size - 1)]

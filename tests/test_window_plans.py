@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from random import Random
 
 import pytest
@@ -25,7 +25,7 @@ from shortgop.jobs.source_table import SourceTable
 from shortgop.jobs.sources import Found, Source, same
 from shortgop.jobs.store_files import StoreFile
 from shortgop.jobs.units import Item, Unit, plan_units
-from shortgop.jobs.windows import windows
+from shortgop.jobs.windows import first_size, windows
 from shortgop.prep.stretch import Stretch
 
 KEYS = st.lists(st.integers(0, 30), max_size=60).map(sorted)
@@ -67,34 +67,73 @@ def units_of(sources: Sequence[Source], size: int, done: Sequence[str] = ()) -> 
         ]
 
 
-@given(KEYS, st.integers(1, 20))
-def test_windows_hold_all_keys_once_and_are_no_larger_than_they_have_to_be(keys: list[int], size: int) -> None:
-    found = list(windows(keys, len(keys), size))
+@given(KEYS, st.integers(1, 20), st.integers(1, 20))
+def test_windows_hold_all_keys_once_and_are_no_larger_than_they_have_to_be(
+    keys: list[int], size: int, first: int
+) -> None:
+    found = list(windows(keys, size, first))
     assert sum(window.count for window in found) == len(keys)
     for window in found:
+        wanted = size if window is not found[0] else first
         assert window.count == sum(window.first <= key <= window.last for key in keys)
-        assert window.count - keys.count(window.last) < size
+        assert window.count - keys.count(window.last) < wanted
+        assert window.count >= wanted or window is found[-1]
     for one, other in pairwise(found):
-        assert one.count >= (size if one is not found[0] else size // 10)
         assert one.last < other.first
-    # As many as are planned at once need not wait for others.
-    assert len(found) == (len(keys) > 0) or len(keys) > size
 
 
 @given(corpora(), st.integers(1, 12), st.randoms(use_true_random=False))
-def test_windows_of_sources_do_not_divide_a_file_and_do_not_depend_on_the_order_in_which_they_were_found(
+def test_windows_of_sources_do_not_divide_a_file_and_depend_on_which_were_found_first_alone(
     sources: list[Source], size: int, random: Random
 ) -> None:
-    shuffled = random.sample(sources, len(sources))
+    first, others = sources[: first_size(size)], sources[first_size(size) :]
+    shuffled = [*random.sample(first, len(first)), *random.sample(others, len(others))]
     with table_of(sources) as table, table_of(shuffled) as other:
         found = [[row.source for row in table.rows(window)] for window in table.windows(size)]
         assert found == [[row.source for row in other.rows(window)] for window in other.windows(size)]
         assert list(table.sources()) == sorted(sources, key=lambda each: each.id)
     assert sorted(each.id for window in found for each in window) == sorted(each.id for each in sources)
+    # As many as are planned at once need not wait for others.
+    assert len(found) == (len(sources) > 0) or len(sources) > size
     for window in found:
         assert [each.id for each in window] == sorted(each.id for each in window)
     for film in {each.path for each in sources if each.part}:
         assert sum(any(each.path == film for each in window) for window in found) == 1
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=30), st.integers(1, 12), st.booleans())
+def test_the_first_window_is_the_same_before_and_after_all_sources_were_found(
+    names: list[str], size: int, listed_later: bool
+) -> None:
+    """However often sources are found: from a folder, and later from a list."""
+    found = [
+        Found(source(name)._replace(is_listed=listed), "there", listed)
+        for number, name in enumerate(names)
+        for listed in [listed_later and number > size]
+    ]
+    with SourceTable() as at_once, SourceTable() as table:
+        at_once.add(found)
+        left = iter(found)
+        table.add_first(islice(left, size + 1))
+        first = table.first_window(size)
+        before = [] if first is None else [row.source.id for row in table.rows(first)]
+        table.add(left)
+        found_windows = [[row.source for row in table.rows(window)] for window in table.windows(size)]
+        assert found_windows == [[row.source for row in at_once.rows(window)] for window in at_once.windows(size)]
+        if first is not None:
+            assert before == [each.id for each in found_windows[0]] == sorted(set(names[: first_size(size)]))
+
+
+def test_no_window_is_planned_before_all_sources_are_found_where_stretches_come_first() -> None:
+    """Others of the same film may be anywhere in a list."""
+    stretches = [source(f"{number}", "/film", Stretch(Fraction(number), None, "")) for number in range(4)]
+    with table_of([*stretches[:1], source("x"), *stretches[1:]]) as table:
+        assert table.first_window(2) is None
+    with table_of([source("x"), *stretches]) as table:
+        first = table.first_window(2)
+        assert first is not None
+        assert [row.source.id for row in table.rows(first)] == ["x"]
+        assert [len(table.rows(window)) for window in table.windows(2)] == [1, 4]
 
 
 @given(corpora(), st.integers(1, 12), st.randoms(use_true_random=False))
@@ -154,20 +193,22 @@ def renamed(each: Source, new_id: str) -> Item:
 def test_one_window_is_planned_ahead_and_no_more() -> None:
     begun: list[int] = []
 
-    def note(number: int, _is_over: Callable[[], bool]) -> int:
-        begun.append(number)
-        return -number
+    def plans(_is_over: Callable[[], bool]) -> Iterator[int]:
+        for number in range(1, 6):
+            begun.append(number)
+            yield -number
 
-    with planned_ahead(range(5), note) as ahead:
-        for taken in range(5):
-            assert len(begun) <= taken + 1
+    with planned_ahead(plans) as ahead:
+        for taken in range(1, 6):
+            assert len(begun) <= taken
             assert ahead.take(wait=True) == -taken
-        assert (ahead.is_over, ahead.take(wait=True), begun) == (True, None, [0, 1, 2, 3, 4])
+        assert not ahead.is_over
+        assert (ahead.take(wait=True), ahead.is_over, begun) == (None, True, [1, 2, 3, 4, 5])
 
 
 def test_a_window_that_is_not_planned_yet_is_not_waited_for() -> None:
     go_on = threading.Event()
-    with planned_ahead(["a"], lambda window, _is_over: go_on.wait() and window) as ahead:
+    with planned_ahead(lambda _is_over: (each for each in "a" if go_on.wait())) as ahead:
         assert ahead.take(wait=False) is None
         assert not ahead.is_over
         go_on.set()
@@ -175,21 +216,25 @@ def test_a_window_that_is_not_planned_yet_is_not_waited_for() -> None:
 
 
 def test_an_error_of_planning_is_raised_where_the_plan_is_taken_and_the_end_of_a_job_ends_planning() -> None:
-    def fail(_window: str, _is_over: Callable[[], bool]) -> None:
+    def fail(_is_over: Callable[[], bool]) -> Iterator[str]:
+        yield "a"
         raise UsageError("what is wrong")
 
-    with planned_ahead(["a"], fail) as ahead, pytest.raises(UsageError, match="what is wrong"):
-        ahead.take(wait=True)
+    with planned_ahead(fail) as ahead:
+        assert ahead.take(wait=True) == "a"
+        with pytest.raises(UsageError, match="what is wrong"):
+            ahead.take(wait=True)
 
     begun = threading.Event()
 
-    def go_on(_window: str, is_over: Callable[[], bool]) -> None:
+    def go_on(is_over: Callable[[], bool]) -> Iterator[str]:
         begun.set()
-        while not is_over():
-            pass
-        raise CancelledError
+        while True:
+            if is_over():
+                raise CancelledError
+            yield from ()
 
-    with planned_ahead(["a", "b"], go_on):
+    with planned_ahead(go_on):
         begun.wait()
 
 

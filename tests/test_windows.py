@@ -205,7 +205,10 @@ def test_two_files_with_one_id_are_told_wherever_they_are(corpus: Path, tmp_path
     (corpus / "list.csv").write_text("path,id\n" + "".join(f"{name},{name}\n" for name in NAMES) + "a.mp4,g.mp4\n")
     with pytest.raises(UsageError, match=r"are two files with the same id 'g\.mp4'"):
         run(tmp_path / "dataset", corpus / "list.csv")
-    assert not (tmp_path / "dataset").exists()
+    # Of one window nothing is encoded before all sources are found.
+    with pytest.raises(UsageError, match=r"are two files with the same id 'g\.mp4'"):
+        run(tmp_path / "at_once", corpus / "list.csv", window_sources=1000)
+    assert not (tmp_path / "at_once").exists()
 
 
 def test_equal_contents_in_different_windows_are_reported(corpus: Path, tmp_path: Path) -> None:

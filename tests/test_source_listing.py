@@ -1,0 +1,199 @@
+"""A job begins to encode before all of its sources are found, where there are many: what that changes, and what not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shortgop
+from datasets import rows_of
+from shortgop.errors import TooManyFailuresError, UsageError
+from shortgop.jobs import prepare as prepare_module
+from shortgop.jobs.failing import parse_max_failures
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.sources import Found, found_in
+from shortgop.jobs.tally import Progress
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+from synthetic import constant_rate_pts, make_video, read_number
+
+RATE = Fraction(25)
+NAMES = [f"{letter}.mp4" for letter in "abcdefg"]
+KEPT = "; the videos that were finished meanwhile are kept"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Seven short films: in windows of two sources, the first of one, they are four units."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for number, name in enumerate(NAMES):
+        film(folder / name, 100 * number)
+    return folder
+
+
+def film(path: Path, first_number: int) -> None:
+    make_video(path, pts=constant_rate_pts(RATE, 10), timebase=1 / RATE, first_number=first_number)
+
+
+def run(out: Path, *sources: Path, runner: str = "inline", window_sources: int = 2, **options: Any) -> Report:
+    return prepare(
+        [str(source) for source in sources],
+        DiskStorage(out),
+        Profile(),
+        where=Where(runner=runner),
+        window_sources=window_sources,
+        **options,
+    )
+
+
+def first_numbers(out: Path) -> dict[str, int]:
+    return {video.id: read_number(video[0]) for video in shortgop.open(out)}
+
+
+class Gate:
+    """Holds back what is found after three sources until `open_when` has seen some progress; keeps what it saw."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, open_when: Callable[[Progress], bool]) -> None:
+        self.seen: list[Progress] = []
+        self._open_when, self._opened = open_when, threading.Event()
+
+        def held_back(*arguments: Any, **options: Any) -> Iterator[Found]:
+            for number, each in enumerate(found_in(*arguments, **options)):
+                assert number < 3 or self._opened.wait(60)
+                yield each
+
+        monkeypatch.setattr(prepare_module, "found_in", held_back)
+
+    def on_update(self, progress: Progress) -> None:
+        self.seen.append(progress)
+        if self._open_when(progress):
+            self._opened.set()
+
+
+@pytest.mark.parametrize("runner", ["inline", "ray"])
+def test_encoding_begins_before_all_sources_are_found(
+    runner: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "undisturbed", corpus)
+    gate = Gate(monkeypatch, lambda now: now.sources_done == 1)
+    report = run(tmp_path / "dataset", corpus, runner=runner, on_update=gate.on_update)
+    first = next(each for each in gate.seen if each.sources_done)
+    assert (first.sources_done, first.sources_total) == (1, 3)
+    assert first.note.endswith("; 3 sources found so far, 1 looked at")
+    last = gate.seen[-1]
+    assert (last.sources_done, last.sources_planned, last.sources_total) == (7, 7, 7)
+    assert "so far" not in last.note
+    assert (report.sources, report.videos_added, report.already_there) == (7, 7, 0)
+    assert rows_of(tmp_path / "dataset") == rows_of(tmp_path / "undisturbed")
+    assert first_numbers(tmp_path / "dataset") == {name: 100 * number for number, name in enumerate(NAMES)}
+
+
+def test_a_wrong_line_far_down_a_list_keeps_what_is_finished_and_the_next_job_goes_on(
+    corpus: Path, tmp_path: Path
+) -> None:
+    listed = corpus / "list.jsonl"
+    lines = [f'{{"path": "{name}", "n": {number}}}\n' for number, name in enumerate(NAMES)]
+    listed.write_text("".join(lines))
+    run(tmp_path / "undisturbed", listed)
+    listed.write_text("".join([*lines * 50, '{"n": 8}\n']))
+    with pytest.raises(UsageError, match=f"line 351 .*has no `path`.*{KEPT}"):
+        run(tmp_path / "dataset", listed)
+    assert first_numbers(tmp_path / "dataset") == {"a.mp4": 0}
+    listed.write_text("".join(lines))
+    report = run(tmp_path / "dataset", listed)
+    assert (report.already_there, report.videos_added) == (1, 6)
+    assert rows_of(tmp_path / "dataset") == rows_of(tmp_path / "undisturbed")
+
+
+def test_two_files_with_one_id_end_the_job_though_one_is_encoded(corpus: Path, tmp_path: Path) -> None:
+    (corpus / "list.csv").write_text("path,id\n" + "".join(f"{name},{name}\n" for name in NAMES) + "b.mp4,a.mp4\n")
+    with pytest.raises(UsageError, match=r"are two files with the same id 'a\.mp4'.*" + KEPT):
+        run(tmp_path / "dataset", corpus / "list.csv")
+    assert first_numbers(tmp_path / "dataset") == {"a.mp4": 0}
+
+
+def test_labels_of_a_video_that_is_encoded_before_its_list_is_read(corpus: Path, tmp_path: Path) -> None:
+    (corpus / "labels.csv").write_text("path,label\na.mp4,first\nf.mp4,late\n")
+    for out in (tmp_path / "dataset", tmp_path / "once"):
+        report = run(out, corpus, corpus / "labels.csv", window_sources=2 if out.name == "dataset" else 1000)
+        assert (report.sources, report.videos_added, report.relabelled) == (7, 7, 0)
+        labels = {video.id: video.attributes for video in shortgop.open(out) if video.attributes}
+        assert labels == {"a.mp4": {"label": "first"}, "f.mp4": {"label": "late"}}
+    again = run(tmp_path / "dataset", corpus, corpus / "labels.csv")
+    assert (again.already_there, again.relabelled) == (7, 0)
+
+
+def test_a_part_of_the_sources_that_may_fail_is_not_judged_before_all_are_found(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (corpus / "a.mp4").write_text("not a video")
+    gate = Gate(monkeypatch, lambda now: now.sources_failed == 1)
+    report = run(tmp_path / "one", corpus, on_update=gate.on_update, max_failures=parse_max_failures("20%"))
+    assert (report.videos_added, [failure.id for failure in report.failures]) == (6, ["a.mp4"])
+    gate = Gate(monkeypatch, lambda now: now.sources_failed == 1)
+    with pytest.raises(TooManyFailuresError, match="1 source failed, more than --max-failures 0 allows"):
+        run(tmp_path / "none", corpus, on_update=gate.on_update, max_failures=parse_max_failures(0))
+
+
+def test_what_a_dataset_has_is_compared_with_all_sources_before_anything_is_encoded(
+    corpus: Path, tmp_path: Path
+) -> None:
+    run(tmp_path / "dataset", corpus / "g.mp4")
+    (corpus / "list.txt").write_text("\n".join([*NAMES, ".."]))
+    rows = rows_of(tmp_path / "dataset")
+    with pytest.raises(UsageError, match="lists name files") as caught:
+        run(tmp_path / "dataset", corpus / "list.txt")
+    assert KEPT not in str(caught.value)
+    assert rows_of(tmp_path / "dataset") == rows
+
+
+def test_a_job_that_is_ended_does_not_wait_for_the_rest_of_a_list(corpus: Path, tmp_path: Path) -> None:
+    """The list is a pipe to which nobody writes any more."""
+    for number in range(300):
+        os.link(corpus / "a.mp4", corpus / f"{number:03d}.mp4")
+    os.mkfifo(corpus / "list.txt")
+    let_go = threading.Event()
+
+    def write() -> None:
+        with (corpus / "list.txt").open("w") as pipe:
+            pipe.writelines(f"{number:03d}.mp4\n" for number in range(300))
+            pipe.flush()
+            let_go.wait(60)
+
+    def stop(progress: Progress) -> None:
+        if progress.sources_done:
+            raise KeyboardInterrupt
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "dataset", corpus / "list.txt", on_update=stop)
+        assert time.monotonic() - start < 20
+        assert first_numbers(tmp_path / "dataset") == {"000.mp4": 0}
+    finally:
+        let_go.set()
+        writer.join()
+
+
+def test_files_of_a_folder_are_found_in_the_same_order_wherever_it_is_copied(corpus: Path, tmp_path: Path) -> None:
+    (corpus / "z").mkdir()
+    film(corpus / "z" / "x.mp4", 800)
+    other = tmp_path / "other"
+    for name in [*reversed(NAMES), "z/x.mp4"]:
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(corpus / name, other / name)
+    with contextlib.chdir(tmp_path):
+        found = [[each.source.id for each in found_in([folder])] for folder in ("corpus", "other")]
+    assert found == [[*NAMES, "z/x.mp4"]] * 2
