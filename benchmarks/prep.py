@@ -61,7 +61,7 @@ PARTS = {
     "ffmpeg's report of frames": ("frame_report.py:parse_stats",),
     "publishing": ("publish.py:publish",),
     "removing old files": ("tidy.py:tidy",),
-    "finding sources": ("prepare.py:_find",),
+    "finding sources": ("source_listing.py:list_first",),
 }
 console = Console(highlight=False)
 

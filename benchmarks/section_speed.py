@@ -28,12 +28,14 @@ from shortgop.jobs.where import Where
 from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import SECTION_SECONDS
 from shortgop.storage.disk import DiskStorage
+from shortgop.wording import counted
 
 # As the length of a section: no source is as long.
 _NEVER = 1e9
 
 
-def child(source: Path, out: Path, section_seconds: float, workers: int) -> float:
+def child(source: Path, out: Path, section_seconds: float, workers: int) -> list[float]:
+    """How many seconds a job takes, and how many shards it makes: one for each section."""
     started = time.perf_counter()
     prepare(
         [str(source)],
@@ -42,7 +44,7 @@ def child(source: Path, out: Path, section_seconds: float, workers: int) -> floa
         where=Where("ray", workers=workers),
         section_seconds=section_seconds,
     )
-    return time.perf_counter() - started
+    return [time.perf_counter() - started, len(list((out / "shards").iterdir()))]
 
 
 def main() -> None:
@@ -73,8 +75,10 @@ def main() -> None:
         found = {}
         for name in ways:
             done = subprocess.run(argv(name), check=True, stdout=subprocess.PIPE, text=True)
-            found[name] = float(json.loads(done.stdout))
-            print(f"round {number + 1}, {name}: {found[name]:.1f} s", flush=True)
+            found[name], shards = json.loads(done.stdout)
+            print(f"round {number + 1}, {name}: {found[name]:.1f} s, {counted(shards, 'shard')}", flush=True)
+            if name == "in sections" and shards < 2:
+                raise SystemExit("the source was not cut: it is short, or its keyframes lie far apart; give --seconds")
         whole_seconds.append(found["whole"] - found["start"])
         ratios.append(found["whole"] / found["in sections"])
         without_start.append((found["whole"] - found["start"]) / (found["in sections"] - found["start"]))
