@@ -66,7 +66,7 @@ class Listing:
 
         def left() -> Iterator[Found]:
             for number, found in enumerate(self._left, self.table.num_found):
-                # The thread that reads is not waited for. So it has to leave the table alone by itself.
+                # The thread that reads is not waited for.
                 if is_over():
                     raise CancelledError
                 if not number % _COUNTED:

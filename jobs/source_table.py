@@ -10,7 +10,9 @@ import contextlib
 import os
 import pickle
 import sqlite3
+import threading
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -24,6 +26,7 @@ from .sources import Found, Source, same
 from .windows import Window, first_size, windows
 
 _CACHE_KILOBYTES = 32_768
+_CLOSING_SECONDS = 2
 # Four times the usual: a fifth less time for a million sources, and a fifth more for reading those of a window, which
 # is done ahead.
 _PAGE_BYTES = 16_384
@@ -87,10 +90,13 @@ class Row:
 
 
 class SourceTable:
-    """Sources by id. Close it at the end. One thread at a time may use it. OutputError where TMPDIR is too small."""
+    """Sources by id. Close it at the end. One thread at a time may use it, and a thread that adds sources may still do
+    so when another one closes the table: it gets CancelledError then. OutputError where TMPDIR is too small."""
 
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._adding = threading.Lock()
+        self._is_closed = False
         self.num_in_store = 0
         self.num_found = 0
         self._has_stretches = False
@@ -104,7 +110,12 @@ class SourceTable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._database.close()
+        self._is_closed = True
+        # Closing it while another thread is in SQLite crashes the process. This ends what that thread waits for.
+        self._database.interrupt()
+        # Not if the thread waits for a disk that does not answer. Then the database ends with the process.
+        if self._adding.acquire(timeout=_CLOSING_SECONDS):
+            self._database.close()
 
     def __len__(self) -> int:
         (count,) = self._first("SELECT count(*) FROM sources") or (0,)
@@ -115,20 +126,31 @@ class SourceTable:
 
     def add(self, found: Iterable[Found]) -> None:
         """Add sources. Several finds of one source are one. UsageError if two have one id and are not the same."""
-        self._insert(found)
-        self._execute(_INDEX)
-        self._merge_finds()
+        with self._added(found):
+            self._execute(_INDEX)
+            self._merge_finds()
 
     def add_first(self, found: Iterable[Found]) -> None:
         """Add some sources, and later all others with `add`."""
-        self._insert(found)
-        self._merge_finds()
+        with self._added(found):
+            self._merge_finds()
 
-    def _insert(self, found: Iterable[Found]) -> None:
-        with _on_disk():
-            self._database.executemany(_INSERT, map(self._packed, found))
+    @contextlib.contextmanager
+    def _added(self, found: Iterable[Found]) -> Iterator[None]:
+        """Inside, these sources have been added, and the table stays open."""
+        with self._adding:
+            try:
+                with _on_disk():
+                    self._database.executemany(_INSERT, map(self._packed, found))
+                yield
+            except OutputError:
+                if self._is_closed:
+                    raise CancelledError from None
+                raise
 
     def _packed(self, found: Found) -> tuple[_Bound, ...]:
+        if self._is_closed:
+            raise CancelledError
         self.num_found += 1
         source, place, listed = found
         source_id, path, given, attributes, id_is_given, is_listed, part, in_store = source

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from fractions import Fraction
@@ -346,6 +347,60 @@ def test_a_list_that_does_not_fit_where_it_is_kept_says_what_to_do() -> None:
     done = subprocess.run([sys.executable, "-c", FULL_DISK], capture_output=True, text=True, check=False)
     assert "OutputError: the list of sources cannot be kept in " in done.stderr
     assert "free some space, or set TMPDIR to a larger disk, and run the same command again" in done.stderr
+
+
+CLOSED_MEANWHILE = """
+import sys, threading, time
+from concurrent.futures import CancelledError
+from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources import Found, Source
+
+def add(table):
+    try:
+        table.add(Found(Source(f"{n * 7919 % 100_003:06}", "/v", "/v", "{}"), "there", True) for n in range(100_000))
+        ended.append("added")
+    except CancelledError:
+        ended.append("cancelled")
+
+ended = []
+for tenths in range(1, 9):
+    with SourceTable() as table:
+        adding = threading.Thread(target=add, args=(table,))
+        adding.start()
+        time.sleep(tenths / 10)
+    adding.join()
+print(*ended)
+"""
+
+
+def test_a_table_may_be_closed_while_a_thread_still_adds_sources() -> None:
+    """A job that is ended does not wait for the thread that reads its list; SQLite crashed then."""
+    done = subprocess.run([sys.executable, "-c", CLOSED_MEANWHILE], capture_output=True, text=True, check=True)
+    ended = done.stdout.split()
+    assert len(ended) == 8
+    assert "cancelled" in ended
+    assert set(ended) <= {"cancelled", "added"}
+
+
+def test_closing_a_table_does_not_wait_for_a_list_that_does_not_answer() -> None:
+    answers = threading.Event()
+
+    def found() -> Iterator[Found]:
+        answers.wait(60)
+        yield Found(source("a"), "there", listed=True)
+
+    def add(table: SourceTable) -> None:
+        with pytest.raises(CancelledError):
+            table.add(found())
+
+    with SourceTable() as table:
+        adding = threading.Thread(target=add, args=(table,))
+        adding.start()
+        start = time.monotonic()
+    assert time.monotonic() - start < 20
+    assert adding.is_alive()
+    answers.set()
+    adding.join()
 
 
 LONG_LIST = """
