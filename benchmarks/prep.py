@@ -159,9 +159,13 @@ def measure_on_ray(sources: Sequence[Path], seconds: Sequence[Path], runs: int, 
             shutil.rmtree(folder / "dataset", ignore_errors=True)
             figures[what].append(run_child(prep_arguments(of, folder / "dataset", workers)))
 
+        hand_cpu: list[float] = []
+
         def hand(_number: int) -> None:
             shutil.rmtree(folder / "by-hand", ignore_errors=True)
+            before = cpu_seconds(resource.RUSAGE_CHILDREN)
             by_hand(encodes, folder / "by-hand", workers)
+            hand_cpu.append(cpu_seconds(resource.RUSAGE_CHILDREN) - before)
 
         tasks = {"job": lambda _: job("job", sources), "by hand": hand, "start": lambda _: job("start", seconds)}
         alone = alternate(tasks, requests=runs).seconds["by hand"]
@@ -173,6 +177,7 @@ def measure_on_ray(sources: Sequence[Path], seconds: Sequence[Path], runs: int, 
                 f"job: {median(whole)} s, of one second of video for each worker: {median(start)} s",
                 f"of the job: {median(alone / whole)}",
                 f"of the job without the start of Ray: {median(alone / (whole - start))}",
+                f"CPU by hand: {median(np.array(hand_cpu[1:]))} s",
                 cpu_on_ray(sources, seconds, workers),
             ]
         )
