@@ -36,19 +36,24 @@ def job_progress(err: Console) -> Iterator[job.OnProgress]:
         )
         with Progress(*columns, console=err, transient=True) as bar:
             task = bar.add_task("", total=None)
-            yield lambda state: bar.update(
-                task, completed=state.frames_done, total=state.frames_expected or None, description=text(state)
-            )
+
+            def update(state: job.Progress) -> None:
+                total = None if state.lists_more else state.frames_expected or None
+                bar.update(task, completed=state.frames_done, total=total, description=text(state))
+
+            yield update
         return
     last_line, last_note = 0.0, ""
 
     def line(state: job.Progress) -> None:
         nonlocal last_line, last_note
         now = time.monotonic()
-        if state.note != last_note or now - last_line >= _LINE_EVERY_SECONDS:
-            last_line, last_note = now, state.note
+        # What follows a semicolon are counts.
+        note = state.note.partition(";")[0]
+        if note != last_note or now - last_line >= _LINE_EVERY_SECONDS:
+            last_line, last_note = now, note
             left = ""
-            if 0 < state.frames_done < state.frames_expected:
+            if 0 < state.frames_done < state.frames_expected and not state.lists_more:
                 left = f", {state.seconds * (state.frames_expected / state.frames_done - 1):.0f} s left"
             err.print(
                 f"{state.frames_done}/{state.frames_expected} frames{left}, {text(state)}", markup=False, soft_wrap=True

@@ -54,7 +54,8 @@ class JobStatus:
     `bytes_in` and `bytes_out` are those of finished sources and of what was made of them. `recent_frames_per_second` is
     the rate over the last minute. `nodes` has the frames that each machine encoded, and `node_rates` their frames/s
     over the last minute. `units_running` is their number; `running` has those that run longest. `history` is what was
-    done over time, by this job and those before it; it is empty in a status of earlier versions.
+    done over time, by this job and those before it; it is empty in a status of earlier versions. `lists_more`: more
+    sources are still being found, so the total and the frames of all are those of what was found so far.
     """
 
     host: str
@@ -80,10 +81,11 @@ class JobStatus:
     largest: tuple[Task, ...] = ()
     history: tuple[Stretch, ...] = ()
     sources_planned: int = 0
+    lists_more: bool = False
 
     @property
     def frames_expected(self) -> int:
-        """About how many frames all sources have."""
+        """About how many frames all sources have that were found so far."""
         return of_all(self.frames_planned, self.sources_planned, self.sources_total)
 
     def may_be_dead(self, now: float) -> bool:
@@ -98,7 +100,7 @@ class JobStatus:
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the frames that are left and the recent rate; None if nothing is known."""
-        if self.state != "running" or not self.frames_done:
+        if self.state != "running" or not self.frames_done or self.lists_more:
             return None
         rate = self.recent_frames_per_second or self.frames_per_second
         return max(0, self.frames_expected - self.frames_done) / rate
@@ -240,6 +242,7 @@ class StatusBoard:
                 largest=tuple(self._largest),
                 history=self._history_now(),
                 sources_planned=done.sources_planned,
+                lists_more=done.lists_more,
             )
 
     def _sums(self) -> tuple[int, int, int, int, int]:

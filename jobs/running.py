@@ -76,6 +76,9 @@ def run_all(
                     remove_old_snapshots(out, keep_seconds)
                     published = time.monotonic()
                     cost = published - start
+        if max_failures is not None:
+            # The last result may have come before all sources were found.
+            max_failures.check(len(failures), tally.sources_total)
     except BaseException:
         # Finished parts are published, whatever ends the job. On a full disk that may have to wait for the next job.
         with suppress(OutputError, DatasetBusyError):

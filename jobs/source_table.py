@@ -36,7 +36,8 @@ _FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
 # What most sources have is in columns of its own, since pickling a million sources takes long; `rest` is pickled.
 # `given` is null where it is the path, `attributes` where it is an empty object. `flags` are those of `_packed`.
 # `leader` is the least id of the stretches of a file: where they stand in the order of all sources. `number` says in
-# which order sources were found. Texts are bytes, because names of files need not be Unicode.
+# which order sources were found; SQLite itself would give numbers again that were removed. Texts are bytes, because
+# names of files need not be Unicode.
 _TABLES = f"""
 PRAGMA page_size = {_PAGE_BYTES};
 PRAGMA cache_size = -{_CACHE_KILOBYTES};
@@ -58,9 +59,9 @@ _SOURCE = "sources.id, path, given, attributes, flags, rest"
 # Python binds numbers, text and byte arrays several times as fast as None, booleans and bytes, which it first tries to
 # adapt to other types. So a column that is null has a value that stands for it here.
 _INSERT = """
-INSERT INTO sources (id, path, given, attributes, flags, rest, place, file) VALUES (
+INSERT INTO sources (id, path, given, attributes, flags, rest, place, file, number) VALUES (
     CAST(?1 AS BLOB), CAST(?2 AS BLOB), CAST(nullif(?3, ?2) AS BLOB), CAST(nullif(?4, '{}') AS BLOB), ?5,
-    CAST(nullif(?6, '') AS BLOB), CAST(?7 AS BLOB), CAST(nullif(?8, '') AS BLOB)
+    CAST(nullif(?6, '') AS BLOB), CAST(?7 AS BLOB), CAST(nullif(?8, '') AS BLOB), ?9
 )
 """
 # Several finds of one source, one after the other.
@@ -116,6 +117,7 @@ class SourceTable:
         # Not if the thread waits for a disk that does not answer. Then the database ends with the process.
         if self._adding.acquire(timeout=_CLOSING_SECONDS):
             self._database.close()
+            self._adding.release()
 
     def __len__(self) -> int:
         (count,) = self._first("SELECT count(*) FROM sources") or (0,)
@@ -139,6 +141,8 @@ class SourceTable:
     def _added(self, found: Iterable[Found]) -> Iterator[None]:
         """Inside, these sources have been added, and the table stays open."""
         with self._adding:
+            if self._is_closed:
+                raise CancelledError
             try:
                 with _on_disk():
                     self._database.executemany(_INSERT, map(self._packed, found))
@@ -166,8 +170,9 @@ class SourceTable:
         if not f"{source_id}{path}{given}{attributes}{place}".isascii():
             return (
                 _bound(source_id), _bound(path), _bound(given), _bound(attributes), flags, rest, _bound(place), file,
+                self.num_found,
             )  # fmt: skip
-        return source_id, path, given, attributes, flags, rest, place, file
+        return source_id, path, given, attributes, flags, rest, place, file, self.num_found
 
     def _merge_finds(self) -> None:
         """Make one source of all finds with the same id, which stands where the first of them was found."""

@@ -22,7 +22,7 @@ class Progress:
     their units planned. `sources_done` are prepared, or have failed like `sources_failed` of them. `frames_planned` are
     those of the sources that were looked at, an estimate from their headers until prep has planned each source.
     `bytes_done` are those of finished units. `seconds` is the time since the job began. `note` says what the job is
-    doing.
+    doing. `lists_more`: more sources are still being found.
     """
 
     sources_done: int = 0
@@ -34,10 +34,12 @@ class Progress:
     seconds: float = 0.0
     note: str = ""
     sources_planned: int = 0
+    lists_more: bool = False
 
     @property
     def frames_expected(self) -> int:
-        """About how many frames all sources have, if those that were not looked at are like the others."""
+        """About how many frames all sources have that were found so far, if those that were not looked at are like the
+        others."""
         return of_all(self.frames_planned, self.sources_planned, self.sources_total)
 
 
@@ -181,6 +183,7 @@ class Tally:
             seconds=self.seconds,
             note=self._note + self._still_looking(),
             sources_planned=self._sources_planned,
+            lists_more=self._lists_more,
         )
         for listener in self._listeners:
             listener.on_update(progress)

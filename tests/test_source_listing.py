@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import shortgop
 from datasets import rows_of
+from shortgop.cli.progress import job_progress
 from shortgop.errors import TooManyFailuresError, UsageError
 from shortgop.jobs import prepare as prepare_module
 from shortgop.jobs.failing import parse_max_failures
+from shortgop.jobs.job_status import JobStatus
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.sources import Found, found_in
 from shortgop.jobs.tally import Progress
@@ -90,11 +95,51 @@ def test_encoding_begins_before_all_sources_are_found(
     first = next(each for each in gate.seen if each.sources_done)
     assert (first.sources_done, first.sources_total) == (1, 3)
     assert first.note.endswith("; 3 sources found so far, 1 looked at")
+    assert first.lists_more
     last = gate.seen[-1]
     assert (last.sources_done, last.sources_planned, last.sources_total) == (7, 7, 7)
     assert "so far" not in last.note
+    assert not last.lists_more
     assert (report.sources, report.videos_added, report.already_there) == (7, 7, 0)
     assert rows_of(tmp_path / "dataset") == rows_of(tmp_path / "undisturbed")
+    assert first_numbers(tmp_path / "dataset") == {name: 100 * number for number, name in enumerate(NAMES)}
+
+
+def test_the_time_that_is_left_is_told_once_all_sources_are_found() -> None:
+    text = StringIO()
+    with job_progress(Console(file=text, force_terminal=False)) as show:
+        for total in (3000, 4000):
+            note = f"encoding; {total} sources found so far, 1000 looked at"
+            show(Progress(10, total, 0, 500, 50_000, 0, 5.0, note, 1000, lists_more=True))
+        show(Progress(10, 5000, 0, 500, 50_000, 0, 6.0, "publishing", 1000))
+    lines = text.getvalue().splitlines()
+    # Counts in the note make no new line.
+    assert [line.partition("; ")[0] for line in lines] == [
+        "500/150000 frames, 100 frames/s, 10/3000 videos",
+        "500/250000 frames, 2994 s left, 83 frames/s, 10/5000 videos",
+    ]
+    status = JobStatus(
+        "host", 7, 0, 5, sources_total=3000, frames_done=500, frames_planned=50_000, sources_planned=1000
+    )
+    assert status.seconds_left is not None
+    assert dataclasses.replace(status, lists_more=True).seconds_left is None
+
+
+def test_a_part_that_may_fail_is_judged_though_no_result_comes_after_the_list(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is found later was found before."""
+    (corpus / "a.mp4").write_text("not a video")
+    (corpus / "list.txt").write_text("a.mp4\n" * 7)
+    gate = Gate(monkeypatch, lambda now: now.sources_failed == 1)
+    with pytest.raises(TooManyFailuresError, match="1 of 1 source failed"):
+        run(tmp_path / "out", corpus / "list.txt", on_update=gate.on_update, max_failures=parse_max_failures("20%"))
+
+
+def test_what_is_found_again_and_again_is_encoded_once_and_nothing_is_left_out(corpus: Path, tmp_path: Path) -> None:
+    (corpus / "list.txt").write_text("\n".join([*NAMES[:2] * 21, *NAMES[2:]]))
+    report = run(tmp_path / "dataset", corpus / "list.txt", window_sources=40)
+    assert (report.sources, report.videos_added) == (7, 7)
     assert first_numbers(tmp_path / "dataset") == {name: 100 * number for number, name in enumerate(NAMES)}
 
 

@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
@@ -102,7 +102,8 @@ def test_windows_of_sources_do_not_divide_a_file_and_depend_on_which_were_found_
         assert sum(any(each.path == film for each in window) for window in found) == 1
 
 
-@given(st.lists(st.sampled_from("abcdefgh"), max_size=30), st.integers(1, 12), st.booleans())
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=60), st.integers(1, 50), st.booleans())
+@example([*"abc" * 11, *"defgh"], 32, False)
 def test_the_first_window_is_the_same_before_and_after_all_sources_were_found(
     names: list[str], size: int, listed_later: bool
 ) -> None:
