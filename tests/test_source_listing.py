@@ -9,7 +9,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -24,45 +23,19 @@ from shortgop.errors import TooManyFailuresError, UsageError
 from shortgop.jobs import prepare as prepare_module
 from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.job_status import JobStatus
-from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.sources import Found, found_in
 from shortgop.jobs.tally import Progress
-from shortgop.prep.profile import Profile
-from shortgop.storage.disk import DiskStorage
-from synthetic import constant_rate_pts, make_video, read_number
+from windowed_jobs import NAMES, film, films_in, first_numbers, run
 
-RATE = Fraction(25)
-NAMES = [f"{letter}.mp4" for letter in "abcdefg"]
 KEPT = "; the videos that were finished meanwhile are kept"
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """Seven short films: in windows of two sources, the first of one, they are four units."""
     folder = tmp_path / "corpus"
     folder.mkdir()
-    for number, name in enumerate(NAMES):
-        film(folder / name, 100 * number)
+    films_in(folder, frames=10)
     return folder
-
-
-def film(path: Path, first_number: int) -> None:
-    make_video(path, pts=constant_rate_pts(RATE, 10), timebase=1 / RATE, first_number=first_number)
-
-
-def run(out: Path, *sources: Path, runner: str = "inline", window_sources: int = 2, **options: Any) -> Report:
-    return prepare(
-        [str(source) for source in sources],
-        DiskStorage(out),
-        Profile(),
-        where=Where(runner=runner),
-        window_sources=window_sources,
-        **options,
-    )
-
-
-def first_numbers(out: Path) -> dict[str, int]:
-    return {video.id: read_number(video[0]) for video in shortgop.open(out)}
 
 
 class Gate:
@@ -74,7 +47,7 @@ class Gate:
 
         def held_back(*arguments: Any, **options: Any) -> Iterator[Found]:
             for number, each in enumerate(found_in(*arguments, **options)):
-                assert number < 3 or self._opened.wait(60)
+                assert number < 3 or self._opened.wait(300)
                 yield each
 
         monkeypatch.setattr(prepare_module, "found_in", held_back)

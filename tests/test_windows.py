@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from shortgop.errors import SourceError, TooManyFailuresError, UsageError
 from shortgop.jobs import ray_looks
 from shortgop.jobs.failing import WORKER_DIED, parse_max_failures
 from shortgop.jobs.look import Looked, LookElsewhere
-from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.ray_looks import looks_on_cluster
 from shortgop.jobs.sources import Source
 from shortgop.jobs.tally import Progress
@@ -26,24 +24,14 @@ from shortgop.jobs.work import give_up
 from shortgop.manifests.drop import drop
 from shortgop.manifests.parts import finished_parts, finished_units
 from shortgop.prep.options import Options
-from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
-from synthetic import constant_rate_pts, make_video, read_number
-
-RATE = Fraction(25)
-NAMES = [f"{letter}.mp4" for letter in "abcdefg"]
-
-
-def film(path: Path, first_number: int) -> None:
-    make_video(path, pts=constant_rate_pts(RATE, 20), timebase=1 / RATE, first_number=first_number)
+from windowed_jobs import NAMES, film, films_in, first_numbers, run
 
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Seven short films: of one window of a thousand they are one unit, of windows of two, the first of one, four."""
     folder = tmp_path_factory.mktemp("films")
-    for number, name in enumerate(NAMES):
-        film(folder / name, 100 * number)
+    films_in(folder)
     return folder
 
 
@@ -51,17 +39,6 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def corpus(films: Path, tmp_path: Path) -> Path:
     """A copy that a test may change."""
     return Path(shutil.copytree(films, tmp_path / "corpus"))
-
-
-def run(out: Path, *sources: Path, runner: str = "inline", window_sources: int = 2, **options: Any) -> Report:
-    return prepare(
-        [str(source) for source in sources],
-        DiskStorage(out),
-        Profile(),
-        where=Where(runner=runner),
-        window_sources=window_sources,
-        **options,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +58,6 @@ def without_places(rows: dict[str, Any]) -> dict[str, Any]:
         for name, values in rows.items()
         if name not in places and not name.startswith(("shards.", "bytes of "))
     }
-
-
-def first_numbers(out: Path) -> dict[str, int]:
-    return {video.id: read_number(video[0]) for video in shortgop.open(out)}
 
 
 def stops_when(is_time: Callable[[Progress], bool]) -> Callable[[Progress], None]:

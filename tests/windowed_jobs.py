@@ -1,0 +1,42 @@
+"""Jobs over a few short films in small windows of sources."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import shortgop
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+from synthetic import constant_rate_pts, make_video, read_number
+
+RATE = Fraction(25)
+NAMES = [f"{letter}.mp4" for letter in "abcdefg"]
+
+
+def film(path: Path, first_number: int, frames: int = 20) -> None:
+    make_video(path, pts=constant_rate_pts(RATE, frames), timebase=1 / RATE, first_number=first_number)
+
+
+def films_in(folder: Path, frames: int = 20) -> None:
+    """Seven short films: of one window of a thousand they are one unit, of windows of two, the first of one, four."""
+    for number, name in enumerate(NAMES):
+        film(folder / name, 100 * number, frames)
+
+
+def run(out: Path, *sources: Path, runner: str = "inline", window_sources: int = 2, **options: Any) -> Report:
+    return prepare(
+        [str(source) for source in sources],
+        DiskStorage(out),
+        Profile(),
+        where=Where(runner=runner),
+        window_sources=window_sources,
+        **options,
+    )
+
+
+def first_numbers(out: Path) -> dict[str, int]:
+    """The number that is burnt into the first frame of each video, by id."""
+    return {video.id: read_number(video[0]) for video in shortgop.open(out)}
