@@ -181,7 +181,7 @@ class Tally:
             frames_planned=self._frames_done + sum(self._estimates.values()),
             bytes_done=self._bytes,
             seconds=self.seconds,
-            note=self._note + self._still_looking(),
+            note=(self._note + self._still_looking()).removeprefix("; "),
             sources_planned=self._sources_planned,
             lists_more=self._lists_more,
         )

@@ -69,6 +69,7 @@ def test_encoding_begins_before_all_sources_are_found(
     assert (first.sources_done, first.sources_total) == (1, 3)
     assert first.note.endswith("; 3 sources found so far, 1 looked at")
     assert first.lists_more
+    assert not any(each.note.startswith(";") for each in gate.seen)
     last = gate.seen[-1]
     assert (last.sources_done, last.sources_planned, last.sources_total) == (7, 7, 7)
     assert "so far" not in last.note
