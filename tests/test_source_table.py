@@ -1,0 +1,203 @@
+"""The table of all sources of a job: what is added to it, and what it keeps of looking at them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from made_up_sources import source, table_of
+from shortgop.errors import UsageError
+from shortgop.jobs.addresses import Address
+from shortgop.jobs.look import Expected, Looked
+from shortgop.jobs.source_parts import Member
+from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources import Found, Source, same
+from shortgop.jobs.store_files import StoreFile
+from shortgop.jobs.units import Item
+from shortgop.prep.stretch import Stretch
+
+
+def test_a_source_that_is_found_twice_is_one_and_two_with_one_id_are_an_error() -> None:
+    with table_of([source("a"), source("b"), source("a")]) as table:
+        assert [each.id for each in table.sources()] == ["a", "b"]
+        with pytest.raises(UsageError, match="are two files with the same id 'b'"):
+            table.add([Found(source("b", "/other/b"), "in a folder", listed=False)])
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_was_looked_at_is_kept_and_sources_that_are_the_same_video_become_one(size: int) -> None:
+    """The dataset has `m` and `z`, of which a list names the paths: `y/m` is given as `m` too, and `z` twice."""
+    listed = [Source(name, f"/{name}", name, "{}", is_listed=True) for name in ("b", "y/m", "x", "k")]
+    with table_of([source("a"), source("m"), *listed]) as table:
+        found = table.windows(size)
+        new_ids = {"y/m": "m", "x": "z", "k": "z"}
+        for window in found:
+            looked = [row.source for row in table.rows(window) if row.source.id not in ("a", "b")]
+            table.save((each, Looked(renamed(each, new_ids.get(each.id, each.id)), Expected(7))) for each in looked)
+        table.merge()
+        rows = [row for window in found for row in table.rows(window)]
+        assert [row.source.id for row in rows if row.looked is None] == ["a", "b"]
+        items = [each.item.source for window in found for each in table.looked_at(window)]
+        assert [(each.id, each.given) for each in items] == [("m", "y/m"), ("z", "x")]
+        assert len(table) == 4
+        assert [table.was_looked_at(name) for name in ("a", "m", "y/m")] == [False, True, False]
+
+
+def renamed(each: Source, new_id: str) -> Item:
+    return Item(Source(new_id, each.path, each.given, each.attributes, is_listed=each.is_listed), 1, 10)
+
+
+PARTS = st.sampled_from([None, Stretch(Fraction(1, 3), None, "line 3"), Member("a.mp4", 512, 100)])
+STORES = st.sampled_from([None, StoreFile(Address("s3://bucket/a", "a", "s3://bucket"))])
+TEXTS = st.text(st.characters(exclude_categories=())) | st.just("{}")
+
+
+@given(st.builds(Source, st.text(), TEXTS, TEXTS, TEXTS, st.booleans(), st.booleans(), part=PARTS, in_store=STORES))
+def test_a_source_is_kept_as_it_is(kept: Source) -> None:
+    """Names of files need not be Unicode."""
+    with table_of([kept]) as table:
+        assert table.find(kept.id) == kept
+        assert list(table.sources()) == [kept]
+        assert [row.source for window in table.windows(10) for row in table.rows(window)] == [kept]
+        assert table.num_in_store == (kept.in_store is not None)
+
+
+FINDS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["{}", '{"n": 1}']), st.booleans()), max_size=12)
+
+
+@given(FINDS, st.integers(0, 12))
+def test_finds_of_one_source_are_one(finds: list[tuple[str, str, bool]], added_first: int) -> None:
+    """However they are added: a list gives the attributes of a source that a folder holds, too."""
+    found = [
+        Found(source(name) if not listed else source(name)._replace(attributes=text, is_listed=True), "there", listed)
+        for name, text, listed in finds
+    ]
+    expected: dict[str, Found] = {}
+    wrong = False
+    for each in found:
+        before = expected.get(each.source.id)
+        try:
+            expected[each.source.id] = each if before is None else same(before, each)
+        except UsageError:
+            wrong = True
+    with SourceTable() as table:
+        if wrong:
+            with pytest.raises(UsageError, match="is listed twice with different attributes"):
+                add_in_two(table, found, added_first)
+            return
+        add_in_two(table, found, added_first)
+        assert [each.attributes for each in table.sources()] == [
+            expected[name].source.attributes for name in sorted(expected)
+        ]
+        assert len(table) == len(expected)
+
+
+def add_in_two(table: SourceTable, found: Sequence[Found], first: int) -> None:
+    table.add_first(found[:first])
+    table.add(found[first:])
+
+
+FULL_DISK = """
+import resource, signal
+from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources import Found, Source
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+text = "x" * 10_000
+with SourceTable() as table:
+    table.add(Found(Source(f"{number}", "/v", text, "{}"), "in a list", True) for number in range(10_000))
+"""
+
+
+def test_a_list_that_does_not_fit_where_it_is_kept_says_what_to_do() -> None:
+    done = subprocess.run([sys.executable, "-c", FULL_DISK], capture_output=True, text=True, check=False)
+    assert "OutputError: the list of sources cannot be kept in " in done.stderr
+    assert "free some space, or set TMPDIR to a larger disk, and run the same command again" in done.stderr
+
+
+CLOSED_MEANWHILE = """
+import sys, threading, time
+from concurrent.futures import CancelledError
+from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources import Found, Source
+
+def add(table):
+    try:
+        table.add(Found(Source(f"{n * 7919 % 100_003:06}", "/v", "/v", "{}"), "there", True) for n in range(100_000))
+        ended.append("added")
+    except CancelledError:
+        ended.append("cancelled")
+
+ended = []
+for tenths in range(1, 9):
+    with SourceTable() as table:
+        adding = threading.Thread(target=add, args=(table,))
+        adding.start()
+        time.sleep(tenths / 10)
+    adding.join()
+print(*ended)
+"""
+
+
+def test_a_table_may_be_closed_while_a_thread_still_adds_sources() -> None:
+    """A job that is ended does not wait for the thread that reads its list; SQLite crashed then."""
+    done = subprocess.run([sys.executable, "-c", CLOSED_MEANWHILE], capture_output=True, text=True, check=True)
+    ended = done.stdout.split()
+    assert len(ended) == 8
+    assert "cancelled" in ended
+    assert set(ended) <= {"cancelled", "added"}
+
+
+def test_closing_a_table_does_not_wait_for_a_list_that_does_not_answer() -> None:
+    answers = threading.Event()
+
+    def found() -> Iterator[Found]:
+        answers.wait(60)
+        yield Found(source("a"), "there", listed=True)
+
+    def add(table: SourceTable) -> None:
+        with pytest.raises(CancelledError):
+            table.add(found())
+
+    with SourceTable() as table:
+        adding = threading.Thread(target=add, args=(table,))
+        adding.start()
+        start = time.monotonic()
+    assert time.monotonic() - start < 20
+    assert adding.is_alive()
+    answers.set()
+    adding.join()
+
+
+LONG_LIST = """
+import resource
+from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources import Found, Source
+
+def peak_megabytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+before, text = peak_megabytes(), "x" * 5_000
+with SourceTable() as table:
+    table.add(Found(Source(f"{number:05}", "/v", text, "{}"), "in a list", True) for number in range(40_000))
+    held = sum(len(table.rows(window)) for window in table.windows(1_000))
+print(held, peak_megabytes() - before)
+"""
+
+
+def test_the_list_of_sources_is_not_in_memory() -> None:
+    """Of 200 MB that it has, as much as the cache of the database and a window."""
+    done = subprocess.run([sys.executable, "-c", LONG_LIST], capture_output=True, text=True, check=True)
+    held, megabytes = done.stdout.split()
+    assert int(held) == 40_000
+    assert float(megabytes) < 80
