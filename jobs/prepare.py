@@ -105,7 +105,7 @@ def prepare(
 
     with SourceTable() as table:
         listing = list_first(table, sources, out, policy, find, window_sources, id_root)
-        return _job(listing, listing.arguments, out, how, find_lost)
+        return _job(listing, sources, out, how, find_lost)
 
 
 def repair(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
 from itertools import islice
 from typing import Protocol
 
@@ -33,9 +32,9 @@ def _ignore(sources_total: int, *, lists_more: bool) -> None:
 
 
 class Listing:
-    """The sources of a job, which go into `table` as they are found. `arguments` are those of the job. `id_roots` are
-    the folders that gave the sources their ids, `roots_before` those that the dataset remembered at that time. `first`
-    is the window of the sources that were found first, None if there is one window of all."""
+    """The sources of a job, which go into `table` as they are found. `id_roots` are the folders that gave the sources
+    their ids, `roots_before` those that the dataset remembered at that time. `first` is the window of the sources that
+    were found first, None if there is one window of all."""
 
     def __init__(  # noqa: PLR0917  # what the job is about, and what was found
         self,
@@ -48,11 +47,11 @@ class Listing:
         left: Iterator[Found],
     ) -> None:
         self.table = table
-        self.arguments = arguments
         self.id_roots = id_roots
         self.roots_before = roots_before
         self.is_complete = False
         self.first = table.first_window(window_sources)
+        self._arguments = arguments
         self._policy = policy
         self._window_sources = window_sources
         self._left = left
@@ -60,21 +59,19 @@ class Listing:
         self._planned: dict[str, str] = {}
 
     def complete(self, is_over: Callable[[], bool] = bool, on_count: OnCount = _ignore) -> None:
-        """Find all other sources. CancelledError as soon as `is_over` says that nobody waits for them any more."""
+        """Find all other sources. CancelledError as soon as `is_over` says that nobody waits for them any more: the
+        thread that finds them is not waited for, and ends when the table is closed."""
         if self.is_complete:
             return
 
         def left() -> Iterator[Found]:
             for number, found in enumerate(self._left, self.table.num_found):
-                # The thread that reads is not waited for.
-                if is_over():
-                    raise CancelledError
                 if not number % _COUNTED:
                     on_count(number, lists_more=True)
                 yield found
 
         with given_up_when(is_over):
-            search(lambda: self.table.add(left()), self.arguments, self._policy)
+            search(lambda: self.table.add(left()), self._arguments, self._policy)
         on_count(len(self.table), lists_more=False)
         self.is_complete = True
 

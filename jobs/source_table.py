@@ -128,25 +128,22 @@ class SourceTable:
 
     def add(self, found: Iterable[Found]) -> None:
         """Add sources. Several finds of one source are one. UsageError if two have one id and are not the same."""
-        with self._added(found):
-            self._execute(_INDEX)
-            self._merge_finds()
+        self._add(found, is_last=True)
 
     def add_first(self, found: Iterable[Found]) -> None:
         """Add some sources, and later all others with `add`."""
-        with self._added(found):
-            self._merge_finds()
+        self._add(found, is_last=False)
 
-    @contextlib.contextmanager
-    def _added(self, found: Iterable[Found]) -> Iterator[None]:
-        """Inside, these sources have been added, and the table stays open."""
+    def _add(self, found: Iterable[Found], *, is_last: bool) -> None:
         with self._adding:
             if self._is_closed:
                 raise CancelledError
             try:
                 with _on_disk():
                     self._database.executemany(_INSERT, map(self._packed, found))
-                yield
+                if is_last:
+                    self._execute(_INDEX)
+                self._merge_finds()
             except OutputError:
                 if self._is_closed:
                     raise CancelledError from None
