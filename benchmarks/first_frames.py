@@ -60,7 +60,7 @@ def child(source: str) -> str:
         nonlocal first, known
         if progress.frames_done and not first:
             first = progress.seconds
-        if first and "so far" not in progress.note:
+        if first and not progress.lists_more:
             known = progress.seconds
             raise KnownError
 
