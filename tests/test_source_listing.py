@@ -187,7 +187,7 @@ def test_a_job_that_is_ended_does_not_wait_for_the_rest_of_a_list(corpus: Path, 
         with (corpus / "list.txt").open("w") as pipe:
             pipe.writelines(f"{number:03d}.mp4\n" for number in range(300))
             pipe.flush()
-            let_go.wait(60)
+            let_go.wait(300)
 
     def stop(progress: Progress) -> None:
         if progress.sources_done:
@@ -199,7 +199,7 @@ def test_a_job_that_is_ended_does_not_wait_for_the_rest_of_a_list(corpus: Path, 
         start = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "dataset", corpus / "list.txt", on_update=stop)
-        assert time.monotonic() - start < 20
+        assert time.monotonic() - start < 100
         assert first_numbers(tmp_path / "dataset") == {"000.mp4": 0}
     finally:
         let_go.set()
