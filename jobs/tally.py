@@ -181,7 +181,7 @@ class Tally:
             frames_planned=self._frames_done + sum(self._estimates.values()),
             bytes_done=self._bytes,
             seconds=self.seconds,
-            note=(self._note + self._still_looking()).removeprefix("; "),
+            note="; ".join(filter(None, (self._note, self._still_looking()))),
             sources_planned=self._sources_planned,
             lists_more=self._lists_more,
         )
@@ -192,7 +192,7 @@ class Tally:
     def _still_looking(self) -> str:
         total = self._num_sources()
         if self._lists_more:
-            return f"; {counted(total, 'source')} found so far, {self._sources_planned} looked at"
+            return f"{counted(total, 'source')} found so far, {self._sources_planned} looked at"
         if not 0 < self._sources_planned < total:
             return ""
-        return f"; {self._sources_planned} of {counted(total, 'source')} looked at"
+        return f"{self._sources_planned} of {counted(total, 'source')} looked at"
