@@ -22,8 +22,11 @@ ENVIRONMENT_VARIABLE = "SHORTGOP_FFMPEG"
 _TRIAL_TIMEOUT_SECONDS = 60
 _STDERR_KEPT_BYTES = 16_384
 _READ_BYTES = 1 << 16
-# ffmpeg writes a line for each frame. Waking up for each of them took 1.3 % of the time of ffmpeg itself.
-_GATHER_SECONDS = 0.05
+# ffmpeg writes lines for each frame into other pipes than its output. Waking up for each of them took 1.3 % of the time
+# of ffmpeg itself, so they are read when output comes, and otherwise so often,
+_GATHER_SECONDS = 0.2
+# or at once while they bring so much that ffmpeg might have to wait: a pipe of Linux holds 64 KiB.
+_MUCH_BYTES = 1 << 13
 # AV_LOG_INFO: the level at which the source of a filter graph logs a frame whose format differs from the first one's.
 _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
@@ -197,6 +200,7 @@ class _Output(io.RawIOBase):
         for pipe in pipes:
             self._selector.register(pipe, selectors.EVENT_READ)
         self._stdout_selector.register(pipes[0], selectors.EVENT_READ)
+        self._gather_seconds = _GATHER_SECONDS
 
     def readable(self) -> bool:
         return True
@@ -236,20 +240,23 @@ class _Output(io.RawIOBase):
 
     def _stdout_is_ready(self) -> bool:
         """Wait for output and read it, except standard output. Returns whether standard output can be read."""
+        stdout, *others = self._pipes
+        if not stdout.closed and stdout in self._selector.get_map():
+            self._stdout_selector.select(self._gather_seconds)
         ready = {key.fileobj for key, _ in self._selector.select(self._watch.look_seconds)}
         if ready:
             self._watch.progress()
         else:
             self._watch.look(self._watch.look_seconds)
-        stdout, *others = self._pipes
+        self._gather_seconds = _GATHER_SECONDS
         for pipe in others:
             if pipe in ready:
                 data = os.read(pipe.fileno(), _READ_BYTES)
                 if not data:
                     self._selector.unregister(pipe)
+                if len(data) >= _MUCH_BYTES:
+                    self._gather_seconds = 0.0
                 self._keep(pipe, data)
-        if ready and stdout not in ready and not stdout.closed and stdout in self._selector.get_map():
-            self._stdout_selector.select(_GATHER_SECONDS)
         return stdout in ready
 
     def _keep(self, pipe: IO[bytes], data: bytes) -> None:
