@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,7 @@ _CODECS = {b"avc1": ("h264", b"avcC"), b"hvc1": ("hevc", b"hvcC"), b"hev1": ("he
 _VISUAL_SAMPLE_ENTRY_BYTES = 78
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """A box's four-character type and where it lies: header at `start`, payload in [body, stop)."""
 
     type: bytes

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
+from numcodecs import zstd  # type: ignore[import-untyped]
 
 from . import zarr_sizes
 from .label_columns import LabelColumn
@@ -76,8 +76,7 @@ def array_files(path: str, column: Column, values: Array) -> dict[str, bytes]:
     if len(rows):
         # As numcodecs' delta: the first value, then differences, which may wrap.
         stored = np.diff(rows, prepend=rows.dtype.type(0)) if column.delta else rows
-        compressed = Zstd(level=zarr_sizes.ZSTD_LEVEL, checksum=True).encode(stored)
-        files[f"{path}/c/0"] = bytes(compressed)
+        files[f"{path}/c/0"] = bytes(zstd.compress(stored, zarr_sizes.ZSTD_LEVEL, True))
     return files
 
 
