@@ -23,7 +23,7 @@ from .work import Failure, UnitResult
 
 # A snapshot is written whole, so its cost grows with the dataset. These keep that cost to a few percent of the job.
 _PUBLISH_EVERY_SECONDS = 20.0
-_PUBLISH_SHARE = 0.05
+_PUBLISH_SHARE = 0.02
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from shortgop.jobs.steps import Whole, run_step
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import UnitProgress, run_unit
 from shortgop.manifests.layout import create
-from shortgop.manifests.parts import read_part
+from shortgop.manifests.merge import merge
+from shortgop.manifests.parts import pack, read_part
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
@@ -39,6 +41,21 @@ def test_a_unit_that_was_committed_is_not_written_again(constant_video: Syntheti
     assert run_unit(DiskStorage(dataset), unit, Options(profile), seen.append) == first
     assert shard.stat().st_ino == written.st_ino
     assert read_part(DiskStorage(dataset), unit.id).ids == ["constant.mp4"]
+
+
+def test_the_part_of_one_video_holds_what_merging_it_would_give(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    """It is not merged, because that takes time. Parts that say the same must be the same bytes."""
+    profile, dataset = Profile(gop_frames=8, segment_seconds=Fraction(1, 2)), DiskStorage(tmp_path / "dataset")
+    create(dataset, profile.to_json())
+    (source,) = find_sources([str(constant_video.path)])
+    (unit,) = plan_units([Item(source, *identity_of(source.path))], profile_key="", done={}, shard_bytes=10**9)
+    result = run_unit(dataset, unit, Options(profile), lambda _: None)
+    assert not result.failures
+
+    rows = read_part(dataset, unit.id)
+    assert len(rows.segments) == 7
+    assert len(rows.patterns) == 2
+    assert pack(rows, {}) == pack(merge([rows]), {})
 
 
 def test_a_dataset_that_does_not_answer_ends_the_job_with_its_name(
