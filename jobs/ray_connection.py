@@ -23,14 +23,25 @@ MAX_RETRIES = 3
 """The units of a worker or a node that dies are simply done again. This bound is for a unit that kills its worker each
 time."""
 
-# A job's own Ray measures its processes every 5 s for a dashboard that it does not have, and looks for new log files
-# ten times a second, although the driver asked for none: 1 % of a core. These are the environment variables of its
-# reporter agent (ray/dashboard/modules/reporter/reporter_consts.py) and of its log monitor
-# (ray/_private/log_monitor.py: the interval holds from so many files on).
+# A job's own Ray looks at itself for a dashboard and for other nodes that it does not have: 1 % of a core in all. These
+# environment variables make it do so more rarely. Ray ignores those that it does not know.
 _RARE_LOOKS = {
+    # Measuring its processes (ray/dashboard/modules/reporter/reporter_consts.py), and sending what its programs count.
     "REPORTER_UPDATE_INTERVAL_MS": "60000",
+    "METRICS_RECORD_INTERVAL_S": "60",
+    "EVENT_AGENT_REPORT_INTERVAL_SECONDS": "5",
+    "RAY_metrics_report_interval_ms": "60000",
+    # Looking for new log files, although the driver asked for none: ten times a second. The interval holds from so many
+    # files on (ray/_private/log_monitor.py).
     "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD": "0",
     "LOG_NAME_UPDATE_INTERVAL_S": "60",
+    # Looking whether a cluster should grow, and telling the other nodes what is free here.
+    "AUTOSCALER_UPDATE_INTERVAL_S": "60",
+    "RAY_gcs_pull_resource_loads_period_milliseconds": "5000",
+    "RAY_raylet_report_resources_period_milliseconds": "1000",
+    # Looking for workers that have nothing to do, and for memory of objects, of which a job has none.
+    "RAY_kill_idle_workers_interval_ms": "2000",
+    "RAY_raylet_check_gc_period_milliseconds": "1000",
 }
 
 
