@@ -7,8 +7,8 @@ The command lines are the job's own, written down by `ffmpeg_between.py` in a fi
 the job, each time into a new folder: one after the other beside `--runner inline`, or with --workers as many at a time
 as Ray runs. The ratio is how much of the job's time the encodes alone take: with the start of the interpreter, and from
 the end of its imports on. With Ray, a job of one second of video for each worker says what the start of Ray and of its
-workers takes, and a ratio is without it. A last run says where the rest goes: of a job without Ray under cProfile, and
-of one with Ray by the CPU seconds of its processes, without those of the start.
+workers takes, and a ratio is without it. Further runs say where the rest goes: one of a job without Ray under cProfile,
+and with Ray some more by the CPU seconds of the processes, while all workers encode.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tempfile import TemporaryDirectory
 import footage
 import numpy as np
 from encoded import BETWEEN
-from process_cpu import cpu_by_kind
+from process_cpu import used_while_busy
 from results import markdown_row
 from rich.console import Console
 
@@ -178,19 +178,18 @@ def measure_on_ray(sources: Sequence[Path], seconds: Sequence[Path], runs: int, 
                 f"of the job: {median(alone / whole)}",
                 f"of the job without the start of Ray: {median(alone / (whole - start))}",
                 f"CPU by hand: {median(np.array(hand_cpu[1:]))} s",
-                cpu_on_ray(sources, seconds, workers),
+                *(cpu_on_ray(sources, workers) for _ in range(runs)),
             ]
         )
 
 
-def cpu_on_ray(sources: Sequence[Path], seconds: Sequence[Path], workers: int) -> str:
-    """CPU seconds of a job's processes by what they are, without those of a job over `seconds`."""
+def cpu_on_ray(sources: Sequence[Path], workers: int) -> str:
+    """CPU seconds of a job's processes by what they are, while all workers encode."""
     with TemporaryDirectory(prefix="shortgop-bench-") as name:
-        whole, start = (
-            cpu_by_kind([sys.executable, __file__, "--child", "", *prep_arguments(of, Path(name) / out, workers)])
-            for out, of in (("whole", sources), ("start", seconds))
-        )
-    return "CPU: " + ", ".join(f"{kind} {whole[kind] - start[kind]:.1f} s" for kind in whole)
+        argv = [sys.executable, __file__, "--child", "", *prep_arguments(sources, Path(name) / "dataset", workers)]
+        used = used_while_busy(argv, workers)
+    kinds = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in used.by_kind.items())
+    return f"CPU in {used.seconds:.1f} s of encoding: {kinds}; the share of ffmpeg is {used.ffmpeg_share:.3f}"
 
 
 def measure(sources: Sequence[Path], runs: int) -> str:
@@ -261,7 +260,8 @@ def main() -> None:
     options = parser.parse_args()
     sources = footage.make_sources("prep", options.videos, options.height, options.seconds)
     if options.workers:
-        seconds = footage.make_sources("prep", options.workers, options.height, 1)
+        # So small that their encodes take next to nothing.
+        seconds = footage.make_sources("prep", options.workers, 90, 1)
         text = measure_on_ray(sources, seconds, options.runs, options.workers)
     else:
         text = measure(sources, options.runs)

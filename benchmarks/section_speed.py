@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 import footage
-from process_cpu import cpu_by_kind
+from process_cpu import FFMPEG, cpu_by_kind
 
 from shortgop.jobs.prepare import prepare
 from shortgop.jobs.where import Where
@@ -90,7 +90,7 @@ def main() -> None:
     for name in ("whole", "in sections"):
         more = {kind: cpu[name][kind] - cpu["start"][kind] for kind in cpu[name]}
         print(f"CPU, {name}: " + ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in more.items()))
-    ffmpeg = cpu["whole"]["ffmpeg"] - cpu["start"]["ffmpeg"]
+    ffmpeg = cpu["whole"][FFMPEG] - cpu["start"][FFMPEG]
     print(f"whole, ffmpeg keeps {ffmpeg / median(whole_seconds):.2f} cores busy")
 
 
