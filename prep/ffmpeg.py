@@ -23,9 +23,9 @@ _TRIAL_TIMEOUT_SECONDS = 60
 _STDERR_KEPT_BYTES = 16_384
 _READ_BYTES = 1 << 16
 # ffmpeg writes lines for each frame into other pipes than its output. Waking up for each of them took 1.3 % of the time
-# of ffmpeg itself, so they are read when output comes, and otherwise so often,
-_GATHER_SECONDS = 0.2
-# or at once while they bring so much that ffmpeg might have to wait: a pipe of Linux holds 64 KiB.
+# of ffmpeg itself, so they are read when output comes, and otherwise so often. After a read that brought so much that
+# ffmpeg might have to wait, as a pipe of Linux holds 64 KiB, they are read at once, and then more and more rarely.
+_GATHER_SECONDS, _LEAST_GATHER_SECONDS = 0.2, 0.005
 _MUCH_BYTES = 1 << 13
 # AV_LOG_INFO: the level at which the source of a filter graph logs a frame whose format differs from the first one's.
 _REPORT_LEVEL = 32
@@ -248,7 +248,7 @@ class _Output(io.RawIOBase):
             self._watch.progress()
         else:
             self._watch.look(self._watch.look_seconds)
-        self._gather_seconds = _GATHER_SECONDS
+        self._gather_seconds = min(_GATHER_SECONDS, max(_LEAST_GATHER_SECONDS, 2 * self._gather_seconds))
         for pipe in others:
             if pipe in ready:
                 data = os.read(pipe.fileno(), _READ_BYTES)

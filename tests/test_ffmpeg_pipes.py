@@ -1,0 +1,30 @@
+"""ffmpeg never waits for prep to read what it reports."""
+
+import subprocess
+import time
+
+from shortgop.prep.ffmpeg import find_ffmpeg, running
+
+PLACE = "<stats>"
+NUM_FRAMES = 10_000
+LINE = "frame {ni} " + 500 * "."
+# 5 MB of lines, and no output, with which lines would be read at once.
+ARGUMENTS = [
+    *("-v", "error", "-f", "rawvideo", "-video_size", "16x16", "-pixel_format", "gray", "-i", "/dev/zero"),
+    *("-frames:v", str(NUM_FRAMES), "-stats_enc_pre", PLACE, "-stats_enc_pre_fmt", LINE, "-f", "null", "-"),
+]
+
+
+def test_an_ffmpeg_that_reports_many_frames_before_it_has_output_is_not_held_up() -> None:
+    ffmpeg = find_ffmpeg().path
+    start = time.monotonic()
+    subprocess.run([ffmpeg, *("/dev/null" if each == PLACE else each for each in ARGUMENTS)], check=True)
+    alone_seconds = time.monotonic() - start
+
+    start = time.monotonic()
+    with running(ffmpeg, ARGUMENTS, PLACE) as run:
+        assert run.stdout.read() == b""
+    assert run.returncode == 0
+    assert run.stats == [LINE.format(ni=number) for number in range(NUM_FRAMES)]
+    # A full pipe holds 64 KiB. Read five times a second, these lines would take 15 s.
+    assert time.monotonic() - start < 3 * alone_seconds + 4
