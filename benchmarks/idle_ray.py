@@ -1,7 +1,7 @@
 """What a Ray takes of a machine that does nothing: python benchmarks/idle_ray.py
 
-The one that a job starts for itself, beside one that measures its processes and looks for log files as often as Ray
-does by default, and beside that with an actor. Percent of one core, after some seconds for the start. Linux only.
+The one that a job starts for itself, beside one that looks at itself and for other nodes as often as Ray does by
+default, and beside that with an actor. Percent of one core, after some seconds for the start. Linux only.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import contextlib
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psutil
@@ -19,10 +19,19 @@ _FFMPEG = re.compile(r"^\S*ffmpeg\S* -")
 _ENCODER = re.compile(r"^\S*ffmpeg\S* .*-stats_enc_pre")
 
 
+@dataclass(frozen=True)
+class _Moment:
+    """The own CPU seconds of all processes so far, those of the children that each has waited for, and which run."""
+
+    at_seconds: float
+    own: Mapping[psutil.Process, float]
+    waited_for: Mapping[psutil.Process, float]
+    running: Collection[psutil.Process]
+
+
 @dataclass
 class _Seen:
-    """What was seen of a command's processes: the titles and the own CPU seconds of each, and the CPU seconds of the
-    children that it has waited for."""
+    """What was seen of a command's processes."""
 
     driver: psutil.Process
     titles: dict[psutil.Process, set[str]] = field(default_factory=dict)
@@ -40,22 +49,27 @@ class _Seen:
                 self.titles.setdefault(each, set()).add(" ".join(each.cmdline()))
                 self.running.add(each)
 
+    def moment(self) -> _Moment:
+        return _Moment(time.monotonic(), dict(self.own), dict(self.waited_for), self.running)
+
     @property
     def num_encoders(self) -> int:
         return sum(any(_ENCODER.search(title) for title in self.titles[each]) for each in self.running)
 
-    def by_kind(self) -> dict[str, float]:
-        """A worker waits for the ffmpegs that it starts, so what they took is known to the end."""
+    def by_kind(self, moment: _Moment) -> dict[str, float]:
+        """The CPU seconds until then, by all that is known of the processes now. A worker waits for the ffmpegs that it
+        starts, so what they took is known to the end."""
+        own = moment.own
         ffmpegs = {each for each, titles in self.titles.items() if any(map(_FFMPEG.search, titles))}
         # A process that was just forked has the title of its parent.
         workers = {each for each, titles in self.titles.items() if any(map(_WORKER.search, titles))} - ffmpegs
-        others = self.own.keys() - workers - ffmpegs - {self.driver}
+        others = own.keys() - workers - ffmpegs - {self.driver}
         return {
-            FFMPEG: sum(self.waited_for[each] for each in workers)
-            + sum(self.own[each] for each in ffmpegs & self.running),
-            WORKERS: sum(self.own[each] for each in workers),
-            DRIVER: self.own.get(self.driver, 0.0),
-            OTHERS: sum(self.own[each] for each in others),
+            FFMPEG: sum(moment.waited_for.get(each, 0.0) for each in workers)
+            + sum(own[each] for each in ffmpegs.intersection(moment.running)),
+            WORKERS: sum(own.get(each, 0.0) for each in workers),
+            DRIVER: own.get(self.driver, 0.0),
+            OTHERS: sum(own[each] for each in others),
         }
 
 
@@ -74,19 +88,23 @@ class Used:
 def used_while_busy(argv: Sequence[str], workers: int) -> Used:
     """Run a command, and return what it used from the first to the last moment at which so many ffmpegs encoded at
     once: without its start and its end."""
-    busy = [(time.monotonic(), seen.by_kind()) for seen in _looks(argv) if seen.num_encoders >= workers]
-    if not busy:
-        raise SystemExit(f"bench: {' '.join(argv)} never ran {workers} ffmpegs at once")
-    (begun, before), (ended, after) = busy[0], busy[-1]
-    return Used(ended - begun, {kind: after[kind] - seconds for kind, seconds in before.items()})
+    busy = []
+    for seen in _looks(argv):
+        if seen.num_encoders >= workers:
+            busy.append(seen.moment())  # `seen` is needed after the loop
+    if len(busy) < 2:
+        raise SystemExit(f"bench: {' '.join(argv)} hardly ever ran {workers} ffmpegs at once")
+    before, after = seen.by_kind(busy[0]), seen.by_kind(busy[-1])
+    seconds = busy[-1].at_seconds - busy[0].at_seconds
+    return Used(seconds, {kind: after[kind] - used for kind, used in before.items()})
 
 
 def cpu_by_kind(argv: Sequence[str]) -> dict[str, float]:
-    """Run a command, and return the CPU seconds of its ffmpegs (FFMPEG), of Ray's workers, of the command's own process
-    (DRIVER), and of all others (OTHERS). What a process takes after the last look at it is missing, a twentieth of a
-    second or so."""
-    *_, used = (seen.by_kind() for seen in _looks(argv))
-    return used
+    """Run a command, and return the CPU seconds of the ffmpegs of Ray's workers (FFMPEG), of the workers, of the
+    command's own process (DRIVER), and of all others (OTHERS). What a process takes after the last look at it is
+    missing, a twentieth of a second or so, and so is an ffmpeg whose worker ends at once after it."""
+    *_, seen = _looks(argv)
+    return seen.by_kind(seen.moment())
 
 
 def _looks(argv: Sequence[str]) -> Iterator[_Seen]:

@@ -23,8 +23,9 @@ MAX_RETRIES = 3
 """The units of a worker or a node that dies are simply done again. This bound is for a unit that kills its worker each
 time."""
 
-# A job's own Ray looks at itself for a dashboard and for other nodes that it does not have: 1 % of a core in all. These
-# environment variables make it do so more rarely. Ray ignores those that it does not know.
+# A job's own Ray looks at itself for a dashboard and for other nodes that it does not have: 3 % of a core in all
+# (benchmarks/idle_ray.py). These environment variables make it do so more rarely. Ray ignores those that it does not
+# know.
 _RARE_LOOKS = {
     # Measuring its processes (ray/dashboard/modules/reporter/reporter_consts.py), and sending what its programs count.
     "REPORTER_UPDATE_INTERVAL_MS": "60000",

@@ -8,6 +8,7 @@ import os
 import re
 import selectors
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,10 +24,11 @@ _TRIAL_TIMEOUT_SECONDS = 60
 _STDERR_KEPT_BYTES = 16_384
 _READ_BYTES = 1 << 16
 # ffmpeg writes lines for each frame into other pipes than its output. Waking up for each of them took 1.3 % of the time
-# of ffmpeg itself, so they are read when output comes, and otherwise so often. After a read that brought so much that
-# ffmpeg might have to wait, as a pipe of Linux holds 64 KiB, they are read at once, and then more and more rarely.
+# of ffmpeg itself. So they are read when output comes, and otherwise after _GATHER_SECONDS. A read of _MUCH_BYTES says
+# that ffmpeg may soon have to wait, as a full pipe may hold no more than 8 KiB: then they are read at once, and the
+# next times after _LEAST_GATHER_SECONDS, twice that, and so on.
 _GATHER_SECONDS, _LEAST_GATHER_SECONDS = 0.2, 0.005
-_MUCH_BYTES = 1 << 13
+_MUCH_BYTES = 1 << 12
 # AV_LOG_INFO: the level at which the source of a filter graph logs a frame whose format differs from the first one's.
 _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
@@ -241,13 +243,16 @@ class _Output(io.RawIOBase):
     def _stdout_is_ready(self) -> bool:
         """Wait for output and read it, except standard output. Returns whether standard output can be read."""
         stdout, *others = self._pipes
+        look_seconds = self._watch.look_seconds
+        start = time.monotonic()
         if not stdout.closed and stdout in self._selector.get_map():
-            self._stdout_selector.select(self._gather_seconds)
-        ready = {key.fileobj for key, _ in self._selector.select(self._watch.look_seconds)}
+            self._stdout_selector.select(min(self._gather_seconds, look_seconds))
+        left_seconds = max(0.0, start + look_seconds - time.monotonic())
+        ready = {key.fileobj for key, _ in self._selector.select(left_seconds)}
         if ready:
             self._watch.progress()
         else:
-            self._watch.look(self._watch.look_seconds)
+            self._watch.look(look_seconds)
         self._gather_seconds = min(_GATHER_SECONDS, max(_LEAST_GATHER_SECONDS, 2 * self._gather_seconds))
         for pipe in others:
             if pipe in ready:

@@ -1,14 +1,17 @@
-"""ffmpeg never waits for prep to read what it reports."""
+"""prep reads what ffmpeg reports as fast as it comes, and still sees at once that it hangs."""
 
 import subprocess
 import time
 
+import pytest
+
 from shortgop.prep.ffmpeg import find_ffmpeg, running
+from shortgop.prep.stalls import StalledError, stall_limit
 
 PLACE = "<stats>"
-NUM_FRAMES = 10_000
+NUM_FRAMES = 20_000
 LINE = "frame {ni} " + 500 * "."
-# 5 MB of lines, and no output, with which lines would be read at once.
+# 10 MB of lines, and no output, with which lines would be read at once.
 ARGUMENTS = [
     *("-v", "error", "-f", "rawvideo", "-video_size", "16x16", "-pixel_format", "gray", "-i", "/dev/zero"),
     *("-frames:v", str(NUM_FRAMES), "-stats_enc_pre", PLACE, "-stats_enc_pre_fmt", LINE, "-f", "null", "-"),
@@ -26,5 +29,17 @@ def test_an_ffmpeg_that_reports_many_frames_before_it_has_output_is_not_held_up(
         assert run.stdout.read() == b""
     assert run.returncode == 0
     assert run.stats == [LINE.format(ni=number) for number in range(NUM_FRAMES)]
-    # A full pipe holds 64 KiB. Read five times a second, these lines would take 15 s.
+    # A full pipe holds 64 KiB. Read five times a second, these lines would take 30 s.
     assert time.monotonic() - start < 3 * alone_seconds + 4
+
+
+def test_a_program_that_is_silent_is_ended_soon_after_a_short_limit() -> None:
+    """The time in which prep waits for output counts whole."""
+    start = time.monotonic()
+    with (
+        pytest.raises(StalledError, match="made no progress for 0"),
+        stall_limit(0.1),
+        running("/bin/sleep", ["1000"], PLACE) as run,
+    ):
+        run.stdout.read()
+    assert time.monotonic() - start < 1.5
