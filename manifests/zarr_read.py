@@ -52,11 +52,6 @@ class _Layout:
     sharded: bool
     delta: bool
 
-    @property
-    def is_one_chunk(self) -> bool:
-        """Whether all rows are in one chunk that is a file."""
-        return not self.sharded and self.rows == self.chunk_rows
-
 
 @contextmanager
 def opening(open_file: OpenFile, key: str) -> Iterator[BinaryIO]:
@@ -100,8 +95,6 @@ def read_rows(
     stored = StoredRows(open_file, path, dtype)
     stop = len(stored) if stop is None else min(stop, len(stored))
     rows = max(0, stop - start)
-    if new_array is in_memory and stored.layout.is_one_chunk and rows == len(stored):
-        return stored.only_chunk()
     try:
         out = new_array(path, rows, dtype)
     except (OSError, MemoryError) as error:
@@ -135,14 +128,6 @@ class StoredRows:
             for at, chunk in self.chunks(piece)
         ]
         return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, self._dtype), *found])
-
-    def only_chunk(self) -> Array:
-        """All rows of an array whose layout is one chunk, read-only. Parts have sixty arrays of a few rows, for which
-        the general way takes twice as long."""
-        with opening(self._open_file, f"{self._path}/c/0") as file:
-            rows = _decoded(file.read(), self.layout, self._dtype)
-        rows.flags.writeable = False
-        return rows
 
     def chunks(self, piece: tuple[int, int, int]) -> Iterator[tuple[int, Array]]:
         """The chunks that have any rows of a piece, each with its first row."""
