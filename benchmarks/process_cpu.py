@@ -6,8 +6,8 @@ import contextlib
 import re
 import subprocess
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import psutil
 
@@ -20,57 +20,24 @@ _ENCODER = re.compile(r"^\S*ffmpeg\S* .*-stats_enc_pre")
 
 
 @dataclass(frozen=True)
-class _Moment:
-    """The own CPU seconds of all processes so far, those of the children that each has waited for, and which run."""
+class _Process:
+    """A process that runs: its command line, its CPU seconds, and those of the children that it has waited for."""
+
+    title: str
+    own_seconds: float
+    waited_for_seconds: float
+
+
+@dataclass(frozen=True)
+class _Look:
+    """All processes that run at a moment, the command's own among them."""
 
     at_seconds: float
-    own: Mapping[psutil.Process, float]
-    waited_for: Mapping[psutil.Process, float]
-    running: Collection[psutil.Process]
-
-
-@dataclass
-class _Seen:
-    """What was seen of a command's processes."""
-
-    driver: psutil.Process
-    titles: dict[psutil.Process, set[str]] = field(default_factory=dict)
-    own: dict[psutil.Process, float] = field(default_factory=dict)
-    waited_for: dict[psutil.Process, float] = field(default_factory=dict)
-    running: set[psutil.Process] = field(default_factory=set)
-
-    def look(self) -> None:
-        self.running = set()
-        for each in [self.driver, *self.driver.children(recursive=True)]:
-            with contextlib.suppress(psutil.Error):
-                used = each.cpu_times()
-                self.own[each] = used.user + used.system
-                self.waited_for[each] = used.children_user + used.children_system
-                self.titles.setdefault(each, set()).add(" ".join(each.cmdline()))
-                self.running.add(each)
-
-    def moment(self) -> _Moment:
-        return _Moment(time.monotonic(), dict(self.own), dict(self.waited_for), self.running)
+    processes: Mapping[psutil.Process, _Process]
 
     @property
     def num_encoders(self) -> int:
-        return sum(any(_ENCODER.search(title) for title in self.titles[each]) for each in self.running)
-
-    def by_kind(self, moment: _Moment) -> dict[str, float]:
-        """The CPU seconds until then, by all that is known of the processes now. A worker waits for the ffmpegs that it
-        starts, so what they took is known to the end."""
-        own = moment.own
-        ffmpegs = {each for each, titles in self.titles.items() if any(map(_FFMPEG.search, titles))}
-        # A process that was just forked has the title of its parent.
-        workers = {each for each, titles in self.titles.items() if any(map(_WORKER.search, titles))} - ffmpegs
-        others = own.keys() - workers - ffmpegs - {self.driver}
-        return {
-            FFMPEG: sum(moment.waited_for.get(each, 0.0) for each in workers)
-            + sum(own[each] for each in ffmpegs.intersection(moment.running)),
-            WORKERS: sum(own.get(each, 0.0) for each in workers),
-            DRIVER: own.get(self.driver, 0.0),
-            OTHERS: sum(own[each] for each in others),
-        }
+        return sum(bool(_ENCODER.search(each.title)) for each in self.processes.values())
 
 
 @dataclass(frozen=True)
@@ -88,32 +55,73 @@ class Used:
 def used_while_busy(argv: Sequence[str], workers: int) -> Used:
     """Run a command, and return what it used from the first to the last moment at which so many ffmpegs encoded at
     once: without its start and its end."""
-    busy = []
-    for seen in _looks(argv):
-        if seen.num_encoders >= workers:
-            busy.append(seen.moment())  # `seen` is needed after the loop
+    looks = _looks(argv)
+    busy = [number for number, look in enumerate(looks) if look.num_encoders >= workers]
     if len(busy) < 2:
         raise SystemExit(f"bench: {' '.join(argv)} hardly ever ran {workers} ffmpegs at once")
-    before, after = seen.by_kind(busy[0]), seen.by_kind(busy[-1])
-    seconds = busy[-1].at_seconds - busy[0].at_seconds
-    return Used(seconds, {kind: after[kind] - used for kind, used in before.items()})
+    first, last = busy[0], busy[-1]
+    kinds = _kinds(looks)
+    before, after = (_until(looks[: number + 1], kinds) for number in (first, last))
+    return Used(looks[last].at_seconds - looks[first].at_seconds, {kind: after[kind] - before[kind] for kind in after})
 
 
 def cpu_by_kind(argv: Sequence[str]) -> dict[str, float]:
     """Run a command, and return the CPU seconds of the ffmpegs of Ray's workers (FFMPEG), of the workers, of the
     command's own process (DRIVER), and of all others (OTHERS). What a process takes after the last look at it is
     missing, a twentieth of a second or so, and so is an ffmpeg whose worker ends at once after it."""
-    *_, seen = _looks(argv)
-    return seen.by_kind(seen.moment())
+    looks = _looks(argv)
+    return _until(looks, _kinds(looks))
 
 
-def _looks(argv: Sequence[str]) -> Iterator[_Seen]:
-    """Run a command and look at its processes again and again."""
+def _looks(argv: Sequence[str]) -> list[_Look]:
+    """Run a command to its end, and look at its processes again and again."""
+    looks = []
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as command:
-        seen = _Seen(psutil.Process(command.pid))
+        driver = psutil.Process(command.pid)
         while command.poll() is None:
-            seen.look()
-            yield seen
+            looks.append(_look(driver))
             time.sleep(_SECONDS_BETWEEN_LOOKS)
     if command.returncode:
         raise SystemExit(f"bench: {' '.join(argv)} failed")
+    return looks
+
+
+def _look(driver: psutil.Process) -> _Look:
+    found = {}
+    for each in [driver, *driver.children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+            used, title = each.cpu_times(), " ".join(each.cmdline())
+            found[each] = _Process(title, used.user + used.system, used.children_user + used.children_system)
+    return _Look(time.monotonic(), found)
+
+
+def _kinds(looks: Sequence[_Look]) -> dict[psutil.Process, str]:
+    """What each process was, by all titles that it had. One that was just forked has the title of its parent."""
+    titles: dict[psutil.Process, set[str]] = {}
+    for look in looks:
+        for each, seen in look.processes.items():
+            titles.setdefault(each, set()).add(seen.title)
+    driver = next(iter(looks[0].processes))
+    patterns = {FFMPEG: _FFMPEG, WORKERS: _WORKER}
+
+    def kind_of(process: psutil.Process) -> str:
+        matching = (kind for kind, pattern in patterns.items() if any(map(pattern.search, titles[process])))
+        return DRIVER if process == driver else next(matching, OTHERS)
+
+    return {each: kind_of(each) for each in titles}
+
+
+def _until(looks: Sequence[_Look], kinds: Mapping[psutil.Process, str]) -> dict[str, float]:
+    """The CPU seconds by kind until the last of these looks. A worker waits for the ffmpegs that it starts, so what
+    those took that have ended is known to the end."""
+    latest: dict[psutil.Process, _Process] = {}
+    for look in looks:
+        latest |= look.processes
+    found = dict.fromkeys([FFMPEG, WORKERS, DRIVER, OTHERS], 0.0)
+    for each, seen in latest.items():
+        kind = kinds[each]
+        if kind != FFMPEG or each in looks[-1].processes:
+            found[kind] += seen.own_seconds
+        if kind == WORKERS:
+            found[FFMPEG] += seen.waited_for_seconds
+    return found
