@@ -34,12 +34,16 @@ def test_an_ffmpeg_that_reports_many_frames_before_it_has_output_is_not_held_up(
 
 
 def test_a_program_that_is_silent_is_ended_soon_after_a_short_limit() -> None:
-    """The time in which prep waits for output counts whole."""
-    start = time.monotonic()
-    with (
-        pytest.raises(StalledError, match="made no progress for 0"),
-        stall_limit(0.1),
-        running("/bin/sleep", ["1000"], PLACE) as run,
-    ):
-        run.stdout.read()
-    assert time.monotonic() - start < 1.5
+    """The time in which prep waits for output counts whole. The shortest of three times, as the machine may be busy."""
+
+    def seconds_until_ended() -> float:
+        start = time.monotonic()
+        with (
+            pytest.raises(StalledError, match="made no progress for 0"),
+            stall_limit(0.1),
+            running("/bin/sleep", ["1000"], PLACE) as run,
+        ):
+            run.stdout.read()
+        return time.monotonic() - start
+
+    assert min(seconds_until_ended() for _ in range(3)) < 1.5
