@@ -21,7 +21,7 @@ from .tally import Tally
 from .where import Where
 from .work import Failure, UnitResult
 
-# A snapshot is written whole, so its cost grows with the dataset. These keep that cost to a few percent of the job.
+# A snapshot is written whole, so its cost grows with the dataset. These keep it to a fiftieth of the job.
 _PUBLISH_EVERY_SECONDS = 20.0
 _PUBLISH_SHARE = 0.02
 

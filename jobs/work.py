@@ -94,7 +94,7 @@ def run_unit(
                     manifests.append(done)
                 else:
                     failures.append(failure_of(item, done))
-        # The rows of one video are in the form that merging gives, and merging takes 4 ms.
+        # The rows of one video are in the form that merging gives, and merging takes time.
         rows = manifests[0] if len(manifests) == 1 else merge(manifests)
         committed = committed_result(dataset, unit)
         if committed is not None:
