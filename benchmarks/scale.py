@@ -27,6 +27,7 @@ from typing import Any
 import footage
 import numpy as np
 import scale_data
+from page_cache import full_of_files, seconds_to_write
 from process_memory import peak_bytes
 
 import shortgop
@@ -120,7 +121,7 @@ def work(opened: shortgop.Dataset, queue: Any, seed: int) -> None:
     queue.put(memory())
 
 
-def added(count: int) -> dict[str, Any]:
+def added(count: int, *, in_use: bool) -> dict[str, Any]:
     """In a new process: publish 1 % more videos, in parts of 1,000, in a copy of a dataset of `count`. Open it with the
     copies of layers that this host has, and without any."""
     dataset = scale_data.make(footage.WORK / f"scale-{count}-whole", count, timeline=True)
@@ -133,12 +134,27 @@ def added(count: int) -> dict[str, Any]:
         write_part(DiskStorage(copy), f"{start:016x}", merge([_with_timeline(rows)]), {})
     snapshot, seconds = timed(lambda: publish(DiskStorage(copy)))
     peak = peak_bytes() >> 20
-    _, opening = timed(lambda: open_manifest(DiskStorage(copy), snapshot, copies=copies_in(None)))
+    with in_memory_of(copy, in_use=in_use):
+        _, opening = timed(lambda: open_manifest(DiskStorage(copy), snapshot, copies=copies_in(None)))
     with TemporaryDirectory(dir=footage.WORK) as cache:
-        elsewhere = in_process("--child-open", str(copy), str(snapshot), XDG_CACHE_HOME=cache)
+        with in_memory_of(copy, in_use=in_use):
+            elsewhere = in_process("--child-open", str(copy), str(snapshot), XDG_CACHE_HOME=cache)
+        elsewhere["bytes"] = copied_bytes(Path(cache))
+    with in_memory_of(in_use=in_use):
+        elsewhere["floor"] = seconds_to_write(elsewhere["bytes"], footage.WORK)
     written = sum(file.stat().st_size for file in (copy / "manifest").iterdir() if file.stem != "000001")
     shutil.rmtree(copy)
     return {**seconds, "peak": peak, "bytes": written, "open": opening, "elsewhere": elsewhere}
+
+
+def in_memory_of(*needed: Path, in_use: bool) -> contextlib.AbstractContextManager[None]:
+    """What is measured within it runs on a host whose memory is full of files, if it is to be one that is `in_use`."""
+    return full_of_files(footage.WORK, *needed) if in_use else contextlib.nullcontext()
+
+
+def copied_bytes(cache: Path) -> int:
+    """The bytes of the copies of tables below a cache folder."""
+    return sum(file.stat().st_size for file in cache.rglob("tables") if file.is_file())
 
 
 def folded(parts: int) -> dict[str, Any]:
@@ -204,6 +220,9 @@ def main() -> None:
     parser.add_argument("--parts", type=int, nargs="*", default=[], help="merge so many parts of 20 videos")
     parser.add_argument("--part-files", type=int, nargs="*", default=[], help="publish so many parts from files")
     parser.add_argument("--part-videos", type=int, default=20, help="the videos of each such part")
+    parser.add_argument(
+        "--in-use", action="store_true", help="open with a memory full of files, as on a host that has been used"
+    )
     parser.add_argument("--child", nargs=2, metavar=("DATASET", "CACHE"))
     parser.add_argument("--child-add", type=int)
     parser.add_argument("--child-open", nargs=2, metavar=("DATASET", "SNAPSHOT"))
@@ -214,7 +233,7 @@ def main() -> None:
         sys.stdout.write(json.dumps(child(*map(Path, options.child))))
         return
     if options.child_add:
-        sys.stdout.write(json.dumps(added(options.child_add)))
+        sys.stdout.write(json.dumps(added(options.child_add, in_use=options.in_use)))
         return
     if options.child_open:
         dataset, snapshot = options.child_open
@@ -228,18 +247,21 @@ def main() -> None:
         sys.stdout.write(json.dumps(published(Path(options.child_publish))))
         return
     if options.videos:
-        reading(options.videos)
+        reading(options.videos, in_use=options.in_use)
     for count in options.add:
         caches = footage.WORK / "scale-writer"
         shutil.rmtree(caches, ignore_errors=True)
         for what in ("the first writer on the host", "the next", "the next"):
             # Each run merges the layers again; the host copies of the layers stay.
-            done = in_process("--child-add", str(count), XDG_CACHE_HOME=str(caches))
+            in_use = ["--in-use"] if options.in_use else []
+            done = in_process("--child-add", str(count), *in_use, XDG_CACHE_HOME=str(caches))
             print(
                 f"publishing {count // 100:,} videos on top of {count:,}, {what}: {seconds_text(done)}, "
                 f"{done['peak']} MiB at most, {done['bytes'] / 1e6:.1f} MB written; "
                 f"opening that: {seconds_text(done['open'])}; "
-                f"on a host without copies of layers: {seconds_text(done['elsewhere'])}"
+                f"on a host without copies of layers: {seconds_text(done['elsewhere'])}, and "
+                f"{floor_text(done['elsewhere']['bytes'], done['elsewhere']['floor'])}",
+                flush=True,
             )
         shutil.rmtree(caches, ignore_errors=True)
     for count in options.parts:
@@ -254,17 +276,23 @@ def main() -> None:
         )
 
 
-def reading(videos: int) -> None:
+def floor_text(num_bytes: int, seconds: float) -> str:
+    return f"{seconds:.2f} s to write the copy's {num_bytes / 1e6:.0f} MB and nothing else"
+
+
+def reading(videos: int, *, in_use: bool) -> None:
     dataset, cache = footage.WORK / f"scale-{videos}", footage.WORK / "scale-host"
     _, seconds = timed(lambda: scale_data.make(dataset, videos))
     (snapshot,) = (dataset / "manifest").iterdir()
     print(f"{videos:,} videos; the snapshot has {snapshot.stat().st_size / 1e6:.0f} MB ({seconds_text(seconds)})")
     shutil.rmtree(cache, ignore_errors=True)
     for what in ("the first on the host", "the next", "the next"):
-        found = in_process("--child", str(dataset), str(cache))
+        with in_memory_of(dataset / "manifest", in_use=in_use):
+            found = in_process("--child", str(dataset), str(cache))
         print(f"open, {what}: {seconds_text(found['open'])}")
-    copy = sum(file.stat().st_size for file in cache.glob("tables/*/tables"))
-    print(f"the copy of the host has {copy / 1e6:.0f} MB")
+    copied = copied_bytes(cache)
+    with in_memory_of(in_use=in_use):
+        print(floor_text(copied, seconds_to_write(copied, footage.WORK)))
     print("MiB of memory that no other process has, written / of mapped files:")
     for name in ("imported", "opened", "read"):
         print(f"  main process, {name}: {found[name]['own']} / {found[name]['files']}")

@@ -4,7 +4,6 @@ be anywhere to arrays that may be anywhere, so that no column need fit into memo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from .new_arrays import NewArray, in_threads
 from .ragged import Array, Ragged, ragged_as_is
 from .row_runs import Runs, blocks_of, of_lists, rows_between
 from .schema import OFFSETS, SCHEMA
-from .stacking import Numbering, stack
+from .stacking import Numbering, stack, unique_rows
 from .tables import Gops, Manifest, Origins, Segments, Videos, manifest_as_is
 
 # Of a column of references, so many blocks are looked at before the others, which may not be needed.
@@ -55,20 +54,23 @@ class _Filling:
         tables = [each.table(of) for each in self._layers]
         bases = np.cumsum([0, *map(len, tables)])
         table, name = path.split("/")
-        runs, reads = self._runs[table], [each.reads(path) for each in self._layers]
-        shifted = [partial(_shifted, *each) for each in zip(reads, bases.tolist(), strict=False)]
-        numbering = Numbering(stack(tables))
+        stacked = stack(tables)
+        # Layers share most contents. So all are soon seen, although the rows of a layer may come last.
+        contents, numbers = unique_rows(stacked, np.arange(len(stacked)))
+        of_layers = np.split(numbers, bases[1:-1])
+        reads = [_renumbered(each.reads(path), of) for each, of in zip(self._layers, of_layers, strict=True)]
+        numbering, runs = Numbering(contents), self._runs[table]
         blocks = blocks_of(runs)
 
         def see(start: int, stop: int) -> None:
-            numbering.see(rows_between(runs, shifted, start, stop), start)
+            numbering.see(rows_between(runs, reads, start, stop), start)
 
         for first in range(0, len(blocks), _SEEN_TOGETHER):
             in_threads(see, blocks[first : first + _SEEN_TOGETHER])
             if numbering.has_seen_all:
                 break
-        kept, numbers = numbering.result()
-        self._numbers[path] = np.split(numbers.astype(SCHEMA[table][name].dtype), bases[1:-1])
+        kept, new_numbers = numbering.result()
+        self._numbers[path] = [new_numbers[of].astype(SCHEMA[table][name].dtype) for of in of_layers]
         return kept
 
     def table(self, table: str) -> dict[str, Any]:
@@ -98,14 +100,10 @@ class _Filling:
         """What a manifest works out of these tables."""
         videos = self._runs["videos"]
         firsts = {table: [each.firsts(table) for each in self._layers] for table in ("frames", "gops", "segments")}
-        derived = {
+        return {
             f"first_{table}": self._starts(f"first_{table}", each, videos, of_lists(videos, each))
             for table, each in firsts.items()
         }
-        for name in ("gop", "segment"):
-            reads = [partial(_counts, each) for each in firsts[f"{name}s"]]
-            derived[f"{name}_counts"] = self._fixed(f"{name}_counts", "<i8", reads, videos)
-        return derived
 
     def _ragged(self, path: str, dtype: str, reads: Sequence[ReadRows], rows: Runs) -> Ragged:
         offsets = [each.offsets(path) for each in self._layers]
@@ -136,15 +134,6 @@ class _Filling:
         filled = self._new(path, rows.num_rows, dtype)
         in_threads(lambda start, stop: filled.put(start, rows_between(rows, reads, start, stop)), blocks_of(rows))
         return filled.made()
-
-
-def _counts(firsts: Array, start: int, stop: int) -> Array:
-    """How many rows of a table each of these videos has."""
-    return np.diff(firsts[start : stop + 1])
-
-
-def _shifted(read: ReadRows, base: int, start: int, stop: int) -> Array:
-    return np.asarray(read(start, stop) + np.int64(base)) if base else read(start, stop)
 
 
 def _renumbered(read: ReadRows, numbers: Array) -> ReadRows:

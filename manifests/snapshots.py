@@ -33,7 +33,7 @@ from .zarr_read import (
 )
 
 # Differs from that of earlier versions whose copies had other arrays or files.
-_COPY_LAYOUT = 2
+_COPY_LAYOUT = 3
 
 
 def open_manifest(

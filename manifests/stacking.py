@@ -74,25 +74,24 @@ def with_videos(manifest: Manifest, videos: Array) -> Manifest:
         replace(
             manifest,
             videos=take(manifest.videos, videos),
-            segments=take(manifest.segments, _rows(manifest.first_segments, manifest.segment_counts, videos)),
-            gops=take(manifest.gops, _rows(manifest.first_gops, manifest.gop_counts, videos)),
-            timeline=None
-            if timeline is None
-            else take(timeline, _rows(manifest.first_frames, manifest.videos.num_frames, videos)),
+            segments=take(manifest.segments, _rows(manifest.first_segments, videos)),
+            gops=take(manifest.gops, _rows(manifest.first_gops, videos)),
+            timeline=None if timeline is None else take(timeline, _rows(manifest.first_frames, videos)),
             origins=None,
         )
     )
 
 
-def _rows(first: Array, counts: Array, videos: Array) -> Array:
-    """The rows of `videos` in a table that holds a run of rows for each video."""
-    return ragged_indices(first[videos], counts[videos])
+def _rows(first: Array, videos: Array) -> Array:
+    """The rows of `videos` in a table that holds a run of rows for each video, which starts at its `first`."""
+    starts = first[videos]
+    return ragged_indices(starts, first[videos + 1] - starts)
 
 
 def _canonical(manifest: Manifest) -> Manifest:
-    patterns, pattern_numbers = _unique_rows(manifest.patterns, manifest.gops.pattern)
-    configs, config_numbers = _unique_rows(manifest.configs, manifest.videos.config)
-    shards, shard_numbers = _unique_rows(manifest.shards, manifest.segments.shard)
+    patterns, pattern_numbers = unique_rows(manifest.patterns, manifest.gops.pattern)
+    configs, config_numbers = unique_rows(manifest.configs, manifest.videos.config)
+    shards, shard_numbers = unique_rows(manifest.shards, manifest.segments.shard)
     return replace(
         manifest,
         videos=replace(manifest.videos, config=config_numbers),
@@ -104,7 +103,7 @@ def _canonical(manifest: Manifest) -> Manifest:
     )
 
 
-def _unique_rows(table: _T, references: Array) -> tuple[_T, Array]:
+def unique_rows(table: _T, references: Array) -> tuple[_T, Array]:
     """The rows of `table` that `references` point to, each content once, in the order of the first reference; and the
     renumbered references."""
     numbering = Numbering(table)

@@ -31,8 +31,8 @@ from .schema import SCHEMA
 
 # Columns of videos whose values are at least 1.
 POSITIVE = ("num_frames", "gop_frames", "segment_gops", "fps_num", "fps_den", "timebase_den")
-# What a manifest works out of its tables when it is opened.
-DERIVED = ("gop_counts", "segment_counts", "first_gops", "first_segments", "first_frames")
+# What reading needs besides the tables, and is worked out of them when a manifest is opened.
+DERIVED = ("first_gops", "first_segments", "first_frames")
 # A table with more videos is that of a snapshot, so their ids ascend. A dict of its ids would take seconds to make, and
 # memory of each process.
 _MAX_DICT_ROWS = 1 << 17
@@ -329,7 +329,7 @@ class Manifest:
 
 
 def manifest_as_is(derived: Mapping[str, Array], **tables: Any) -> Manifest:
-    """A manifest of tables that are known to fit each other, with all that it would work out of them (`DERIVED`).
+    """A manifest of tables that are known to fit each other, with what reading needs worked out of them (`DERIVED`).
     Working that out, and checking them, reads whole columns."""
     made = Manifest.__new__(Manifest)
     vars(made).update({"timeline": None, "origins": None, **tables, **{name: derived[name] for name in DERIVED}})
