@@ -168,10 +168,9 @@ def _run_step(dataset: Storage, step: Step, options: Options, put: OnProgress, m
         metrics.on_progress(progress)
         put(replace(progress, node=node))
 
-    if not isinstance(step, Join):
-        # So that it is known when a step began that hangs before it has a frame. A join follows on its unit's frames.
-        section = step.number if isinstance(step, OneSection) else None
-        put(UnitProgress(step.unit.id, 0, 0, section, node))
+    # So that it is known when a step began that hangs before it has a frame.
+    section = step.number if isinstance(step, OneSection) else None
+    put(UnitProgress(step.unit.id, 0, 0, section, node))
     outcome = _outcome(dataset, step, options, report, mark)
     seconds = time.monotonic() - start
     metrics.done(step, outcome, seconds)

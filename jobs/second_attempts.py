@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from .gpu_slots import Place, Slots, next_place
@@ -31,12 +32,14 @@ _LAST_STEPS, _ENOUGH_STEPS = 101, 3
 _LEAST_RATIO = 0.05
 # After so many failed attempts, one last attempt decides, without another one beside it.
 _MAX_FAILED = 2
-# What a look at a source takes of what its whole video takes, until that was measured. It reads all packets once.
-_LOOK_SHARE = 0.05
 _LOOK_EVERY_SECONDS = 2.0
 
-_Kind = Literal["gpu", "cpu", "look"]
-"""What the same is usual for: steps that encode in a place, and looks, wherever they are."""
+_Kind = Literal["gpu", "cpu", "look", "join"]
+"""What the same is usual for: steps that encode in a place, and looks and joins, wherever they are."""
+
+# What a look and a join take of what their whole video takes, until that was measured. A look reads all packets once. A
+# join reads a small file for each minute of encoding.
+_SHARES: dict[_Kind, float] = {"look": 0.05, "join": 0.01}
 
 Key = tuple[str, int | None]
 """The id of a unit, and the number of a section of it or None."""
@@ -65,14 +68,14 @@ class _Tried:
     frames: int = 0
     failed: int = 0
 
-    def kind(self, attempt: Attempt) -> _Kind | None:
-        """Of which kind an attempt is; None if nothing is usual for it. A look that encodes frames has found that the
-        video cannot be cut, and then encodes it whole."""
+    def kind(self, attempt: Attempt) -> _Kind:
+        """Of which kind an attempt is. A look that encodes frames has found that the video cannot be cut, and then
+        encodes it whole."""
         match attempt.step:
             case Look() if not self.frames:
                 return "look"
             case Join():
-                return None
+                return "join"
             case _:
                 return attempt.place
 
@@ -89,7 +92,7 @@ class Attempts:
         # Of steps that were attempted twice, the frames of the attempt that is further, also when that has ended.
         self._most_frames: dict[Key, int] = {}
         # How many times as long as expected the last steps of each kind took.
-        self._ratios: dict[_Kind, deque[float]] = {kind: deque(maxlen=_LAST_STEPS) for kind in ("cpu", "gpu", "look")}
+        self._ratios: defaultdict[_Kind, deque[float]] = defaultdict(partial(deque, maxlen=_LAST_STEPS))
 
     def __bool__(self) -> bool:
         """Whether the outcome of any attempt is still wanted."""
@@ -116,6 +119,9 @@ class Attempts:
             return False
         if tried is not None:
             tried.begun = now if tried.begun is None else tried.begun
+            if any(isinstance(attempt.step, Join) for attempt in tried.attempts):
+                # It has no frames of its own: those of the sections stay.
+                return False
             tried.frames = max(frames, tried.frames)
         if frames < self._most_frames.get(key, 0):
             return False
@@ -152,9 +158,9 @@ class Attempts:
             return False
         del self._wanted[key]
         expected, kind = seconds_of(attempt.step), tried.kind(attempt)
-        if seconds is not None and expected and kind is not None:
+        if seconds is not None and expected:
             ratio = seconds / expected
-            if ratio >= _LEAST_RATIO or kind == "look":
+            if ratio >= _LEAST_RATIO or kind in _SHARES:
                 self._ratios[kind].append(ratio)
         return True
 
@@ -174,8 +180,8 @@ class Attempts:
 
     def _slow(self, now: float) -> list[tuple[float, Attempt]]:
         """The only attempts at steps that take much longer than usual, with how many times; the longest first."""
-        usual: dict[_Kind, float] = {"look": _LOOK_SHARE}
-        usual |= {kind: statistics.median(some) for kind, some in self._ratios.items() if len(some) >= _ENOUGH_STEPS}
+        measured = {kind: some for kind, some in self._ratios.items() if len(some) >= _ENOUGH_STEPS}
+        usual = _SHARES | {kind: statistics.median(some) for kind, some in measured.items()}
         slow = []
         for tried in self._wanted.values():
             first, expected = tried.attempts[0], seconds_of(tried.attempts[0].step)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from dataset_places import folders
 from datasets import rows_of
+from loader_helpers import comes_true
+from long_sources import FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
 from own_units import make_own_units
+from shortgop.jobs import second_attempts
 from shortgop.jobs.gpu_slots import Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.prepare import prepare
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
 from shortgop.jobs.sources import Source
+from shortgop.jobs.steps import Cut, Join
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.where import Where
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile
+from started_processes import descendants
 
+_PATIENCE_SECONDS = 60
 _SLOTS = Slots(4)
 
 
@@ -134,6 +142,24 @@ def test_a_look_that_goes_on_beside_the_sections_says_nothing_of_their_progress(
     assert not attempts.progressed(key_of(first.step), 0, 33)
 
 
+def test_a_join_that_takes_longer_than_joins_do_is_attempted_once_more() -> None:
+    """Of a video of 1,000 seconds it takes ten, until more is known."""
+    order = Order()
+    order.again([Join(long_unit("a", 1000), Cut("key", 10, 0, 0))])
+    attempts = Attempts(order)
+    begun(attempts, 0)
+    assert begun(attempts, 14) == {}
+    assert begun(attempts, 16).keys() == {"a"}
+
+
+def test_a_join_changes_nothing_of_the_frames_of_its_sections() -> None:
+    order = Order()
+    order.again([Join(long_unit("a"), Cut("key", 10, 0, 0))])
+    attempts = Attempts(order)
+    (join,) = attempts.start(_SLOTS, 0)
+    assert not attempts.progressed(key_of(join.step), 0, 1)
+
+
 def test_an_attempt_that_no_machine_can_do_is_begun_in_another_place() -> None:
     with_gpu = Slots(4, 4, 0.25)
     attempts = Attempts(Order([unit("a")]))
@@ -197,3 +223,41 @@ def test_a_job_ends_though_one_of_its_attempts_never_does(tmp_path: Path, monkey
     assert prepare([str(sources)], dataset, Profile(), where=Where(workers=2)).failures == ()
     assert stood.exists()
     assert rows_of(dataset) == rows_of(undisturbed)
+
+
+def test_a_job_ends_though_one_of_its_joins_never_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first worker that joins the sections of a video waits for ever for the content of one of them."""
+    monkeypatch.setattr(second_attempts, "_LEAST_SECONDS", 1.0)
+    sources, dataset, undisturbed = (tmp_path / name for name in ("sources", "dataset", "undisturbed"))
+    sources.mkdir()
+    make_sources(sources)
+    run_in_sections(sources, undisturbed)
+
+    aside, pipe = tmp_path / "section", tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def a_section() -> Path | None:
+        return next((dataset / "sections").glob("*-*-*.zip"), None) if (dataset / "sections").is_dir() else None
+
+    def joins() -> bool:
+        return any(command.startswith("ray::join ") for _, command in descendants(os.getpid()))
+
+    def disturb() -> bool:
+        """Whether a worker was kept from joining."""
+        if not comes_true(lambda: a_section() is not None, _PATIENCE_SECONDS):
+            return False
+        section = a_section()
+        assert section is not None
+        os.link(section, aside)
+        pipe.rename(section)
+        # Opening a pipe waits for a writer, so the worker stays where it is. The next one finds the file.
+        found = comes_true(joins, _PATIENCE_SECONDS)
+        aside.rename(section)
+        return found
+
+    with ThreadPoolExecutor(1) as thread:
+        disturbed = thread.submit(disturb)
+        report = run_in_sections(sources, dataset, Where(workers=2))
+        assert disturbed.result()
+    assert (report.failures, report.frames_added) == ((), FRAMES_OF_BOTH)
+    assert_undisturbed(dataset, undisturbed)
