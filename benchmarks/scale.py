@@ -139,9 +139,8 @@ def added(count: int, *, in_use: bool) -> dict[str, Any]:
     with TemporaryDirectory(dir=footage.WORK) as cache:
         with in_memory_of(copy, in_use=in_use):
             elsewhere = in_process("--child-open", str(copy), str(snapshot), XDG_CACHE_HOME=cache)
-        elsewhere["bytes"] = copied_bytes(Path(cache))
-    with in_memory_of(in_use=in_use):
-        elsewhere["floor"] = seconds_to_write(elsewhere["bytes"], footage.WORK)
+        copied = copied_bytes(Path(cache))
+    elsewhere["floor"] = plain_write(copied, in_use=in_use)
     written = sum(file.stat().st_size for file in (copy / "manifest").iterdir() if file.stem != "000001")
     shutil.rmtree(copy)
     return {**seconds, "peak": peak, "bytes": written, "open": opening, "elsewhere": elsewhere}
@@ -155,6 +154,15 @@ def in_memory_of(*needed: Path, in_use: bool) -> contextlib.AbstractContextManag
 def copied_bytes(cache: Path) -> int:
     """The bytes of the copies of tables below a cache folder."""
     return sum(file.stat().st_size for file in cache.rglob("tables") if file.is_file())
+
+
+def plain_write(num_bytes: int, *, in_use: bool) -> str:
+    """What it takes to write as many bytes as a host's copy has."""
+    if not num_bytes:
+        return "a dataset of this size has no copy"
+    with in_memory_of(in_use=in_use):
+        seconds = seconds_to_write(num_bytes, footage.WORK)
+    return f"{seconds:.2f} s to write the copy's {num_bytes / 1e6:.0f} MB and nothing else"
 
 
 def folded(parts: int) -> dict[str, Any]:
@@ -248,19 +256,18 @@ def main() -> None:
         return
     if options.videos:
         reading(options.videos, in_use=options.in_use)
+    in_use = ["--in-use"] if options.in_use else []
     for count in options.add:
         caches = footage.WORK / "scale-writer"
         shutil.rmtree(caches, ignore_errors=True)
         for what in ("the first writer on the host", "the next", "the next"):
             # Each run merges the layers again; the host copies of the layers stay.
-            in_use = ["--in-use"] if options.in_use else []
             done = in_process("--child-add", str(count), *in_use, XDG_CACHE_HOME=str(caches))
             print(
                 f"publishing {count // 100:,} videos on top of {count:,}, {what}: {seconds_text(done)}, "
                 f"{done['peak']} MiB at most, {done['bytes'] / 1e6:.1f} MB written; "
                 f"opening that: {seconds_text(done['open'])}; "
-                f"on a host without copies of layers: {seconds_text(done['elsewhere'])}, and "
-                f"{floor_text(done['elsewhere']['bytes'], done['elsewhere']['floor'])}",
+                f"on a host without copies of layers: {seconds_text(done['elsewhere'])}; {done['elsewhere']['floor']}",
                 flush=True,
             )
         shutil.rmtree(caches, ignore_errors=True)
@@ -276,10 +283,6 @@ def main() -> None:
         )
 
 
-def floor_text(num_bytes: int, seconds: float) -> str:
-    return f"{seconds:.2f} s to write the copy's {num_bytes / 1e6:.0f} MB and nothing else"
-
-
 def reading(videos: int, *, in_use: bool) -> None:
     dataset, cache = footage.WORK / f"scale-{videos}", footage.WORK / "scale-host"
     _, seconds = timed(lambda: scale_data.make(dataset, videos))
@@ -290,9 +293,7 @@ def reading(videos: int, *, in_use: bool) -> None:
         with in_memory_of(dataset / "manifest", in_use=in_use):
             found = in_process("--child", str(dataset), str(cache))
         print(f"open, {what}: {seconds_text(found['open'])}")
-    copied = copied_bytes(cache)
-    with in_memory_of(in_use=in_use):
-        print(floor_text(copied, seconds_to_write(copied, footage.WORK)))
+    print(plain_write(copied_bytes(cache), in_use=in_use))
     print("MiB of memory that no other process has, written / of mapped files:")
     for name in ("imported", "opened", "read"):
         print(f"  main process, {name}: {found[name]['own']} / {found[name]['files']}")
