@@ -58,7 +58,5 @@ def test_a_pattern_that_only_the_newest_layer_has_is_found() -> None:
     object.__setattr__(layers[1].patterns.referenced, "values", own)
     together = combined(layers)
     assert len(together.patterns) == len(layers[0].patterns) + 1
-    last = together.first_gops[10]
-    for row, gop in ((0, last), (len(layers[1].gops) - 1, len(together.gops) - 1)):
-        of_layer = layers[1].pattern(int(layers[1].gops.pattern[row]))
-        assert together.pattern(int(together.gops.pattern[gop])) == of_layer
+    patterns = [[each.pattern(int(number)) for number in each.gops.pattern] for each in (together, *layers)]
+    assert patterns[0] == patterns[1] + patterns[2]

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import shortgop
 from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
+from shortgop.jobs import steps
 from shortgop.jobs.prepare import Where
+from shortgop.jobs.work import UnitResult
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.sections import remove_old_sections
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
@@ -146,3 +149,21 @@ def test_sections_of_a_job_that_was_given_up_are_removed_after_a_week(sources: P
         os.utime(file, (0, 0))
     remove_old_sections(storage)
     assert not (dataset / "sections").exists()
+
+
+def test_of_two_joins_the_second_one_finds_what_the_first_one_made(
+    sources: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began before the first one ended, which then removed the sections."""
+    join, joined = steps._join, []
+
+    def join_twice(*arguments: Any) -> UnitResult:
+        joined.append(join(*arguments))
+        return join(*arguments)
+
+    monkeypatch.setattr(steps, "_join", join_twice)
+    dataset = tmp_path / "dataset"
+    report = run_in_sections(sources, dataset)
+    assert len(joined) == 1
+    assert (report.failures, report.videos_added, report.frames_added) == ((), 2, FRAMES_OF_BOTH)
+    assert_undisturbed(dataset, undisturbed)
