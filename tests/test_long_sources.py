@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ import pytest
 
 import shortgop
 from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
-from shortgop.jobs import steps
+from shortgop.jobs import steps, work
 from shortgop.jobs.prepare import Where
+from shortgop.jobs.units import Item
 from shortgop.jobs.work import UnitResult
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.sections import remove_old_sections
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
 from started_processes import kill_with_all_below, kill_workers
 from sweep import only_in_a_sweep, sample
 from synthetic import read_number
@@ -154,16 +157,23 @@ def test_sections_of_a_job_that_was_given_up_are_removed_after_a_week(sources: P
 def test_of_two_joins_the_second_one_finds_what_the_first_one_made(
     sources: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It began before the first one ended, which then removed the sections."""
+    """It began before the first one ended, which then removed the sections. Nothing is encoded again."""
     join, joined = steps._join, []
+    prepare_whole = work._prepared
+    whole: list[str] = []
+
+    def prepare(dataset: Storage, items: Sequence[Item], *arguments: Any) -> Any:
+        whole.extend(item.source.id for item in items)
+        return prepare_whole(dataset, items, *arguments)
 
     def join_twice(*arguments: Any) -> UnitResult:
         joined.append(join(*arguments))
         return join(*arguments)
 
     monkeypatch.setattr(steps, "_join", join_twice)
+    monkeypatch.setattr(work, "_prepared", prepare)
     dataset = tmp_path / "dataset"
     report = run_in_sections(sources, dataset)
-    assert len(joined) == 1
+    assert (len(joined), whole) == (1, ["short.mp4"])
     assert (report.failures, report.videos_added, report.frames_added) == ((), 2, FRAMES_OF_BOTH)
     assert_undisturbed(dataset, undisturbed)
