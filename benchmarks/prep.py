@@ -6,9 +6,9 @@
 The command lines are the job's own, written down by `ffmpeg_between.py` in a first run. Then they are run in turn with
 the job, each time into a new folder: one after the other beside `--runner inline`, or with --workers as many at a time
 as Ray runs. The ratio is how much of the job's time the encodes alone take: with the start of the interpreter, and from
-the end of its imports on. With Ray, a job of one second of video for each worker says what the start of Ray and of its
-workers takes, and a ratio is without it. Further runs say where the rest goes: one of a job without Ray under cProfile,
-and with Ray some more by the CPU seconds of the processes, while all workers encode.
+the end of its imports on. With Ray, a job of one second of video for each worker, each in a unit of its own, says what
+the start of Ray and of its workers takes, and a ratio is without it. Further runs say where the rest goes: one of a job
+without Ray under cProfile, and with Ray some more by the CPU seconds of the processes, while all workers encode.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import os
 import pstats
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -37,6 +38,7 @@ from rich.console import Console
 
 from shortgop.comparison.estimates import median
 from shortgop.comparison.timing import alternate
+from shortgop.jobs.units import MIN_TARGET_BYTES
 from shortgop.prep.ffmpeg import find_ffmpeg
 
 SIZE = "256"
@@ -148,16 +150,29 @@ def by_hand(encodes: Sequence[Sequence[str]], folder: Path, at_a_time: int) -> N
         list(pool.map(encode, range(len(encodes)), encodes))
 
 
+def padded(path: Path, copy: Path) -> Path:
+    """A copy of an MP4 file with so much behind its video that it is a unit of work of its own."""
+    box = struct.pack(">I4s", MIN_TARGET_BYTES, b"free")
+    copy.write_bytes(path.read_bytes() + box + bytes(MIN_TARGET_BYTES - len(box)))
+    return copy
+
+
 def measure_on_ray(sources: Sequence[Path], seconds: Sequence[Path], runs: int, workers: int) -> str:
     """The ratios of jobs on a local Ray with so many workers. Each of them gets one of `seconds` to start with."""
     with TemporaryDirectory(prefix="shortgop-bench-") as name:
         folder = Path(name)
         encodes = recorded(sources, folder)
+        own_units = [padded(path, folder / path.name) for path in seconds]
         figures: dict[str, list[dict[str, float]]] = {"job": [], "start": []}
 
         def job(what: str, of: Sequence[Path]) -> None:
-            shutil.rmtree(folder / "dataset", ignore_errors=True)
-            figures[what].append(run_child(prep_arguments(of, folder / "dataset", workers)))
+            dataset = folder / "dataset"
+            shutil.rmtree(dataset, ignore_errors=True)
+            figures[what].append(run_child(prep_arguments(of, dataset, workers)))
+            # Each unit writes a shard of its own. With fewer of them some workers would have nothing to do.
+            units = len(list((dataset / "shards").iterdir()))
+            if units < workers:
+                sys.exit(f"bench: {units} units for {workers} workers")
 
         hand_cpu: list[float] = []
 
@@ -167,7 +182,7 @@ def measure_on_ray(sources: Sequence[Path], seconds: Sequence[Path], runs: int, 
             by_hand(encodes, folder / "by-hand", workers)
             hand_cpu.append(cpu_seconds(resource.RUSAGE_CHILDREN) - before)
 
-        tasks = {"job": lambda _: job("job", sources), "by hand": hand, "start": lambda _: job("start", seconds)}
+        tasks = {"job": lambda _: job("job", sources), "by hand": hand, "start": lambda _: job("start", own_units)}
         alone = alternate(tasks, requests=runs).seconds["by hand"]
         # The first ones were not counted.
         whole, start = (np.array([each["job"] for each in figures[what][1:]]) for what in ("job", "start"))

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import select
 import selectors
 import shutil
 import time
@@ -23,12 +24,15 @@ ENVIRONMENT_VARIABLE = "SHORTGOP_FFMPEG"
 _TRIAL_TIMEOUT_SECONDS = 60
 _STDERR_KEPT_BYTES = 16_384
 _READ_BYTES = 1 << 16
-# ffmpeg writes lines for each frame into other pipes than its output. Waking up for each of them took 1.3 % of the time
-# of ffmpeg itself. So they are read when output comes, and otherwise after _GATHER_SECONDS. A read of _MUCH_BYTES says
-# that ffmpeg may soon have to wait, as a full pipe may hold no more than 8 KiB: then they are read at once, and the
-# next times after _LEAST_GATHER_SECONDS, twice that, and so on.
+# ffmpeg writes its output in pieces, and lines for each frame into other pipes. Waking up for all of them took 1.7 % of
+# the time of ffmpeg itself. So all pipes are read every _GATHER_SECONDS, and when the output ends. A read of half of
+# what the output's pipe can hold, or of _MUCH_BYTES from another pipe, which may hold no more than 8 KiB, says that
+# ffmpeg may soon have to wait: then all are read again at once, and the next times after _LEAST_GATHER_SECONDS, twice
+# that, and so on.
 _GATHER_SECONDS, _LEAST_GATHER_SECONDS = 0.2, 0.005
 _MUCH_BYTES = 1 << 12
+# Not more, because Linux makes the pipes of a user small when they can hold 64 MiB together, see pipe(7).
+_OUTPUT_PIPE_BYTES = 1 << 18
 # AV_LOG_INFO: the level at which the source of a filter graph logs a frame whose format differs from the first one's.
 _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
@@ -174,7 +178,7 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
         stats_end.close()
         report_end.close()
     output = _Output(process, (process.stdout, process.stderr, stats, report))
-    run = RunningFfmpeg(stdout=io.BufferedReader(output, _READ_BYTES))
+    run = RunningFfmpeg(stdout=io.BufferedReader(output, _OUTPUT_PIPE_BYTES))
     try:
         yield run
         output.drain()
@@ -198,10 +202,13 @@ class _Output(io.RawIOBase):
         self._process = process
         self._pipes = pipes
         self._watch = Watch("ffmpeg", lambda: activity_of_group(process.pid))
-        self._selector, self._stdout_selector = selectors.PollSelector(), selectors.PollSelector()
+        self._selector = selectors.PollSelector()
         for pipe in pipes:
             self._selector.register(pipe, selectors.EVENT_READ)
-        self._stdout_selector.register(pipes[0], selectors.EVENT_READ)
+        # Without any event it still reports that the other end is closed.
+        self._stdout_end = select.poll()
+        self._stdout_end.register(pipes[0], 0)
+        self._stdout_much_bytes = processes.widened(pipes[0], _OUTPUT_PIPE_BYTES) // 2
         self._gather_seconds = _GATHER_SECONDS
 
     def readable(self) -> bool:
@@ -211,9 +218,11 @@ class _Output(io.RawIOBase):
         stdout = self._pipes[0]
         while stdout in self._selector.get_map():
             if self._stdout_is_ready():
-                data = os.read(stdout.fileno(), min(len(buffer), _READ_BYTES))
+                data = os.read(stdout.fileno(), len(buffer))
                 if not data:
                     self._selector.unregister(stdout)
+                if len(data) >= self._stdout_much_bytes:
+                    self._gather_seconds = 0.0
                 buffer[: len(data)] = data
                 return len(data)
         return 0
@@ -237,16 +246,15 @@ class _Output(io.RawIOBase):
         for pipe in self._pipes:
             pipe.close()
         self._selector.close()
-        self._stdout_selector.close()
         super().close()
 
     def _stdout_is_ready(self) -> bool:
-        """Wait for output and read it, except standard output. Returns whether standard output can be read."""
+        """Gather output and read it, except standard output. Returns whether standard output can be read."""
         stdout, *others = self._pipes
         look_seconds = self._watch.look_seconds
         start = time.monotonic()
         if not stdout.closed and stdout in self._selector.get_map():
-            self._stdout_selector.select(min(self._gather_seconds, look_seconds))
+            self._stdout_end.poll(1000 * min(self._gather_seconds, look_seconds))
         left_seconds = max(0.0, start + look_seconds - time.monotonic())
         ready = {key.fileobj for key, _ in self._selector.select(left_seconds)}
         if ready:

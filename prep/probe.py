@@ -197,10 +197,13 @@ def _frame_of(packet: Packet[VideoStream], stream: VideoStream) -> list[VideoFra
     for a stream that has only frames, which have no fields to look for, and takes far less than `first_frames`."""
     if not packet.is_keyframe:
         return []
+    decoder = stream.codec_context
+    # Only its properties are wanted, and threads take longer to start than they save.
+    decoder.thread_count, decoder.options = 1, {"skip_loop_filter": "all", "skip_idct": "all"}
     found: list[object] = []
     with contextlib.suppress(av.error.FFmpegError):
         # Without the end of the stream a decoder gives the frame only after several packets.
-        found = [*packet.decode(), *stream.codec_context.decode(None)]
+        found = [*packet.decode(), *decoder.decode(None)]
     return _sound(found)[:1]
 
 

@@ -10,9 +10,11 @@ that.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import selectors
 import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from typing import IO
 _GRACE_SECONDS = 5
 _FIRST_SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 0.0005, 0.05
 _READ_BYTES = 1 << 16
+# What a pipe can hold at least, on systems that do not say.
+_LEAST_PIPE_BYTES = 1 << 12
 # Python ignores these signals. Other programs rely on them to end at a closed pipe or a file that is too large.
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -89,6 +93,15 @@ def pipe_from_child() -> tuple[IO[bytes], WritingEnd]:
     """A pipe: the file from which this process reads, and the end to which the child writes."""
     read, write = os.pipe()
     return os.fdopen(read, "rb", buffering=0), WritingEnd(write, os.dup(write))
+
+
+def widened(pipe: IO[bytes], num_bytes: int) -> int:
+    """Let a pipe hold `num_bytes` where the system allows that. Returns how many it can hold."""
+    if sys.platform != "linux":
+        return _LEAST_PIPE_BYTES
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, num_bytes)
+    return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
 
 
 def start(

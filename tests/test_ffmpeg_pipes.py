@@ -11,10 +11,11 @@ from shortgop.prep.stalls import StalledError, stall_limit
 PLACE = "<stats>"
 NUM_FRAMES = 20_000
 LINE = "frame {ni} " + 500 * "."
-# 10 MB of lines, and no output, with which lines would be read at once.
+GREY = ("-v", "error", "-f", "rawvideo", "-pixel_format", "gray", "-i", "/dev/zero")
+# 10 MB of lines, and no output.
 ARGUMENTS = [
-    *("-v", "error", "-f", "rawvideo", "-video_size", "16x16", "-pixel_format", "gray", "-i", "/dev/zero"),
-    *("-frames:v", str(NUM_FRAMES), "-stats_enc_pre", PLACE, "-stats_enc_pre_fmt", LINE, "-f", "null", "-"),
+    *("-video_size", "16x16", *GREY, "-frames:v", str(NUM_FRAMES)),
+    *("-stats_enc_pre", PLACE, "-stats_enc_pre_fmt", LINE, "-f", "null", "-"),
 ]
 
 
@@ -31,6 +32,42 @@ def test_an_ffmpeg_that_reports_many_frames_before_it_has_output_is_not_held_up(
     assert run.stats == [LINE.format(ni=number) for number in range(NUM_FRAMES)]
     # A full pipe holds 64 KiB. Read five times a second, these lines would take 30 s.
     assert time.monotonic() - start < 3 * alone_seconds + 4
+
+
+def test_an_ffmpeg_with_much_output_is_not_held_up() -> None:
+    ffmpeg = find_ffmpeg().path
+    num_bytes = 100 * 1000 * 1000
+    arguments = ["-video_size", "1000x1000", *GREY, "-frames:v", "100", "-f", "rawvideo", "pipe:1"]
+    start = time.monotonic()
+    assert len(subprocess.run([ffmpeg, *arguments], check=True, capture_output=True).stdout) == num_bytes
+    alone_seconds = time.monotonic() - start
+
+    start = time.monotonic()
+    with running(ffmpeg, arguments, PLACE) as run:
+        read_bytes = 0
+        # As a GOP is read: its header, then the rest.
+        while run.stdout.read(8):
+            read_bytes += 8 + len(run.stdout.read(999_992))
+    assert (run.returncode, read_bytes) == (0, num_bytes)
+    # The pipe holds 256 KiB at most. Read five times a second, this output would take 76 s.
+    assert time.monotonic() - start < 3 * alone_seconds + 4
+
+
+def test_the_end_of_the_output_is_not_waited_for() -> None:
+    ffmpeg = find_ffmpeg().path
+    arguments = ["-video_size", "16x16", *GREY, "-frames:v", "1", "-f", "rawvideo", "pipe:1"]
+
+    def seconds_beyond() -> float:
+        start = time.monotonic()
+        subprocess.run([ffmpeg, *arguments], check=True, capture_output=True)
+        alone_seconds = time.monotonic() - start
+        start = time.monotonic()
+        with running(ffmpeg, arguments, PLACE) as run:
+            assert len(run.stdout.read()) == 256
+        return time.monotonic() - start - alone_seconds
+
+    # Output is gathered for 0.2 s.
+    assert min(seconds_beyond() for _ in range(5)) < 0.1
 
 
 def test_a_program_that_is_silent_is_ended_soon_after_a_short_limit() -> None:
