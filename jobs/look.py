@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from io import BufferedIOBase
 from typing import TypeVar
@@ -53,31 +53,63 @@ class Looked:
     expected: Expected
 
 
-LookElsewhere = Callable[[Sequence[Source], Options, int], Sequence[Looked | None]]
-"""Looks on other machines at sources that the dataset does not have: gets them, the options, and how many sources of
-the job lie in stores. None for those that could not be read there."""
+@dataclass(frozen=True)
+class There:
+    """What a dataset has: the fingerprints of its videos by id, and the ids of those that are to be made `again`. With
+    `replace` those whose source has changed are, too."""
+
+    identities: Mapping[str, int] = field(default_factory=dict)
+    again: Collection[str] = ()
+    replace: bool = False
+
+    def of(self, sources: Sequence[Source]) -> There:
+        """What it has of these sources, which may be sent to other machines."""
+        ids = {source.id for source in sources}
+        return There(
+            {video_id: self.identities[video_id] for video_id in ids if video_id in self.identities},
+            frozenset(video_id for video_id in ids if video_id in self.again),
+            self.replace,
+        )
+
+    def stays(self, source: Source, identity: int) -> bool:
+        """Whether the video of a source with this fingerprint stays as it is."""
+        is_there = self.identities.get(source.id) == identity if self.replace else source.id in self.identities
+        return is_there and source.id not in self.again
+
+
+NOTHING = There()
+
+LookElsewhere = Callable[[Sequence[Source], Options, There, int], Sequence[Looked | None]]
+"""Looks on other machines: gets sources, the options, what the dataset has, and how many sources of the job lie in
+stores. None for those that could not be read there."""
 
 
 class Looking:
-    """Where new sources are looked at: here, or `elsewhere` as soon as that is set, if there are `many_sources`."""
+    """Where sources are looked at: here, or `elsewhere` as soon as that is set, if there are `many_sources`."""
 
     def __init__(self, many_sources: int) -> None:
         self.elsewhere: LookElsewhere | None = None
         self._many_sources = many_sources
 
     def look_at(
-        self, sources: Sequence[Source], options: Options, *, num_in_store: int, is_over: Callable[[], bool]
+        self,
+        sources: Sequence[Source],
+        options: Options,
+        there: There,
+        *,
+        num_in_store: int,
+        is_over: Callable[[], bool] = bool,
     ) -> list[Looked]:
-        """Like the function `look_at`, for sources that the dataset does not have."""
+        """Like the function `look_at`."""
         found: Sequence[Looked | None] = [None] * len(sources)
         if self.elsewhere is not None and len(sources) >= self._many_sources:
-            found = self.elsewhere(sources, options, num_in_store)
+            found = self.elsewhere(sources, options, there, num_in_store)
         own = look_at(
-            [source for source, there in zip(sources, found, strict=True) if there is None], options, {}, (),
-            replace=False, num_in_store=num_in_store, is_over=is_over,
+            [source for source, other in zip(sources, found, strict=True) if other is None], options, there,
+            num_in_store=num_in_store, is_over=is_over,
         )  # fmt: skip
         left = iter(own)
-        return [next(left) if there is None else there for there in found]
+        return [next(left) if other is None else other for other in found]
 
 
 def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolicy) -> _T:
@@ -92,19 +124,15 @@ def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolic
 def look_at(
     sources: Sequence[Source],
     options: Options,
-    known: Mapping[str, int],
-    again: Collection[str],
+    there: There = NOTHING,
     *,
-    replace: bool,
     num_in_store: int | None = None,
     is_over: Callable[[], bool] = bool,
 ) -> list[Looked]:
     """Each source with its fingerprint and size, and what is expected of it.
 
-    `known` has the identities of the dataset's videos by id, `again` the ids of those that are to be made again. With
-    `replace` those whose source has changed are, too. The length of a video that stays is not looked up.
-    `num_in_store` is how many sources of the job lie in stores, by default how many of these do. CancelledError as
-    soon as `is_over` says that nobody waits for it any more.
+    The length of a video that stays is not looked up. `num_in_store` is how many sources of the job lie in stores, by
+    default how many of these do. CancelledError as soon as `is_over` says that nobody waits for it any more.
     """
 
     # Stretches of a file share its fingerprint.
@@ -126,7 +154,7 @@ def look_at(
                 return _in_time(source.path, options.policy, lambda: look_closely(source))
         except SourceError:
             # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
-            return Looked(Item(source, known.get(source.id, 0), 0), Expected())
+            return Looked(Item(source, there.identities.get(source.id, 0), 0), Expected())
 
     def look_closely(source: Source) -> Looked:
         file = source.in_store
@@ -137,9 +165,7 @@ def look_at(
             file = StoreFile(file.address, stored(file))
             source = source._replace(in_store=file)
             identity, size_bytes = identity_of_part(source.path, source.part, lambda _path: identity_of_file(file))
-        there = known.get(source.id) == identity if replace else source.id in known
-        stays = there and source.id not in again
-        if stays or source.part:
+        if there.stays(source, identity) or source.part:
             expected = Expected()
         elif file is None:
             expected = _expected(source.path, options.profile)

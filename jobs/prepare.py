@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +32,7 @@ from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
 from .labels import update_listed
 from .lists import OnTypes, ignore_types
-from .look import Expected, Looking
+from .look import NOTHING, Expected, Looking
 from .order import Order
 from .outcome import Report, with_context
 from .planning import Known, plan_window
@@ -266,12 +267,27 @@ def _decide(listing: Listing, out: Storage, before: Manifest, how: _How, find_lo
     left_out = [] if how.include_dropped else sorted(each for each in dropped(before) if each in table)
     table.remove(left_out)
     known = Known(before, find_lost(out, before))
-    look_first(table, windows, known, how.options, how.changed, how.tally.note)
+    with _looking_first(how, len(table), known) as looking:
+        look_first(table, windows, known, how.options, how.changed, looking, how.tally.note)
     relabelled = update_listed(out, before, table.looked_sources(windows))
     known = Known(_current(out), known.lost) if relabelled else known
     aside = {} if how.retry_failed else set_aside(out, table.find)
     surveyed = survey(table, windows, known, how.changed, aside)
     return _Decided(known, surveyed, aside, windows, num_sources, tuple(left_out), relabelled)
+
+
+@contextlib.contextmanager
+def _looking_first(how: _How, num_sources: int, known: Known) -> Iterator[Looking]:
+    """Where sources that the dataset may have are looked at: more than those of two windows on the cluster, if any."""
+    looking = Looking(many_sources=how.window_sources // 10)
+    if min(num_sources, len(known.manifest.videos)) <= 2 * how.window_sources or how.where.cluster is None:
+        yield looking
+        return
+    from . import ray_looks
+
+    how.tally.note(f"joining the Ray cluster at {how.where.cluster}")
+    with ray_looks.looks_before_encoding(how.where) as looking.elsewhere:
+        yield looking
 
 
 def _encode(listing: Listing, decided: _Decided, out: Storage, how: _How) -> Totals:
@@ -286,7 +302,7 @@ def _encode(listing: Listing, decided: _Decided, out: Storage, how: _How) -> Tot
             rows = table.rows(window)
             # What the dataset may have was looked at before.
             new = [row.source for row in rows if row.looked is None]
-            looked = looking.look_at(new, how.options, num_in_store=table.num_in_store, is_over=is_over)
+            looked = looking.look_at(new, how.options, NOTHING, num_in_store=table.num_in_store, is_over=is_over)
             looked += [row.looked for row in rows if row.looked is not None]
             expected = {each.item.source.id: each.expected for each in looked}
             yield plan_window(looked, decided.known, how.options, how.changed, decided.aside), expected

@@ -16,8 +16,10 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..prep.options import Options
-from .look import Looked, LookElsewhere, look_at
+from .look import Looked, LookElsewhere, There, look_at
+from .ray_connection import connected
 from .sources import Source
+from .where import Where
 
 # About a quarter of a second for one core.
 _TASK_SOURCES = 250
@@ -40,10 +42,10 @@ def looks_on_cluster() -> Iterator[LookElsewhere]:
     may be shut down."""
     is_over, busy = threading.Event(), threading.Lock()
 
-    def look(sources: Sequence[Source], options: Options, num_in_store: int) -> list[Looked | None]:
+    def look(sources: Sequence[Source], options: Options, there: There, num_in_store: int) -> list[Looked | None]:
         parts = [sources[first : first + _TASK_SOURCES] for first in range(0, len(sources), _TASK_SOURCES)]
         with busy:
-            found = _looked(parts, options, num_in_store, is_over.is_set)
+            found = _looked(parts, options, there, num_in_store, is_over.is_set)
         return [each for part in found for each in part]
 
     try:
@@ -54,6 +56,13 @@ def looks_on_cluster() -> Iterator[LookElsewhere]:
             pass
 
 
+@contextlib.contextmanager
+def looks_before_encoding(where: Where) -> Iterator[LookElsewhere]:
+    """Like `looks_on_cluster`, in a connection of its own to the cluster of a job that has not begun to encode."""
+    with connected(where.cluster, where.workers, where.streams_per_gpu), looks_on_cluster() as look:
+        yield look
+
+
 def is_late(waited_seconds: float, ended_seconds: Sequence[float], num_parts: int) -> bool:
     """Whether a part that is waited for takes far longer than those of `num_parts` that have ended. Pure."""
     if not ended_seconds or len(ended_seconds) < _ENOUGH_ENDED * num_parts:
@@ -62,7 +71,7 @@ def is_late(waited_seconds: float, ended_seconds: Sequence[float], num_parts: in
 
 
 def _looked(
-    parts: Sequence[Sequence[Source]], options: Options, num_in_store: int, is_over: Callable[[], bool]
+    parts: Sequence[Sequence[Source]], options: Options, there: There, num_in_store: int, is_over: Callable[[], bool]
 ) -> list[list[Looked | None]]:
     """What the machines find of the sources of each part; None for those that no machine has read in time."""
     policy = options.policy
@@ -80,7 +89,7 @@ def _looked(
     def submit(number: int, strategy: str | NodeAffinitySchedulingStrategy) -> None:
         part = parts[number]
         named = task.options(name=f"look at {len(part)} sources", scheduling_strategy=strategy)
-        running[named.remote(part, options, num_in_store)] = number
+        running[named.remote(part, options, there.of(part), num_in_store)] = number
 
     def is_wanted(number: int) -> bool:
         return None in found[number]
@@ -104,9 +113,11 @@ def _looked(
     return found
 
 
-def _look(sources: Sequence[Source], options: Options, num_in_store: int) -> tuple[str, list[Looked | None]]:
+def _look(
+    sources: Sequence[Source], options: Options, there: There, num_in_store: int
+) -> tuple[str, list[Looked | None]]:
     """This machine, and what it finds."""
-    looked = look_at(sources, options, {}, (), replace=False, num_in_store=num_in_store)
+    looked = look_at(sources, options, there, num_in_store=num_in_store)
     # The driver may be able to read what this machine cannot.
     found = [each if each.item.size_bytes else None for each in looked]
     return ray.get_runtime_context().get_node_id(), found

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..prep.options import Options
 from ..wording import counted
 from .changed import Changed, refuse_changed, refuse_two_files
-from .look import Looked, look_at, other_files
+from .look import Looked, Looking, There, other_files
 from .planning import Known, sort_out
 from .source_table import SourceTable
 from .units import Item, changed_sources
@@ -39,6 +39,7 @@ def look_first(  # noqa: PLR0917  # what is known of sources and dataset
     known: Known,
     options: Options,
     changed: Changed,
+    looking: Looking,
     note: Callable[[str], object],
 ) -> None:
     """Look at what has to be known of before anything is encoded, and keep it in the table: all sources if there is one
@@ -47,6 +48,7 @@ def look_first(  # noqa: PLR0917  # what is known of sources and dataset
     if len(windows) > 1 and not len(known.manifest.videos):
         return
     note(f"looking at {counted(len(table), 'source')}")
+    there = There(known.identities, known.lost.keys(), replace=changed == "replace")
     found: list[Item] = []
     done = 0
     for window in windows:
@@ -54,10 +56,7 @@ def look_first(  # noqa: PLR0917  # what is known of sources and dataset
         if len(windows) > 1:
             sources = [each for each in sources if each.id in known.identities or known.paths.may_be_there(each)]
             note(f"looking for sources that have changed: {done} of {counted(len(table), 'source')}")
-        looked = look_at(
-            sources, options, known.identities, known.lost,
-            replace=changed == "replace", num_in_store=table.num_in_store,
-        )  # fmt: skip
+        looked = looking.look_at(sources, options, there, num_in_store=table.num_in_store)
         found += changed_sources([each.item for each in looked], known.identities)
         table.save(
             (source, Looked(known.paths.with_known_id(each.item), each.expected))

@@ -11,6 +11,7 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +23,15 @@ _READER = ("head", "-c", "1", "--")
 _VALID_SECONDS = 10
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class _Unchecked:
+    """A device that has to be checked first."""
+
+    device: int
+
+
 _answered: dict[int, float] = {}
 """Device number -> time of the last check that succeeded."""
 
@@ -29,10 +39,19 @@ _answered: dict[int, float] = {}
 def read_in_time(path: str, work: Callable[[], _T], what: str) -> _T:
     """What `work`, which reads the file at `path`, returns or raises. StalledError when it makes no progress,
     CancelledError when nobody waits for it any more."""
-    device = in_time(lambda: _device(path), what)
-    if device is not None and time.monotonic() - _answered.get(device, -_VALID_SECONDS) >= _VALID_SECONDS:
-        _read_a_byte(path, what)
-        _answered[device] = time.monotonic()
+
+    def read_if_checked() -> _T | _Unchecked:
+        device = _device(path)
+        if device is not None and time.monotonic() - _answered.get(device, -_VALID_SECONDS) >= _VALID_SECONDS:
+            return _Unchecked(device)
+        return work()
+
+    # Mostly the device was checked, so that this is all.
+    found = in_time(read_if_checked, what)
+    if not isinstance(found, _Unchecked):
+        return found
+    _read_a_byte(path, what)
+    _answered[found.device] = time.monotonic()
     return in_time(work, what)
 
 

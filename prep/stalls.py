@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import CancelledError, Future
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +140,8 @@ def in_time(work: Callable[[], _T], what: str) -> _T:
     ended.
     """
     future: Future[_T] = Future()
+    # A million sources are read in this way, and waiting for the future itself takes longer.
+    ended = threading.Event()
     thread_id: list[int] = []
 
     def run() -> None:
@@ -148,10 +150,11 @@ def in_time(work: Callable[[], _T], what: str) -> _T:
             future.set_result(work())
         except BaseException as error:  # noqa: BLE001  # raised again by future.result()
             future.set_exception(error)
+        ended.set()
 
     threading.Thread(target=run, daemon=True).start()
     watch = Watch(what, lambda: _activity(thread_id[0], of_thread=True) if thread_id else None)
-    watched(watch, lambda seconds: wait([future], timeout=seconds).done)
+    watched(watch, ended.wait)
     return future.result()
 
 

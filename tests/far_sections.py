@@ -69,7 +69,7 @@ def remuxed(source: Path, out: Path, *, without: int | None = None) -> Path:
 
 def long_unit(url: str) -> Unit:
     """The only source below a URL, as a job sees it before it encodes anything."""
-    (looked,) = look_at(find_sources([url]), OPTIONS, {}, (), replace=False)
+    (looked,) = look_at(find_sources([url]), OPTIONS)
     return Unit("0" * 16, (looked.item,), is_long=True)
 
 

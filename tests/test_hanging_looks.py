@@ -20,7 +20,7 @@ from ray_heads import BIN, Head, free_ports, ray_head
 from ray_machines import alive_at
 from shortgop.cli.app import EXIT_INTERRUPTED
 from shortgop.jobs import ray_looks
-from shortgop.jobs.look import look_at
+from shortgop.jobs.look import NOTHING, look_at
 from shortgop.jobs.ray_connection import connected
 from shortgop.jobs.ray_looks import is_late, looks_on_cluster
 from shortgop.jobs.where import Where
@@ -118,8 +118,8 @@ def test_what_one_machine_cannot_read_another_one_looks_at(
         connected(head.address, None, 0),
         looks_on_cluster() as look,
     ):
-        looked = look(found, options, 0)
-    assert looked == look_at(found, options, {}, (), replace=False)
+        looked = look(found, options, NOTHING, 0)
+    assert looked == look_at(found, options)
 
 
 def test_a_look_at_a_long_source_that_hangs_on_one_machine_is_attempted_on_another(dead: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shortgop.jobs.look import LookElsewhere, Looking, look_at
+from shortgop.jobs.look import NOTHING, LookElsewhere, Looking, There, look_at
 from shortgop.jobs.ray_connection import connected
 from shortgop.jobs.ray_looks import looks_on_cluster
 from shortgop.jobs.sources import Source
@@ -42,8 +42,8 @@ def elsewhere() -> Iterator[LookElsewhere]:
 
 
 def test_workers_find_what_the_driver_finds(sources: list[Source], elsewhere: LookElsewhere) -> None:
-    found = elsewhere(sources, _OPTIONS, 0)
-    assert found == look_at(sources, _OPTIONS, {}, (), replace=False)
+    found = elsewhere(sources, _OPTIONS, NOTHING, 0)
+    assert found == look_at(sources, _OPTIONS)
     assert sum(each is not None and each.expected.frames == 20 for each in found) == _VIDEOS
 
 
@@ -52,7 +52,7 @@ def test_the_driver_looks_at_what_workers_cannot_read(sources: list[Source], els
     kept = Path(lost.path).read_bytes()
     Path(lost.path).unlink()
     try:
-        found = elsewhere(sources, _OPTIONS, 0)
+        found = elsewhere(sources, _OPTIONS, NOTHING, 0)
     finally:
         Path(lost.path).write_bytes(kept)
     assert found[0] is None
@@ -60,11 +60,23 @@ def test_the_driver_looks_at_what_workers_cannot_read(sources: list[Source], els
 
     looking = Looking(many_sources=1)
     looking.elsewhere = lambda *_: found
-    everything = look_at(sources, _OPTIONS, {}, (), replace=False)
-    assert looking.look_at(sources, _OPTIONS, num_in_store=0, is_over=bool) == everything
+    everything = look_at(sources, _OPTIONS)
+    assert looking.look_at(sources, _OPTIONS, NOTHING, num_in_store=0) == everything
+
+
+def test_workers_know_what_the_dataset_has(sources: list[Source], elsewhere: LookElsewhere) -> None:
+    """The length of a video that stays is not looked up."""
+    identities = {each.item.source.id: each.item.identity for each in look_at(sources, _OPTIONS)}
+    stays, again, changed = (f"{number}.mp4" for number in range(_VIDEOS))
+    for replace in (False, True):
+        there = There(identities | {changed: 1}, frozenset([again]), replace)
+        found = elsewhere(sources, _OPTIONS, there, 0)
+        assert found == look_at(sources, _OPTIONS, there)
+        frames = {each.item.source.id: each.expected.frames for each in found if each is not None}
+        assert (frames[stays], frames[again], frames[changed]) == (0, 20, 20 if replace else 0)
 
 
 def test_after_the_block_workers_look_at_nothing(sources: list[Source], elsewhere: LookElsewhere) -> None:
     with looks_on_cluster() as look:
         pass
-    assert look(sources, _OPTIONS, 0) == [None] * len(sources)
+    assert look(sources, _OPTIONS, NOTHING, 0) == [None] * len(sources)

@@ -168,7 +168,7 @@ def test_looking_at_objects_reads_none_of_their_content(proxied_url: str, s3_pro
 
 def look(url: str) -> list[Item]:
     """The sources as a job sees them before it encodes anything."""
-    looked = look_at(find_sources([url]), Options(Profile(), DEFAULT_POLICY), {}, (), replace=False)
+    looked = look_at(find_sources([url]), Options(Profile(), DEFAULT_POLICY))
     return [each.item for each in looked]
 
 

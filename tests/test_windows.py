@@ -15,7 +15,7 @@ from datasets import rows_of
 from shortgop.errors import SourceError, TooManyFailuresError, UsageError
 from shortgop.jobs import ray_looks
 from shortgop.jobs.failing import WORKER_DIED, parse_max_failures
-from shortgop.jobs.look import Looked, LookElsewhere
+from shortgop.jobs.look import Looked, LookElsewhere, There
 from shortgop.jobs.ray_looks import looks_on_cluster
 from shortgop.jobs.sources import Source
 from shortgop.jobs.tally import Progress
@@ -99,8 +99,10 @@ def test_ray_gets_the_units_of_all_windows_and_looks_at_their_sources(
     def noted() -> Iterator[LookElsewhere]:
         with looks_on_cluster() as look:
 
-            def look_and_note(sources: Sequence[Source], options: Options, num_in_store: int) -> list[Looked | None]:
-                looked.append(list(look(sources, options, num_in_store)))
+            def look_and_note(
+                sources: Sequence[Source], options: Options, there: There, num_in_store: int
+            ) -> list[Looked | None]:
+                looked.append(list(look(sources, options, there, num_in_store)))
                 return looked[-1]
 
             yield look_and_note

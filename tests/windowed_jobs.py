@@ -26,12 +26,19 @@ def films_in(folder: Path, frames: int = 20) -> None:
         film(folder / name, 100 * number, frames)
 
 
-def run(out: Path, *sources: Path, runner: str = "inline", window_sources: int = 2, **options: Any) -> Report:
+def run(
+    out: Path,
+    *sources: Path,
+    runner: str = "inline",
+    address: str | None = None,
+    window_sources: int = 2,
+    **options: Any,
+) -> Report:
     return prepare(
         [str(source) for source in sources],
         DiskStorage(out),
         Profile(),
-        where=Where(runner=runner),
+        where=Where(runner=runner, address=address),
         window_sources=window_sources,
         **options,
     )

@@ -1,0 +1,89 @@
+"""What a dataset has is looked at on the machines of a cluster, before a job encodes anything."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from ray_heads import Head, ray_head
+from shortgop.errors import SourceError
+from shortgop.jobs import ray_looks
+from shortgop.jobs.look import Looked, LookElsewhere, There
+from shortgop.jobs.ray_looks import looks_before_encoding
+from shortgop.jobs.sources import Source
+from shortgop.jobs.where import Where
+from shortgop.prep.options import Options
+from windowed_jobs import NAMES, film, films_in, first_numbers, run
+
+
+@pytest.fixture(scope="module")
+def head() -> Iterator[Head]:
+    with ray_head("--include-dashboard=false", "--num-cpus=2", token=False) as head:
+        yield head
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[Looked | None]:
+    """What the cluster finds."""
+    found: list[Looked | None] = []
+
+    @contextlib.contextmanager
+    def noted(where: Where) -> Iterator[LookElsewhere]:
+        with looks_before_encoding(where) as look:
+
+            def look_and_note(
+                sources: Sequence[Source], options: Options, there: There, num_in_store: int
+            ) -> Sequence[Looked | None]:
+                now = look(sources, options, there, num_in_store)
+                found.extend(now)
+                return now
+
+            yield look_and_note
+
+    monkeypatch.setattr(ray_looks, "looks_before_encoding", noted)
+    return found
+
+
+def test_a_job_that_goes_on(head: Head, looked: list[Looked | None], tmp_path: Path) -> None:
+    """Two of nine sources are new, one has changed, and one is gone."""
+    corpus, out = tmp_path / "corpus", tmp_path / "dataset"
+    corpus.mkdir()
+    films_in(corpus)
+    run(out, corpus)
+    film(corpus / "0.mp4", 800)
+    film(corpus / "z.mp4", 900)
+    film(corpus / "c.mp4", 1000)
+    (corpus / "d.mp4").unlink()
+    report = run(out, corpus, runner="ray", address=head.address, changed="replace")
+    assert (report.already_there, report.videos_added, report.replaced) == (5, 2, ("c.mp4",))
+    assert {each.item.source.id for each in looked if each is not None} == {*NAMES} - {"d.mp4"}
+    numbers = {name: 100 * number for number, name in enumerate(NAMES)}
+    assert first_numbers(out) == numbers | {"0.mp4": 800, "c.mp4": 1000, "z.mp4": 900}
+
+
+def test_a_changed_source_ends_the_job_before_anything_is_encoded(
+    head: Head, looked: list[Looked | None], tmp_path: Path
+) -> None:
+    corpus, out = tmp_path / "corpus", tmp_path / "dataset"
+    corpus.mkdir()
+    films_in(corpus)
+    run(out, corpus)
+    film(corpus / "0.mp4", 800)
+    film(corpus / "f.mp4", 900)
+    with pytest.raises(SourceError, match=r"1 source changed since being prepared: .*f\.mp4.*Nothing was encoded"):
+        run(out, corpus, runner="ray", address=head.address, changed="fail")
+    assert len(looked) == len(NAMES)
+    assert first_numbers(out)["f.mp4"] == 500
+
+
+def test_a_small_dataset_is_looked_at_by_the_driver(head: Head, looked: list[Looked | None], tmp_path: Path) -> None:
+    corpus, out = tmp_path / "corpus", tmp_path / "dataset"
+    corpus.mkdir()
+    film(corpus / "a.mp4", 100)
+    run(out, corpus)
+    films_in(corpus)
+    report = run(out, corpus, runner="ray", address=head.address, window_sources=3)
+    assert (report.videos_added, looked) == (6, [])
