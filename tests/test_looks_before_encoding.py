@@ -47,13 +47,20 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[Looked | None]:
     return found
 
 
-def test_a_job_that_goes_on(head: Head, looked: list[Looked | None], tmp_path: Path) -> None:
-    """Two of nine sources are new, one has changed, and one is gone."""
+@pytest.fixture
+def begun(tmp_path: Path) -> tuple[Path, Path]:
+    """A dataset, and its seven films with one more."""
     corpus, out = tmp_path / "corpus", tmp_path / "dataset"
     corpus.mkdir()
     films_in(corpus)
     run(out, corpus)
     film(corpus / "0.mp4", 800)
+    return out, corpus
+
+
+def test_a_job_that_goes_on(head: Head, looked: list[Looked | None], begun: tuple[Path, Path]) -> None:
+    """Two of nine sources are new, one has changed, and one is gone."""
+    out, corpus = begun
     film(corpus / "z.mp4", 900)
     film(corpus / "c.mp4", 1000)
     (corpus / "d.mp4").unlink()
@@ -65,13 +72,9 @@ def test_a_job_that_goes_on(head: Head, looked: list[Looked | None], tmp_path: P
 
 
 def test_a_changed_source_ends_the_job_before_anything_is_encoded(
-    head: Head, looked: list[Looked | None], tmp_path: Path
+    head: Head, looked: list[Looked | None], begun: tuple[Path, Path]
 ) -> None:
-    corpus, out = tmp_path / "corpus", tmp_path / "dataset"
-    corpus.mkdir()
-    films_in(corpus)
-    run(out, corpus)
-    film(corpus / "0.mp4", 800)
+    out, corpus = begun
     film(corpus / "f.mp4", 900)
     with pytest.raises(SourceError, match=r"1 source changed since being prepared: .*f\.mp4.*Nothing was encoded"):
         run(out, corpus, runner="ray", address=head.address, changed="fail")
