@@ -89,7 +89,7 @@ class Looking:
 
     def __init__(self, many_sources: int) -> None:
         self.elsewhere: LookElsewhere | None = None
-        self._many_sources = many_sources
+        self._many_sources = max(1, many_sources)
 
     def look_at(
         self,

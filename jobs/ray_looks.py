@@ -58,9 +58,20 @@ def looks_on_cluster() -> Iterator[LookElsewhere]:
 
 @contextlib.contextmanager
 def looks_before_encoding(where: Where) -> Iterator[LookElsewhere]:
-    """Like `looks_on_cluster`, in a connection of its own to the cluster of a job that has not begun to encode."""
+    """Like `looks_on_cluster`, in a connection of its own to the cluster of a job that has not begun to encode. Where
+    no machine answers, which takes a minute, the driver looks at all that follows."""
+    answers = True
+
+    def look_while_any_answers(
+        sources: Sequence[Source], options: Options, there: There, num_in_store: int
+    ) -> Sequence[Looked | None]:
+        nonlocal answers
+        found = look(sources, options, there, num_in_store) if answers else [None] * len(sources)
+        answers = any(found)
+        return found
+
     with connected(where.cluster, where.workers, where.streams_per_gpu), looks_on_cluster() as look:
-        yield look
+        yield look_while_any_answers
 
 
 def is_late(waited_seconds: float, ended_seconds: Sequence[float], num_parts: int) -> bool:

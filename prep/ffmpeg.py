@@ -24,15 +24,16 @@ ENVIRONMENT_VARIABLE = "SHORTGOP_FFMPEG"
 _TRIAL_TIMEOUT_SECONDS = 60
 _STDERR_KEPT_BYTES = 16_384
 _READ_BYTES = 1 << 16
-# ffmpeg writes its output in pieces, and lines for each frame into other pipes. Waking up for all of them took 1.7 % of
-# the time of ffmpeg itself. So all pipes are read every _GATHER_SECONDS, and when the output ends. A read of half of
-# what the output's pipe can hold, or of _MUCH_BYTES from another pipe, which may hold no more than 8 KiB, says that
-# ffmpeg may soon have to wait: then all are read again at once, and the next times after _LEAST_GATHER_SECONDS, twice
-# that, and so on.
-_GATHER_SECONDS, _LEAST_GATHER_SECONDS = 0.2, 0.005
+# ffmpeg writes its output in pieces, and lines for each frame into other pipes. To wake up for each of them takes time
+# that ffmpeg could use (docs/design/prep.md). So until the output ends, all pipes are read every _GATHER_SECONDS. A
+# read of half of what the output's pipe can hold, or of _MUCH_BYTES from another pipe, which may hold no more than 8
+# KiB, says that ffmpeg may soon have to wait: then all are read again at once, and the next times after
+# _LEAST_GATHER_SECONDS, twice that, and so on. Once the output came so fast, that goes no further than
+# _BUSY_GATHER_SECONDS.
+_GATHER_SECONDS, _BUSY_GATHER_SECONDS, _LEAST_GATHER_SECONDS = 0.2, 0.02, 0.005
 _MUCH_BYTES = 1 << 12
-# Not more, because Linux makes the pipes of a user small when they can hold 64 MiB together, see pipe(7).
-_OUTPUT_PIPE_BYTES = 1 << 18
+# Linux makes new pipes of a user small when all of them can hold 64 MiB, see pipe(7): with this, those of 200 ffmpegs.
+_OUTPUT_PIPE_BYTES = 1 << 17
 # AV_LOG_INFO: the level at which the source of a filter graph logs a frame whose format differs from the first one's.
 _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
@@ -209,7 +210,7 @@ class _Output(io.RawIOBase):
         self._stdout_end = select.poll()
         self._stdout_end.register(pipes[0], 0)
         self._stdout_much_bytes = processes.widened(pipes[0], _OUTPUT_PIPE_BYTES) // 2
-        self._gather_seconds = _GATHER_SECONDS
+        self._gather_seconds = self._longest_gather_seconds = _GATHER_SECONDS
 
     def readable(self) -> bool:
         return True
@@ -218,10 +219,14 @@ class _Output(io.RawIOBase):
         stdout = self._pipes[0]
         while stdout in self._selector.get_map():
             if self._stdout_is_ready():
-                data = os.read(stdout.fileno(), len(buffer))
+                wanted_bytes = min(len(buffer), _OUTPUT_PIPE_BYTES)
+                data = os.read(stdout.fileno(), wanted_bytes)
                 if not data:
                     self._selector.unregister(stdout)
                 if len(data) >= self._stdout_much_bytes:
+                    self._longest_gather_seconds = _BUSY_GATHER_SECONDS
+                if len(data) >= min(wanted_bytes, self._stdout_much_bytes):
+                    # There may be more.
                     self._gather_seconds = 0.0
                 buffer[: len(data)] = data
                 return len(data)
@@ -261,7 +266,8 @@ class _Output(io.RawIOBase):
             self._watch.progress()
         else:
             self._watch.look(look_seconds)
-        self._gather_seconds = min(_GATHER_SECONDS, max(_LEAST_GATHER_SECONDS, 2 * self._gather_seconds))
+        longer_seconds = max(_LEAST_GATHER_SECONDS, 2 * self._gather_seconds)
+        self._gather_seconds = min(self._longest_gather_seconds, longer_seconds)
         for pipe in others:
             if pipe in ready:
                 data = os.read(pipe.fileno(), _READ_BYTES)

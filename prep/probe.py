@@ -199,7 +199,7 @@ def _frame_of(packet: Packet[VideoStream], stream: VideoStream) -> list[VideoFra
         return []
     decoder = stream.codec_context
     # Only its properties are wanted, and threads take longer to start than they save.
-    decoder.thread_count, decoder.options = 1, {"skip_loop_filter": "all", "skip_idct": "all"}
+    decoder.thread_count, decoder.options = 1, {"skip_loop_filter": "all"}
     found: list[object] = []
     with contextlib.suppress(av.error.FFmpegError):
         # Without the end of the stream a decoder gives the frame only after several packets.

@@ -101,7 +101,10 @@ def widened(pipe: IO[bytes], num_bytes: int) -> int:
         return _LEAST_PIPE_BYTES
     with contextlib.suppress(OSError):
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, num_bytes)
-    return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+    try:
+        return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+    except OSError:
+        return _LEAST_PIPE_BYTES
 
 
 def start(

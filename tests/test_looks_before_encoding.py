@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def begun(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_a_job_that_goes_on(head: Head, looked: list[Looked | None], begun: tuple[Path, Path]) -> None:
-    """Two of nine sources are new, one has changed, and one is gone."""
+    """Of eight sources two are new and one has changed; a ninth one is gone."""
     out, corpus = begun
     film(corpus / "z.mp4", 900)
     film(corpus / "c.mp4", 1000)
@@ -90,3 +91,26 @@ def test_a_small_dataset_is_looked_at_by_the_driver(head: Head, looked: list[Loo
     films_in(corpus)
     report = run(out, corpus, runner="ray", address=head.address, window_sources=3)
     assert (report.videos_added, looked) == (6, [])
+
+
+def test_a_cluster_that_does_not_answer_is_asked_once(
+    begun: tuple[Path, Path], looked: list[Looked | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No machine has a CPU for it. The driver finds the changed source then."""
+    out, corpus = begun
+    film(corpus / "f.mp4", 900)
+    asked: list[int] = []
+    ask = ray_looks._looked
+
+    def counted(parts: Sequence[Sequence[Source]], *more: Any) -> list[list[Looked | None]]:
+        asked.append(len(parts))
+        return ask(parts, *more)
+
+    monkeypatch.setattr(ray_looks, "_looked", counted)
+    monkeypatch.setattr(ray_looks, "_PATIENCE_SECONDS", 1)
+    with (
+        ray_head("--include-dashboard=false", "--num-cpus=0", token=False) as empty,
+        pytest.raises(SourceError, match=r"1 source changed since being prepared: .*f\.mp4.*Nothing was encoded"),
+    ):
+        run(out, corpus, runner="ray", address=empty.address, changed="fail")
+    assert (asked, looked) == ([1], [None] * len(NAMES))

@@ -59,9 +59,14 @@ def test_the_driver_looks_at_what_workers_cannot_read(sources: list[Source], els
     assert None not in found[1:]
 
     looking = Looking(many_sources=1)
-    looking.elsewhere = lambda *_: found
+    looking.elsewhere = lambda some, *_: found[: len(some)]
     everything = look_at(sources, _OPTIONS)
     assert looking.look_at(sources, _OPTIONS, NOTHING, num_in_store=0) == everything
+
+    # What neither can read has the fingerprint that the dataset has.
+    gone = lost._replace(path=f"{lost.path}.gone")
+    (video,) = looking.look_at([gone], _OPTIONS, There({gone.id: 7}), num_in_store=0)
+    assert (video.item.identity, video.item.size_bytes) == (7, 0)
 
 
 def test_workers_know_what_the_dataset_has(sources: list[Source], elsewhere: LookElsewhere) -> None:
