@@ -309,6 +309,16 @@ def start_missing(cluster: Machines) -> None:
                 cluster.wait(lambda: _has_head(cluster), "a head")
 
 
+def start_all(cluster: Machines) -> None:
+    """Start what is missing until the head knows all machines. Those of a killed head go on for ten seconds."""
+
+    def is_done() -> bool:
+        start_missing(cluster)
+        return cluster.are_known()
+
+    cluster.wait(is_done, "all machines")
+
+
 def _has_head(cluster: Machines) -> bool:
     """Whether there is a head that answers. One that ended is started again: on one network Ray starts none while
     machines of the one before live, ten seconds after its end."""

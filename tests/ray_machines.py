@@ -214,9 +214,18 @@ class Machines:
         if time.monotonic() - self.asked > _ASK_EVERY_SECONDS:
             self.asked, alive = time.monotonic(), self.alive()
             for machine in self.all.values():
-                if machine.ip in alive and (self.separate or len(alive) >= len(self.all)):
+                if self._is_among(machine, alive):
                     machine.heard_of = time.monotonic()
         return not any(name not in self.all or self.is_lost(self.all[name]) for name in self.names)
+
+    def are_known(self) -> bool:
+        """Whether all machines are there, and the head knows them. One that the head before this one knew is not."""
+        alive = self.alive()
+        return all(name in self.all and self._is_among(self.all[name], alive) for name in self.names)
+
+    def _is_among(self, machine: Machine, alive: Sequence[str]) -> bool:
+        # On one network all have the same address.
+        return machine.ip in alive and (self.separate or len(alive) >= len(self.all))
 
     def is_lost(self, machine: Machine) -> bool:
         """Whether a machine has to be started again."""

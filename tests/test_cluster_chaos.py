@@ -12,9 +12,8 @@ import pytest
 
 import cluster_chaos
 import shortgop
-from cluster_chaos import Case, Corpus, Disturbance, assert_same, make_corpus, places_of, run, start_missing
+from cluster_chaos import Case, Corpus, Disturbance, assert_same, make_corpus, places_of, run, start_all, start_missing
 from dataset_places import Places, folders
-from loader_helpers import comes_true
 from ray_machines import Machines, machines, may_have_networks
 from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
@@ -94,16 +93,16 @@ def test_whatever_is_killed_the_dataset_is_the_undisturbed_one(
 def test_a_machine_that_joins_during_the_job_takes_part(
     cluster: Machines, corpus: Corpus, places: dict[str, Places], killer: Killer
 ) -> None:
-    start_missing(cluster)
+    start_all(cluster)
     dataset, sources = places["disk"].new(), corpus.sources(has_sections=False)
     killer.gate.touch()
     job = cluster.all["head"].at([sys.executable, cluster_chaos.__file__, "--job"])
     process = subprocess.Popen([*job, str(sources), dataset.url, cluster.address], env=cluster.environment)
     try:
         # One unit runs on each machine; the job has more.
-        assert comes_true(lambda: len(list(killer.waiting.iterdir())) == 2, _PATIENCE_SECONDS)
+        cluster.wait(lambda: len(list(killer.waiting.iterdir())) == 2, "two units")
         cluster.start("b")
-        assert comes_true(lambda: len(list(killer.waiting.iterdir())) == 3, _PATIENCE_SECONDS)
+        cluster.wait(lambda: len(list(killer.waiting.iterdir())) == 3, "a third unit")
         killer.gate.unlink()
         assert process.wait(_PATIENCE_SECONDS) == 3
     finally:
