@@ -47,10 +47,10 @@ ANCHOR = 0b11010010
 
 AUDIO_RATE = 48000  # Hz
 
-# Every choice here is for speed and for GOPs without surprises: no scene cuts, as many B-frames as asked for.
 _CPU_INFO = Path("/proc/cpuinfo")
 # With AVX-512, x264 writes other bytes now and then (PyAV 18.1), and tests make a file again.
 _ASM = ":asm=avx2" if _CPU_INFO.exists() and "avx512f" in _CPU_INFO.read_text(encoding="utf-8") else ""
+# Every choice here is for speed and for GOPs without surprises: no scene cuts, as many B-frames as asked for.
 ENCODER_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "libx264": {"preset": "veryfast", "crf": "23", "x264-params": f"b-adapt=0:scenecut=0{_ASM}"},
     "libx265": {

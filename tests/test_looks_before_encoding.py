@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,10 @@ import pytest
 from ray_heads import Head, ray_head
 from shortgop.errors import SourceError
 from shortgop.jobs import ray_looks
-from shortgop.jobs.look import Looked, LookElsewhere, There
+from shortgop.jobs.look import Looked
 from shortgop.jobs.ray_looks import looks_before_encoding
 from shortgop.jobs.sources import Source
-from shortgop.jobs.where import Where
-from shortgop.prep.options import Options
-from windowed_jobs import NAMES, film, films_in, first_numbers, run
+from windowed_jobs import NAMES, film, films_in, first_numbers, noted, run
 
 
 @pytest.fixture(scope="module")
@@ -30,21 +27,7 @@ def head() -> Iterator[Head]:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[Looked | None]:
     """What the cluster finds."""
     found: list[Looked | None] = []
-
-    @contextlib.contextmanager
-    def noted(where: Where) -> Iterator[LookElsewhere]:
-        with looks_before_encoding(where) as look:
-
-            def look_and_note(
-                sources: Sequence[Source], options: Options, there: There, num_in_store: int
-            ) -> Sequence[Looked | None]:
-                now = look(sources, options, there, num_in_store)
-                found.extend(now)
-                return now
-
-            yield look_and_note
-
-    monkeypatch.setattr(ray_looks, "looks_before_encoding", noted)
+    monkeypatch.setattr(ray_looks, "looks_before_encoding", lambda where: noted(looks_before_encoding(where), found))
     return found
 
 

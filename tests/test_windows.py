@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from datasets import rows_of
 from shortgop.errors import SourceError, TooManyFailuresError, UsageError
 from shortgop.jobs import ray_looks
 from shortgop.jobs.failing import WORKER_DIED, parse_max_failures
-from shortgop.jobs.look import Looked, LookElsewhere, There
+from shortgop.jobs.look import Looked
 from shortgop.jobs.ray_looks import looks_on_cluster
 from shortgop.jobs.sources import Source
 from shortgop.jobs.tally import Progress
@@ -23,9 +22,8 @@ from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import give_up
 from shortgop.manifests.drop import drop
 from shortgop.manifests.parts import finished_parts, finished_units
-from shortgop.prep.options import Options
 from shortgop.storage.disk import DiskStorage
-from windowed_jobs import NAMES, film, films_in, first_numbers, run
+from windowed_jobs import NAMES, film, films_in, first_numbers, noted, run
 
 
 @pytest.fixture(scope="module")
@@ -93,28 +91,15 @@ def test_encoding_begins_before_all_sources_are_looked_at(films: Path, tmp_path:
 def test_ray_gets_the_units_of_all_windows_and_looks_at_their_sources(
     films: Path, in_windows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[list[Looked | None]] = []
-
-    @contextlib.contextmanager
-    def noted() -> Iterator[LookElsewhere]:
-        with looks_on_cluster() as look:
-
-            def look_and_note(
-                sources: Sequence[Source], options: Options, there: There, num_in_store: int
-            ) -> list[Looked | None]:
-                looked.append(list(look(sources, options, there, num_in_store)))
-                return looked[-1]
-
-            yield look_and_note
-
-    monkeypatch.setattr(ray_looks, "looks_on_cluster", noted)
+    looked: list[Looked | None] = []
+    monkeypatch.setattr(ray_looks, "looks_on_cluster", lambda: noted(looks_on_cluster(), looked))
     seen: list[Progress] = []
     report = run(tmp_path / "dataset", films, runner="ray", on_update=seen.append)
     assert (report.videos_added, report.frames_added) == (7, 140)
     assert rows_of(tmp_path / "dataset") == rows_of(in_windows)
     assert {each.sources_planned for each in seen} >= {1, 7}
     # Before Ray has started the driver looks at two windows, or at three.
-    ids = {each.item.source.id for found in looked for each in found if each is not None}
+    ids = {each.item.source.id for each in looked if each is not None}
     assert {"f.mp4", "g.mp4"} <= ids <= {"d.mp4", "e.mp4", "f.mp4", "g.mp4"}
 
 

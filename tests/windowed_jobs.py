@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import shortgop
+from shortgop.jobs.look import Looked, LookElsewhere
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
@@ -42,6 +45,21 @@ def run(
         window_sources=window_sources,
         **options,
     )
+
+
+@contextlib.contextmanager
+def noted(
+    looks: contextlib.AbstractContextManager[LookElsewhere], found: list[Looked | None]
+) -> Iterator[LookElsewhere]:
+    """`looks` as they are; what they find is added to `found`."""
+    with looks as look:
+
+        def look_and_note(*asked: Any) -> Sequence[Looked | None]:
+            now = look(*asked)
+            found.extend(now)
+            return now
+
+        yield look_and_note
 
 
 def first_numbers(out: Path) -> dict[str, int]:
