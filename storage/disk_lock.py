@@ -53,19 +53,25 @@ def disk_lock(folder: Path) -> Iterator[None]:
             held.callback(os.close, file)
             _lock(file, folder)
             before, me = _holder(folder), this_holder()
-            os.ftruncate(file, 0)
-            # This write may fail on a full disk. The job's own writes report that better.
-            with contextlib.suppress(OSError):
-                os.pwrite(file, json.dumps(asdict(me)).encode(), 0)
-        _sweep(folder, spare_recent=before is not None and before.host != me.host)
+            # Where locks do not reach other hosts, that job may go on.
+            elsewhere = before if before is not None and before.host != me.host else None
+            _write(file, me)
+        _sweep(folder, spare_recent=elsewhere is not None)
         try:
             yield
         finally:
-            # Where locks do not work, another job may have started meanwhile.
-            alone = _holder(folder) in (me, None)
-            _sweep(folder, spare_recent=not alone)
-            if alone:
-                os.ftruncate(file, 0)
+            # Another job may have started meanwhile, for the same reason.
+            is_last = _holder(folder) in (me, None)
+            _sweep(folder, spare_recent=elsewhere is not None or not is_last)
+            if is_last:
+                _write(file, elsewhere)
+
+
+def _write(file: int, holder: Holder | None) -> None:
+    os.ftruncate(file, 0)
+    # This may fail on a full disk. The job's own writes report that better.
+    with contextlib.suppress(OSError):
+        os.pwrite(file, b"" if holder is None else json.dumps(asdict(holder)).encode(), 0)
 
 
 def _lock(descriptor: int, folder: Path) -> None:
@@ -90,7 +96,7 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 
 def _holder(folder: Path) -> Holder | None:
-    """The last process that took the lock and has not released it."""
+    """The last process that took the lock and has not released it, as far as this host can know."""
     try:
         return Holder(**json.loads((folder / LOCK_FILE).read_bytes()))
     except (OSError, ValueError, TypeError):

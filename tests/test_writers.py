@@ -3,6 +3,8 @@ folder, and in S3."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import subprocess
@@ -243,6 +245,34 @@ def test_what_a_job_on_another_host_may_be_writing_is_spared(empty_dataset: Path
     old.touch()
     new.touch()
     os.utime(old, (time.time() - 7200,) * 2)
-    with DiskStorage(empty_dataset).lock():
-        assert not old.exists()
+    # That job is not over because two others are.
+    for _ in range(2):
+        with DiskStorage(empty_dataset).lock():
+            assert not old.exists()
+            assert new.exists()
         assert new.exists()
+
+
+def test_jobs_of_hosts_whose_locks_do_not_reach_each_other_spare_each_others_files(
+    empty_dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system without locks: each is granted its own."""
+
+    def no_lock(_file: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    def lock_of(host: str) -> contextlib.AbstractContextManager[None]:
+        monkeypatch.setattr("socket.gethostname", lambda: host)
+        return DiskStorage(empty_dataset).lock()
+
+    monkeypatch.setattr("fcntl.flock", no_lock)
+    with lock_of("first"):
+        own = empty_dataset / ".tmp" / "shard"
+        own.parent.mkdir(exist_ok=True)
+        own.touch()
+        for host in ("second", "third"):
+            with lock_of(host):
+                assert own.exists()
+            assert own.exists()
+        monkeypatch.setattr("socket.gethostname", lambda: "first")
+    assert not own.exists()
