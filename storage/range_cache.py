@@ -1,8 +1,8 @@
 """Byte ranges of objects, kept on a local disk for all processes of a host.
 
-An entry is a file that has the bytes and nothing else. Its name is a hash of what they are: place, key and range. The
-reader knows their CRC-32, so a file that is being written, was cut or is damaged counts as missing. A hit is an
-ordinary read of a file, which takes no lock. It sets the file's time: the entry was used then.
+An entry is a file that has the bytes and nothing else. Its name is a hash of what they are: place, key, range and
+CRC-32. The reader knows the CRC-32, so a file that is being written, was cut or is damaged counts as missing. A hit is
+an ordinary read of a file, which takes no lock. It sets the file's time: the entry was used then.
 
 An index in SQLite has a row for each entry, with what it takes of the disk. It is only used to write:
 
@@ -68,8 +68,9 @@ class Entry(NamedTuple):
 
     @property
     def name(self) -> bytes:
-        """A name that no other entry has: 16 bytes."""
-        return blake2b(f"{self.place}\0{self.key}\0{self.start}\0{self.stop}".encode(), digest_size=16).digest()
+        """A name that no other entry has: 16 bytes. Places on two servers may have one name, so the CRC-32 is in it."""
+        what = f"{self.place}\0{self.key}\0{self.start}\0{self.stop}\0{self.crc32}"
+        return blake2b(what.encode(), digest_size=16).digest()
 
 
 def disk_bytes(num_bytes: int) -> int:

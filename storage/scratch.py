@@ -8,17 +8,26 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 from pathlib import Path
 
+from ..errors import OutputError
 from .this_process import has_ended_here
 
 
 def scratch_path(name: str) -> Path:
-    """A new path in the folder for temporary files (TMPDIR)."""
+    """A new path in the folder for temporary files (TMPDIR). OutputError where other users may write to it."""
     folder = _folder()
     folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    # Its name is known beforehand, and others may write to TMPDIR.
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise OutputError(
+            f"other users may write to {folder}; remove it, or set TMPDIR to a folder of your own",
+            file=str(folder),
+        )
     return folder / f"{os.getpid()}.{uuid.uuid4().hex[:12]}.{name}"
 
 

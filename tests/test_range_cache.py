@@ -31,8 +31,9 @@ def test_an_entry_is_of_one_dataset_one_file_and_one_range(tmp_path: Path) -> No
     cache.put([item(1)])
     one = entry(1)
     others = [one._replace(place="s3://bucket/other"), one._replace(key="shards/x.shard")]
-    others += [one._replace(start=8, stop=1008), one._replace(stop=1006)]
-    assert [cache.get(other) for other in others] == [None] * 4
+    others += [one._replace(start=8, stop=1008), one._replace(stop=1006), one._replace(crc32=1)]
+    assert [cache.get(other) for other in others] == [None] * 5
+    assert not any(cache.has(other) for other in others)
 
 
 def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
