@@ -11,6 +11,7 @@ from ..errors import DatasetBusyError, UsageError
 from ..manifests import layout
 from ..manifests.edits import dropped
 from ..manifests.equal_contents import equal_contents
+from ..manifests.host_copies import copies_in
 from ..manifests.lost import lost_shards, where_it_is, why_lost
 from ..manifests.publish import latest_root, publish, unpublished
 from ..manifests.snapshots import open_manifest
@@ -337,7 +338,7 @@ def _remember(out: Storage, listing: Listing) -> None:
 
 def _current(out: Storage) -> Manifest:
     snapshot = layout.read_root(out).snapshot
-    return empty() if snapshot is None else open_manifest(out, snapshot)
+    return empty() if snapshot is None else open_manifest(out, snapshot, copies=copies_in(None))
 
 
 def _made_again(before: Manifest, after: Manifest, ids: Collection[str]) -> set[str]:
@@ -352,7 +353,7 @@ def existing_profile(out: Storage) -> Profile | None:
     if not layout.is_dataset(out):
         return None
     root = latest_root(out)
-    bound = root.snapshot is not None and len(open_manifest(out, root.snapshot).videos) > 0
+    bound = root.snapshot is not None and len(open_manifest(out, root.snapshot, copies=copies_in(None)).videos) > 0
     # A job that died may have left videos that no snapshot has yet.
     bound = bound or any(len(found.videos) for _, found in unpublished(out, root))
     return profile_from_json(root.profile) if bound else None
