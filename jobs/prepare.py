@@ -37,7 +37,7 @@ from .look import NOTHING, Expected, Looking
 from .order import Order
 from .outcome import Report, with_context
 from .planning import Known, plan_window
-from .running import Totals, run_all
+from .running import Totals, job_followed, run_all
 from .source_listing import Listing, list_first
 from .source_table import SourceTable
 from .sources import Found, found_in
@@ -196,28 +196,32 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: _How, fi
         # Finished parts of a job that died come first: a video among them decides the dataset's profile.
         publish(out)
         _bind(out, how.options.profile)
-        if layout.read_root(out).snapshot is not None:
-            # All that the dataset has is compared with the sources before anything is encoded.
-            listing.complete()
-        if withdraw_gone(out, arguments, table):
-            publish(out)
-        tidy(out, how.keep_seconds)
-        before = _current(out)
-        if listing.is_complete:
-            decided = _decide(listing, out, before, how, find_lost)
-        else:
-            # There is nothing that a source could be compared with.
-            decided = _Decided(Known(before, {}), Survey(len(table), 0, [], frozenset()), {})
-        known, surveyed, aside = decided.known, decided.surveyed, decided.aside
-        _remember(out, listing)
-        tally.expect(surveyed.to_prepare, lists_more=not listing.is_complete)
-        totals = _encode(listing, decided, out, how) if surveyed.to_prepare else Totals()
-        later = listing.labelled_later()
-        if later:
-            update_listed(out, _current(out), [later])
-        tidy(out, how.keep_seconds)
-        snapshot = layout.read_root(out).snapshot
-        after = _current(out) if surveyed.to_prepare else known.manifest
+        with job_followed(out, tally) as keep_status:
+            if layout.read_root(out).snapshot is not None:
+                # All that the dataset has is compared with the sources before anything is encoded.
+                listing.complete()
+            if withdraw_gone(out, arguments, table):
+                publish(out)
+            tidy(out, how.keep_seconds)
+            before = _current(out)
+            if listing.is_complete:
+                decided = _decide(listing, out, before, how, find_lost)
+            else:
+                # There is nothing that a source could be compared with.
+                decided = _Decided(Known(before, {}), Survey(len(table), 0, [], frozenset()), {})
+            known, surveyed, aside = decided.known, decided.surveyed, decided.aside
+            _remember(out, listing)
+            tally.expect(surveyed.to_prepare, lists_more=not listing.is_complete)
+            totals = Totals()
+            if surveyed.to_prepare:
+                keep_status()
+                totals = _encode(listing, decided, out, how)
+            later = listing.labelled_later()
+            if later:
+                update_listed(out, _current(out), [later])
+            tidy(out, how.keep_seconds)
+            snapshot = layout.read_root(out).snapshot
+            after = _current(out) if surveyed.to_prepare else known.manifest
     changed = surveyed.replaced.union(item.source.id for item in surveyed.kept)
     repaired = _made_again(known.manifest, after, known.lost.keys() - changed)
     replaced = _made_again(known.manifest, after, surveyed.replaced)

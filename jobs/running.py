@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from ..errors import DatasetBusyError, OutputError
+from ..errors import DatasetBusyError, OutputError, ShortGopError
 from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
 from .failing import MaxFailures
-from .job_status import StatusBoard, earlier_history, status_kept
+from .job_status import StatusBoard, earlier_history, read_status, status_kept
 from .look import Looking
 from .order import Order
 from .steps import run_step
@@ -36,6 +36,37 @@ class Totals:
     failures: Sequence[Failure] = ()
 
 
+@contextmanager
+def job_followed(out: Storage, tally: Tally) -> Iterator[Callable[[], None]]:
+    """Keeps the status of the job in the dataset until the block ends. Yields the function that begins this.
+
+    Where an earlier job has not finished, it begins at once: otherwise that job would seem to run, or to be dead, while
+    this one looks for sources, and for ever if nothing is left to encode. A job that finds nothing to do after a
+    finished one leaves the status of that one, which says more. The caller holds the writer lock.
+    """
+    with ExitStack() as kept:
+        is_kept = False
+
+        def keep() -> None:
+            nonlocal is_kept
+            if not is_kept:
+                is_kept = True
+                board = StatusBoard((), earlier=earlier_history(out))
+                tally.tell(board)
+                kept.enter_context(status_kept(out, board))
+
+        if _is_unfinished(out):
+            keep()
+        yield keep
+
+
+def _is_unfinished(out: Storage) -> bool:
+    """Whether the last job left a status, and has not finished."""
+    with suppress(ShortGopError, OSError):
+        return read_status(out).state != "finished"
+    return False
+
+
 def run_all(
     order: Order,
     out: Storage,
@@ -53,15 +84,13 @@ def run_all(
     `keep_seconds` are removed meanwhile. OutputError, ToolError, DatasetBusyError and, with more failures than
     `max_failures`, TooManyFailuresError end the job.
     """
-    board = StatusBoard((), earlier=earlier_history(out))
-    tally.tell(board)
     profile = options.profile.to_json()
     results = videos = frames = num_bytes = 0
     failures: list[Failure] = []
     published, cost = time.monotonic(), 0.0
     try:
         # Closed here, so that Ray ends before the lock on the dataset is released.
-        with status_kept(out, board), closing(_results(order, out, options, where, tally, looking)) as finished:
+        with closing(_results(order, out, options, where, tally, looking)) as finished:
             for result in finished:
                 results += 1
                 videos, frames, num_bytes = videos + result.videos, frames + result.frames, num_bytes + result.bytes
