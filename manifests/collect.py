@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import DatasetError
 from ..storage.interface import Storage
 from .edits import Drop, drops_of, merged_edits
+from .in_order import in_order
 from .layout import listed, read_root, snapshots
 from .lost import lost_shards
 from .parts import clean_part, finished_parts, open_part
@@ -147,17 +148,20 @@ def _cleaned(dataset: Storage, manifest: Manifest, skipped: Collection[str], *, 
     drops = drops_of(manifest.drops)
     if not drops:
         return []
-    found = []
-    for part in sorted(finished_parts(dataset)):
+
+    def clean(part: str) -> bool:
         with contextlib.suppress(DatasetError):
             rows, attributes = open_part(dataset, part)
             kept = without_dropped(rows, drops)
             if kept is None or not set(rows.shards.name.texts()).isdisjoint(skipped):
-                continue
-            found.append(part)
+                return False
             if not dry_run:
                 clean_part(dataset, part, kept, attributes)
-    return found
+            return True
+        return False
+
+    parts = sorted(finished_parts(dataset))
+    return [part for part, had in zip(parts, in_order(dataset, clean, parts), strict=True) if had]
 
 
 def without_dropped(rows: Manifest, drops: Mapping[str, Drop]) -> Manifest | None:

@@ -20,6 +20,7 @@ from ..whole_files import discard, discarding, writing
 from .folding import Folding
 from .growth import grown
 from .host_copies import copies_in
+from .in_order import in_order
 from .label_columns import derived_columns
 from .layout import FORMAT_VERSION, Root, change_root, listed, read_root, shard_key, snapshot_key, snapshots
 from .parts import finished_parts, open_part, pack
@@ -112,10 +113,15 @@ def unpublished(
     `published` are the parts of the root's snapshot, if they have been read.
     """
     known = _parts(dataset, root) if published is None else published
-    for part in sorted(finished_parts(dataset).difference(known)):
+    parts = sorted(finished_parts(dataset).difference(known))
+
+    def publishable(part: str) -> Manifest | None:
         found, attributes = open_part(dataset, part)
         foreign = len(found.videos) and differing(attributes.get("profile", {}), root.profile)
-        if not foreign and has_its_shards(dataset, found):
+        return None if foreign or not has_its_shards(dataset, found) else found
+
+    for part, found in zip(parts, in_order(dataset, publishable, parts), strict=True):
+        if found is not None:
             yield part, found
 
 
@@ -131,7 +137,8 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 def has_its_shards(dataset: Storage, manifest: Manifest) -> bool:
     """Whether every shard exists. Always true in a dataset without a shards folder, or on a store without any shard:
     manifests may be copied without shards."""
-    if all(dataset.find(shard_key(name)) for name in manifest.shards.name.texts()):
+    keys = [shard_key(name) for name in manifest.shards.name.texts()]
+    if all(in_order(dataset, dataset.find, keys)):
         return True
     folder = dataset.folder
     return not (any(listed(dataset, "shards")) if folder is None else (folder / "shards").is_dir())
@@ -231,6 +238,6 @@ def _latest(dataset: Storage, root: Root, there: Mapping[str, Sequence[Stored]])
             continue
         with contextlib.suppress(DatasetError):
             profile = snapshot_attributes(dataset, snapshot).get("profile", root.profile)
-            if has_its_shards(dataset, open_manifest(dataset, snapshot)):
+            if has_its_shards(dataset, open_manifest(dataset, snapshot, copies=copies_in(None))):
                 return replace(root, profile=profile, snapshot=snapshot, format_version=FORMAT_VERSION)
     return root

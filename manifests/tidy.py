@@ -10,10 +10,12 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from ..errors import DatasetError, UnreadableDataError, UsageError
 from ..storage.interface import Storage
+from .host_copies import copies_in
+from .in_order import in_order
 from .layout import listed, read_root, shard_key, snapshot_key, snapshots
 from .parts import finished_parts, had_videos, read_part
 from .sections import remove_old_sections, shards_of_sections
@@ -125,14 +127,17 @@ def _names(dataset: Storage, gone_snapshots: Collection[str] = ()) -> Iterator[s
     current = read_root(dataset).snapshot
     # The current snapshot comes first: as a rule it names all shards, and the others need not be read.
     for snapshot in sorted(snapshots(dataset).keys() - set(gone_snapshots), key=lambda name: (name != current, name)):
-        yield set(open_manifest(dataset, snapshot).shards.name.texts())
+        # The next readers of this host open the current one as well.
+        copies = copies_in(None) if snapshot == current else None
+        yield set(open_manifest(dataset, snapshot, copies=copies).shards.name.texts())
     known = set() if current is None else parts_in(dataset, current)
     yield _named_by(dataset, finished_parts(dataset) - known)
     yield shards_of_sections(dataset)
 
 
 def _named_by(dataset: Storage, parts: Iterable[str]) -> set[str]:
-    return {name for part in parts for name in read_part(dataset, part).shards.name.texts()}
+    read = in_order(dataset, partial(read_part, dataset), sorted(parts))
+    return {name for rows in read for name in rows.shards.name.texts()}
 
 
 def _is_given_up(dataset: Storage, name: str) -> bool:
