@@ -26,16 +26,14 @@ class ReadLimits:
 ON_DISK = ReadLimits(max_gap_bytes=_LEAST_GAP_BYTES, max_read_bytes=4 * _MEGABYTE)
 
 
-def limits_for(requests: int, num_bytes: int, seconds: float) -> ReadLimits:
-    """The limits for a store that answered some requests with so many bytes, one after the other, in so many seconds.
+def limits_for(latency_seconds: float) -> ReadLimits:
+    """The limits for a store whose fastest answer took so long.
 
     In the time that a request waits for its first byte, a connection to S3 carries latency x bandwidth: reading a gap
-    of as many bytes costs as much as another request. Without requests to tell, the limits are those of a disk.
+    of as many bytes costs as much as another request. Bandwidth is not measured: answers that come at once share it, so
+    they would make a slow network look like a far one.
     """
-    if requests < 1:
-        return ON_DISK
-    latency_seconds = (seconds - num_bytes / _BYTES_PER_SECOND) / requests
-    return with_gap(min(max(round(latency_seconds * _BYTES_PER_SECOND), _LEAST_GAP_BYTES), _MOST_GAP_BYTES))
+    return with_gap(round(min(max(latency_seconds * _BYTES_PER_SECOND, _LEAST_GAP_BYTES), _MOST_GAP_BYTES)))
 
 
 def with_gap(max_gap_bytes: int) -> ReadLimits:

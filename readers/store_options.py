@@ -51,7 +51,7 @@ def network_of(hedge_after: float | None) -> NetworkOptions:
 
 
 def limits_of(place: Storage, max_gap_bytes: int | None) -> ReadLimits:
-    """How ranges of this place are read together: as `max_gap_bytes` says, or by what its first requests took."""
+    """How ranges of this place are read together: as `max_gap_bytes` says, or by what its fastest answer took."""
     if max_gap_bytes is not None:
         gap = integer(max_gap_bytes, "max_gap_bytes")
         if gap < 0:
@@ -59,5 +59,4 @@ def limits_of(place: Storage, max_gap_bytes: int | None) -> ReadLimits:
         return with_gap(gap)
     if place.folder is not None:
         return ON_DISK
-    counts = place.counts()
-    return limits_for(counts.requests, counts.bytes_read, counts.waited_seconds)
+    return limits_for(place.counts().least_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, field, fields
 
@@ -55,9 +56,13 @@ class RequestCounts:
     hedged: int = 0
     # The time that callers waited for answers, summed over threads.
     waited_seconds: float = 0.0
+    # What the fastest of all requests took: about the time that any has to wait for its first byte.
+    least_seconds: float = math.inf
 
     def __add__(self, other: RequestCounts) -> RequestCounts:
-        return RequestCounts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        names = [each.name for each in fields(self) if each.name != "least_seconds"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return RequestCounts(**sums, least_seconds=min(self.least_seconds, other.least_seconds))
 
 
 class RequestCounter:

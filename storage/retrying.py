@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
@@ -82,23 +83,28 @@ class Requests:
         import obstore.exceptions as theirs
 
         check_process(place)
-        began = time.monotonic()
+        began, least_seconds = time.monotonic(), math.inf
         try:
             for attempt in range(self.options.retries + 1):
                 self.counter.add(RequestCounts(requests=1))
+                asked = time.monotonic()
                 try:
-                    return self._first_of_two(request) if hedged else request()
+                    answer = self._first_of_two(request) if hedged else request()
                 except (theirs.AlreadyExistsError, theirs.PreconditionError, EOFError):
                     raise
                 except (theirs.BaseError, OSError, ValueError) as error:
                     if attempt == self.options.retries or not failure(error).is_passing:
                         # A traceback would show the page of text of obstore's error.
                         raise system_error(error, place, self.credentials()) from None
+                else:
+                    least_seconds = time.monotonic() - asked
+                    return answer
                 self.counter.add(RequestCounts(retries=1))
                 time.sleep(backoff_seconds(attempt, self.options, random.random()))  # noqa: S311
             raise AssertionError("the last attempt returns or raises")
         finally:
-            self.counter.add(RequestCounts(waited_seconds=time.monotonic() - began))
+            waited_seconds = time.monotonic() - began
+            self.counter.add(RequestCounts(waited_seconds=waited_seconds, least_seconds=least_seconds))
 
     def _first_of_two(self, request: Callable[[], _T]) -> _T:
         with self._lock:

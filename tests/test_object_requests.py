@@ -95,6 +95,18 @@ def test_what_was_asked_is_counted(proxied_url: str) -> None:
     assert counts.waited_seconds > 0
 
 
+def test_the_fastest_answer_says_how_far_a_store_is(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    """Many answers that come at once, and one that failed before, do not make it look farther away."""
+    storage, latency_seconds = opened(proxied_url), 0.05
+    storage.put_new("a", bytes(1000))
+    s3_proxy.faults(Faults(latency_seconds=latency_seconds, statuses=2))
+    storage = opened(proxied_url)
+    storage.read_ranges("a", [(start, start + 1) for start in range(64)])
+    counts = storage.counts()
+    assert counts.waited_seconds > counts.retries * latency_seconds > 0
+    assert latency_seconds <= counts.least_seconds < counts.waited_seconds / counts.requests
+
+
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_what_may_pass_is_tried_again(proxied_url: str, s3_proxy: FlakyProxy, status: int) -> None:
     storage = opened(proxied_url)
