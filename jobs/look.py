@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -28,9 +28,10 @@ from .units import Item
 
 # Looking at files mostly waits for disks and networks, so there are more threads than cores.
 _LOOK_THREADS = 16
-# Reading the index of a file in a store takes some requests. Of more files than this only the sizes are known, from the
-# listing, and progress is without the number of frames until each is planned.
-_MAX_ESTIMATED = 1000
+# Reading the index of a file in a store takes some requests. Where a window has so many files in stores, only the sizes
+# are known, from the listing, and progress is without the number of frames until each is planned. A large corpus in a
+# store has as many in its first window already.
+_MANY_IN_STORES = 1000
 
 _T = TypeVar("_T")
 
@@ -80,7 +81,7 @@ class There:
 NOTHING = There()
 
 LookElsewhere = Callable[[Sequence[Source], Options, There, int], Sequence[Looked | None]]
-"""Looks on other machines: gets sources, the options, what the dataset has, and how many sources of the job lie in
+"""Looks on other machines: gets sources, the options, what the dataset has, and how many sources of their window lie in
 stores. None for those that could not be read there."""
 
 
@@ -121,6 +122,15 @@ def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolic
             raise SourceError(f"{error.message}: {REMEDY}") from error
 
 
+def count_in_stores(sources: Iterable[Source]) -> int:
+    """How many sources of a window lie in stores. Of many, no header is read.
+
+    That depends on the window alone: a job plans its first one before it has found all sources, and the job that goes
+    on has to plan the same units.
+    """
+    return sum(source.in_store is not None for source in sources)
+
+
 def look_at(
     sources: Sequence[Source],
     options: Options,
@@ -131,16 +141,16 @@ def look_at(
 ) -> list[Looked]:
     """Each source with its fingerprint and size, and what is expected of it.
 
-    The length of a video that stays is not looked up. `num_in_store` is how many sources of the job lie in stores, by
-    default how many of these do. CancelledError as soon as `is_over` says that nobody waits for it any more.
+    The length of a video that stays is not looked up. `num_in_store` is how many sources of the window lie in stores,
+    by default how many of these do. CancelledError as soon as `is_over` says that nobody waits for it any more.
     """
 
     # Stretches of a file share its fingerprint.
     of_file = cache(identity_of)
     stored = cache(asked)
     if num_in_store is None:
-        num_in_store = sum(source.in_store is not None for source in sources)
-    estimated = num_in_store <= _MAX_ESTIMATED
+        num_in_store = count_in_stores(sources)
+    is_estimated = num_in_store < _MANY_IN_STORES
     ended = threading.Event()
 
     def given_up() -> bool:
@@ -170,7 +180,7 @@ def look_at(
         elif file is None:
             expected = _expected(source.path, options.profile)
         else:
-            expected = _expected_in_store(file, options.profile) if estimated else Expected()
+            expected = _expected_in_store(file, options.profile) if is_estimated else Expected()
         return Looked(Item(source, identity, size_bytes), expected)
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:

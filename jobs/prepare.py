@@ -33,7 +33,7 @@ from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
 from .labels import update_listed
 from .lists import OnTypes, ignore_types
-from .look import NOTHING, Expected, Looking
+from .look import NOTHING, Expected, Looking, count_in_stores
 from .order import Order
 from .outcome import Report, with_context
 from .planning import Known, plan_window
@@ -307,7 +307,8 @@ def _encode(listing: Listing, decided: _Decided, out: Storage, how: _How) -> Tot
             rows = table.rows(window)
             # What the dataset may have was looked at before.
             new = [row.source for row in rows if row.looked is None]
-            looked = looking.look_at(new, how.options, NOTHING, num_in_store=table.num_in_store, is_over=is_over)
+            num_in_store = count_in_stores(row.source for row in rows)
+            looked = looking.look_at(new, how.options, NOTHING, num_in_store=num_in_store, is_over=is_over)
             looked += [row.looked for row in rows if row.looked is not None]
             expected = {each.item.source.id: each.expected for each in looked}
             yield plan_window(looked, decided.known, how.options, how.changed, decided.aside), expected

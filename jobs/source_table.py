@@ -98,7 +98,6 @@ class SourceTable:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         self._adding = threading.Lock()
         self._is_closed = False
-        self.num_in_store = 0
         self.num_found = 0
         self._has_stretches = False
         self._num_first = 0
@@ -159,7 +158,6 @@ class SourceTable:
         file: _Bound = ""
         if part is not None or in_store is not None:
             rest = bytearray(pickle.dumps((part, in_store)))
-            self.num_in_store += in_store is not None
             if isinstance(part, Stretch):
                 self._has_stretches = True
                 file = _bound(repr(source.file))
@@ -188,7 +186,6 @@ class SourceTable:
                     unwanted = found if same(kept[1], found[1]) is kept[1] else kept
                     kept = kept if unwanted is found else found
                     self._execute("INSERT INTO unwanted (number) VALUES (?)", unwanted[0])
-                    self.num_in_store -= unwanted[1].source.in_store is not None
                 if kept is not None and kept[0] != first:
                     moved.append((first, kept[0]))
         self._execute("DELETE FROM sources WHERE number IN unwanted")

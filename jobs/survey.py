@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..prep.options import Options
 from ..wording import counted
 from .changed import Changed, refuse_changed, refuse_two_files
-from .look import Looked, Looking, There, other_files
+from .look import Looked, Looking, There, count_in_stores, other_files
 from .planning import Known, sort_out
 from .source_table import SourceTable
 from .units import Item, changed_sources
@@ -53,10 +53,11 @@ def look_first(  # noqa: PLR0917  # what is known of sources and dataset
     done = 0
     for window in windows:
         sources = [row.source for row in table.rows(window)]
+        num_in_store = count_in_stores(sources)
         if len(windows) > 1:
             sources = [each for each in sources if each.id in known.identities or known.paths.may_be_there(each)]
             note(f"looking for sources that have changed: {done} of {counted(len(table), 'source')}")
-        looked = looking.look_at(sources, options, there, num_in_store=table.num_in_store)
+        looked = looking.look_at(sources, options, there, num_in_store=num_in_store)
         found += changed_sources([each.item for each in looked], known.identities)
         table.save(
             (source, Looked(known.paths.with_known_id(each.item), each.expected))

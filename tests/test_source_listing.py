@@ -20,11 +20,15 @@ import shortgop
 from datasets import rows_of
 from shortgop.cli.progress import job_progress
 from shortgop.errors import TooManyFailuresError, UsageError
+from shortgop.jobs import look
 from shortgop.jobs import prepare as prepare_module
 from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.job_status import JobStatus
+from shortgop.jobs.planning import plan_window
 from shortgop.jobs.sources import Found, found_in
 from shortgop.jobs.tally import Progress
+from shortgop.jobs.units import Unit
+from store_helpers import put
 from windowed_jobs import NAMES, film, films_in, first_numbers, run
 
 KEPT = "; the videos that were finished meanwhile are kept"
@@ -108,6 +112,37 @@ def test_a_part_that_may_fail_is_judged_though_no_result_comes_after_the_list(
     gate = Gate(monkeypatch, lambda now: now.sources_failed == 1)
     with pytest.raises(TooManyFailuresError, match="1 of 1 source failed"):
         run(tmp_path / "out", corpus / "list.txt", on_update=gate.on_update, max_failures=parse_max_failures("20%"))
+
+
+def first_plan(monkeypatch: pytest.MonkeyPatch, out: Path, listed: Path) -> list[Unit]:
+    """The units that a job plans first. It ends before it runs them."""
+    planned: list[Unit] = []
+
+    def plan_and_end(*arguments: Any) -> list[Unit]:
+        planned.extend(plan_window(*arguments))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(prepare_module, "plan_window", plan_and_end)
+    with pytest.raises(KeyboardInterrupt):
+        run(out, listed, section_seconds=1e-6)
+    return planned
+
+
+def test_the_first_window_is_planned_as_if_all_sources_were_found(
+    corpus: Path, tmp_path: Path, s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most sources in a store come later in the list, so many that the headers of none would be read."""
+    monkeypatch.setattr(look, "_MANY_IN_STORES", 3)
+    for name in ("a.mp4", "d.mp4", "e.mp4"):
+        put(f"{s3_url}/{name}", corpus / name)
+    listed = tmp_path / "list.csv"
+    lines = [f"{s3_url}/a.mp4,a", *(f"corpus/{name},{name}" for name in "bc"), f"{s3_url}/d.mp4,d", f"{s3_url}/e.mp4,e"]
+    listed.write_text("path,id\n" + "\n".join(lines))
+    # All sources are found before anything is planned where a dataset has a video.
+    run(tmp_path / "dataset", corpus / "g.mp4")
+    new = first_plan(monkeypatch, tmp_path / "new", listed)
+    assert first_plan(monkeypatch, tmp_path / "dataset", listed) == new
+    assert [([item.source.id for item in unit.items], unit.is_long) for unit in new] == [(["a"], True)]
 
 
 def test_what_is_found_again_and_again_is_encoded_once_and_nothing_is_left_out(corpus: Path, tmp_path: Path) -> None:

@@ -69,7 +69,6 @@ def test_a_source_is_kept_as_it_is(kept: Source) -> None:
         assert table.find(kept.id) == kept
         assert list(table.sources()) == [kept]
         assert [row.source for window in table.windows(10) for row in table.rows(window)] == [kept]
-        assert table.num_in_store == (kept.in_store is not None)
 
 
 FINDS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["{}", '{"n": 1}']), st.booleans()), max_size=12)
