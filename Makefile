@@ -33,7 +33,7 @@ help:
 	@echo "make test    lint, check types, run the tests"
 	@echo "make fuzz    break files in thousands of ways and prepare them: FUZZ=\"--first 0 --cases 5000\""
 	@echo "make chaos   kill what belongs to a ClipLoader and to a cluster at random moments: CHAOS=\"--seconds 600 --seed 0\""
-	@echo "make race    race two processes for the root of a dataset: RACE=\"--rounds 1000 --where disk s3 flaky\""
+	@echo "make race    race two processes for the root of a dataset: RACE=\"--rounds 1000 --where disk lockless s3 flaky\""
 	@echo "make sweep   check every case of what the tests check some of: kills at every change, Ray and S3 together"
 	@echo "make bench   measure reading against other libraries: ten minutes, with BENCH= some hours"
 	@echo "make check   lint and check types only"
@@ -90,7 +90,7 @@ chaos-cluster: $(STAMP)
 	@echo "Killing processes and machines of a Ray cluster: ten minutes"
 	@$(WITH_FFMPEG) $(PY) tests/cluster_chaos.py $(CHAOS)
 
-RACE := --rounds 1000 --where disk s3 flaky
+RACE := --rounds 1000 --where disk lockless s3 flaky
 
 race: $(STAMP)
 	@echo "Racing for the root of a dataset: some minutes"

@@ -1,4 +1,4 @@
-"""Where the datasets of a test lie: in folders, in S3, or in S3 over a network where one request in ten fails."""
+"""Where the datasets of a test lie: in folders, in S3, or in S3 over a bad network: see `flaky_proxy.FLAKY`."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Faults:
 
 
 # How often what fails over a bad network.
-FLAKY = Faults(seed=1, failed=0.1, cut=0.1, lost=0.1)
+FLAKY = Faults(seed=1, failed=0.1, cut=0.1, lost=0.1, slow=0.05, slow_seconds=0.3)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,13 @@ async def _serve(upstream: str) -> None:
     # It reports each connection that is cut on purpose.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     timeout = ClientTimeout(total=60)
-    async with ClientSession(auto_decompress=False, connector=TCPConnector(limit=0), timeout=timeout) as session:
+    async with ClientSession(
+        auto_decompress=False,
+        connector=TCPConnector(limit=0),
+        timeout=timeout,
+        # A client of Azure has signed that there is none.
+        skip_auto_headers=("Content-Type",),
+    ) as session:
         application = web.Application(client_max_size=1 << 30)
 
         async def control(request: web.Request) -> web.Response:

@@ -3,17 +3,23 @@
     python tests/root_race.py --rounds 1000 --where disk
     python tests/root_race.py --rounds 1000 --where s3
     python tests/root_race.py --rounds 1000 --where flaky
+    python tests/root_race.py --rounds 1000 --where lockless
 
 In a round both processes commit a part and read the root. At one moment both replace the root that they have read, and
 then both publish, without a lock. Just one may replace the root that both have read, and who comes second learns it. A
 dataset is used for some rounds. Then all that either process ever wrote is in it, and each snapshot has all that was in
 the one before it.
+
+`lockless` is a disk on which no lock is granted, as on some mounts of network file systems. There both may replace one
+root, and what one of them changed in it is lost, but no part and no snapshot.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -48,30 +54,33 @@ _HEAD_START_SECONDS = 0.005
 @dataclass(frozen=True)
 class Race:
     """How rounds ended: how many there were, in how many neither process knew that its root was the one that stayed (an
-    answer was lost), and how many publications came second."""
+    answer was lost), in how many both replaced it, and how many publications came second."""
 
     rounds: int
     unknown: int
+    both: int
     second: int
 
 
-def race(rounds: int, places: Places, *, answers_are_lost: bool = False) -> Race:
+def race(rounds: int, places: Places, *, answers_are_lost: bool = False, has_locks: bool = True) -> Race:
     """Run so many rounds. AssertionError if both or none won one, or if anything was lost."""
-    done = unknown = second = 0
+    done = unknown = both = second = 0
     with contextlib.ExitStack() as running:
-        racers = [running.enter_context(_racer(name)) for name in _RACERS]
+        racers = [running.enter_context(_racer(name, has_locks=has_locks)) for name in _RACERS]
         while done < rounds:
             dataset, number = places.new(), min(_ROUNDS_PER_DATASET, rounds - done)
             create(dataset, {})
             for each in range(number):
                 ended = _round(racers, dataset, each)
                 winners = sum(one["won"] for one in ended)
-                assert winners == 1 or (winners == 0 and answers_are_lost), f"{winners} replaced one root"
+                may_be = {1, *((0,) if answers_are_lost else ()), *(() if has_locks else (2,))}
+                assert winners in may_be, f"{winners} replaced one root"
                 unknown += winners == 0
+                both += winners == 2
                 second += sum(one["second"] for one in ended)
-            _check(dataset, number)
+            _check(dataset, number, has_locks=has_locks)
             done += number
-    return Race(done, unknown, second)
+    return Race(done, unknown, both, second)
 
 
 def _round(racers: list[subprocess.Popen[str]], dataset: Storage, number: int) -> list[Any]:
@@ -85,12 +94,12 @@ def _round(racers: list[subprocess.Popen[str]], dataset: Storage, number: int) -
     return [_hear(racer) for racer in racers]
 
 
-def _check(dataset: Storage, rounds: int) -> None:
+def _check(dataset: Storage, rounds: int, *, has_locks: bool) -> None:
     """All that both wrote is there, and each snapshot holds those before it."""
     publish(dataset)
     everything = sorted(_name(racer, number) for racer in _RACERS for number in range(rounds))
     root = read_root(dataset)
-    assert sorted(root.id_roots) == everything
+    assert sorted(root.id_roots) == everything or not has_locks
     chain = [set(snapshot_attributes(dataset, name)["parts"]) for name in sorted(snapshots(dataset))]
     assert all(earlier < later for earlier, later in zip(chain, chain[1:], strict=False))
     assert max(snapshots(dataset)) == root.snapshot
@@ -99,8 +108,8 @@ def _check(dataset: Storage, rounds: int) -> None:
 
 
 @contextlib.contextmanager
-def _racer(name: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, __file__, "--racer", name]
+def _racer(name: str, *, has_locks: bool) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, __file__, "--racer", name, *(() if has_locks else ("--lockless",))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -133,6 +142,13 @@ def _added(root: Root, name: str) -> Root:
     return root if name in root.id_roots else replace(root, id_roots=(*root.id_roots, name))
 
 
+def _without_locks() -> None:
+    def no_lock(_file: Any, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    fcntl.flock = no_lock  # as a mount without locks answers
+
+
 def _run(racer: str) -> None:
     for line in sys.stdin:
         asked = json.loads(line)
@@ -158,17 +174,20 @@ def _run(racer: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1000)
-    parser.add_argument("--where", choices=("disk", "s3", "flaky"), nargs="*", default=["disk", "s3"])
+    parser.add_argument("--where", choices=("disk", "lockless", "s3", "flaky"), nargs="*", default=["disk", "s3"])
     parser.add_argument("--racer", help=argparse.SUPPRESS)
+    parser.add_argument("--lockless", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.racer:
+        if arguments.lockless:
+            _without_locks()
         _run(arguments.racer)
         # Threads of a store's library may still run.
         os._exit(0)
     for where in arguments.where:
         started = time.monotonic()
         with contextlib.ExitStack() as stack:
-            if where == "disk":
+            if where in ("disk", "lockless"):
                 places = folders(Path(stack.enter_context(tempfile.TemporaryDirectory())))
             else:
                 endpoint = stack.enter_context(s3_server())
@@ -178,10 +197,12 @@ def main() -> None:
                     endpoint = proxy.endpoint
                 stack.enter_context(s3_settings(endpoint))
                 places = prefixes()
-            ended = race(arguments.rounds, places, answers_are_lost=where == "flaky")
+            ended = race(arguments.rounds, places, answers_are_lost=where == "flaky", has_locks=where != "lockless")
+        took_seconds = time.monotonic() - started
         print(
-            f"{where}: {ended.rounds} rounds, one winner in each and nothing lost; {ended.unknown} winners did not "
-            f"learn it; {ended.second} publications came second and were told so; {time.monotonic() - started:.0f} s"
+            f"{where}: {ended.rounds} rounds, one winner in {ended.rounds - ended.both}, both in {ended.both}, and "
+            f"nothing lost; {ended.unknown} winners did not learn it; {ended.second} publications came second and were "
+            f"told so; {took_seconds:.0f} s"
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataset_places import Places
+from pathlib import Path
+
+from dataset_places import Places, folders
 from root_race import race
 from sweep import only_in_a_sweep
 
@@ -13,6 +15,10 @@ class RootRace:
 
     def test_one_winner_each_time_and_nothing_lost(self, places: Places) -> None:
         assert race(self.rounds, places, answers_are_lost=self.where == "flaky").rounds == self.rounds
+
+
+def test_where_no_lock_is_granted_no_part_and_no_snapshot_is_lost(tmp_path: Path) -> None:
+    assert race(20, folders(tmp_path), has_locks=False).rounds == 20
 
 
 class TestRootRaceOnADisk(RootRace):
