@@ -288,14 +288,16 @@ def _rows(argument: str, read: _ReadList) -> Iterator[Row]:
             yield row._replace(path=without_scheme(row.path)) if "://" in row.path else row
         return
     address = parse(argument)
+    # The rows of a long list do not fit into memory, so the copy stays until the last one is taken, or nobody wants it.
     with small_copy(address) as copy:
+        name = str(copy)
         try:
-            rows = list(read(str(copy)))
+            for row in read(name):
+                yield row._replace(place=row.place.replace(name, address.url))
         except UsageError as error:
-            error.message = error.message.replace(str(copy), address.url)
+            error.message = error.message.replace(name, address.url)
             error.file = address.url
             raise
-    yield from (row._replace(place=row.place.replace(str(copy), address.url)) for row in rows)
 
 
 def _in_list(argument: str, read: _ReadList, importing: Importing) -> Iterator[Found]:

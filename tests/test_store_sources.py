@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from shortgop.errors import SourceError, SourceNotFoundError, UsageError
 from shortgop.jobs.addresses import parse
 from shortgop.jobs.look import look_at
 from shortgop.jobs.shared_files import check_sources
-from shortgop.jobs.sources import Source
+from shortgop.jobs.sources import Source, found_in
 from shortgop.jobs.store_files import told
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitResult, run_unit
@@ -128,6 +131,55 @@ def test_a_list_in_a_store_is_named_by_its_url_in_errors(s3_url: str) -> None:
     put(f"{s3_url}/list.csv", b"path,label\na.mp4\n")
     with pytest.raises(UsageError, match=f"line 2 of '{s3_url}/list.csv'"):
         find_sources([f"{s3_url}/list.csv"])
+
+
+def test_a_wrong_line_of_a_list_in_a_store_comes_after_those_in_front_of_it(s3_url: str, tmp_path: Path) -> None:
+    """A job may have encoded some of those by then. No copy of the list is left."""
+    listed = f"{s3_url}/list.jsonl"
+    put(listed, b'{"path": "a.mp4"}\n{"path": "b.mp4"}\n{"id": "c"}\n')
+    found = found_in([listed])
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", folder)
+        assert [next(found).place, next(found).place] == [f"line 1 of '{listed}'", f"line 2 of '{listed}'"]
+        with pytest.raises(UsageError, match=f"line 3 of '{listed}' has no `path`") as caught:
+            next(found)
+        assert caught.value.file == listed
+        assert files_below(folder) == []
+        # Nor is one if the job ends before it has read the list.
+        found = found_in([listed])
+        next(found)
+        assert len(files_below(folder)) == 1
+        del found
+        assert files_below(folder) == []
+
+
+def files_below(folder: str) -> list[Path]:
+    return [path for path in Path(folder).rglob("*") if path.is_file()]
+
+
+LONG_LIST = """
+import sys
+from process_memory import peak_bytes
+from shortgop.jobs.sources import found_in
+
+short, long = sys.argv[1:]
+assert sum(1 for _ in found_in([short])) == 1
+before = peak_bytes()
+print(sum(1 for _ in found_in([long])), peak_bytes() - before)
+"""
+
+
+def test_a_list_in_a_store_is_not_in_memory(s3_url: str) -> None:
+    """Of 100 MB that it has, as much as is fetched at once."""
+    line = b'{"path": "a.mp4", "label": "' + b"x" * 5_000 + b'"}\n'
+    put(f"{s3_url}/short.jsonl", line)
+    put(f"{s3_url}/long.jsonl", line * 20_000)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", LONG_LIST, f"{s3_url}/short.jsonl", f"{s3_url}/long.jsonl"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    num_found, num_bytes = map(int, done.stdout.split())
+    assert num_found == 20_000
+    assert num_bytes < 80_000_000
 
 
 def test_stretches_of_an_object_are_videos(s3_url: str, tmp_path: Path) -> None:
