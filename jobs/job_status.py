@@ -143,7 +143,8 @@ class StatusBoard:
         self._lock = threading.Lock()
         self._progress = Progress()
         self._begun: dict[str, float] = {}
-        self._seen: dict[tuple[str, int | None], UnitProgress] = {}
+        # By unit, the last report of each of its sections, or of None for the unit.
+        self._seen: dict[str, dict[int | None, UnitProgress]] = {}
         self._nodes: dict[str, int] = {}
         self._node_rates = NodeRates(self._started, _RATE_OVER_SECONDS)
         self._rates: deque[tuple[float, int]] = deque([(self._started, 0)])
@@ -170,11 +171,12 @@ class StatusBoard:
     def on_progress(self, unit: UnitProgress) -> None:
         with self._lock:
             self._begun.setdefault(unit.unit, self._clock())
+            seen = self._seen.setdefault(unit.unit, {})
+            before = seen.get(unit.section)
             if unit.section is None:
                 # A source that was cut and is now encoded whole starts again.
-                self._forget(unit.unit, sections_only=True)
-            before = self._seen.get((unit.unit, unit.section))
-            self._seen[unit.unit, unit.section] = unit
+                seen.clear()
+            seen[unit.section] = unit
             more = unit.frames - (before.frames if before else 0)
             self._nodes[unit.node] = self._nodes.get(unit.node, 0) + max(0, more)
             self._node_rates.note(self._clock(), self._nodes)
@@ -197,15 +199,11 @@ class StatusBoard:
     def _end(self, unit_id: str) -> None:
         self._units.pop(unit_id, None)
         self._begun.pop(unit_id, None)
-        self._forget(unit_id)
-
-    def _forget(self, unit_id: str, *, sections_only: bool = False) -> None:
-        for key in [key for key in self._seen if key[0] == unit_id and not (sections_only and key[1] is None)]:
-            del self._seen[key]
+        self._seen.pop(unit_id, None)
 
     def _count_rest(self, result: UnitResult) -> None:
         """Count, for its node, the frames of a finished unit that the node had not reported."""
-        reported = [each for key, each in self._seen.items() if key[0] == result.unit]
+        reported = list(self._seen.get(result.unit, {}).values())
         rest = result.frames - sum(each.frames for each in reported)
         if reported and rest > 0:
             self._nodes[reported[-1].node] += rest
@@ -214,10 +212,7 @@ class StatusBoard:
         with self._lock:
             now, done = self._clock(), self._progress
             (since, frames_then), frames_now = self._rates[0], self._rates[-1][1]
-            running = [
-                self._task(unit, sum(each.frames for key, each in self._seen.items() if key[0] == unit))
-                for unit in self._begun
-            ]
+            longest = heapq.nsmallest(_SHOWN, self._begun, key=self._begun.__getitem__)
             return JobStatus(
                 host=socket.gethostname(),
                 pid=os.getpid(),
@@ -236,8 +231,8 @@ class StatusBoard:
                 recent_frames_per_second=max(0, frames_now - frames_then) / max(now - since, 1e-3),
                 nodes=dict(sorted(self._nodes.items())),
                 node_rates=self._node_rates.rates(now, self._nodes),
-                units_running=len(running),
-                running=tuple(sorted(running, key=lambda task: -task.seconds)[:_SHOWN]),
+                units_running=len(self._begun),
+                running=tuple(self._task(unit, self._frames(unit)) for unit in longest),
                 slowest=tuple(self._slowest),
                 largest=tuple(self._largest),
                 history=self._history_now(),
@@ -260,11 +255,15 @@ class StatusBoard:
         new = Stretch(since, now, now - since, frames, sources, failed, bytes_in, bytes_out)
         return with_stretch(self._history, new)
 
+    def _frames(self, unit_id: str) -> int:
+        """The frames that a unit has reported."""
+        return sum(each.frames for each in self._seen[unit_id].values())
+
     def _task(self, unit_id: str, frames: int, num_bytes: int = 0) -> Task:
         unit = self._units.get(unit_id)
         names = [item.source.given for item in unit.items] if unit else [unit_id]
         source = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-        nodes = sorted({each.node for key, each in self._seen.items() if key[0] == unit_id and each.node})
+        nodes = sorted({each.node for each in self._seen.get(unit_id, {}).values() if each.node})
         now = self._clock()
         seconds = now - self._begun.get(unit_id, now)
         return Task(source, frames, seconds, num_bytes, ", ".join(nodes))

@@ -53,14 +53,15 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     options: Options,
     ask_slots: AskSlots,
     board: Board,
-    on_progress: OnProgress,
+    on_progress: Callable[[Sequence[UnitProgress]], object],
     *,
     on_split: Callable[[Unit, Sequence[Unit]], object],
     on_note: Callable[[str], object],
     shared: bool,
 ) -> Iterator[UnitResult]:
     """Run all steps of `order`, a bounded number at a time, and yield each result as it comes. Machines that join
-    meanwhile take part, and what waits for one that was lost is begun anew. `on_note` is told what `RayTasks` says.
+    meanwhile take part, and what waits for one that was lost is begun anew. `on_note` is told what `RayTasks` says,
+    `on_progress` what units have reported since it was last called.
 
     A unit whose worker keeps dying, and not just with its machine, is split into its sources; `on_split` gets it and
     its parts. A single source whose worker keeps dying becomes a failure, so that the other sources of its unit are
@@ -103,10 +104,9 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     tasks = RayTasks(attempts, options.profile.encoder, ask_slots, submit, on_note, time.monotonic())
     while order.fill(wait=not attempts) or attempts:
         tasks.begin(time.monotonic())
-        done, _ = ray.wait(tasks.references, timeout=_POLL_SECONDS)
-        for progress in board.take():
-            if attempts.progressed((progress.unit, progress.section), progress.frames, time.monotonic()):
-                on_progress(progress)
+        done = ended(tasks.references)
+        now = time.monotonic()
+        on_progress([each for each in board.take() if attempts.progressed((each.unit, each.section), each.frames, now)])
         for reference in done:
             attempt = tasks.take(reference)
             step = attempt.step
@@ -124,6 +124,14 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             except RayTaskError as error:
                 if attempts.ended(attempt, None):
                     order.again([replace(step, unit=without_check(step.unit, _gone_source(error)))])
+
+
+def ended(references: Sequence[Any]) -> list[Any]:
+    """The tasks that have ended; if there are none, it waits a moment for one."""
+    done, others = ray.wait(list(references), timeout=_POLL_SECONDS)
+    # Ray gives one alone, and looks at all for it. On a large cluster many may have ended meanwhile.
+    more = ray.wait(others, num_returns=len(others), timeout=0)[0] if done and others else []
+    return [*done, *more]
 
 
 def task_name(step: Step) -> str:

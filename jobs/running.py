@@ -142,6 +142,6 @@ def _results(  # noqa: PLR0917  # what `run_all` was given
         progress_boards.progress_board(shared=shared) as board,
     ):
         yield from ray_runner.run_units(
-            out, order, options, ask_slots, board, tally.on_progress,
+            out, order, options, ask_slots, board, tally.on_all_progress,
             on_split=tally.on_split, on_note=tally.note, shared=shared,
         )  # fmt: skip

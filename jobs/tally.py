@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..wording import counted
@@ -71,8 +71,22 @@ class Listener(Protocol):
     def on_split(self, unit: Unit, parts: Sequence[Unit]) -> None: ...
 
 
+@dataclass
+class _Unit:
+    """A unit that has not ended: the frames that are expected of each of its sources, by id, those of the unit, those
+    that are done, and those of them that sections have reported."""
+
+    expected: dict[str, int]
+    estimate: int
+    done: int = 0
+    sections: dict[int, int] = field(default_factory=dict)
+
+
 class Tally:
-    """Adds up what units report, and calls `on_progress` with the job's progress after each change."""
+    """Adds up what units report, and calls `on_progress` with the job's progress after each change.
+
+    A job may have tens of thousands of units, so the sums over those that have not ended are kept and not added up.
+    """
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
@@ -81,13 +95,9 @@ class Tally:
         self._sources_done = self._sources_planned = self._sources_failed = self._bytes = 0
         # Set by the thread that lists sources, while other threads read it.
         self._listed, self._lists_more = 0, False
-        # The frames of units that have ended. Of all others, by unit: the frames that are expected of each of their
-        # sources, those of the unit, and those that are done.
-        self._frames_done = 0
-        self._expected: dict[str, dict[str, int]] = {}
-        self._estimates: dict[str, int] = {}
-        self._frames: dict[str, int] = {}
-        self._sections: dict[str, dict[int | None, int]] = {}
+        # The frames of units that have ended; of all others, those that are done and those that are expected.
+        self._frames_ended = self._frames_others = self._estimates = 0
+        self._units: dict[str, _Unit] = {}
         self._listeners: list[Listener] = []
 
     @property
@@ -128,28 +138,40 @@ class Tally:
         self._update()
 
     def _expect(self, unit: Unit, frames: dict[str, int]) -> None:
-        self._expected[unit.id] = frames
-        self._estimates[unit.id] = sum(frames.values())
+        self._units[unit.id] = _Unit(frames, sum(frames.values()))
+        self._estimates += self._units[unit.id].estimate
 
-    def on_progress(self, unit: UnitProgress) -> None:
-        if unit.unit not in self._estimates:
-            # A report of progress may arrive after the result of its unit.
-            return
-        for listener in self._listeners:
-            listener.on_progress(unit)
-        sections = self._sections.setdefault(unit.unit, {})
-        if unit.section is None:
+    def on_progress(self, report: UnitProgress) -> None:
+        self.on_all_progress([report])
+
+    def on_all_progress(self, reports: Iterable[UnitProgress]) -> None:
+        """What several units report, which is one change."""
+        # A report of progress may arrive after the result of its unit.
+        reports = [report for report in reports if report.unit in self._units]
+        for report in reports:
+            for listener in self._listeners:
+                listener.on_progress(report)
+            self._add(self._units[report.unit], report)
+        if reports:
+            self._update()
+
+    def _add(self, unit: _Unit, report: UnitProgress) -> None:
+        done_before, estimate_before = unit.done, unit.estimate
+        if report.section is None:
             # A source that was cut and is now encoded whole starts again.
-            sections.clear()
-        sections[unit.section] = unit.frames
-        self._frames[unit.unit] = sum(sections.values())
-        self._estimates[unit.unit] = max(self._estimates.get(unit.unit, 0), unit.planned)
-        self._update()
+            unit.sections.clear()
+            unit.done = report.frames
+        else:
+            unit.done += report.frames - unit.sections.get(report.section, 0)
+            unit.sections[report.section] = report.frames
+        unit.estimate = max(unit.estimate, report.planned)
+        self._frames_others += unit.done - done_before
+        self._estimates += unit.estimate - estimate_before
 
     def on_result(self, result: UnitResult) -> None:
         for listener in self._listeners:
             listener.on_result(result)
-        self._frames_done += result.frames
+        self._frames_ended += result.frames
         self._end(result.unit)
         self._sources_done += result.videos + len(result.failures)
         self._sources_failed += len(result.failures)
@@ -167,18 +189,20 @@ class Tally:
 
     def _end(self, unit_id: str) -> dict[str, int]:
         """Forget a unit. Returns what was expected of its sources."""
-        self._frames.pop(unit_id, None)
-        self._estimates.pop(unit_id, None)
-        self._sections.pop(unit_id, None)
-        return self._expected.pop(unit_id, {})
+        unit = self._units.pop(unit_id, None)
+        if unit is None:
+            return {}
+        self._frames_others -= unit.done
+        self._estimates -= unit.estimate
+        return unit.expected
 
     def _update(self) -> None:
         progress = Progress(
             sources_done=self._sources_done,
             sources_total=self._num_sources(),
             sources_failed=self._sources_failed,
-            frames_done=self._frames_done + sum(self._frames.values()),
-            frames_planned=self._frames_done + sum(self._estimates.values()),
+            frames_done=self._frames_ended + self._frames_others,
+            frames_planned=self._frames_ended + self._estimates,
             bytes_done=self._bytes,
             seconds=self.seconds,
             note="; ".join(filter(None, (self._note, self._still_looking()))),

@@ -15,6 +15,7 @@ import ray
 
 from shortgop.jobs.progress_boards import Board, progress_board
 from shortgop.jobs.ray_connection import connected
+from shortgop.jobs.ray_runner import ended
 from shortgop.jobs.work import OnProgress, UnitProgress
 from started_processes import descendants
 
@@ -142,3 +143,11 @@ class TestActors(Boards):
             return "b" in found
 
         taken(board, later)
+
+
+def test_all_tasks_that_have_ended_are_taken_at_once(own_ray: None) -> None:  # Ray has to run
+    done = [ray.put(number) for number in range(20)]
+    waiting = ray.remote(lambda: time.sleep(_PATIENCE_SECONDS)).remote()
+    assert set(ended([waiting, *done])) == set(done)
+    assert ended([waiting]) == []
+    ray.cancel(waiting, force=True)
