@@ -104,10 +104,11 @@ def child(dataset: Path, cache: Path) -> dict[str, Any]:
 
 
 def workers(opened: shortgop.Dataset, method: str) -> dict[str, int]:
-    """The memory of a worker after 100 batches, on average."""
+    """The memory of a worker of a loader after 100 batches of clips, on average."""
     context: Any = multiprocessing.get_context(method)
     queue = context.SimpleQueue()
-    started = [context.Process(target=work, args=(opened, queue, seed)) for seed in range(WORKERS)]
+    clips = shortgop.ClipDataset(opened, shortgop.AllClips(CLIP_FRAMES, stride=4))
+    started = [context.Process(target=work, args=(clips, queue, seed)) for seed in range(WORKERS)]
     for process in started:
         process.start()
     found = [queue.get() for _ in started]
@@ -116,8 +117,14 @@ def workers(opened: shortgop.Dataset, method: str) -> dict[str, int]:
     return {name: sum(each[name] for each in found) // WORKERS for name in found[0]}
 
 
-def work(opened: shortgop.Dataset, queue: Any, seed: int) -> None:
-    lookup(opened, batch=8, stride=4, batches=100, seed=seed)
+def work(clips: shortgop.ClipDataset, queue: Any, seed: int) -> None:
+    """Look up which clips the draws of batches are, and where their bytes lie."""
+    reader, rng = reader_of(clips.source), np.random.default_rng(seed)
+    layout, store = VideoGops.of(reader.manifest), GopStore(reader.dataset, reader.manifest)
+    for _ in range(100):
+        batch = clips.clip_index.clips(rng.integers(len(clips), size=8).tolist())
+        plan = plan_frames(layout, [(clip.video, clip.frames.tolist()) for clip in batch])
+        store.reads(plan.gops, max_parts=len(plan.gops))
     queue.put(memory())
 
 
@@ -290,6 +297,8 @@ def reading(videos: int, *, in_use: bool) -> None:
     print(f"{videos:,} videos; the snapshot has {snapshot.stat().st_size / 1e6:.0f} MB ({seconds_text(seconds)})")
     shutil.rmtree(cache, ignore_errors=True)
     for what in ("the first on the host", "the next", "the next"):
+        # What is not on the disk yet would count as this process's own memory.
+        os.sync()
         with in_memory_of(dataset / "manifest", in_use=in_use):
             found = in_process("--child", str(dataset), str(cache))
         print(f"open, {what}: {seconds_text(found['open'])}")

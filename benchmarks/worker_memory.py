@@ -20,7 +20,8 @@ from cold_open import make_repeated
 from torch.utils.data import DataLoader, get_worker_info
 
 import shortgop
-from shortgop.training.clips import VideoTable, placed_index
+from shortgop.training.clips import placed_index
+from shortgop.training.video_table import VideoTable
 
 ITEMS, BATCH, WORKERS = 100, 10, 2
 MIB = 1 << 20
@@ -102,7 +103,7 @@ def policy_table(count: int) -> None:
     def nothing() -> Any:
         raise AssertionError("AllClips without align needs no references")
 
-    videos = VideoTable(np.arange(count), frames, *rates, name=str, references=nothing)
+    videos = VideoTable(None, frames, *rates, name=str, references=nothing)
     print(f"AllClips(16, stride=4) over {count:,} videos")
     before, started = private_bytes(), time.perf_counter()
     clips = placed_index(shortgop.AllClips(16, stride=4), videos, seed=0)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from shortgop.training.clips import PlacedIndex, VideoTable, placed_index
+from shortgop.training.clips import PlacedIndex, placed_index
 from shortgop.training.references import ReferencedFrames
+from shortgop.training.video_table import VideoTable
 
 
 def video_table(
@@ -23,7 +24,7 @@ def video_table(
 
     of_each = [rates[video % len(rates)] for video in range(len(lengths))]
     return VideoTable(
-        rows=np.arange(len(lengths)),
+        chosen=None,
         num_frames=np.array(lengths, dtype=np.int64),
         fps_num=np.array([rate.numerator for rate in of_each], dtype=np.int64),
         fps_den=np.array([rate.denominator for rate in of_each], dtype=np.int64),

@@ -14,7 +14,8 @@ import numpy as np
 from ..errors import ToolError, UsageError
 from ..manifests.output_files import check_output, new_file
 from ..manifests.ragged import Array, lazy, offsets_of
-from .clips import Clip, VideoTable, split_draws
+from .clips import Clip, split_draws
+from .video_table import VideoTable
 
 _BLACK = "shortgop.black"
 

@@ -5,16 +5,16 @@ the round which time it is asked for, so that what is random about a clip differ
 same wherever and whenever the draw is read. A plain Sampler yields indices, which are draws of round 0; ElasticSampler
 yields draws.
 
-Per video the index holds one running count of 8 bytes, per clip nothing: which video a clip belongs to is found by
-binary search.
+Per video the index holds one running count of 8 bytes at most, per clip nothing: `running_counts.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import floor
 from typing import Any, Protocol
 
@@ -37,7 +37,11 @@ from .policies import (
     placed_clips,
     start_of,
 )
-from .references import ReferencedFrames
+from .running_counts import RunningCounts, running_counts
+from .video_table import VideoTable
+
+# Looked at together: the arrays that this takes stay small.
+_BLOCK_VIDEOS = 1 << 16
 
 
 class Draw(int):
@@ -56,27 +60,6 @@ class Clip:
     start: int
     frames: Array
     mask: Array | None
-
-
-@dataclass(frozen=True, eq=False)
-class VideoTable:
-    """The videos that clips are taken from: their rows in the manifest, and columns of these rows.
-
-    `references` is needed where clips are aligned, `name` for messages.
-    """
-
-    rows: Array
-    num_frames: Array
-    fps_num: Array
-    fps_den: Array
-    name: Callable[[int], str]
-    references: Callable[[], ReferencedFrames]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def fps(self, video: int) -> Fraction:
-        return Fraction(int(self.fps_num[video]), int(self.fps_den[video]))
 
 
 class Clips(Protocol):
@@ -115,12 +98,17 @@ class PlacedIndex:
     common: PlacedClips
     videos: VideoTable
     seed: int
-    firsts: Array
+    counts: RunningCounts
     too_short: Array
     scattered: bool
 
     def __len__(self) -> int:
-        return int(self.firsts[-1])
+        return len(self.counts)
+
+    @lazy
+    def firsts(self) -> Array:
+        """All running counts. They may be an array that is made for this: reading clips does without."""
+        return self.counts.all()
 
     @property
     def pads(self) -> bool:
@@ -139,8 +127,7 @@ class PlacedIndex:
         rounds, indices = split_draws(draws, len(self))
         if self.scattered:
             indices = self._scattered(rounds, indices)
-        videos = np.searchsorted(self.firsts, indices, side="right") - 1
-        numbers = indices - self.firsts[videos]
+        videos, numbers = self.counts.located(indices)
         random = isinstance(self.policy, RandomClips)
         bits = hashes(key(self.seed, "start"), draws).tolist() if random else [0] * len(draws)
         return [self._clip(*place) for place in zip(draws, videos.tolist(), numbers.tolist(), bits, strict=True)]
@@ -157,7 +144,7 @@ class PlacedIndex:
         offsets = frame_offsets(self.common.spaced, fps)
         jitter = _jitter_frames(self.common, fps)
         first, stop = _start_range(self.common, min(offsets), max(offsets) + jitter, num_frames)
-        row = int(self.videos.rows[video])
+        row = self.videos.row(video)
         if self.common.align:
             references = self.videos.references()
             starts = references.count(row, stop)
@@ -211,7 +198,7 @@ class TableIndex:
         if jitter:
             wanted = wanted + _jittered(self.seed, draw, len(wanted), jitter)
         frames, mask = frames_within(wanted, num_frames, self.common.ends)
-        return Clip(draw, int(self.videos.rows[video]), start, frames, mask if self.common.pads else None)
+        return Clip(draw, self.videos.row(video), start, frames, mask if self.common.pads else None)
 
 
 def in_epoch(draws: Sequence[int], epoch: int, count: int) -> list[int]:
@@ -235,10 +222,20 @@ def placed_index(policy: Placement | RandomFrames, videos: VideoTable, seed: int
     scattered = isinstance(policy, RandomFrames)
     placement = AllClips(1) if isinstance(policy, RandomFrames) else policy
     common = placed_clips(placement)
-    first, stop = _start_ranges(common, videos)
-    too_short = np.flatnonzero(stop <= first)
+    too_short = _too_short(common, videos)
     if len(too_short) and common.ends == "error":
         raise UsageError(_too_short_text(videos, too_short, placement))
+
+    def count(start: int, stop: int) -> Array:
+        return _num_clips(placement, common, videos.part(start, stop))
+
+    # To count where frames are referred to means to sum up over all GOPs.
+    counts = running_counts(len(videos), count, may_count_again=not common.align)
+    return PlacedIndex(placement, common, videos, seed, counts, too_short, scattered)
+
+
+def _num_clips(placement: Placement, common: PlacedClips, videos: VideoTable) -> Array:
+    first, stop = _start_ranges(common, videos)
     if common.pads:
         # One clip, from the first frame that can be a start.
         first = np.minimum(first, videos.num_frames - 1)
@@ -246,8 +243,15 @@ def placed_index(policy: Placement | RandomFrames, videos: VideoTable, seed: int
     starts = np.maximum(stop - first, 0)
     if common.align:
         starts = videos.references().counts(videos.rows, np.maximum(stop, 0))
-    firsts = offsets_of(clips_of(placement, starts))
-    return PlacedIndex(placement, common, videos, seed, firsts, too_short, scattered)
+    return clips_of(placement, starts)
+
+
+def _too_short(common: PlacedClips, videos: VideoTable) -> Array:
+    found = [np.zeros(0, dtype=np.int64)]
+    for start in range(0, len(videos), _BLOCK_VIDEOS):
+        first, stop = _start_ranges(common, videos.part(start, min(start + _BLOCK_VIDEOS, len(videos))))
+        found.append(start + np.flatnonzero(stop <= first))
+    return np.concatenate(found)
 
 
 def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -> TableIndex:
@@ -369,10 +373,15 @@ def _extents(common: PlacedClips, videos: VideoTable) -> tuple[Array, Array]:
     present = np.zeros(low.shape, dtype=bool)
     present[which_numerator, which_denominator] = True
     for place in zip(*np.nonzero(present), strict=True):
-        fps = Fraction(int(numerators[place[0]]), int(denominators[place[1]]))
-        offsets = frame_offsets(common.spaced, fps)
-        low[place], high[place] = min(offsets), max(offsets) + _jitter_frames(common, fps)
+        low[place], high[place] = _extent(common, int(numerators[place[0]]), int(denominators[place[1]]))
     return low[which_numerator, which_denominator], high[which_numerator, which_denominator]
+
+
+@lru_cache(maxsize=4096)
+def _extent(common: PlacedClips, fps_num: int, fps_den: int) -> tuple[int, int]:
+    fps = Fraction(fps_num, fps_den)
+    offsets = frame_offsets(common.spaced, fps)
+    return min(offsets), max(offsets) + _jitter_frames(common, fps)
 
 
 def _too_short_text(videos: VideoTable, too_short: Array, policy: Placement) -> str:

@@ -21,10 +21,10 @@ from ..readers.dataset import Dataset, chosen_of, reader_of
 from ..readers.frame_format import FrameFormat
 from ..readers.reader import SnapshotReader
 from ..readers.times import seconds_of, seconds_tensor
-from .clips import VideoTable
 from .offsets import listed
 from .references import ReferencedFrames
 from .rows import Rows
+from .video_table import VideoTable
 
 
 class OpenedDataset:
@@ -75,13 +75,12 @@ class OpenedDataset:
         """The videos in these rows, or all of the snapshot."""
         videos = self.manifest.videos
         chosen: Any = slice(None) if rows is None else rows
-        numbers = np.arange(len(videos)) if rows is None else rows
         return VideoTable(
-            rows=numbers,
+            chosen=rows,
             num_frames=videos.num_frames[chosen],
             fps_num=videos.fps_num[chosen],
             fps_den=videos.fps_den[chosen],
-            name=lambda place: videos.id.text(int(numbers[place])),
+            name=lambda place: videos.id.text(place if rows is None else int(rows[place])),
             references=lambda: self.references,
         )
 
