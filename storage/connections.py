@@ -6,6 +6,7 @@ What AWS keeps in files (profiles) takes boto3.
 
 from __future__ import annotations
 
+import configparser
 import importlib.util
 import os
 import threading
@@ -23,6 +24,19 @@ from .network import NetworkOptions
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, ClientConfig, MemoryStore, ObjectStore, RetryConfig, S3Config
+
+# Who is asked for the region of a bucket.
+AMAZON = "https://s3.amazonaws.com"
+# Where the AWS tools find credentials before they look at files.
+_AWS_CREDENTIALS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+)
+# Settings of a profile any of which says how requests are signed.
+_PROFILE_CREDENTIALS = (
+    *("aws_access_key_id", "role_arn", "credential_process", "web_identity_token_file"),
+    *("sso_session", "sso_start_url", "login_session"),
+)
 
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_lock = threading.Lock()
@@ -109,7 +123,7 @@ def _s3(root: StoreRoot, client: ClientConfig, retry: RetryConfig) -> ObjectStor
     if "region" not in config and not _environment("AWS_REGION", "AWS_DEFAULT_REGION"):
         endpoint = config.get("endpoint") or _endpoint(root)
         # Stores other than Amazon's accept any region.
-        config["region"] = "us-east-1" if endpoint else bucket_region(f"https://{root.bucket}.s3.amazonaws.com")
+        config["region"] = "us-east-1" if endpoint else bucket_region(AMAZON, root.bucket)
     return S3Store(
         root.bucket,
         config=config,
@@ -120,13 +134,36 @@ def _s3(root: StoreRoot, client: ClientConfig, retry: RetryConfig) -> ObjectStor
 
 
 def uses_boto3() -> bool:
-    """Whether the AWS settings of this user are partly in files. ToolError if they name a profile and there is no
-    boto3."""
+    """Whether the AWS settings of this user are partly in files. ToolError if they name a profile, or have credentials
+    that nothing in the environment takes the place of, and there is no boto3."""
     installed = importlib.util.find_spec("boto3") is not None
     profile = _environment("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
     if profile and not installed:
         raise ToolError(f"AWS_PROFILE is {profile!r}, which needs boto3: `pip install shortgop[s3]`")
+    if not installed and not _environment(*_AWS_CREDENTIALS) and not _is_unsigned():
+        file = next((path for path in aws_files() if _has_credentials(path)), None)
+        if file is not None:
+            raise ToolError(
+                f"the credentials in {file} need boto3: `pip install shortgop[s3]`, or set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY"
+            )
     return installed and (bool(profile) or any(path.is_file() for path in aws_files()))
+
+
+def _is_unsigned() -> bool:
+    """Whether requests to S3 go without credentials, as to public buckets."""
+    return _environment("AWS_SKIP_SIGNATURE").lower() in ("1", "true", "on", "yes", "y")
+
+
+def _has_credentials(file: Path) -> bool:
+    """Whether a file of the AWS tools has credentials of the default profile, or says where they come from."""
+    settings = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        settings.read(file, encoding="utf-8")
+    except (configparser.Error, OSError, UnicodeDecodeError):
+        return False
+    sections = [settings[name] for name in ("default", "profile default") if name in settings]
+    return any(name in section for section in sections for name in _PROFILE_CREDENTIALS)
 
 
 def aws_files() -> list[Path]:
@@ -161,12 +198,21 @@ def _from_profile() -> tuple[Any, S3Config]:
     return (Boto3CredentialProvider(session) if found else None), config
 
 
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """The answer of a bucket of another region is a redirection that names the region. Where it leads to need not be
+    a name that the server has a certificate for."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 @lru_cache(maxsize=64)
-def bucket_region(bucket_url: str) -> str:
+def bucket_region(endpoint: str, bucket: str) -> str:
     """The region of a bucket, which Amazon tells anyone who asks; "us-east-1" if it does not. One request."""
-    request = urllib.request.Request(bucket_url, method="HEAD")  # noqa: S310
+    # Not as https://bucket.s3.amazonaws.com: a certificate holds for no name that has dots in the place of the bucket.
+    request = urllib.request.Request(f"{endpoint}/{bucket}", method="HEAD")  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+        with urllib.request.build_opener(_Stay).open(request, timeout=5) as answer:
             headers = answer.headers
     except urllib.error.HTTPError as error:
         headers = error.headers
@@ -189,11 +235,13 @@ def _aws_credentials() -> str:
         return f"the key {key[:4]}... from AWS_ACCESS_KEY_ID"
     if profile := _environment("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
         return f"the profile {profile!r} (AWS_PROFILE)"
+    if _is_unsigned():
+        return "none (AWS_SKIP_SIGNATURE)"
     if uses_boto3():
         return "the AWS files of this user (set AWS_PROFILE for another profile)"
     return (
-        "the role of this machine, as neither AWS_ACCESS_KEY_ID nor a file of the AWS tools is there (for a public "
-        "bucket set AWS_SKIP_SIGNATURE=true)"
+        "the role of this machine, as neither AWS_ACCESS_KEY_ID nor credentials in a file of the AWS tools are there "
+        "(for a public bucket set AWS_SKIP_SIGNATURE=true)"
     )
 
 

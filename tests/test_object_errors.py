@@ -15,7 +15,7 @@ from obstore.store import AzureStore
 from flaky_proxy import Faults, FlakyProxy
 from s3_server import BUCKET
 from shortgop.errors import OutputError
-from shortgop.storage.connections import StoreRoot, bucket_region, connect
+from shortgop.storage.connections import StoreRoot, connect
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
 from shortgop.storage.object_errors import system_error
@@ -105,11 +105,6 @@ def test_azure_takes_the_settings_of_its_own_tools(monkeypatch: pytest.MonkeyPat
     store = connect(StoreRoot.of("abfss://container@other.dfs.core.windows.net/dataset"), NO_RETRIES)
     assert isinstance(store, AzureStore)
     assert (store.config["container_name"], store.config["account_name"]) == ("container", "other")
-
-
-def test_the_region_of_a_bucket_is_asked_for(s3_endpoint: str) -> None:
-    assert bucket_region(f"{s3_endpoint}/corpus") == "us-east-1"
-    assert bucket_region("http://127.0.0.1:9/corpus") == "us-east-1"
 
 
 def test_web_servers_are_read_only(s3_url: str, s3_endpoint: str) -> None:

@@ -1,0 +1,135 @@
+"""The region of a bucket, and credentials that are in the files of the AWS tools while boto3 is not installed."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from obstore.store import S3Store
+
+from shortgop.errors import ToolError
+from shortgop.storage import connections
+from shortgop.storage.connections import StoreRoot, bucket_region, connect, credentials_tried
+from shortgop.storage.locate import storage_at
+from shortgop.storage.network import NetworkOptions
+
+SETTINGS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"),
+    *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_SKIP_SIGNATURE", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_DEFAULT_REGION"),
+)
+
+
+@pytest.fixture
+def aws_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where the AWS tools keep their files. There are none, and no settings in the environment but a region."""
+    for name in SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    return tmp_path
+
+
+@pytest.fixture
+def without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+
+
+@pytest.mark.usefixtures("without_boto3")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("credentials", "[default]\naws_access_key_id = abc\naws_secret_access_key = def\n"),
+        ("config", "[default]\nregion = eu-west-1\ncredential_process = /bin/keys %s\n"),
+        ("config", "[profile default]\nsso_session = team\n[sso-session team]\nsso_region = eu-west-1\n"),
+    ],
+)
+def test_credentials_in_a_file_without_boto3(aws_folder: Path, name: str, content: str) -> None:
+    (aws_folder / name).write_text(content)
+    with pytest.raises(ToolError, match=rf"credentials in .*/{name} need boto3: `pip install shortgop\[s3\]`"):
+        storage_at("s3://bucket/dataset").read("zarr.json")
+
+
+@pytest.mark.usefixtures("without_boto3")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config", "[default]\nregion = eu-west-1\ns3 =\n    max_concurrent_requests = 20\n"),
+        ("credentials", "[team]\naws_access_key_id = abc\naws_secret_access_key = def\n"),
+        ("credentials", "no sections\n"),
+        ("credentials", ""),
+    ],
+)
+def test_files_without_credentials_of_the_default_profile_need_no_boto3(
+    aws_folder: Path, name: str, content: str
+) -> None:
+    (aws_folder / name).write_text(content)
+    connect(StoreRoot.of("s3://bucket/dataset"), NetworkOptions())
+    assert "the role of this machine" in credentials_tried("s3")
+
+
+@pytest.mark.usefixtures("without_boto3")
+@pytest.mark.parametrize(
+    ("name", "value", "tried"),
+    [
+        ("AWS_ACCESS_KEY_ID", "key1", "the key key1... from AWS_ACCESS_KEY_ID"),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", "/token", "the role of this machine"),
+        ("AWS_SKIP_SIGNATURE", "true", "none (AWS_SKIP_SIGNATURE)"),
+    ],
+)
+def test_what_the_environment_says_counts_more_than_files(
+    aws_folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, tried: str
+) -> None:
+    (aws_folder / "credentials").write_text("[default]\naws_access_key_id = abc\naws_secret_access_key = def\n")
+    monkeypatch.setenv(name, value)
+    assert not connections.uses_boto3()
+    assert tried in credentials_tried("s3")
+
+
+@contextlib.contextmanager
+def amazon(asked: list[str], region: str) -> Iterator[str]:
+    """A server that sends every request to another place, and says the region of the bucket, as Amazon's does."""
+
+    class Redirecting(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            self.send_response(301)
+            self.send_header("x-amz-bucket-region", region)
+            self.send_header("Location", "http://127.0.0.1:9/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Redirecting)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_the_region_of_a_bucket_is_asked_for(s3_endpoint: str) -> None:
+    assert bucket_region(s3_endpoint, "corpus") == "us-east-1"
+    assert bucket_region("http://127.0.0.1:9", "corpus") == "us-east-1"
+
+
+@pytest.mark.usefixtures("aws_folder")
+def test_a_bucket_with_dots_is_asked_for_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No certificate holds for https://my.bucket.s3.amazonaws.com, so the name of the server is one without dots of
+    the bucket's; and an answer that leads to such a name has the region in it already."""
+    monkeypatch.delenv("AWS_REGION")
+    asked: list[str] = []
+    with amazon(asked, "eu-central-1") as endpoint:
+        monkeypatch.setattr(connections, "AMAZON", endpoint)
+        store = connect(StoreRoot.of("s3://my.bucket/dataset"), NetworkOptions())
+    assert isinstance(store, S3Store)
+    assert store.config["region"] == "eu-central-1"
+    assert asked == ["/my.bucket"]
