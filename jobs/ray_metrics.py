@@ -1,4 +1,4 @@
-"""Metrics of a job in Ray's Prometheus endpoints: each worker counts what it did, and Ray adds the node.
+"""Metrics of a job in Ray's Prometheus endpoints: each worker counts what it did itself, and Ray adds the node.
 
 Ray puts `ray_` before the names and `_total` behind them: `ray_shortgop_frames_total`.
 """
@@ -42,20 +42,22 @@ def _counters() -> _Counters:
 
 
 class StepMetrics:
-    """Counts what one step does at a node. Frames are counted while it goes on."""
+    """Counts what one step does at a node, without what it finds done. Frames are counted while it goes on."""
 
     def __init__(self, node: str) -> None:
         self._node = {"node": node}
         self._frames = 0
 
     def on_progress(self, progress: UnitProgress) -> None:
+        if not progress.is_own:
+            return
         _add(_counters().frames, progress.frames - self._frames, self._node)
         self._frames = progress.frames
 
     def done(self, step: Step, outcome: Outcome, seconds: float) -> None:
         counters = _counters()
         _add(counters.seconds, seconds, self._node | {"step": type(step).__name__})
-        if isinstance(outcome, UnitResult):
+        if isinstance(outcome, UnitResult) and not outcome.was_there:
             _add(counters.units, 1, self._node)
             _add(counters.bytes_in, sum(item.size_bytes for item in step.unit.items), self._node)
             _add(counters.bytes_out, outcome.bytes, self._node)

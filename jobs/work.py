@@ -46,25 +46,28 @@ class Failure:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """The result of a unit. It is small, however large the unit is."""
+    """The result of a unit. It is small, however large the unit is. `was_there`: another attempt had committed it."""
 
     unit: str
     videos: int
     frames: int
     bytes: int
     failures: tuple[Failure, ...]
+    was_there: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
 class UnitProgress:
     """The progress of a unit: frames encoded, and frames planned for those of its sources that are planned so far. With
-    `section`, the frames of one section of a long video. `node` is the machine at work."""
+    `section`, the frames of one section of a long video. `node` is the machine at work. `is_own`: the attempt that
+    reports them has encoded them, and not found them in the dataset."""
 
     unit: str
     frames: int
     planned: int
     section: int | None = None
     node: str = field(default="", compare=False)
+    is_own: bool = field(default=False, compare=False)
 
 
 OnProgress = Callable[[UnitProgress], None]
@@ -200,7 +203,7 @@ def committed_result(dataset: Storage, unit: Unit) -> UnitResult | None:
     """
     attempts = (rows for rows, _ in parts_of_unit(dataset, unit.id))
     done = next((rows for rows in attempts if len(rows.videos) and has_its_shards(dataset, rows)), None)
-    return None if done is None else result_of(unit, done)
+    return None if done is None else replace(result_of(unit, done), was_there=True)
 
 
 def result_of(unit: Unit, rows: Manifest) -> UnitResult:
@@ -272,4 +275,4 @@ class FrameCount:
 
     def report(self) -> None:
         self._reported = time.monotonic()
-        self._on_progress(UnitProgress(self._unit, self._frames, self._planned, self._section))
+        self._on_progress(UnitProgress(self._unit, self._frames, self._planned, self._section, is_own=True))
