@@ -16,7 +16,7 @@ look, changed               what the files are now, and what to do if they are n
 survey, planning, ahead     what has to be known of all sources first; the units of a window, planned ahead
 units, work                 the plan of units, and one unit of work
 steps, order                a long video in sections: what each task does, and which follows
-waiting                     which step starts next
+waiting, costs              which step starts next, and what steps took of what was expected of them
 second_attempts             which steps run, and which of them are attempted twice
 task_memory                 how much memory a unit may take
 where, gpu_slots, running   where units run, and how their results are published

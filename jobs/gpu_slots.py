@@ -1,7 +1,7 @@
 """How many units run at a time, and which of them get a share of a GPU. Pure.
 
 An encoder on a GPU takes a few sessions at a time, consumer GPUs eight in all, while a machine may have 64 cores. So
-the units of a job have two kinds of places: `streams_per_gpu` for each GPU, and all others, which leave GPUs alone.
+the steps of a job have two kinds of places: `streams_per_gpu` for each GPU, and all others, which leave GPUs alone.
 """
 
 from __future__ import annotations
@@ -98,9 +98,16 @@ def slots_for(encoder: str, slots: Slots) -> Slots:
     return replace(slots, at_a_time=slots.on_gpus)
 
 
-def next_place(slots: Slots, in_flight: Mapping[Place, int]) -> Place | None:
-    """The place of the next unit, by how many units run or wait in each place; None if there are enough in both. GPUs
-    come first."""
+def free_places(slots: Slots, in_flight: Mapping[Place, int]) -> list[Place]:
+    """The places that are free for a step, by how many steps run or wait in each; GPUs come first.
+
+    A step that leaves GPUs alone may run where a GPU has nothing to do: that takes only a core. One such step may
+    always run, because others may wait for it while GPUs have much to do.
+    """
+    free: list[Place] = []
+    on_cpus = in_flight.get("cpu", 0)
     if in_flight.get("gpu", 0) < slots.on_gpus * _IN_FLIGHT:
-        return "gpu"
-    return "cpu" if in_flight.get("cpu", 0) < slots.on_cpus * _IN_FLIGHT else None
+        free.append("gpu")
+    if sum(in_flight.values()) < slots.at_a_time * _IN_FLIGHT or not on_cpus:
+        free.append("cpu")
+    return free

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from .costs import CostClass
 from .steps import Join, Look, OneSection, Outcome, Refused, SectionDone, Sections, Step, Whole
 from .units import Unit
 from .waiting import Waiting
@@ -20,7 +21,7 @@ def no_more(_wait: bool) -> None:
 
 
 class Order:
-    """The steps that wait. `next` gives one, the longest first, and `done` takes its outcome.
+    """The steps that wait. `next` and `next_fitting` give one, the longest first, and `done` takes its outcome.
 
     Units that come later are taken from `more` as soon as fewer than `few_sources` wait: enough to keep every core busy
     with the longest steps first, and few enough for memory.
@@ -52,7 +53,15 @@ class Order:
         return bool(self)
 
     def next(self) -> Step:
-        return self._waiting.take()
+        """The first step. IndexError if none waits."""
+        step = self._waiting.take()
+        if step is None:
+            raise IndexError("no step waits")
+        return step
+
+    def next_fitting(self, fits: Callable[[type[Step]], bool], correction: Callable[[CostClass], float]) -> Step | None:
+        """The first step of a kind that `fits`, None if there is none. `correction` is that of `Waiting.take`."""
+        return self._waiting.take(fits=fits, correction=correction)
 
     def again(self, steps: Iterable[Step]) -> None:
         """Steps to run before others that take as long."""

@@ -74,7 +74,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     """
     task: Any = ray.remote(num_cpus=1, max_retries=MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
-    attempts = Attempts(order)
+    attempts = Attempts(order, options.profile.encoder)
     nodes_lost: Counter[Key] = Counter()
 
     def after_loss(step: Step, error: RayError) -> UnitResult | None:

@@ -9,37 +9,30 @@ same, and whatever is written first stays.
 from __future__ import annotations
 
 import math
-import statistics
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
-from .gpu_slots import Place, Slots, next_place
+from .costs import CostClass, Measured, class_of, seconds_of
+from .gpu_slots import Place, Slots, free_places
 from .order import Order
-from .steps import Join, Look, OneSection, Step
-from .waiting import seconds_of
+from .steps import GpuUse, Join, Look, OneSection, Step, gpu_use
 
 # How many times as long as usual counts as far longer, and as much longer. Machines of one cluster, and the times of
 # sources and their estimates, mostly differ by less than the first factor.
 _FAR_LONGER, _MUCH_LONGER = 3.0, 1.5
 # A step that takes less than this is not worth a second attempt.
 _LEAST_SECONDS = 10.0
-# The usual time is the median over the last steps, of which there have to be at least `_ENOUGH_STEPS`.
-_LAST_STEPS, _ENOUGH_STEPS = 101, 3
-# A step that took a smaller part of its expected time was done before, or its source is no video.
-_LEAST_RATIO = 0.05
 # After so many failed attempts, one last attempt decides, without another one beside it.
 _MAX_FAILED = 2
 _LOOK_EVERY_SECONDS = 2.0
 
-_Kind = Literal["gpu", "cpu", "look", "join"]
-"""What the same is usual for: steps that encode in a place, and looks and joins, wherever they are."""
-
-# What a look and a join take of what their whole video takes, until that was measured. A look reads all packets once. A
-# join reads a small file for each minute of encoding.
-_SHARES: dict[_Kind, float] = {"look": 0.05, "join": 0.01}
+# What a place takes, the first of these that waits. A look rarely encodes, so it uses a GPU where nothing else does.
+_TAKES: dict[Place, tuple[frozenset[GpuUse], ...]] = {
+    "gpu": (frozenset({"needs", "uses"}), frozenset({"may use"})),
+    "cpu": (frozenset({"uses", "may use", "leaves"}),),
+}
 
 Key = tuple[str, int | None]
 """The id of a unit, and the number of a section of it or None."""
@@ -63,36 +56,34 @@ class _Tried:
     """A step whose outcome is wanted: its attempts, when the first one began, the most frames that any of them has
     done, and how many failed while there was another one."""
 
+    step: Step
+    own_class: CostClass
+    expected_seconds: float
     attempts: list[Attempt] = field(default_factory=list)
     begun: float | None = None
     frames: int = 0
     failed: int = 0
 
-    def kind(self, attempt: Attempt) -> _Kind:
-        """Of which kind an attempt is. A look that encodes frames has found that the video cannot be cut, and then
-        encodes it whole."""
-        match attempt.step:
-            case Look() if not self.frames:
-                return "look"
-            case Join():
-                return "join"
-            case _:
-                return attempt.place
+    @property
+    def cost_class(self) -> CostClass:
+        """A look that has encoded frames has found that the video cannot be cut."""
+        return class_of(self.step, encodes=True) if self.frames and isinstance(self.step, Look) else self.own_class
 
 
 class Attempts:
     """The attempts that run. `start` returns new ones; `ended` is to be called for each that ends."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, encoder: str = "auto") -> None:
+        """`encoder` is that of the profile."""
         self._order = order
+        self._encoder = encoder
         # How many run in each place, wanted or not.
         self._running: Counter[Place] = Counter()
         self._looked = -math.inf
         self._wanted: dict[Key, _Tried] = {}
         # Of steps that were attempted twice, the frames of the attempt that is further, also when that has ended.
         self._most_frames: dict[Key, int] = {}
-        # How many times as long as expected the last steps of each kind took.
-        self._ratios: defaultdict[_Kind, deque[float]] = defaultdict(partial(deque, maxlen=_LAST_STEPS))
+        self._measured = Measured()
 
     def __bool__(self) -> bool:
         """Whether the outcome of any attempt is still wanted."""
@@ -106,9 +97,9 @@ class Attempts:
             idle = 0 if self._order else max(0, slots.at_a_time - self._running.total())
             for number, (times, first) in enumerate(self._slow(now)):
                 if times > _FAR_LONGER or number < idle:
-                    yield self._add(Attempt(first.step, self._place(slots) or first.place))
-        while self._order and (place := self._place(slots)) is not None:
-            yield self._add(Attempt(self._order.next(), place))
+                    yield self._add(Attempt(first.step, self._place_for(first, slots)))
+        while (attempt := self._next(slots)) is not None:
+            yield self._add(attempt)
 
     def progressed(self, key: Key, frames: int, now: float) -> bool:
         """A worker has done this number of frames of a step. Returns whether that counts: of two attempts at a step
@@ -157,39 +148,57 @@ class Attempts:
             tried.failed += 1
             return False
         del self._wanted[key]
-        expected, kind = seconds_of(attempt.step), tried.kind(attempt)
-        if seconds is not None and expected:
-            ratio = seconds / expected
-            if ratio >= _LEAST_RATIO or kind in _SHARES:
-                self._ratios[kind].append(ratio)
+        if seconds is not None and tried.expected_seconds:
+            self._measured.took(tried.cost_class, attempt.place, seconds / tried.expected_seconds)
         return True
 
     def _add(self, attempt: Attempt) -> Attempt:
         self._running[attempt.place] += 1
         key = key_of(attempt.step)
-        tried = self._wanted.setdefault(key, _Tried())
-        if tried.attempts:
-            self._most_frames[key] = tried.frames
-        else:
+        tried = self._wanted.get(key)
+        if tried is None:
+            step = attempt.step
+            tried = self._wanted[key] = _Tried(step, class_of(step), seconds_of(step))
+            self._measured.began(tried.own_class)
             self._most_frames.pop(key, None)
+        else:
+            self._most_frames[key] = tried.frames
         tried.attempts.append(attempt)
         return attempt
 
-    def _place(self, slots: Slots) -> Place | None:
-        return next_place(slots, self._running)
+    def _next(self, slots: Slots) -> Attempt | None:
+        """The first attempt at the first step that waits and has a free place."""
+        for place in free_places(slots, self._running):
+            for uses in _TAKES[place]:
+                step = self._order.next_fitting(partial(self._is_among, uses), self._measured.correction)
+                if step is not None:
+                    return Attempt(step, place)
+        return None
+
+    def _is_among(self, uses: frozenset[GpuUse], kind: type[Step]) -> bool:
+        return gpu_use(kind, self._encoder) in uses
+
+    def _place_for(self, first: Attempt, slots: Slots) -> Place:
+        """The place for another attempt, that of the first one if none is free."""
+        kind = type(first.step)
+        fitting = (
+            place
+            for place in free_places(slots, self._running)
+            if any(self._is_among(uses, kind) for uses in _TAKES[place])
+        )
+        return next(fitting, first.place)
 
     def _slow(self, now: float) -> list[tuple[float, Attempt]]:
         """The only attempts at steps that take much longer than usual, with how many times; the longest first."""
-        measured = {kind: some for kind, some in self._ratios.items() if len(some) >= _ENOUGH_STEPS}
-        usual = _SHARES | {kind: statistics.median(some) for kind, some in measured.items()}
         slow = []
         for tried in self._wanted.values():
-            first, expected = tried.attempts[0], seconds_of(tried.attempts[0].step)
-            kind = tried.kind(first)
             is_alone = len(tried.attempts) == 1 and tried.failed < _MAX_FAILED
-            if is_alone and expected and kind in usual and tried.begun is not None:
-                seconds = now - tried.begun
-                times = seconds / (usual[kind] * expected)
-                if times > _MUCH_LONGER and seconds > _LEAST_SECONDS:
+            if not is_alone or not tried.expected_seconds or tried.begun is None:
+                continue
+            first, seconds = tried.attempts[0], now - tried.begun
+            if seconds > _LEAST_SECONDS:
+                usual = self._measured.most_usual(tried.cost_class, first.place)
+                times = 0.0 if usual is None else seconds / (usual * tried.expected_seconds)
+                if times > _MUCH_LONGER:
                     slow.append((times, first))
         return sorted(slow, key=lambda each: -each[0])

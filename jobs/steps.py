@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ..errors import OutputError, ToolError
 from ..manifests.parts import write_part
@@ -100,6 +101,21 @@ class Refused:
 Step = Whole | Look | OneSection | Join
 Outcome = UnitResult | Sections | SectionDone | Refused
 
+GpuUse = Literal["needs", "uses", "may use", "leaves"]
+"""Whether a step cannot do without a GPU, uses one that it has, uses one in some cases, or leaves GPUs alone."""
+
+
+def gpu_use(kind: type[Step], encoder: str) -> GpuUse:
+    """What steps of a kind do with a GPU, in a profile that names this encoder."""
+    if kind is Join or encoder.startswith("lib"):
+        return "leaves"
+    if encoder != "auto":
+        return "needs"
+    if kind is Look:
+        # Where it finds that the video cannot be cut, it encodes it whole.
+        return "may use"
+    return "uses" if kind is Whole else "leaves"
+
 
 def run_step(dataset: Storage, step: Step, options: Options, on_progress: OnProgress) -> Outcome:
     """Do a step in this process. OutputError and ToolError concern every source alike, and are raised."""
@@ -145,7 +161,8 @@ def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgres
 
 
 def _for_sections(options: Options) -> Options:
-    """Sections of a video need one encoder. A GPU that fails for one of them would leave it to another one."""
+    """Sections of a video need one encoder. A GPU that fails for one of them would leave it to another one. `gpu_use`
+    goes by this."""
     return replace(options, use_gpu=False) if options.profile.encoder == "auto" else options
 
 

@@ -39,13 +39,14 @@ class Item:
 @dataclass(frozen=True)
 class Unit:
     """The work of one task: several short videos, or one long one. `id` is 16 hexadecimal digits. With `is_long` its
-    one video may be encoded in sections, by several tasks. `expected_seconds` is how long one core takes for it, about,
-    and `expected_bytes` how much memory."""
+    one video may be encoded in sections, by several tasks. `expected_seconds` is how long one core takes for it, about;
+    `is_guess`: most of that rests on bytes alone. `expected_bytes` is how much memory it takes."""
 
     id: str
     items: tuple[Item, ...]
     is_long: bool = False
     expected_seconds: float = field(default=0.0, compare=False)
+    is_guess: bool = field(default=False, compare=False)
     expected_bytes: int = field(default=UNKNOWN_BYTES, compare=False)
 
 
@@ -105,18 +106,21 @@ def with_costs(units: Iterable[Unit], seconds: Mapping[str, float], memory_bytes
     """The units with how long they are expected to take, and how much memory. `seconds` and `memory_bytes` have that of
     each source, by its id; 0 seconds for one of which only the size is known."""
 
-    def expected(unit: Unit) -> float:
-        return sum(
-            # Stretches of a file are of the size of the file together.
-            sum(seconds.get(item.source.id, 0.0) for item in items) or items[0].size_bytes * _SECONDS_OF_A_BYTE
-            for items in same_file(unit.items)
-        )
-
     def largest(unit: Unit) -> int:
         # One source after the other.
         return max(memory_bytes[item.source.id] for item in unit.items)
 
-    return [replace(unit, expected_seconds=expected(unit), expected_bytes=largest(unit)) for unit in units]
+    def with_cost(unit: Unit) -> Unit:
+        known = guessed = 0.0
+        for items in same_file(unit.items):
+            found = sum(seconds.get(item.source.id, 0.0) for item in items)
+            known += found
+            # Stretches of a file are of the size of the file together.
+            guessed += 0.0 if found else items[0].size_bytes * _SECONDS_OF_A_BYTE
+        expected = known + guessed
+        return replace(unit, expected_seconds=expected, is_guess=guessed > known, expected_bytes=largest(unit))
+
+    return [with_cost(unit) for unit in units]
 
 
 def after_edits(items: Sequence[Item], number: int, drops: Mapping[str, Drop]) -> list[Item]:
@@ -216,6 +220,6 @@ def split_unit(unit: Unit, profile_key: str) -> list[Unit]:
     """One unit for each source of a unit whose worker keeps dying."""
     expected = unit.expected_seconds / len(unit.items)
     return [
-        Unit(_unit_id(profile_key, (item,)), (item,), expected_seconds=expected, expected_bytes=unit.expected_bytes)
+        replace(unit, id=_unit_id(profile_key, (item,)), items=(item,), is_long=False, expected_seconds=expected)
         for item in unit.items
     ]

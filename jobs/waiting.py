@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import insort
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 
+from .costs import CostClass, class_of, seconds_of
 from .steps import Join, Look, OneSection, Step, Whole
 
 # Other steps wait for a look, and a job for its joins: they come first, whatever time they take.
-_RANKS = {OneSection: 0, Whole: 0, Look: 1, Join: 2}
+_RANKS: dict[type[Step], int] = {OneSection: 0, Whole: 0, Look: 1, Join: 2}
 
 
-def seconds_of(step: Step) -> float:
-    """How long one core is expected to take for a step, of a look or a join for all of their unit."""
-    return step.unit.expected_seconds / (step.cut.sections if isinstance(step, OneSection) else 1)
+def _as_expected(_cost_class: CostClass) -> float:
+    return 1.0
+
+
+def _any(_kind: type[Step]) -> bool:
+    return True
 
 
 class Waiting:
     """Steps that wait. Of those that take as long the first one that was added is taken first."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
-        # The rank of each, how long it takes, and its number. The greatest is taken first.
-        self._order: list[tuple[int, float, int]] = []
+        # By class, how long each step is expected to take, and its number. The greatest is taken first. How long it
+        # will take is the expected time by a factor of its class, which changes while the steps wait.
+        self._orders: defaultdict[CostClass, list[tuple[float, int]]] = defaultdict(list)
         self._steps: dict[int, Step] = {}
         self._last, self._first = itertools.count(0, -1), itertools.count(1)
         self._sources = 0
@@ -46,22 +53,45 @@ class Waiting:
         for step in reversed(list(steps)):
             self._put(step, next(self._first))
 
-    def take(self) -> Step:
-        """Remove and return the first step. IndexError if there is none."""
-        step = self._steps.pop(self._order.pop()[2])
+    def take(
+        self,
+        *,
+        fits: Callable[[type[Step]], bool] = _any,
+        correction: Callable[[CostClass], float] = _as_expected,
+    ) -> Step | None:
+        """Remove and return the first step of a kind that `fits`; None if there is none. `correction` is the factor by
+        which steps of a class take longer than expected; infinite for those that come before others."""
+
+        def urgency(cost_class: CostClass) -> tuple[int, float, int]:
+            seconds, number = self._orders[cost_class][-1]
+            return _RANKS[cost_class.kind], seconds * correction(cost_class) if seconds else 0.0, number
+
+        first = max((each for each in self._orders if fits(each.kind)), key=urgency, default=None)
+        if first is None:
+            return None
+        order = self._orders[first]
+        # One that takes neither very long nor next to nothing soon says how long the others take.
+        is_trial = math.isinf(correction(first))
+        _, number = order.pop(len(order) // 2 if is_trial else -1)
+        if not order:
+            del self._orders[first]
+        step = self._steps.pop(number)
         self._sources -= len(step.unit.items)
         return step
 
     def leave_out(self, unit_id: str) -> int:
         """Remove the steps of a unit. Returns how many there were."""
-        gone = {number for number, step in self._steps.items() if step.unit.id == unit_id}
-        if gone:
-            self._sources -= sum(len(self._steps[number].unit.items) for number in gone)
-            self._steps = {number: step for number, step in self._steps.items() if number not in gone}
-            self._order = [entry for entry in self._order if entry[2] not in gone]
+        gone = {number: step for number, step in self._steps.items() if step.unit.id == unit_id}
+        for number, step in gone.items():
+            self._sources -= len(step.unit.items)
+            del self._steps[number]
+        for cost_class in set(map(class_of, gone.values())):
+            left = [entry for entry in self._orders.pop(cost_class) if entry[1] not in gone]
+            if left:
+                self._orders[cost_class] = left
         return len(gone)
 
     def _put(self, step: Step, number: int) -> None:
-        insort(self._order, (_RANKS[type(step)], seconds_of(step), number))
+        insort(self._orders[class_of(step)], (seconds_of(step), number))
         self._steps[number] = step
         self._sources += len(step.unit.items)

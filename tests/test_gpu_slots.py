@@ -12,7 +12,7 @@ from shortgop.errors import ToolError, UsageError
 from shortgop.jobs.gpu_slots import (
     Place,
     Slots,
-    next_place,
+    free_places,
     note_of,
     slots_for,
     slots_of,
@@ -47,17 +47,24 @@ def test_sessions_are_counted_by_gpus_and_not_by_cores(
 def test_units_that_run_or_wait_are_few_and_every_place_is_used(
     cpus: int, gpus: int, workers: int | None, streams: int, data: st.DataObject
 ) -> None:
-    """Units end in any order; each that ends is followed by the next one."""
+    """Units end in any order; each that ends is followed by the next one. All of them may use a GPU."""
     slots = slots_of({"CPU": cpus, "GPU": gpus}, workers, streams)
     in_flight: list[Place] = []
     for _ in range(3):
-        while (place := next_place(slots, Counter(in_flight))) is not None:
-            in_flight.append(place)
+        while free := free_places(slots, Counter(in_flight)):
+            in_flight.append(free[0])
         counts = Counter(in_flight)
-        # Two for each place: one runs, and one waits for it.
+        # Two for each place: one runs, and one waits for it. Where all places have a GPU, one more leaves GPUs alone.
         assert counts["gpu"] == 2 * slots.on_gpus <= 2 * gpus * streams
-        assert counts["cpu"] == 2 * slots.on_cpus
+        assert counts["cpu"] == (2 * slots.on_cpus or 1)
         del in_flight[data.draw(st.integers(0, len(in_flight) - 1))]
+
+
+def test_what_leaves_gpus_alone_runs_on_all_cores_and_keeps_no_gpu_from_what_uses_it() -> None:
+    slots = Slots(8, 2, 0.5)
+    assert free_places(slots, {"cpu": 15}) == ["gpu", "cpu"]
+    assert free_places(slots, {"cpu": 16}) == ["gpu"]
+    assert free_places(slots, {"cpu": 12, "gpu": 4}) == []
 
 
 def test_a_profile_for_nvenc_has_places_on_gpus_only_and_one_for_x264_has_none_there() -> None:

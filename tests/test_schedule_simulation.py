@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from shortgop.jobs.costs import Measured
 from shortgop.jobs.gpu_slots import Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
@@ -53,19 +54,23 @@ def costs(kind: str, count: int, rng: random.Random) -> list[float]:
     return [min(120.0, 5 * rng.paretovariate(1.2)) for _ in range(count)]
 
 
-def unit(number: int, expected: float) -> Unit:
-    name = f"{number}.mp4"
+def unit(number: int, expected: float, suffix: str = "mp4") -> Unit:
+    name = f"{number}.{suffix}"
     return Unit(f"{number:016x}", (Item(Source(name, name, name, "{}"), 1, 1),), expected_seconds=expected)
 
 
-def makespan(kind: str, seed: int) -> tuple[float, float]:
+def makespan(kind: str, seed: int, *, underrated: float = 0.0, times: float = 1.0) -> tuple[float, float]:
     """How long the job takes, and the least that it could take if all were known beforehand and nothing failed, in
-    seconds."""
+    seconds. Of the part `underrated` of the units, which are of a class of their own, only one part in `times` of their
+    length is expected."""
     rng = random.Random(seed)
     speeds = [rng.choice(_SPEEDS) / (_SLOWER if rng.random() < _SLOW_NODES else 1) for _ in range(NODES)]
-    units = [unit(number, expected) for number, expected in enumerate(costs(kind, _UNITS, rng))]
-    # The estimate is wrong by a factor that all share, and by one of each.
-    lengths = {each.id: each.expected_seconds * 1.7 * rng.lognormvariate(0, 0.3) for each in units}
+    units, lengths = [], {}
+    for number, seconds in enumerate(costs(kind, _UNITS, rng)):
+        is_underrated = rng.random() < underrated
+        units.append(unit(number, seconds / times, "webm") if is_underrated else unit(number, seconds))
+        # The estimate is wrong by a factor that all share, and by one of each.
+        lengths[units[-1].id] = seconds * 1.7 * rng.lognormvariate(0, 0.3)
     cluster = Cluster(speeds, rng, lengths, free=list(range(NODES)))
     least = max(sum(lengths.values()) / sum(speeds), max(lengths.values()) / max(speeds))
     for node in rng.sample(range(NODES), int(_LOST_NODES * NODES)):
@@ -123,3 +128,15 @@ def run(units: Sequence[Unit], cluster: Cluster) -> float:
 def test_a_job_on_a_thousand_nodes_takes_little_longer_than_it_has_to(kind: str, seed: int) -> None:
     took, least = makespan(kind, seed)
     assert took <= 1.1 * least
+
+
+@pytest.mark.parametrize("seed", sample(range(1), more=range(1, 10)))
+@pytest.mark.parametrize("kind", ["clips", "films"])
+def test_a_class_that_takes_eight_times_as_long_as_expected_is_found_out(
+    kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took, least = makespan(kind, seed, underrated=0.1, times=8)
+    assert took <= 1.1 * least
+    monkeypatch.setattr(Measured, "correction", lambda *_: 1.0)
+    without, _ = makespan(kind, seed, underrated=0.1, times=8)
+    assert without > took + 0.03 * least

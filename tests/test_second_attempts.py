@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -14,12 +17,12 @@ from loader_helpers import comes_true
 from long_sources import FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
 from own_units import make_own_units
 from shortgop.jobs import second_attempts
-from shortgop.jobs.gpu_slots import Slots
+from shortgop.jobs.gpu_slots import Slots, slots_for
 from shortgop.jobs.order import Order
 from shortgop.jobs.prepare import prepare
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
 from shortgop.jobs.sources import Source
-from shortgop.jobs.steps import Cut, Join
+from shortgop.jobs.steps import Cut, Join, OneSection
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.where import Where
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
@@ -28,6 +31,7 @@ from started_processes import descendants
 
 _PATIENCE_SECONDS = 60
 _SLOTS = Slots(4)
+_NO_SECTION = cast(Any, None)
 
 
 def unit(name: str, seconds: float = 20) -> Unit:
@@ -180,6 +184,61 @@ def test_an_attempt_whose_outcome_is_not_wanted_is_not_begun_again(one_is_left: 
     assert attempts.again(first, _SLOTS) is None
 
 
+_WITH_GPU = Slots(4, 1, 1.0)
+
+
+def places(attempts: Attempts, slots: Slots = _WITH_GPU) -> dict[str, list[str]]:
+    """The units that start now in each place, in their order."""
+    found: dict[str, list[str]] = {"gpu": [], "cpu": []}
+    for each in attempts.start(slots, 0):
+        found[each.place].append(each.step.unit.id)
+    return found
+
+
+def with_sections(encoder: str, clips: Sequence[Unit] = ()) -> Attempts:
+    """Eight sections of a film, of 50 seconds each, the join of another one, and the clips wait."""
+    order = Order(clips)
+    film, cut = long_unit("film"), Cut("key", 8, 0, 0)
+    order.again([OneSection(film, cut, number, _NO_SECTION) for number in range(8)])
+    order.again([Join(long_unit("other"), cut)])
+    return Attempts(order, encoder)
+
+
+def test_a_gpu_gets_clips_and_not_the_longer_sections_which_would_leave_it_alone() -> None:
+    clips = [unit(f"clip of {seconds}", seconds) for seconds in (10, 20, 30, 40, 45)]
+    found = places(with_sections("auto", clips), Slots(4, 2, 0.5))
+    assert [name[:4] for name in found["gpu"]] == ["clip"] * 4
+    assert found["cpu"] == ["other", *["film"] * 3]
+
+
+def test_where_nothing_can_use_a_gpu_its_cores_still_have_work() -> None:
+    assert places(with_sections("auto")) == {"gpu": [], "cpu": ["other", *["film"] * 7]}
+
+
+def test_a_clip_that_comes_later_finds_the_gpu_free() -> None:
+    later: list[Sequence[Unit] | None] = [[], [unit("clip")], None]
+    order = Order(more=lambda _wait: later.pop(0))
+    order.again(OneSection(long_unit("film"), Cut("key", 20, 0, 0), number, _NO_SECTION) for number in range(20))
+    attempts = Attempts(order)
+    order.fill(wait=False)
+    assert places(attempts) == {"gpu": [], "cpu": ["film"] * 8}
+    order.fill(wait=False)
+    assert places(attempts) == {"gpu": ["clip"], "cpu": []}
+
+
+def test_a_look_uses_a_gpu_only_where_no_clip_does() -> None:
+    """It may find that it has to encode the video."""
+    looks = [long_unit(name) for name in "ab"]
+    assert places(Attempts(Order([*looks, unit("clip")]))) == {"gpu": ["clip", "a"], "cpu": ["b"]}
+
+
+def test_where_only_gpus_encode_joins_leave_them_alone_and_do_not_wait_for_them() -> None:
+    """And nothing else may take a place without a GPU."""
+    slots = slots_for("h264_nvenc", _WITH_GPU)
+    clips = [unit(name) for name in "abc"]
+    assert places(with_sections("h264_nvenc", clips), slots) == {"gpu": ["film", "film"], "cpu": ["other"]}
+
+
 def test_what_was_found_done_says_nothing_of_what_is_usual() -> None:
     attempts = Attempts(Order([unit(name) for name in "abcd"]))
     first = begun(attempts, 0)
@@ -196,6 +255,46 @@ def test_a_step_that_takes_far_longer_is_attempted_once_more_while_others_wait()
     slow = next(iter(first))
     assert slow not in begun(attempts, 50)
     assert slow in begun(attempts, 61)
+
+
+def named(suffix: str, number: int, seconds: float) -> Unit:
+    source = Source(f"{number}.{suffix}", f"/v/{number}.{suffix}", f"{number}.{suffix}", "{}")
+    return Unit(source.id, (Item(source, 1, 1),), expected_seconds=seconds)
+
+
+def test_what_is_usual_is_that_of_the_class() -> None:
+    """WebM takes four times as long as expected here, and MP4 as long."""
+    attempts = Attempts(Order([named(suffix, number, 20) for suffix in ("mp4", "webm") for number in range(4)]))
+    first = {each.step.unit.id: each for each in attempts.start(Slots(8), 0)}
+    for each in first.values():
+        attempts.progressed(key_of(each.step), 0, 0)
+    for number in range(3):
+        assert attempts.ended(first[f"{number}.mp4"], 20)
+        assert attempts.ended(first[f"{number}.webm"], 80)
+    again = {each.step.unit.id: now for now in range(0, 200, 5) for each in attempts.start(Slots(8), now)}
+    assert again == {"3.mp4": 35, "3.webm": 125}
+
+
+def test_of_a_class_of_which_nothing_is_known_much_more_time_may_be_usual() -> None:
+    attempts = Attempts(Order([*(named("mp4", number, 20) for number in range(3)), named("webm", 3, 20)]))
+    first = begun(attempts, 0)
+    for number in range(3):
+        assert attempts.ended(first[f"{number}.mp4"], 20)
+    assert begun(attempts, 85) == {}
+    assert begun(attempts, 95).keys() == {"3.webm"}
+
+
+def test_a_few_of_each_class_begin_early_and_what_they_took_changes_the_order() -> None:
+    """Steps of a class that takes longer than expected come before those that only seemed to be longer."""
+    mp4 = [named("mp4", number, 40) for number in range(20)]
+    webm = [named("webm", number, 20) for number in range(20)]
+    attempts = Attempts(Order([*mp4, *webm]))
+    first = list(attempts.start(Slots(4), 0))
+    kinds = Counter(each.step.unit.id.split(".")[1] for each in first)
+    assert kinds == {"mp4": 5, "webm": 3}
+    for each in first:
+        assert attempts.ended(each, 40 if each.step.unit.id.endswith("mp4") else 80)
+    assert all(each.step.unit.id.endswith("webm") for each in attempts.start(Slots(4), 100))
 
 
 def test_without_an_idea_of_what_is_usual_nothing_is_attempted_twice() -> None:

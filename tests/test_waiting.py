@@ -1,5 +1,6 @@
 """Which step of a job is run next: the one that the others wait for, then the longest."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -23,7 +24,9 @@ def unit(name: str, seconds: float = 1.0) -> Unit:
 
 
 def taken(waiting: Waiting) -> list[Step]:
-    return [waiting.take() for _ in range(len(waiting))]
+    steps = [waiting.take() for _ in range(len(waiting))]
+    assert waiting.take() is None
+    return [step for step in steps if step is not None]
 
 
 def test_the_longest_unit_comes_first_and_of_equals_the_first() -> None:
@@ -56,10 +59,31 @@ def test_steps_of_a_unit_can_be_left_out(units: list[tuple[str, float]], gone: s
     assert lengths == sorted((seconds for name, seconds in units if name != gone), reverse=True)
 
 
+def test_what_is_expected_is_corrected_by_the_factor_of_its_class() -> None:
+    def webm(name: str, seconds: float) -> Unit:
+        return Unit(name, (replace(item(name), source=Source(name, f"/v/{name}.webm", name, "{}")),), False, seconds)
+
+    factors = {"mp4": 1.0, "webm": 4.0}
+    steps = [Whole(unit("a", 8)), Whole(webm("b", 3)), Whole(webm("c", 1)), Whole(unit("d", 5))]
+    waiting = Waiting(steps)
+    found = [waiting.take(correction=lambda each: factors[each.source]) for _ in steps]
+    assert [step.unit.id for step in found if step] == ["b", "a", "d", "c"]
+
+
+def test_a_place_takes_the_first_step_of_a_kind_that_fits() -> None:
+    film = unit("film", 5)
+    waiting = Waiting([Look(film), Whole(unit("a", 1)), Whole(unit("b", 2))])
+    found = [waiting.take(fits=lambda kind: kind is Whole) for _ in range(3)]
+    assert [step and step.unit.id for step in found] == ["b", "a", None]
+    assert len(waiting) == 1
+    assert waiting.sources == 1
+
+
 def test_a_unit_takes_as_long_as_its_sources_or_as_their_bytes_suggest() -> None:
     known, unknown = Unit("k", (item("a"), item("b"))), Unit("u", (item("c", 50_000_000),))
     memory = {"a.mp4": 10, "b.mp4": 30, "c.mp4": 20}
     found = with_costs([known, unknown], {"a.mp4": 4.0, "b.mp4": 2.0}, memory)
     assert [each.expected_bytes for each in found] == [30, 20]
     assert [each.expected_seconds for each in found] == pytest.approx([6, 10])
+    assert [each.is_guess for each in found] == [False, True]
     assert [each.expected_seconds for each in split_unit(found[0], "key")] == [3, 3]
