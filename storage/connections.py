@@ -157,7 +157,7 @@ def _is_unsigned() -> bool:
 
 def _has_credentials(file: Path) -> bool:
     """Whether a file of the AWS tools has credentials of the default profile, or says where they come from."""
-    settings = configparser.ConfigParser(interpolation=None, strict=False)
+    settings = configparser.ConfigParser(strict=False)
     try:
         settings.read(file, encoding="utf-8")
     except (configparser.Error, OSError, UnicodeDecodeError):

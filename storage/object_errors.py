@@ -19,6 +19,8 @@ _CODES_TO_RETRY = (
     *("RequestTimeout", "SlowDown", "InternalError", "OperationAborted", "ConditionalRequestConflict"),
     *("ServerBusy", "OperationTimedOut"),
 )
+# Credentials that held once. Amazon answers these with 400.
+_CODES_OF_OLD_CREDENTIALS = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
 _CONNECTION_FAILURES = {
     "Timeout": "no answer in time",
     "Connect": "no connection to the server",
@@ -93,6 +95,16 @@ def _meaning(what: Failure, credentials: str) -> tuple[int, str]:
         (what.kind == "FileNotFoundError", errno.ENOENT, "there is no such object"),
         (denied or _lacks_settings(what), errno.EACCES, f"{_answer(what)}; tried {credentials}"),
         (
+            what.code in _CODES_OF_OLD_CREDENTIALS,
+            errno.EACCES,
+            f"{_answer(what)}: the credentials have to be renewed; tried {credentials}",
+        ),
+        (
+            _is_unexplained(what),
+            errno.EACCES,
+            f"{_answer(what)}, as for credentials that have expired or a wrong region; tried {credentials}",
+        ),
+        (
             what.connection == "Timeout" or what.code == "RequestTimeout",
             errno.ETIMEDOUT,
             _CONNECTION_FAILURES["Timeout"],
@@ -117,6 +129,11 @@ def _odd_key(what: Failure) -> str:
 def _lacks_settings(what: Failure) -> bool:
     line = _first_line(what)
     return "redential" in line or "must be specified" in line
+
+
+def _is_unexplained(what: Failure) -> bool:
+    """Whether S3 refused a HEAD with 400. The answer to a HEAD has no code, and no other reason is known for it."""
+    return what.status == 400 and not what.code and "Generic S3 error" in what.text and "method: HEAD" in what.text
 
 
 def _answer(what: Failure) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import boto3
 import pytest
+from obstore.exceptions import GenericError
 from obstore.store import AzureStore
 
 from flaky_proxy import Faults, FlakyProxy
@@ -54,6 +55,40 @@ def test_no_permission(proxied_url: str, s3_proxy: FlakyProxy) -> None:
     with pytest.raises(OutputError, match="403.*tried the key.*give yourself permission") as written:
         storage.put_new("a", b"abc")
     assert short(written.value)
+
+
+def refusal(code: str, method: str = "GET") -> GenericError:
+    """What obstore says of a 400."""
+    body = f"<Error><Code>{code}</Code><Message>The provided token is no good.</Message></Error>" if code else ""
+    return GenericError(
+        f"Generic S3 error: Error performing {method} https://host/b/a in 2.1ms - Server returned non-2xx status code: "
+        f'400 Bad Request: {body}\n\nDebug source:\nGeneric {{\n    store: "S3",\n    source: RetryError(\n'
+        f"        RetryErrorImpl {{\n            method: {method},\n"
+    )
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidToken"])
+def test_credentials_that_have_expired(code: str) -> None:
+    """Amazon answers 400, and not 403."""
+    found = system_error(refusal(code), "s3://b/a", "the key ASIA... from AWS_ACCESS_KEY_ID")
+    assert isinstance(found, PermissionError)
+    assert found.strerror == (
+        f"the server answered 400 {code}: the credentials have to be renewed; tried the key ASIA... from "
+        "AWS_ACCESS_KEY_ID"
+    )
+
+
+def test_credentials_that_have_expired_when_a_file_is_looked_for(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    """The answer to a HEAD has no code."""
+    storage = storage_at(proxied_url)
+    s3_proxy.faults(Faults(statuses=1, status=400))
+    with pytest.raises(PermissionError, match=r"400, as for credentials that have expired or a wrong region; tried"):
+        storage.find("a")
+
+
+def test_another_bad_request_is_no_matter_of_credentials() -> None:
+    for error in (refusal("InvalidRequest"), refusal("InvalidRequest", "HEAD"), refusal("")):
+        assert system_error(error, "s3://b/a", "").errno == errno.EIO
 
 
 def test_a_server_that_does_not_work(proxied_url: str, s3_proxy: FlakyProxy) -> None:
