@@ -22,8 +22,11 @@ from dataset_places import copied
 from s3_server import share_models
 from shortgop.manifests.annotate import annotate
 from shortgop.manifests.collect import collect
+from shortgop.manifests.compact import compact
 from shortgop.manifests.drop import drop
+from shortgop.manifests.layout import snapshots
 from shortgop.manifests.publish import publish
+from shortgop.manifests.rollback import rollback
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import is_url, storage_at
 
@@ -54,8 +57,18 @@ def published(dataset: Storage) -> None:
         publish(dataset)
 
 
+def compacted(dataset: Storage) -> None:
+    """Put small shards together."""
+    compact(dataset, keep_snapshots_seconds=0)
+
+
+def rolled_back(dataset: Storage) -> None:
+    """Go back to the second snapshot."""
+    rollback(dataset, sorted(snapshots(dataset))[1])
+
+
 OPERATIONS: dict[str, Callable[[Storage], None]] = {
-    each.__name__: each for each in (annotated, dropped, collected, published)
+    each.__name__: each for each in (annotated, dropped, collected, published, compacted, rolled_back)
 }
 
 

@@ -1,5 +1,5 @@
-"""annotate, drop, gc and publishing, killed before each of their changes: one whole snapshot, and a rerun that ends as
-if nothing had happened. In a folder, and in S3."""
+"""annotate, drop, gc, compact, rollback and publishing, killed before each of their changes: one whole snapshot, and a
+rerun that ends as if nothing had happened. In a folder, and in S3."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ def state(dataset: Storage) -> tuple[dict[str, Any], set[str], set[str]]:
 def before_the_operation(operation: str, dataset: Storage) -> None:
     if operation == "collected":
         annotated(dataset)
+        dropped(dataset)
+    if operation == "rolled_back":
         dropped(dataset)
     if operation == "published":
         write_part(dataset, "later", failure("later", "cut short"))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import shortgop
 from dataset_paths import shard_path
+from dataset_places import Places, copied, names
 from datasets import current_manifest, make_dataset
 from shortgop.errors import CorruptDataError, MissingDataError, UsageError
 from shortgop.jobs.prepare import Where, prepare
@@ -74,6 +75,10 @@ def numbers_of(place: Storage) -> dict[str, tuple[Any, int]]:
         assert numbers == list(range(numbers[0], numbers[0] + FRAMES))
         found[video.id] = video.attributes.get("label"), numbers[0]
     return found
+
+
+def current(place: Storage) -> str:
+    return str(open_current(place)[0].snapshot)
 
 
 def is_whole(place: Storage) -> bool:
@@ -187,17 +192,82 @@ def test_a_copy_that_was_killed_goes_on(original: Path, tmp_path: Path, parts: i
     assert len(named) <= len(list((tmp_path / "target" / "shards").iterdir())) <= len(named) + 1
 
 
+# What holds wherever the datasets lie
+
+
+class Moving:
+    where: str
+
+    @pytest.fixture
+    def place(self, original: Path, places: Places) -> Storage:
+        return copied(original, places.new())
+
+    def test_datasets_become_one(self, place: Storage, videos: Path, places: Places) -> None:
+        other, target = places.new(), places.new()
+        make_dataset([videos / "d.mp4"], other)
+        annotate(other, {"d.mp4": {"label": 9}})
+        done = copy_videos([place, other], target)
+        assert done.ids == ("a.mp4", "b.mp4", "d.mp4")
+        assert numbers_of(target) == {**CONTENT, "d.mp4": (9, 300)}
+        assert is_whole(target)
+
+    def test_small_shards_become_one_and_videos_keep_their_bytes(self, place: Storage) -> None:
+        before = current_manifest(place)
+        reader = shortgop.open(place.url)
+        foreseen = compact(place, dry_run=True)
+        done = compact(place)
+        assert (done.shards, done.new_shards) == (foreseen.shards, foreseen.new_shards) == (2, 1)
+        after = current_manifest(place)
+        assert len(after.shards) == 1
+        assert after.gops.crc32.tolist() == before.gops.crc32.tolist()
+        assert numbers_of(place) == CONTENT
+        assert is_whole(place)
+        # A reader of the snapshot before goes on, until that is removed.
+        assert read_number(reader["a.mp4"][3]) == 3
+        assert compact(place).shards == 0
+        collect(place)
+        assert names(place, "shards") == set(after.shards.name.texts())
+
+    def test_a_dataset_goes_back_to_a_snapshot_and_forth_again(self, place: Storage, videos: Path) -> None:
+        then = current(place)
+        make_dataset([videos / "d.mp4"], place)
+        drop(place, ["a.mp4"])
+        annotate(place, {"b.mp4": {"label": "y", "more": 1}})
+        now = current(place)
+        changed = numbers_of(place)
+        foreseen = rollback(place, then, dry_run=True)
+        done = rollback(place, then)
+        assert (done.dropped, done.restored, done.relabelled) == (("d.mp4",), ("a.mp4",), ("b.mp4",))
+        assert (foreseen.dropped, foreseen.restored) == (done.dropped, done.restored)
+        assert foreseen.relabelled == done.relabelled
+        assert numbers_of(place) == CONTENT
+        assert shortgop.open(place.url)["b.mp4"].attributes == {"label": "x"}
+        assert is_whole(place)
+        assert rollback(place, then).dropped == ()
+        rollback(place, now)
+        assert numbers_of(place) == changed
+        assert shortgop.open(place.url)["b.mp4"].attributes == {"label": "y", "more": 1}
+        # What went with it is left out by jobs, as what was dropped.
+        rollback(place, then)
+        assert make_dataset([videos / "d.mp4"], place).dropped == ("d.mp4",)
+
+    def test_a_dataset_is_copied_within_a_store(self, place: Storage, places: Places) -> None:
+        target = places.new()
+        copy_videos([place], target)
+        assert numbers_of(target) == CONTENT
+        assert copy_videos([place], target).ids == ()
+        assert is_whole(target)
+
+
+class TestMovingOnADisk(Moving):
+    where = "disk"
+
+
+class TestMovingInS3(Moving):
+    where = "s3"
+
+
 # Merging datasets
-
-
-def test_datasets_become_one(original: Path, videos: Path, tmp_path: Path) -> None:
-    make_dataset([videos / "d.mp4"], tmp_path / "other")
-    annotate(DiskStorage(tmp_path / "other"), {"d.mp4": {"label": 9}})
-    target = DiskStorage(tmp_path / "both")
-    done = copy_videos([DiskStorage(original), DiskStorage(tmp_path / "other")], target)
-    assert done.ids == ("a.mp4", "b.mp4", "d.mp4")
-    assert numbers_of(target) == {**CONTENT, "d.mp4": (9, 300)}
-    assert is_whole(target)
 
 
 def test_what_one_dataset_dropped_and_another_has_is_there(original: Path, videos: Path, tmp_path: Path) -> None:
@@ -234,25 +304,6 @@ def test_a_dataset_with_lost_shards_is_not_copied(dataset: Path, tmp_path: Path)
 # Compacting
 
 
-def test_small_shards_become_one_and_videos_keep_their_bytes(dataset: Path) -> None:
-    place = DiskStorage(dataset)
-    before = current_manifest(dataset)
-    reader = shortgop.open(dataset)
-    foreseen = compact(place, dry_run=True)
-    done = compact(place)
-    assert (done.shards, done.new_shards) == (foreseen.shards, foreseen.new_shards) == (2, 1)
-    after = current_manifest(dataset)
-    assert len(after.shards) == 1
-    assert after.gops.crc32.tolist() == before.gops.crc32.tolist()
-    assert numbers_of(place) == CONTENT
-    assert is_whole(place)
-    # A reader of the snapshot before goes on, until that is removed.
-    assert read_number(reader["a.mp4"][3]) == 3
-    assert compact(place).shards == 0
-    collect(place)
-    assert [file.name for file in (dataset / "shards").iterdir()] == after.shards.name.texts()
-
-
 def test_shards_that_are_long_enough_stay(dataset: Path) -> None:
     before = current_manifest(dataset).shards.name.texts()
     assert compact(DiskStorage(dataset), shard_bytes=1000).shards == 0
@@ -279,39 +330,12 @@ def test_shards_that_share_videos_are_together(shards_of: dict[int, list[int]]) 
 # Going back
 
 
-def current(dataset: Path) -> str:
-    return str(open_current(DiskStorage(dataset))[0].snapshot)
-
-
-def test_a_dataset_goes_back_to_a_snapshot_and_forth_again(dataset: Path, videos: Path) -> None:
-    place, then = DiskStorage(dataset), current(dataset)
-    make_dataset([videos / "d.mp4"], dataset)
-    drop(place, ["a.mp4"])
-    annotate(place, {"b.mp4": {"label": "y", "more": 1}})
-    now = current(dataset)
-    changed = numbers_of(place)
-    foreseen = rollback(place, then, dry_run=True)
-    done = rollback(place, then)
-    assert (done.dropped, done.restored, done.relabelled) == (("d.mp4",), ("a.mp4",), ("b.mp4",))
-    assert (foreseen.dropped, foreseen.restored, foreseen.relabelled) == (done.dropped, done.restored, done.relabelled)
-    assert numbers_of(place) == CONTENT
-    assert shortgop.open(dataset)["b.mp4"].attributes == {"label": "x"}
-    assert is_whole(place)
-    assert rollback(place, then).dropped == ()
-    rollback(place, now)
-    assert numbers_of(place) == changed
-    assert shortgop.open(dataset)["b.mp4"].attributes == {"label": "y", "more": 1}
-    # What went with it is left out by jobs, as what was dropped.
-    rollback(place, then)
-    assert make_dataset([videos / "d.mp4"], dataset).dropped == ("d.mp4",)
-
-
 def test_a_source_that_was_replaced_comes_back(videos: Path, tmp_path: Path) -> None:
     place = DiskStorage(tmp_path / "dataset")
     source = tmp_path / "a.mp4"
     shutil.copy(videos / "a.mp4", source)
     make_dataset([source], tmp_path / "dataset")
-    then = current(tmp_path / "dataset")
+    then = current(place)
     shutil.copy(videos / "d.mp4", source)
     prepare([str(source)], place, Profile(), where=Where("inline"), changed="replace")
     assert numbers_of(place) == {"a.mp4": (None, 300)}
@@ -321,7 +345,7 @@ def test_a_source_that_was_replaced_comes_back(videos: Path, tmp_path: Path) -> 
 
 
 def test_videos_that_moved_to_other_shards_are_as_they_were(dataset: Path) -> None:
-    place, then = DiskStorage(dataset), current(dataset)
+    place, then = DiskStorage(dataset), current(DiskStorage(dataset))
     collect(place, keep_snapshots_seconds=3600)
     compact(place)
     assert rollback(place, then, dry_run=True).restored == ()
@@ -333,7 +357,7 @@ def test_a_snapshot_that_is_gone_is_named(dataset: Path) -> None:
 
 
 def test_videos_whose_shards_are_gone_cannot_come_back(dataset: Path) -> None:
-    place, then = DiskStorage(dataset), current(dataset)
+    place, then = DiskStorage(dataset), current(DiskStorage(dataset))
     drop(place, ["a.mp4"])
     named = current_manifest(dataset).shards.name.texts()
     for file in (dataset / "shards").iterdir():
