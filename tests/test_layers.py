@@ -54,6 +54,17 @@ BELOW_ALL = ("arguments.py", "errors.py", "unnamed_files.py", "whole_files.py", 
 FORBIDDEN_EVERYWHERE = {"shortgop.cli", "shortgop.__main__", "cli", *PACKAGES}
 MAY_START_PROCESSES = {"prep/processes.py"}
 
+# Modules outside `storage` that ask whether a dataset is a folder of this host. All others know places and keys alone.
+MAY_ASK_FOR_FOLDERS = {
+    "jobs/shared_files.py",  # a folder has to be the same one on all machines
+    "manifests/in_order.py",  # waiting for one answer after the other costs nothing on a disk
+    "manifests/layout.py",  # what is no dataset may be a file
+    "manifests/lost.py",  # a list of a store costs a request for a thousand shards
+    "manifests/publish.py",  # an empty folder of shards is none in a store
+    "readers/gops.py",  # reading ahead
+    "readers/store_options.py",  # what a request costs
+}
+
 MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
@@ -99,6 +110,16 @@ def test_layers(path: Path) -> None:
     assert breaches(path, forbidden | {"subprocess"}) == []
     starts_processes = any(call in path.read_text() for call in ("os.posix_spawn", "os.fork", "os.exec", "os.system"))
     assert starts_processes == (name(path) in MAY_START_PROCESSES)
+
+
+def test_few_modules_ask_whether_a_dataset_is_a_folder() -> None:
+    def asks(path: Path) -> bool:
+        tree = ast.walk(ast.parse(path.read_text()))
+        found = [node.value for node in tree if isinstance(node, ast.Attribute) and node.attr == "folder"]
+        return any(isinstance(each, ast.Name) and each.id in ("dataset", "place", "out", "storage") for each in found)
+
+    outside = [path for path in MODULES if path.relative_to(ROOT).parts[0] != "storage"]
+    assert {name(path) for path in outside if asks(path)} == MAY_ASK_FOR_FOLDERS
 
 
 @pytest.mark.parametrize("module", BELOW_ALL)

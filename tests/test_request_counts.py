@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -12,6 +15,7 @@ import shortgop
 from datasets import make_dataset
 from example_manifests import video
 from flaky_proxy import FlakyProxy
+from layers_everywhere import layers_everywhere
 from shortgop.cli import app
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.units import Item, plan_units
@@ -63,6 +67,30 @@ def test_a_small_dataset_is_opened_with_three_requests(dataset: Storage, s3_prox
     # Frames of one GOP, and those of two that lie side by side.
     opened["a.mp4"].get_frames_at([3, 5, 20])
     assert files(s3_proxy, dataset) == ["GET shards"]
+
+
+def test_a_long_snapshot_takes_a_request_for_each_eight_megabytes(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    place, texts = storage_at(proxied_url), np.random.default_rng(0).bytes(20_000_000).hex()
+    create(place, {})
+    write_part(place, "long", video("a", attributes=json.dumps({"text": texts})))
+    publish(place)
+    s3_proxy.forget()
+    assert len(open_current(place)[1].videos) == 1
+    # The end of the file, which lists what is in it, and three pieces of 20 MB.
+    assert Counter(files(s3_proxy, place)) == {"GET zarr.json": 1, "GET manifest": 4}
+
+
+def test_each_layer_of_a_small_snapshot_takes_one_request(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    place = storage_at(proxied_url)
+    create(place, {})
+    with layers_everywhere():
+        for name in "abc":
+            write_part(place, name, video(name))
+            publish(place)
+    s3_proxy.forget()
+    assert len(open_current(place)[1].videos) == 3
+    # The first one says which layers there are.
+    assert Counter(files(s3_proxy, place)) == {"GET zarr.json": 1, "GET manifest": 1 + 3}
 
 
 def test_what_info_shows_takes_three_requests(dataset: Storage, s3_proxy: FlakyProxy) -> None:
