@@ -16,6 +16,7 @@ from .printing import PlainConsole
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_SOMETHING_MISSING = 3
+EXIT_NOT_HEARD_OF = 4
 EXIT_INTERRUPTED = 130
 
 app = typer.Typer(

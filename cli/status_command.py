@@ -13,41 +13,94 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from ..errors import ShortGopError, not_read
+from ..storage.interface import Storage
 from ..storage.locate import storage_at
 from ..wording import counted, duration
-from .app import app, err, errors, megabytes, out, print_json
+from .app import EXIT_FAILED, EXIT_NOT_HEARD_OF, app, err, errors, megabytes, out, print_json
 from .parameters import DatasetArgument, JsonOption
 
 if TYPE_CHECKING:
     from ..jobs.job_status import JobStatus, Task
 
 _LOOK_EVERY_SECONDS = 2.0
+# A job that wrote nothing for so long is given up, and so is a dataset that cannot be read for so long. A head that
+# Kubernetes or Slurm starts again is mostly back by then.
+_GIVE_UP_SECONDS = 600.0
+# The clocks of two machines may differ. So a status that seems older than that is watched for so long first: a job that
+# lives writes it every five seconds.
+_WATCH_SECONDS = 30.0
 _NODES_SHOWN = 10
 
 
 @app.command()
 def status(
     dataset: DatasetArgument,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on until the job ends.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Go on until the job ends. Exit status 1: it failed; 4: it was not heard of for ten minutes.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the progress of the job that writes to DATASET, or how the last job ended. Works from any machine."""
     with errors():
-        from ..jobs.job_status import read_status
-
         storage = storage_at(dataset)
-        found = read_status(storage)
+        found = _read(storage)
         if watch:
-            with Live(console=err, auto_refresh=False, transient=True) as live:
-                while found.state == "running":
-                    live.update(Group(*map(Text, status_lines(found, time.time()))), refresh=True)
-                    time.sleep(_LOOK_EVERY_SECONDS)
-                    found = read_status(storage)
+            found = _when_over(storage, found)
         if as_json:
             print_json(dataclasses.asdict(found) | {"seconds_left": found.seconds_left})
         else:
             for line in status_lines(found, time.time()):
                 out.print(line, markup=False, soft_wrap=True)
+        if watch and found.state == "running":
+            silence = f"the job was not heard of for {duration(_GIVE_UP_SECONDS)} or more"
+            err.print(f"error: {silence}; it is dead, or cannot write to the dataset", style="red", soft_wrap=True)
+            raise typer.Exit(EXIT_NOT_HEARD_OF)
+        if watch and found.state == "ended":
+            raise typer.Exit(EXIT_FAILED)
+
+
+def _read(storage: Storage) -> JobStatus:
+    """ShortGopError if it cannot be read."""
+    from ..jobs.job_status import STATUS_KEY, read_status
+
+    try:
+        return read_status(storage)
+    except OSError as error:
+        raise not_read(storage.place(STATUS_KEY), error) from error
+
+
+def _when_over(storage: Storage, found: JobStatus) -> JobStatus:
+    """Show the status until the job is over, and return it. It is that of a running job if that was not heard of for
+    long. A status that cannot be read for as long is an error; until then, a store may fail now and then."""
+    changed = read = time.monotonic()
+    problem: ShortGopError | None = None
+    with Live(console=err, auto_refresh=False, transient=True) as live:
+        while found.state == "running":
+            lines = status_lines(found, time.time())
+            if problem is not None:
+                lines.append(f"not read for {duration(round(time.monotonic() - read))}: {problem}")
+            live.update(Group(*map(Text, lines)), refresh=True)
+            time.sleep(_LOOK_EVERY_SECONDS)
+            try:
+                latest = _read(storage)
+            except ShortGopError as error:
+                if time.monotonic() - read >= _GIVE_UP_SECONDS:
+                    raise
+                problem = error
+                continue
+            problem, read = None, time.monotonic()
+            if latest.written != found.written:
+                changed = read
+            found = latest
+            silent_seconds = max(read - changed, time.time() - found.written)
+            if silent_seconds >= _GIVE_UP_SECONDS and read - changed >= _WATCH_SECONDS:
+                break
+    return found
 
 
 def status_lines(found: JobStatus, now: float) -> list[str]:

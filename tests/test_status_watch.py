@@ -1,0 +1,125 @@
+"""`shortgop status --watch` ends with the job, says how it ended, and does not end before."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from shortgop.cli import app, status_command
+from shortgop.cli.printing import PlainConsole
+from shortgop.jobs.job_status import STATUS_KEY, JobStatus
+
+_HOUR_SECONDS = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_command, "_LOOK_EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(status_command, "_WATCH_SECONDS", 0.5)
+
+
+def running() -> JobStatus:
+    now = time.time()
+    return JobStatus("host", 7, started=now - 2 * _HOUR_SECONDS, written=now, sources_total=2)
+
+
+def write(dataset: Path, status: JobStatus) -> None:
+    (dataset / "new").write_text(json.dumps(asdict(status)))
+    (dataset / "new").rename(dataset / STATUS_KEY)
+
+
+def watch(dataset: Path) -> Result:
+    return CliRunner().invoke(app, ["status", str(dataset), "--watch"])
+
+
+@contextmanager
+def meanwhile(*steps: Callable[[], object]) -> Iterator[None]:
+    """Does one after the other, with a moment before each."""
+
+    def work() -> None:
+        for step in steps:
+            time.sleep(0.2)
+            step()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+@pytest.mark.parametrize(("state", "exit_status"), [("finished", 0), ("ended", 1)])
+def test_watching_ends_with_the_job_and_says_how_it_ended(tmp_path: Path, state: str, exit_status: int) -> None:
+    write(tmp_path, running())
+    with meanwhile(lambda: write(tmp_path, replace(running(), state=state, reason="no space"))):
+        done = watch(tmp_path)
+    assert done.exit_code == exit_status
+    assert done.stdout.startswith(f"process 7 on host, {state}")
+    assert "after 2 h: no space\n" in done.stdout
+
+
+def test_watching_goes_on_while_the_status_cannot_be_read_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may fail now and then."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(status_command, "err", PlainConsole(file=terminal, force_terminal=True, width=400))
+    file = tmp_path / STATUS_KEY
+    write(tmp_path, running())
+    with meanwhile(
+        lambda: file.write_text("{"),
+        file.unlink,
+        file.mkdir,
+        file.rmdir,
+        lambda: write(tmp_path, replace(running(), state="finished")),
+    ):
+        done = watch(tmp_path)
+    assert done.exit_code == 0
+    shown = [line for line in terminal.getvalue().split("\n") if re.search(r"not read for \d s: ", line)]
+    for problem in ("is damaged", "no job has left its progress", "cannot be read: Is a directory"):
+        assert any(problem in line for line in shown), problem
+
+
+def test_watching_ends_if_the_status_cannot_be_read_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_command, "_GIVE_UP_SECONDS", 1.0)
+    write(tmp_path, running())
+    with meanwhile(lambda: (tmp_path / STATUS_KEY).write_text("{")):
+        done = watch(tmp_path)
+    assert done.exit_code == 1
+    assert "is damaged" in done.stderr
+
+
+def test_watching_ends_if_the_job_was_not_heard_of_for_ten_minutes(tmp_path: Path) -> None:
+    write(tmp_path, replace(running(), written=time.time() - 700))
+    done = watch(tmp_path)
+    assert done.exit_code == 4
+    assert "it may be dead; the same command goes on from there" in done.stdout
+    assert done.stderr == (
+        "error: the job was not heard of for 10 min or more; it is dead, or cannot write to the dataset\n"
+    )
+
+
+def test_a_job_whose_clock_is_slow_is_not_dead(tmp_path: Path) -> None:
+    states = [replace(running(), written=time.time() - _HOUR_SECONDS + number) for number in range(5)]
+    write(tmp_path, states[0])
+    steps = [lambda state=state: write(tmp_path, state) for state in [*states, replace(states[-1], state="finished")]]
+    with meanwhile(*steps):
+        done = watch(tmp_path)
+    assert done.exit_code == 0
+
+
+def test_a_dead_job_whose_clock_was_fast_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_command, "_GIVE_UP_SECONDS", 1.0)
+    write(tmp_path, replace(running(), written=time.time() + _HOUR_SECONDS))
+    assert watch(tmp_path).exit_code == 4
