@@ -35,8 +35,10 @@ RUN pip install --no-cache-dir -c constraints.txt '.[cluster,s3]' \
     && bash scripts/trim_environment.sh /opt/shortgop
 
 FROM base AS run
-# Sources from stores and what Ray spills lie here: mount a disk, at least twice the largest source for each core.
-ENV TMPDIR=/scratch
+# Sources from stores lie in /scratch while they are encoded: mount a disk, at least the largest source for each core.
+# Without RAY_TMPDIR Ray would keep its logs there, too.
+ENV TMPDIR=/scratch \
+    RAY_TMPDIR=/tmp
 USER 1000
 WORKDIR /home/shortgop
 # No ENTRYPOINT: `ray up` and KubeRay start their own commands in the image.

@@ -72,6 +72,21 @@ def test_every_pod_has_what_a_worker_needs(file: Any) -> None:
         assert re.fullmatch(r"REGISTRY/shortgop:(cpu|cuda)", container["image"])
 
 
+def test_rays_logs_take_no_room_of_the_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that fills its folder beyond `sizeLimit` is ended."""
+    from ray._common.utils import get_default_ray_temp_dir
+
+    in_image = re.findall(r"^ENV (TMPDIR=.*)", DOCKERFILE.read_text().replace("\\\n", " "), re.MULTILINE)
+    commands = loaded(MACHINES)["head_start_ray_commands"] + loaded(MACHINES)["worker_start_ray_commands"]
+    on_machines = [re.findall(r"export (.*?);", command)[0] for command in commands if "ray start" in command]
+    assert (len(in_image), len(on_machines)) == (1, 2)
+    for words in in_image + on_machines:
+        values = dict(word.split("=") for word in words.split())
+        monkeypatch.setenv("TMPDIR", values["TMPDIR"])
+        monkeypatch.setenv("RAY_TMPDIR", values["RAY_TMPDIR"])
+        assert get_default_ray_temp_dir() == "/tmp/ray"  # type: ignore[no-untyped-call]
+
+
 @pytest.mark.parametrize(("status", "expected"), [(0, 0), (1, 1), (2, 1), (3, 0)])
 def test_only_a_job_that_could_not_go_on_is_tried_again_by_kuberay(status: int, expected: int, tmp_path: Path) -> None:
     """KubeRay puts the entry point into a script, `ray job submit` makes a line of its words, and a shell runs it."""
