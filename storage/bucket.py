@@ -11,6 +11,7 @@ import contextlib
 import errno
 import mmap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,8 +203,10 @@ class Bucket:
             # obstore sends what is mapped from where it is: nothing of it is held in memory. The map ends with its last
             # user, which after an interruption is a request that still goes on.
             data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        # The server sends nothing until it has all.
-        put = partial(obstore.put, self.uploading_store, self.root.key(key), data, mode="create", use_multipart=False)
+        # The server sends nothing until it has all, which may take as long as its pieces could by themselves.
+        patience_seconds = self._options.timeout_seconds * max(1, len(data) / PIECE_BYTES)
+        store = connect(self.root, replace(self._options, timeout_seconds=patience_seconds), uploads=True)
+        put = partial(obstore.put, store, self.root.key(key), data, mode="create", use_multipart=False)
         try:
             self.requests.make(put, self.place(key))
         except (AlreadyExistsError, PreconditionError):

@@ -118,6 +118,17 @@ def test_the_lost_answer_of_a_large_put(place: ObjectStorage, proxy: FlakyProxy,
     assert place.put_new_file("manifest/000001.zip", file)
 
 
+def test_a_large_put_may_take_as_long_as_its_pieces(url: str, proxy: FlakyProxy, tmp_path: Path) -> None:
+    """A piece is allowed ten times as long as an answer, here 2 s."""
+    file = tmp_path / "file"
+    file.write_bytes(bytes(LARGE_BYTES))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AZURE_STORAGE_ENDPOINT", f"{proxy.endpoint}/{azurite.ACCOUNT}")
+        place = storage_at(url, network=NetworkOptions(timeout_seconds=0.2, retries=0))
+        proxy.faults(Faults(latency_seconds=3.0))
+        assert place.put_new_file("manifest/000001.zip", file)
+
+
 def test_the_end_of_a_file_and_what_it_is_are_of_one_version(
     place: ObjectStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

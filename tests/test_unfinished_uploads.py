@@ -127,6 +127,6 @@ def test_an_upload_that_ended_meanwhile_does_not_keep_the_others(s3_url: str, mo
 
 
 @pytest.mark.parametrize("url", ["memory://name", "az://container/dataset", "gs://bucket/dataset", "https://host/x"])
-def test_stores_that_need_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_job_could_never_remove_any_nothing_is_said(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     assert abort_unfinished(StoreRoot.of(url), 0) == 0
