@@ -120,6 +120,15 @@ def test_what_each_node_of_a_cluster_does_is_seen_during_the_job_and_after_it(
     assert text.count("\nslowest: ") == 4
 
 
+def created_bytes(cluster: Any) -> int:
+    """How many bytes were ever put into the object stores of the nodes that are alive, which Ray counts itself."""
+    from ray._private.internal_api import get_memory_info_reply, get_state_from_address
+
+    reply: Any = get_memory_info_reply(get_state_from_address(cluster.address))  # type: ignore[no-untyped-call]
+    created: int = reply.store_stats.cumulative_created_bytes
+    return created
+
+
 @pytest.fixture(scope="module")
 def long_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_sources(tmp_path_factory.mktemp("long_sources"))
@@ -128,8 +137,12 @@ def long_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_sections_of_a_long_source_make_the_dataset_of_a_plain_loop(
     long_sources: Path, cluster: Any, tmp_path: Path
 ) -> None:
+    """And no video bytes pass through the object stores."""
     dataset = tmp_path / "dataset"
+    before = created_bytes(cluster)
     report = run_in_sections(long_sources, dataset, Where(address=cluster.address))
+    source_bytes = sum(file.stat().st_size for file in long_sources.iterdir())
+    assert created_bytes(cluster) - before < source_bytes / 100
     assert (report.videos_added, report.frames_added, report.failures) == (2, FRAMES_OF_BOTH, ())
     run_in_sections(long_sources, tmp_path / "plain")
     assert_undisturbed(dataset, tmp_path / "plain")
