@@ -8,6 +8,7 @@ same seed is the same cases, though not the same moments.
 
     python tests/cluster_chaos.py --seconds 600 --seed 0
     python tests/cluster_chaos.py --seconds 600 --where s3
+    python tests/cluster_chaos.py --seconds 600 --where flaky
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from typing import Any
 import shortgop
 from dataset_places import Places, folders, left_over, names, prefixes, s3_settings, shard_names
 from datasets import current_manifest, rows_of
-from ray_machines import Machines, machines, may_have_networks
+from flaky_proxy import FLAKY, flaky_proxy
+from ray_machines import Machines, machines, may_have_networks, start_missing
 from s3_server import BUCKET, make_bucket, running
 from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
@@ -297,37 +299,6 @@ def workers_of(pids: Sequence[int]) -> list[int]:
     return found
 
 
-def start_missing(cluster: Machines) -> None:
-    """Start what a cluster manager would start: machines that are gone, or that the head does not know."""
-    for name in cluster.names:
-        machine = cluster.all.get(name)
-        if machine is not None and cluster.is_lost(machine):
-            cluster.kill(name)
-        if name not in cluster.all:
-            cluster.start(name)
-            if name == "head":
-                cluster.wait(lambda: _has_head(cluster), "a head")
-
-
-def start_all(cluster: Machines) -> None:
-    """Start what is missing until the head knows all machines. Those of a killed head go on for ten seconds."""
-
-    def is_done() -> bool:
-        start_missing(cluster)
-        return cluster.are_known()
-
-    cluster.wait(is_done, "all machines")
-
-
-def _has_head(cluster: Machines) -> bool:
-    """Whether there is a head that answers. One that ended is started again: on one network Ray starts none while
-    machines of the one before live, ten seconds after its end."""
-    if not cluster.all["head"].runs:
-        cluster.kill("head")
-        cluster.start("head")
-    return bool(cluster.alive())
-
-
 def assert_same(one: Storage, other: Storage) -> None:
     """Everything that readers see is the same, and nothing else is there. Units that were split have shards of their
     own: then the rows of shards, and which of them holds a segment, may differ."""
@@ -360,11 +331,15 @@ def places_of(where: str, cluster: Machines, folder: Path) -> Iterator[Places]:
     if where == "disk":
         yield folders(folder)
         return
-    with running("s3_server.py", "0.0.0.0") as here:
-        endpoint = f"http://{cluster.here_ip}:{here.rpartition(':')[2]}"
-        make_bucket(endpoint, BUCKET)
-        with s3_settings(endpoint):
-            yield prefixes()
+    with contextlib.ExitStack() as servers:
+        server = servers.enter_context(running("s3_server.py", "0.0.0.0"))
+        make_bucket(server, BUCKET)
+        if where == "flaky":
+            proxy = servers.enter_context(flaky_proxy(server, "0.0.0.0"))
+            proxy.faults(FLAKY)
+            server = proxy.endpoint
+        servers.enter_context(s3_settings(f"http://{cluster.here_ip}:{server.rpartition(':')[2]}"))
+        yield prefixes()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -373,7 +348,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=600, help="begin no case after this time")
     parser.add_argument("--kills", type=int, default=1_000_000, help="begin no case after so many kills")
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
-    parser.add_argument("--where", choices=["disk", "s3"], default="disk", help="where the datasets lie")
+    parser.add_argument("--where", choices=["disk", "s3", "flaky"], default="disk", help="where the datasets lie")
     parser.add_argument("--together", action="store_true", help="give the machines no networks of their own")
     parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)

@@ -103,9 +103,9 @@ class FlakyProxy:
 
 
 @contextlib.contextmanager
-def flaky_proxy(upstream: str) -> Iterator[FlakyProxy]:
-    """A new proxy in front of a server."""
-    with running("flaky_proxy.py", upstream) as endpoint:
+def flaky_proxy(upstream: str, address: str = "127.0.0.1") -> Iterator[FlakyProxy]:
+    """A new proxy in front of a server, which listens at this address."""
+    with running("flaky_proxy.py", upstream, address) as endpoint:
         yield FlakyProxy(endpoint)
 
 
@@ -197,7 +197,7 @@ async def _control(state: _State, request: web.Request) -> web.Response:
     return web.json_response({})
 
 
-async def _serve(upstream: str) -> None:
+async def _serve(upstream: str, address: str) -> None:
     state = _State(upstream)
     # It reports each connection that is cut on purpose.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
@@ -221,7 +221,7 @@ async def _serve(upstream: str) -> None:
         application.router.add_route("*", "/{path:.*}", forward)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, address, 0)
         await site.start()
         print(runner.addresses[0][1], flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -229,4 +229,4 @@ async def _serve(upstream: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1]))
+    asyncio.run(_serve(sys.argv[1], sys.argv[2]))

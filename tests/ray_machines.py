@@ -242,6 +242,37 @@ class Machines:
             raise AssertionError(f"waited in vain for {what}:\n{logs}")
 
 
+def start_missing(cluster: Machines) -> None:
+    """Start what a cluster manager would start: machines that are gone, or that the head does not know."""
+    for name in cluster.names:
+        machine = cluster.all.get(name)
+        if machine is not None and cluster.is_lost(machine):
+            cluster.kill(name)
+        if name not in cluster.all:
+            cluster.start(name)
+            if name == "head":
+                cluster.wait(lambda: _has_head(cluster), "a head")
+
+
+def start_all(cluster: Machines) -> None:
+    """Start what is missing until the head knows all machines. Those of a killed head go on for ten seconds."""
+
+    def is_done() -> bool:
+        start_missing(cluster)
+        return cluster.are_known()
+
+    cluster.wait(is_done, "all machines")
+
+
+def _has_head(cluster: Machines) -> bool:
+    """Whether there is a head that answers. One that ended is started again: on one network Ray starts none while
+    machines of the one before live, ten seconds after its end."""
+    if not cluster.all["head"].runs:
+        cluster.kill("head")
+        cluster.start("head")
+    return bool(cluster.alive())
+
+
 def alive_at(address: str) -> list[str]:
     """The addresses of the machines that the head at `address` knows to be alive; none without a head."""
     from ray import exceptions

@@ -12,9 +12,9 @@ import pytest
 
 import cluster_chaos
 import shortgop
-from cluster_chaos import Case, Corpus, Disturbance, assert_same, make_corpus, places_of, run, start_all, start_missing
+from cluster_chaos import Case, Corpus, Disturbance, assert_same, make_corpus, places_of, run
 from dataset_places import Places, folders
-from ray_machines import Machines, machines, may_have_networks
+from ray_machines import Machines, machines, may_have_networks, start_all, start_missing
 from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
 from shortgop.jobs.where import Where
