@@ -6,8 +6,9 @@ the steps of a job have two kinds of places: `streams_per_gpu` for each GPU, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from ..errors import ToolError
@@ -21,23 +22,44 @@ Place = Literal["gpu", "cpu"]
 
 
 @dataclass(frozen=True)
+class Machine:
+    """A machine that runs units; `id` is its node's in Ray."""
+
+    id: str
+    memory_bytes: int
+    has_gpu: bool = False
+
+    def has(self, place: Place) -> bool:
+        return place == "cpu" or self.has_gpu
+
+
+@dataclass(frozen=True)
 class Slots:
-    """`at_a_time` units run at a time, `on_gpus` of them with the share `gpu_share` of a GPU. The largest machine has
-    `memory_bytes`, the largest one with a GPU `gpu_memory_bytes`; None where there is no such machine."""
+    """`at_a_time` units run at a time on the `machines`, `on_gpus` of them with the share `gpu_share` of a GPU."""
 
     at_a_time: int
     on_gpus: int = 0
     gpu_share: float = 0.0
-    memory_bytes: int | None = None
-    gpu_memory_bytes: int | None = None
+    machines: tuple[Machine, ...] = ()
 
     @property
     def on_cpus(self) -> int:
         return self.at_a_time - self.on_gpus
 
-    def memory_for(self, place: Place) -> int | None:
-        """The memory of the largest machine that has this place."""
-        return self.gpu_memory_bytes if place == "gpu" else self.memory_bytes
+    def memory_for(self, place: Place, avoided: Collection[str] = ()) -> int | None:
+        """The memory of the largest machine that has this place and is not among the `avoided`; None where there is
+        none."""
+        return _largest(self.machines, place, avoided) if avoided else self._memory[place]
+
+    @cached_property
+    def _memory(self) -> Mapping[Place, int | None]:
+        # Asked for each attempt that runs, and there may be a thousand machines.
+        return {"cpu": _largest(self.machines, "cpu"), "gpu": _largest(self.machines, "gpu")}
+
+
+def _largest(machines: Iterable[Machine], place: Place, avoided: Collection[str] = ()) -> int | None:
+    fitting = (each.memory_bytes for each in machines if each.has(place) and each.id not in avoided)
+    return max(fitting, default=None)
 
 
 def slots_of(resources: Mapping[str, float], workers: int | None, streams_per_gpu: int) -> Slots:
@@ -49,33 +71,33 @@ def slots_of(resources: Mapping[str, float], workers: int | None, streams_per_gp
     return Slots(at_a_time, on_gpus, 1 / streams_per_gpu if on_gpus else 0.0)
 
 
-def with_memory(slots: Slots, machines: Iterable[Mapping[str, float]]) -> Slots:
-    """The slots with the memory of the largest machines; `machines` has the resources of each. One without CPUs runs no
+def with_machines(slots: Slots, machines: Mapping[str, Mapping[str, float]]) -> Slots:
+    """The slots with the machines of which these are the resources, by the ids of their nodes. One without CPUs runs no
     unit: a head is often given none."""
-    for_units = [each for each in machines if each.get("CPU", 0) >= 1]
-    of_all, with_gpu = (
-        max((int(each.get("memory", 0)) for each in some), default=None)
-        for some in (for_units, [each for each in for_units if each.get("GPU", 0) > 0])
+    for_units = tuple(
+        Machine(node, int(each.get("memory", 0)), each.get("GPU", 0) > 0)
+        for node, each in machines.items()
+        if each.get("CPU", 0) >= 1
     )
-    slots = replace(slots, memory_bytes=of_all, gpu_memory_bytes=with_gpu)
-    return slots if with_gpu is not None else replace(slots, on_gpus=0, gpu_share=0.0)
+    slots = replace(slots, machines=for_units)
+    return slots if any(each.has_gpu for each in for_units) else replace(slots, on_gpus=0, gpu_share=0.0)
 
 
-def waits_in_vain(slots: Slots, place: Place, asked_bytes: int) -> bool:
-    """Whether no machine has this place and so much memory any more. Not so if there is no machine at all: one that
-    comes may be large enough."""
-    if slots.memory_bytes is None:
+def waits_in_vain(slots: Slots, place: Place, asked_bytes: int, avoided: Collection[str] = ()) -> bool:
+    """Whether no machine but the `avoided` has this place and so much memory any more. Not so if there is no machine at
+    all: one that comes may be large enough."""
+    if not slots.machines:
         return False
     if place == "gpu" and not slots.on_gpus:
         return True
-    largest = slots.memory_for(place)
+    largest = slots.memory_for(place, avoided)
     return largest is None or asked_bytes > largest
 
 
 def note_of(slots: Slots, *, alone: int = 0) -> str:
     """What a job says of its slots. `alone` units ask for all memory of the largest machine, which is less than they
     are expected to take."""
-    if slots.memory_bytes is None:
+    if not slots.machines:
         return "waiting for machines: Ray has none with a CPU for this job"
     on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
     needs = "needs" if alone == 1 else "need"

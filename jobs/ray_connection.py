@@ -14,7 +14,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from ..errors import ShortGopError, ToolError
-from .gpu_slots import Slots, slots_of, with_memory
+from .gpu_slots import Slots, slots_of, with_machines
 from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .ray_tasks import AskSlots
@@ -52,14 +52,14 @@ def connected(
 ) -> Iterator[AskSlots]:
     """Ray for as long as the context lasts: the cluster at `cluster`, an address that `cluster_address` returned, or a
     local Ray for None. Yields a function that says how many units can run at a time now, how many of them with a GPU,
-    and how much memory the largest machines have. `patience_seconds` is for `ray_first_driver`. ToolError if Ray cannot
+    and on which machines. `patience_seconds` is for `ray_first_driver`. ToolError if Ray cannot
     be started or joined."""
 
     def ask() -> Slots:
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        machines = [each["Resources"] for each in nodes if each["Alive"]]
-        return with_memory(slots_of(resources, workers, streams_per_gpu), machines)
+        machines = {each["NodeID"]: each["Resources"] for each in nodes if each["Alive"]}
+        return with_machines(slots_of(resources, workers, streams_per_gpu), machines)
 
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")

@@ -6,7 +6,7 @@ import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +42,7 @@ from .work import OnProgress, UnitProgress, UnitResult, give_up
 # may also crash its machine.
 _MAX_NODES_LOST = 1
 _POLL_SECONDS = 0.5
+_HAS_SELECTORS = tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 49)
 
 Done = tuple[Outcome, float]
 """The outcome of a step, and the seconds that its worker took."""
@@ -91,10 +92,13 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             return give_up(dataset, unit, f"{unit.items[0].source.given}: {WORKER_DIED} {times} times: {brief(error)}")
         return None
 
-    def submit(attempt: Attempt, slots: Slots, asked_bytes: int) -> ray.ObjectRef[Done]:
+    def submit(attempt: Attempt, slots: Slots, asked_bytes: int, avoided: frozenset[str]) -> ray.ObjectRef[Done]:
         on_gpu = attempt.place == "gpu"
         named = task.options(
-            num_gpus=slots.gpu_share if on_gpu else 0, memory=asked_bytes, name=task_name(attempt.step)
+            num_gpus=slots.gpu_share if on_gpu else 0,
+            memory=asked_bytes,
+            name=task_name(attempt.step),
+            **elsewhere(avoided),
         )
         reference: ray.ObjectRef[Done] = named.remote(
             dataset, attempt.step, replace(options, use_gpu=on_gpu), board.put, mark
@@ -106,7 +110,13 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
         tasks.begin(time.monotonic())
         done = ended(tasks.references)
         now = time.monotonic()
-        on_progress([each for each in board.take() if attempts.progressed((each.unit, each.section), each.frames, now)])
+        on_progress(
+            [
+                each
+                for each in board.take()
+                if attempts.progressed((each.unit, each.section), each.frames, now, each.machine)
+            ]
+        )
         for reference in done:
             attempt = tasks.take(reference)
             step = attempt.step
@@ -132,6 +142,13 @@ def ended(references: Sequence[Any]) -> list[Any]:
     # Ray gives one alone, and looks at all for it. On a large cluster many may have ended meanwhile.
     more = ray.wait(others, num_returns=len(others), timeout=0)[0] if done and others else []
     return [*done, *more]
+
+
+def elsewhere(avoided: Collection[str]) -> dict[str, Any]:
+    """The options of a task that does not run on machines with these ids. Ray 2.49 is the first to take them."""
+    if not avoided or not _HAS_SELECTORS:
+        return {}
+    return {"label_selector": {"ray.io/node-id": f"!in({','.join(sorted(avoided))})"}}
 
 
 def task_name(step: Step) -> str:
@@ -169,16 +186,17 @@ def _gone_source(error: RayTaskError) -> str:
 def _run_step(dataset: Storage, step: Step, options: Options, put: OnProgress, mark: str | None) -> Done:
     # Several nodes of a cluster may be on one machine.
     start = time.monotonic()
-    node = f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:6]}"
+    machine = ray.get_runtime_context().get_node_id()
+    node = f"{socket.gethostname()}/{machine[:6]}"
     metrics = StepMetrics(node)
 
     def report(progress: UnitProgress) -> None:
         metrics.on_progress(progress)
-        put(replace(progress, node=node))
+        put(replace(progress, node=node, machine=machine))
 
     # So that it is known when a step began that hangs before it has a frame.
     section = step.number if isinstance(step, OneSection) else None
-    put(UnitProgress(step.unit.id, 0, 0, section, node))
+    put(UnitProgress(step.unit.id, 0, 0, section, node, machine=machine))
     outcome = _outcome(dataset, step, options, report, mark)
     seconds = time.monotonic() - start
     metrics.done(step, outcome, seconds)

@@ -15,8 +15,9 @@ from .second_attempts import Attempt, Attempts
 from .task_memory import reserved_bytes
 
 AskSlots = Callable[[], Slots]
-Submit = Callable[[Attempt, Slots, int], Any]
-"""Gives Ray an attempt, which asks for so many bytes of memory, and returns its reference."""
+Submit = Callable[[Attempt, Slots, int, frozenset[str]], Any]
+"""Gives Ray an attempt, which asks for so many bytes of memory and not to run on some machines, and returns its
+reference."""
 
 # How often the job looks for machines that have joined or left.
 _ASK_SECONDS = 5.0
@@ -24,11 +25,12 @@ _ASK_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class _Running:
-    """An attempt, and how many bytes of memory it asked for. `alone`: that is all memory of a machine, and less than it
-    is expected to take."""
+    """An attempt, how many bytes of memory it asked for, and on which machines it does not run. `alone`: that is all
+    memory of a machine, and less than it is expected to take."""
 
     attempt: Attempt
     asked_bytes: int
+    avoided: frozenset[str]
     alone: bool
 
 
@@ -94,7 +96,7 @@ class RayTasks:
         in_vain = [
             reference
             for reference, each in self._running.items()
-            if waits_in_vain(self._slots, each.attempt.place, each.asked_bytes)
+            if waits_in_vain(self._slots, each.attempt.place, each.asked_bytes, each.avoided)
         ]
         for reference in in_vain:
             again = self._attempts.again(self.take(reference), self._slots)
@@ -104,5 +106,9 @@ class RayTasks:
     def _give(self, attempt: Attempt) -> None:
         needed_bytes = attempt.step.unit.expected_bytes
         asked_bytes = reserved_bytes(needed_bytes, self._slots.memory_for(attempt.place))
-        reference = self._submit(attempt, self._slots, asked_bytes)
-        self._running[reference] = _Running(attempt, asked_bytes, alone=asked_bytes < needed_bytes)
+        # Where no other machine is left, the one that is slow may be quicker the next time.
+        avoided = attempt.avoided
+        if avoided and waits_in_vain(self._slots, attempt.place, asked_bytes, avoided):
+            avoided = frozenset[str]()
+        reference = self._submit(attempt, self._slots, asked_bytes, avoided)
+        self._running[reference] = _Running(attempt, asked_bytes, avoided, alone=asked_bytes < needed_bytes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from .costs import CostClass, Measured, class_of, seconds_of
@@ -24,8 +24,10 @@ from .steps import GpuUse, Join, Look, OneSection, Step, gpu_use
 _FAR_LONGER, _MUCH_LONGER = 3.0, 1.5
 # A step that takes less than this is not worth a second attempt.
 _LEAST_SECONDS = 10.0
-# After so many failed attempts, one last attempt decides, without another one beside it.
-_MAX_FAILED = 2
+# So many attempts at a step run at a time.
+_MOST_ATTEMPTS = 3
+# A step of which so many attempts failed has failed, also if another one goes on: that one may hang.
+_MOST_FAILED = 3
 _LOOK_EVERY_SECONDS = 2.0
 
 # What a place takes, the first of these that waits. A look rarely encodes, so it uses a GPU where nothing else does.
@@ -45,16 +47,17 @@ def key_of(step: Step) -> Key:
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """An attempt at a step, in a place."""
+    """An attempt at a step, in a place, and not on the `avoided` machines, which have attempted it already."""
 
     step: Step
     place: Place
+    avoided: frozenset[str] = frozenset()
 
 
 @dataclass
 class _Tried:
     """A step whose outcome is wanted: its attempts, when the first one began, the most frames that any of them has
-    done, and how many failed while there was another one."""
+    done, how many failed, and the ids of the machines that have attempted it."""
 
     step: Step
     own_class: CostClass
@@ -63,6 +66,7 @@ class _Tried:
     begun: float | None = None
     frames: int = 0
     failed: int = 0
+    machines: set[str] = field(default_factory=set)
 
     @property
     def cost_class(self) -> CostClass:
@@ -95,21 +99,24 @@ class Attempts:
             self._looked = now
             # Two attempts are given to each place, so that less than one leaves places with nothing to do.
             idle = 0 if self._order else max(0, slots.at_a_time - self._running.total())
-            for number, (times, first) in enumerate(self._slow(now)):
+            for number, (times, tried) in enumerate(self._slow(slots, now)):
                 if times > _FAR_LONGER or number < idle:
-                    yield self._add(Attempt(first.step, self._place_for(first, slots)))
+                    place = self._place_for(tried.attempts[0], slots)
+                    yield self._add(Attempt(tried.step, place, frozenset(tried.machines)))
         while (attempt := self._next(slots)) is not None:
             yield self._add(attempt)
 
-    def progressed(self, key: Key, frames: int, now: float) -> bool:
-        """A worker has done this number of frames of a step. Returns whether that counts: of two attempts at a step
-        only the one that is further does."""
+    def progressed(self, key: Key, frames: int, now: float, machine: str = "") -> bool:
+        """A worker of a machine has done this number of frames of a step. Returns whether that counts: of several
+        attempts at a step only the one that is furthest does."""
         tried = self._wanted.get(key)
         if tried is None and key[1] is None and key in self._most_frames:
             # The other attempt at a look goes on, while the sections that the first one found are encoded.
             return False
         if tried is not None:
             tried.begun = now if tried.begun is None else tried.begun
+            if machine:
+                tried.machines.add(machine)
             if any(isinstance(attempt.step, Join) for attempt in tried.attempts):
                 # It has no frames of its own: those of the sections stay.
                 return False
@@ -129,7 +136,7 @@ class Attempts:
             return None
         place: Place = "gpu" if attempt.place == "gpu" and slots.on_gpus else "cpu"
         # Added before the other one is removed: should that begin after all, only the one that is further counts.
-        new = self._add(Attempt(attempt.step, place))
+        new = self._add(replace(attempt, place=place))
         tried.attempts.remove(attempt)
         if len(tried.attempts) == 1:
             tried.begun = None
@@ -137,15 +144,15 @@ class Attempts:
 
     def ended(self, attempt: Attempt, seconds: float | None) -> bool:
         """Whether the outcome of an attempt that ended counts. `seconds` are what the worker took; None if it failed,
-        which counts only if there is no other attempt."""
+        which counts only if there is no other attempt, or if several failed."""
         self._running[attempt.place] -= 1
         key = key_of(attempt.step)
         tried = self._wanted.get(key)
         if tried is None or attempt not in tried.attempts:
             return False
         tried.attempts.remove(attempt)
-        if seconds is None and tried.attempts:
-            tried.failed += 1
+        tried.failed += seconds is None
+        if seconds is None and tried.attempts and tried.failed < _MOST_FAILED:
             return False
         del self._wanted[key]
         if seconds is not None and tried.expected_seconds:
@@ -188,17 +195,26 @@ class Attempts:
         )
         return next(fitting, first.place)
 
-    def _slow(self, now: float) -> list[tuple[float, Attempt]]:
-        """The only attempts at steps that take much longer than usual, with how many times; the longest first."""
+    def _slow(self, slots: Slots, now: float) -> list[tuple[float, _Tried]]:
+        """The steps that take much longer than usual, with how many times; the longest first."""
         slow = []
         for tried in self._wanted.values():
-            is_alone = len(tried.attempts) == 1 and tried.failed < _MAX_FAILED
-            if not is_alone or not tried.expected_seconds or tried.begun is None:
+            if not tried.expected_seconds or tried.begun is None or not _may_have_another(tried, slots):
                 continue
-            first, seconds = tried.attempts[0], now - tried.begun
+            seconds = now - tried.begun
             if seconds > _LEAST_SECONDS:
-                usual = self._measured.most_usual(tried.cost_class, first.place)
+                usual = self._measured.most_usual(tried.cost_class, tried.attempts[0].place)
                 times = 0.0 if usual is None else seconds / (usual * tried.expected_seconds)
+                # The second attempt is given time as well.
+                times /= _FAR_LONGER ** (len(tried.attempts) - 1)
                 if times > _MUCH_LONGER:
-                    slow.append((times, first))
+                    slow.append((times, tried))
         return sorted(slow, key=lambda each: -each[0])
+
+
+def _may_have_another(tried: _Tried, slots: Slots) -> bool:
+    """Whether a step may be attempted once more. A third time only on a machine that has not attempted it: a second one
+    may hang as the first one does."""
+    if len(tried.attempts) == 1:
+        return True
+    return len(tried.attempts) < _MOST_ATTEMPTS and any(each.id not in tried.machines for each in slots.machines)

@@ -60,7 +60,7 @@ class UnitResult:
 class UnitProgress:
     """The progress of a unit: frames encoded, and frames planned for those of its sources that are planned so far. With
     `section`, the frames of one section of a long video. `node` is the machine at work. `is_own`: the attempt that
-    reports them has encoded them, and not found them in the dataset."""
+    reports them has encoded them, and not found them in the dataset. `machine` is the machine's id in Ray."""
 
     unit: str
     frames: int
@@ -68,6 +68,7 @@ class UnitProgress:
     section: int | None = None
     node: str = field(default="", compare=False)
     is_own: bool = field(default=False, compare=False)
+    machine: str = field(default="", compare=False)
 
 
 OnProgress = Callable[[UnitProgress], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from shortgop.jobs.gpu_slots import (
     slots_for,
     slots_of,
     waits_in_vain,
-    with_memory,
+    with_machines,
 )
 from shortgop.jobs.prepare import Where
 
@@ -76,35 +77,49 @@ def test_a_profile_for_nvenc_has_places_on_gpus_only_and_one_for_x264_has_none_t
         slots_for("h264_nvenc", Slots(64))
 
 
+def on(slots: Slots, *machines: Mapping[str, float]) -> Slots:
+    """The slots with machines a, b and so on, which have these resources."""
+    return with_machines(slots, dict(zip("abc", machines, strict=False)))
+
+
 _HEAD, _SMALL = {"CPU": 0.0, "memory": 9e9}, {"CPU": 8.0, "memory": 2e9}
 _WITH_GPU = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
 
 
 def test_the_largest_machines_are_among_those_that_run_units() -> None:
-    both = with_memory(Slots(12, 4, 0.25), [_HEAD, _SMALL, _WITH_GPU])
+    both = on(Slots(12, 4, 0.25), _HEAD, _SMALL, _WITH_GPU)
     assert (both.memory_for("cpu"), both.memory_for("gpu")) == (2_000_000_000, 1_000_000_000)
-    assert with_memory(Slots(8), [_HEAD, _SMALL]).memory_for("gpu") is None
-    assert with_memory(Slots(1), [_HEAD]).memory_for("cpu") is None
-    no_cpus = with_memory(Slots(8, 4, 0.25), [_SMALL, {"GPU": 1.0, "memory": 1e9}])
+    assert on(Slots(8), _HEAD, _SMALL).memory_for("gpu") is None
+    assert on(Slots(1), _HEAD).memory_for("cpu") is None
+    no_cpus = on(Slots(8, 4, 0.25), _SMALL, {"GPU": 1.0, "memory": 1e9})
     assert no_cpus.on_gpus == 0, "every unit takes a CPU"
 
 
 def test_what_is_too_large_for_all_machines_waits_in_vain() -> None:
-    both = with_memory(Slots(12, 4, 0.25), [_SMALL, _WITH_GPU])
+    both = on(Slots(12, 4, 0.25), _SMALL, _WITH_GPU)
     assert not waits_in_vain(both, "cpu", 2_000_000_000)
     assert waits_in_vain(both, "cpu", 2_000_000_001)
     assert waits_in_vain(both, "gpu", 1_500_000_000)
-    assert waits_in_vain(with_memory(Slots(8), [_SMALL]), "gpu", 1), "the machine with the GPU is gone"
-    assert not waits_in_vain(with_memory(Slots(1), [_HEAD]), "cpu", 10**12), "a machine that comes may be large"
+    assert waits_in_vain(on(Slots(8), _SMALL), "gpu", 1), "the machine with the GPU is gone"
+    assert not waits_in_vain(on(Slots(1), _HEAD), "cpu", 10**12), "a machine that comes may be large"
+
+
+def test_what_avoids_the_only_machine_that_is_large_enough_waits_in_vain() -> None:
+    both = on(Slots(12, 4, 0.25), _SMALL, _WITH_GPU)
+    assert both.memory_for("cpu", {"a"}) == 1_000_000_000
+    assert both.memory_for("gpu", {"b"}) is None
+    assert not waits_in_vain(both, "cpu", 1_000_000_000, {"a"})
+    assert waits_in_vain(both, "cpu", 1_000_000_001, {"a"})
+    assert waits_in_vain(both, "cpu", 1, {"a", "b"})
 
 
 def test_what_a_job_says_of_its_slots() -> None:
-    slots = with_memory(Slots(12, 4, 0.25), [_SMALL, _WITH_GPU])
+    slots = on(Slots(12, 4, 0.25), _SMALL, _WITH_GPU)
     assert note_of(slots) == "encoding, 12 at a time, 4 of them with a GPU"
-    assert note_of(with_memory(Slots(8), [_SMALL]), alone=2) == (
+    assert note_of(on(Slots(8), _SMALL), alone=2) == (
         "encoding, 8 at a time; 2 units need more memory than any machine has and will run alone on one"
     )
-    assert note_of(with_memory(Slots(1), [_HEAD])) == "waiting for machines: Ray has none with a CPU for this job"
+    assert note_of(on(Slots(1), _HEAD)) == "waiting for machines: Ray has none with a CPU for this job"
 
 
 @pytest.mark.parametrize("streams", [-1, 1.5, True, "4"])

@@ -21,6 +21,7 @@ from datasets import make_dataset, rows_of
 from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
 from own_units import make_own_units
 from shortgop.cli import app
+from shortgop.jobs import ray_runner, second_attempts
 from shortgop.jobs.job_status import JobStatus, read_status
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.tally import Progress
@@ -195,6 +196,42 @@ def test_a_source_that_kills_its_workers_is_set_aside_until_it_is_to_be_tried_ag
     report = run(Where("inline"), retry_failed=True)
     assert (report.videos_added, [failure.id for failure in report.failures]) == (1, ["broken.mp4"])
     assert [failure.id for failure in shortgop.open(tmp_path / "dataset").failures] == ["broken.mp4"]
+
+
+def test_a_second_attempt_runs_on_a_machine_that_has_not_attempted_the_step(
+    sources: Path, cluster: Any, stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ffmpeg on one of the sources stands still."""
+    monkeypatch.setattr(second_attempts, "_LEAST_SECONDS", 1.0)
+    asked: list[frozenset[str]] = []
+    selector = ray_runner.elsewhere
+
+    def noted(avoided: frozenset[str]) -> dict[str, Any]:
+        asked.append(avoided)
+        return selector(avoided)
+
+    monkeypatch.setattr(ray_runner, "elsewhere", noted)
+    stands_still = f"mkdir {tmp_path}/stood 2> /dev/null && while kill -0 $PPID; do sleep 0.2; done"
+    with stand_in.does(f'case "$*" in *5.mp4*) {stands_still};; esac'):
+        where = Where(address=cluster.address)
+        report = prepare([str(sources / f"{number}.mp4") for number in range(6)], DiskStorage(tmp_path / "dataset"),
+                         Profile(), where=where)  # fmt: skip
+    assert (report.videos_added, report.failures) == (6, ())
+    (avoided,) = filter(None, asked)
+    assert len(avoided) == 1
+    assert runs_on(cluster, avoided) == {node.node_id for node in cluster.list_all_nodes()} - avoided
+
+
+def runs_on(cluster: Any, avoided: frozenset[str]) -> set[str]:
+    """The ids of the machines that run tasks which avoid some machines."""
+    import ray
+
+    ray.init(address=cluster.address, log_to_driver=False)
+    try:
+        task: Any = ray.remote(num_cpus=1)(lambda: ray.get_runtime_context().get_node_id())
+        return set(ray.get([task.options(**ray_runner.elsewhere(avoided)).remote() for _ in range(6)]))
+    finally:
+        ray.shutdown()
 
 
 def test_a_job_that_is_stopped_takes_its_unit_along(sources: Path, cluster: Any, tmp_path: Path) -> None:

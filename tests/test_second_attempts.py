@@ -17,7 +17,7 @@ from loader_helpers import comes_true
 from long_sources import FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
 from own_units import make_own_units
 from shortgop.jobs import second_attempts
-from shortgop.jobs.gpu_slots import Slots, slots_for
+from shortgop.jobs.gpu_slots import Machine, Slots, slots_for
 from shortgop.jobs.order import Order
 from shortgop.jobs.prepare import prepare
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
@@ -91,12 +91,38 @@ def test_a_step_that_fails_three_times_has_failed(one_is_left: tuple[Attempts, A
     """Otherwise there would always be another attempt at what kills its worker each time."""
     attempts, first = one_is_left
     second = begun(attempts, 46)["d"]
-    assert not attempts.ended(first, None)
-    third = begun(attempts, 100)["d"]
     assert not attempts.ended(second, None)
-    assert begun(attempts, 500) == {}
-    assert attempts.ended(third, None)
-    assert not attempts
+    third = begun(attempts, 100)["d"]
+    assert not attempts.ended(third, None)
+    fourth = begun(attempts, 500)["d"]
+    assert attempts.ended(fourth, None)
+    assert not attempts, "the first one may hang"
+    assert not attempts.ended(first, 600)
+
+
+def test_further_attempts_are_made_on_machines_that_have_not_attempted_the_step(
+    one_is_left: tuple[Attempts, Attempt],
+) -> None:
+    """One may hang as the first one does. Each is given time, and there are three at most."""
+    attempts, first = one_is_left
+    slots = Slots(4, machines=tuple(Machine(name, 1 << 30) for name in "xyz"))
+    key = key_of(first.step)
+    attempts.progressed(key, 0, 0, "x")
+    begun_at = {}
+    for now in range(0, 1000, 2):
+        for each in attempts.start(slots, now):
+            begun_at[now] = sorted(each.avoided)
+            attempts.progressed(key, 0, now, "y")
+    assert begun_at == {46: ["x"], 136: ["x", "y"]}
+
+
+def test_a_third_attempt_needs_a_third_machine(one_is_left: tuple[Attempts, Attempt]) -> None:
+    attempts, first = one_is_left
+    slots = Slots(4, machines=tuple(Machine(name, 1 << 30) for name in "xy"))
+    attempts.progressed(key_of(first.step), 0, 0, "x")
+    assert len(list(attempts.start(slots, 46))) == 1
+    attempts.progressed(key_of(first.step), 0, 50, "y")
+    assert list(attempts.start(slots, 1000)) == []
 
 
 def test_only_the_attempt_that_is_further_counts_as_progress(one_is_left: tuple[Attempts, Attempt]) -> None:

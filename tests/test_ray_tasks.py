@@ -1,0 +1,77 @@
+"""What attempts ask of Ray's machines while these come and go, without Ray."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from shortgop.jobs.gpu_slots import Machine, Slots
+from shortgop.jobs.order import Order
+from shortgop.jobs.ray_tasks import RayTasks
+from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
+from shortgop.jobs.sources import Source
+from shortgop.jobs.units import Item, Unit
+
+_LARGE = 8 << 30
+
+
+def unit(name: str) -> Unit:
+    return Unit(name, (Item(Source(name, name, name, "{}"), 1, 1),), expected_seconds=20.0, expected_bytes=1)
+
+
+@dataclass
+class Ray:
+    """Machines that a test changes, and what was submitted: each attempt with the machines that it avoids."""
+
+    machines: dict[str, int]
+    submitted: list[tuple[Attempt, frozenset[str]]] = field(default_factory=list)
+
+    def slots(self) -> Slots:
+        return Slots(2 * len(self.machines), machines=tuple(Machine(*each) for each in self.machines.items()))
+
+    def submit(self, attempt: Attempt, _slots: Slots, _asked_bytes: int, avoided: frozenset[str]) -> int:
+        self.submitted.append((attempt, avoided))
+        return len(self.submitted) - 1
+
+    def tasks(self, attempts: Attempts) -> RayTasks:
+        return RayTasks(attempts, "auto", self.slots, self.submit, str, 0.0)
+
+
+def with_a_slow_one(ray: Ray) -> tuple[RayTasks, Attempts]:
+    """Four steps began at 0 on machine a; three of them took 20 seconds."""
+    attempts = Attempts(Order([unit(name) for name in "pqrs"]))
+    tasks = ray.tasks(attempts)
+    tasks.begin(0.0)
+    for attempt, _ in ray.submitted:
+        attempts.progressed(key_of(attempt.step), 0, 0.0, "a")
+    for reference in range(3):
+        assert attempts.ended(tasks.take(reference), 20.0)
+    return tasks, attempts
+
+
+def test_a_second_attempt_avoids_the_machine_of_the_first_one() -> None:
+    ray = Ray({"a": _LARGE, "b": _LARGE})
+    tasks, _ = with_a_slow_one(ray)
+    tasks.begin(40.0)
+    assert [avoided for _, avoided in ray.submitted[4:]] == [{"a"}]
+
+
+@pytest.mark.parametrize("machines", [{"a": _LARGE}, {"a": _LARGE, "b": 1}], ids=["alone", "others-are-too-small"])
+def test_where_no_other_machine_can_do_it_a_second_attempt_avoids_none(machines: dict[str, int]) -> None:
+    ray = Ray(machines)
+    tasks, _ = with_a_slow_one(ray)
+    tasks.begin(40.0)
+    assert [avoided for _, avoided in ray.submitted[4:]] == [set()]
+
+
+def test_a_second_attempt_whose_machines_are_lost_is_begun_anew_on_the_one_that_is_left() -> None:
+    """Ray would wait without a word for another one."""
+    ray = Ray({"a": _LARGE, "b": _LARGE})
+    tasks, _ = with_a_slow_one(ray)
+    tasks.begin(40.0)
+    del ray.machines["b"]
+    tasks.begin(50.0)
+    assert [avoided for _, avoided in ray.submitted[4:]] == [{"a"}, set()]
+    tasks.begin(60.0)
+    assert len(ray.submitted) == 6
