@@ -16,6 +16,8 @@ from .work import Failure
 
 # Part of the reason that is recorded for a source that kills its workers.
 WORKER_DIED = "its worker died"
+# How often a step is begun again after Ray has lost it together with its machine, each time Ray tried it.
+_ROUNDS, _MOST_ROUNDS = 1, 5
 _AGAIN = "it was set aside; --retry-failed tries it again"
 
 
@@ -51,6 +53,18 @@ def parse_max_failures(text: str | int | None) -> MaxFailures | None:
     if match is None or (match[2] and Fraction(match[2]) > 100):
         raise UsageError(f"--max-failures is {str(text)!r}; it takes a number such as 10, or a part such as 5%")
     return MaxFailures(int(match[1])) if match[1] else MaxFailures(percent=Fraction(match[2]))
+
+
+def is_chance(rounds: int, tries: int, machines_lost: int) -> bool:
+    """Whether a step may be begun again that Ray has given up `rounds` times, after as many `tries` each, in the end
+    because its machine was lost. `machines_lost` counts all that the job has lost.
+
+    A step that needs too much memory may take its machine along, and would take one after the other. So it is begun
+    again once. Where at least as many other machines were lost, as spot machines are, this says little of the step: it
+    is begun again more often, though not without end.
+    """
+    with_it = rounds * tries
+    return rounds <= _ROUNDS or (rounds <= _MOST_ROUNDS and machines_lost >= 2 * with_it)
 
 
 def set_aside(dataset: Storage, find: Callable[[str], Source | None]) -> dict[str, Failure]:

@@ -24,7 +24,7 @@ from ray.exceptions import (
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
 from ..storage.interface import Storage
-from .failing import WORKER_DIED
+from .failing import WORKER_DIED, is_chance
 from .gpu_slots import Slots
 from .order import Order
 from .progress_boards import Board
@@ -37,10 +37,6 @@ from .steps import Join, Look, OneSection, Outcome, Step, Whole, run_step
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up
 
-# How often a unit gets `MAX_RETRIES` further attempts after its last attempt was lost together with its machine.
-# Machines are taken away at random, so a lost machine says little about the unit; but a unit that needs too much memory
-# may also crash its machine.
-_MAX_NODES_LOST = 1
 _POLL_SECONDS = 0.5
 _HAS_SELECTORS = tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 49)
 
@@ -76,19 +72,23 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     task: Any = ray.remote(num_cpus=1, max_retries=MAX_RETRIES, retry_exceptions=False)(_run_step)
     mark = leave_mark(dataset) if shared else None
     attempts = Attempts(order, options.profile.encoder)
-    nodes_lost: Counter[Key] = Counter()
+    # How often Ray has given up a step, and how often because of its machine.
+    rounds: Counter[Key] = Counter()
+    rounds_lost: Counter[Key] = Counter()
 
     def after_loss(step: Step, error: RayError) -> UnitResult | None:
         unit, key = step.unit, key_of(step)
-        nodes_lost[key] += isinstance(error, NodeDiedError)
-        if isinstance(error, NodeDiedError) and nodes_lost[key] <= _MAX_NODES_LOST:
+        is_lost = isinstance(error, NodeDiedError)
+        rounds[key] += 1
+        rounds_lost[key] += is_lost
+        if is_lost and is_chance(rounds_lost[key], MAX_RETRIES + 1, tasks.machines_lost):
             order.again([step])
         elif len(unit.items) > 1:
             parts = split_unit(unit, options.profile.key())
             on_split(unit, parts)
             order.again(Whole(part) for part in parts)
         elif order.give_up(step):
-            times = (MAX_RETRIES + 1) * (1 + min(nodes_lost[key], _MAX_NODES_LOST))
+            times = (MAX_RETRIES + 1) * rounds[key]
             return give_up(dataset, unit, f"{unit.items[0].source.given}: {WORKER_DIED} {times} times: {brief(error)}")
         return None
 

@@ -61,11 +61,17 @@ class RayTasks:
         self._on_note = on_note
         self._slots, self._asked = slots_for(encoder, ask_slots()), now
         self._missing = self._noted = ""
+        self._seen: set[str] = set()
         self._running: dict[Any, _Running] = {}
 
     @property
     def references(self) -> list[Any]:
         return list(self._running)
+
+    @property
+    def machines_lost(self) -> int:
+        """How many machines the job had, and has no more."""
+        return len(self._seen - {each.id for each in self._slots.machines})
 
     def take(self, reference: Any) -> Attempt:
         """Remove and return an attempt."""
@@ -85,6 +91,7 @@ class RayTasks:
             self._noted = note
 
     def _ask(self) -> None:
+        self._seen.update(each.id for each in self._slots.machines)
         with contextlib.suppress(RayError):
             try:
                 self._slots, self._missing = slots_for(self._encoder, self._ask_slots()), ""

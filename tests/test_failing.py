@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import shortgop
 from shortgop.cli import app
 from shortgop.errors import TooManyFailuresError, UsageError
-from shortgop.jobs.failing import MaxFailures, parse_max_failures
+from shortgop.jobs.failing import MaxFailures, is_chance, parse_max_failures
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
@@ -43,6 +43,15 @@ def test_a_part_is_one_of_all_sources_of_the_job(failed: int, total: int, percen
             limit.check(failed, total)
     elif failed / total < percent / 100 - 1e-9:
         limit.check(failed, total)
+
+
+@pytest.mark.parametrize(
+    ("others_lost", "most_rounds"), [(0, 1), (7, 1), (8, 2), (16, 4), (1000, 5)],
+)  # fmt: skip
+def test_how_often_a_step_is_begun_again_after_its_machine_was_lost(others_lost: int, most_rounds: int) -> None:
+    """Once, and more often where as many other machines were lost as with it; each time it was tried four times."""
+    again = [rounds for rounds in range(1, 10) if is_chance(rounds, 4, 4 * rounds + others_lost)]
+    assert again == list(range(1, most_rounds + 1))
 
 
 def corpus(folder: Path, *, good: int, broken: int) -> Path:

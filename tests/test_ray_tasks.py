@@ -75,3 +75,14 @@ def test_a_second_attempt_whose_machines_are_lost_is_begun_anew_on_the_one_that_
     assert [avoided for _, avoided in ray.submitted[4:]] == [{"a"}, set()]
     tasks.begin(60.0)
     assert len(ray.submitted) == 6
+
+
+def test_machines_that_are_lost_are_counted_once_each() -> None:
+    ray = Ray({"a": _LARGE, "b": _LARGE})
+    tasks = ray.tasks(Attempts(Order([unit("p")])))
+    lost = []
+    for number, machines in enumerate(("ab", "b", "bc", "b", "bd", "bd")):
+        ray.machines = dict.fromkeys(machines, _LARGE)
+        tasks.begin(10.0 * number)
+        lost.append(tasks.machines_lost)
+    assert lost == [0, 1, 1, 2, 2, 2]
