@@ -1,6 +1,7 @@
 """How the progress of units gets from Ray's workers to the driver: through an actor, or on one machine a named pipe.
 
-Progress is optional. It is lost where Ray restarts the actor on another node, and what comes last where a pipe is full.
+Progress is optional. It is lost where Ray restarts the actor on another node; so is what comes last where a pipe is
+full, or where the actor is busy with other workers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from ray.exceptions import RayError
 from ..storage.scratch import remove_abandoned, scratch_path
 from .work import OnProgress, UnitProgress
 
-_ACTOR_SECONDS = 5
+# The driver has other things to do than to wait for a busy actor.
+_ANSWER_SECONDS = 0.1
 _READ_BYTES = 1 << 16
 # Writes of at most so many bytes are never mixed with those of other processes (POSIX, `write` and PIPE_BUF, which is
 # at least that).
@@ -65,18 +67,40 @@ class _Latest:
 
 def _actor_board() -> Board:
     actor: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Latest).remote()
+    asked: Any = None
 
     def take() -> list[UnitProgress]:
+        nonlocal asked
+        asked = asked or actor.take.remote()
+        if not ray.wait([asked], timeout=_ANSWER_SECONDS)[0]:
+            # The answer is taken later: what the actor has given is no longer there.
+            return []
+        answered, asked = asked, None
         with contextlib.suppress(RayError):
-            latest: list[UnitProgress] = ray.get(actor.take.remote(), timeout=_ACTOR_SECONDS)
+            latest: list[UnitProgress] = ray.get(answered)
             return latest
         return []
 
-    return Board(partial(_put_into_actor, actor), take)
+    return Board(_Puts(actor), take)
 
 
-def _put_into_actor(actor: Any, progress: UnitProgress) -> None:
-    actor.put.remote(progress)
+class _Puts:
+    """Puts progress into the actor, but for what comes while the put before waits for its answer. An actor takes a few
+    thousand puts a second: those of a large cluster would wait there in ever longer lines, and the driver behind them.
+
+    Each task gets one of its own. So the first report of a step is always put, which tells when the step began.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self._unanswered: Any = None
+
+    def __call__(self, progress: UnitProgress) -> None:
+        if self._unanswered is None or ray.wait([self._unanswered], timeout=0)[0]:
+            self._unanswered = self._actor.put.remote(progress)
+
+    def __reduce__(self) -> tuple[type[_Puts], tuple[Any]]:
+        return _Puts, (self._actor,)
 
 
 def _new_pipe() -> Path | None:
