@@ -1,7 +1,8 @@
 """When a job over a million sources has its first frames, and when it knows them all: python benchmarks/first_frames.py
 
 All sources are one short clip: lists name it a million times by ids of its own, and folders hold links to it, which are
-made first and kept. Each job runs in a process of its own, without Ray, and ends when all sources are known.
+made first and kept. Each job runs in a process of its own, without Ray, and ends when all sources are known. With
+--done N it goes on with a dataset that has the first N sources.
 """
 
 from __future__ import annotations
@@ -9,20 +10,32 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import footage
 
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.sources import found_in
 from shortgop.jobs.tally import Progress
+from shortgop.manifests.layout import create, read_root, set_id_roots
+from shortgop.manifests.merge import merge
+from shortgop.manifests.parts import write_part
+from shortgop.manifests.publish import publish
+from shortgop.manifests.ragged import from_texts
+from shortgop.manifests.snapshots import open_manifest
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 
 _FOLDERS = 1000
+_PART_VIDEOS = 1000
 
 
 class KnownError(Exception):
@@ -53,38 +66,70 @@ def made(kind: str, clip: Path, count: int) -> Path:
     return path
 
 
-def child(source: str) -> str:
-    first = known = 0.0
+def begun(source: Path, clip: Path, count: int) -> Path:
+    """A dataset of the first sources, which all have the frames of one."""
+    out, one = footage.WORK / "first-frames-begun", footage.WORK / "first-frames-one"
+    for folder in (out, one):
+        shutil.rmtree(folder, ignore_errors=True)
+    prepare([str(clip)], DiskStorage(one), Profile(), where=Where(runner="inline"))
+    rows = open_manifest(DiskStorage(one), str(read_root(DiskStorage(one)).snapshot), timeline=True)
+    create(DiskStorage(out), Profile().to_json())
+    set_id_roots(DiskStorage(out), (str(source),) if source.is_dir() else ())
+    shutil.copytree(one / "shards", out / "shards", dirs_exist_ok=True)
+    found = (each.source for each in islice(found_in([str(source)]), count))
+    number = 0
+    while some := list(islice(found, _PART_VIDEOS)):
+        videos = [
+            replace(
+                rows.videos,
+                id=from_texts([each.id]),
+                path=from_texts([each.path]),
+                attributes=from_texts([each.attributes]),
+            )
+            for each in some
+        ]
+        write_part(DiskStorage(out), f"{number:016x}", merge([replace(rows, videos=each) for each in videos]))
+        number += 1
+    publish(DiskStorage(out))
+    return out
+
+
+def child(source: str, begun_at: str) -> str:
+    first = known = processor = 0.0
 
     def on_update(progress: Progress) -> None:
-        nonlocal first, known
+        nonlocal first, known, processor
         if progress.frames_done and not first:
-            first = progress.seconds
+            first, processor = progress.seconds, time.process_time()
         if first and not progress.lists_more:
-            known = progress.seconds
+            known = known or progress.seconds
             raise KnownError
 
     with tempfile.TemporaryDirectory(dir=footage.WORK) as out:
         storage = DiskStorage(Path(out) / "dataset")
+        if begun_at:
+            shutil.copytree(begun_at, Path(out) / "dataset")
         with contextlib.suppress(KnownError):
             prepare([source], storage, Profile(), where=Where(runner="inline"), on_update=on_update)
-    return f"first frames after {first:.1f} s, all sources known after {known:.1f} s"
+    return f"first frames after {first:.1f} s ({processor:.1f} s of CPU), all sources known after {known:.1f} s"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, default=1_000_000)
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--done", type=int, default=0, help="how many of them the dataset has already")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(child(options.child))
+        print(child(*options.child))
         return
     footage.WORK.mkdir(parents=True, exist_ok=True)
     (clip,) = footage.make_sources("first-frames", 1, 256, 2)
     for kind in (*LISTS, "folder"):
         source = made(kind, clip, options.sources)
+        begun_at = begun(source, clip, options.done) if options.done else ""
         print(f"{kind}: ", end="", flush=True)
-        subprocess.run([sys.executable, __file__, "--child", str(source)], check=True)
+        subprocess.run([sys.executable, __file__, "--child", str(source), str(begun_at)], check=True)
 
 
 if __name__ == "__main__":

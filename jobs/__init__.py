@@ -13,7 +13,9 @@ identity                    whether a file is the one that was prepared
 source_listing              which sources are found before anything is encoded, and which meanwhile
 source_table, windows       all sources of a job, and those that are planned at a time
 look, changed               what the files are now, and what to do if they are not what was prepared
-survey, planning, ahead     what has to be known of all sources first; the units of a window, planned ahead
+how                         the settings of a job
+survey, deciding            what has to be known of sources before anything is encoded, and what is to be done
+planning, ahead, encoding   the units of a window, planned while those of other windows are encoded
 units, work                 the plan of units, and one unit of work
 steps, order                a long video in sections: what each task does, and which follows
 waiting, costs              which step starts next, and what steps took of what was expected of them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +20,14 @@ class KnownPaths:
         self._manifest = manifest
         self._sorted: tuple[Array, Array] | None = None
 
-    def may_be_there(self, source: Source) -> bool:
-        """Whether the dataset may have the file of a source under another id: it has one at its path."""
-        return self._may_be_known(source) and bool(self._rows(source.path))
+    def are_there(self, paths: Iterable[str]) -> list[bool]:
+        """For each path, whether the dataset may have the file at it; seldom is that said of one that it has not."""
+        hashes, _ = self._by_hash()
+        wanted = np.fromiter(map(hash, paths), np.int64)
+        if not len(hashes):
+            return [False] * len(wanted)
+        found: list[bool] = (hashes[np.searchsorted(hashes, wanted) % len(hashes)] == wanted).tolist()
+        return found
 
     def with_known_id(self, item: Item) -> Item:
         """The item; a file of a list without an id of its own has the id under which the dataset has it.
@@ -36,15 +42,19 @@ class KnownPaths:
         return replace(item, source=item.source._replace(id=self._manifest.ids[rows[-1]])) if rows else item
 
     def _may_be_known(self, source: Source) -> bool:
-        is_named_by_path = source.is_listed and not source.id_is_given and source.part is None
-        return is_named_by_path and source.id not in self._manifest.row_of_id
+        return source.is_named_by_path and source.id not in self._manifest.row_of_id
 
     def _rows(self, path: str) -> list[int]:
         paths = self._manifest.videos.path
-        if self._sorted is None:
-            hashes = np.fromiter((hash(text) for text in paths.texts()), np.int64, len(paths))
-            order = np.argsort(hashes, kind="stable")
-            self._sorted = hashes[order], order
-        hashes, order = self._sorted
+        hashes, order = self._by_hash()
         first, last = np.searchsorted(hashes, hash(path)), np.searchsorted(hashes, hash(path), side="right")
         return [row for row in order[first:last].tolist() if paths.text(row) == path]
+
+    def _by_hash(self) -> tuple[Array, Array]:
+        """The hashes of all paths, sorted, and their rows."""
+        if self._sorted is None:
+            paths = self._manifest.videos.path
+            hashes = np.fromiter(map(hash, paths.texts()), np.int64, len(paths))
+            order = np.argsort(hashes, kind="stable")
+            self._sorted = hashes[order], order
+        return self._sorted

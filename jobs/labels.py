@@ -22,7 +22,6 @@ from .list_lines import is_list
 from .lists import NotJsonError, OnTypes, ignore_types, plain, read_labels, valid_text
 from .places import dataset_at
 from .source_parts import stretch_of_row
-from .sources import Source
 from .units import Item
 
 
@@ -91,14 +90,15 @@ def _plain_columns(labels: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[st
     return columns
 
 
-def update_listed(dataset: Storage, manifest: Manifest, batches: Iterable[Iterable[Source]]) -> int:
-    """Give videos that are in the dataset already the columns that the job's lists name. Returns how many videos
-    changed; if any did, there is a new snapshot. The caller holds the writer lock. Memory holds the sources of one
-    batch at a time, and what changes."""
+def update_listed(dataset: Storage, manifest: Manifest, batches: Iterable[Iterable[tuple[str, str]]]) -> int:
+    """Give videos that are in the dataset already the columns that the job's lists name. Each batch has ids, with
+    columns as a JSON object. Returns how many videos changed; if any did, there is a new snapshot. The caller holds the
+    writer lock. Memory holds one batch at a time, and what changes."""
+    there = manifest.row_of_id
     edits = [
         edit
-        for sources in batches
-        for edit in plan_edits(manifest, {source.id: json.loads(source.attributes) for source in sources})
+        for batch in batches
+        for edit in plan_edits(manifest, {each: json.loads(columns) for each, columns in batch if each in there})
     ]
     if edits:
         write_edits(dataset, edits)

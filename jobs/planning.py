@@ -84,12 +84,9 @@ def sort_out(items: Sequence[Item], known: Known, changed: Changed, aside: Mappi
     return SortedOut(again, replaced, [] if replaced else different, done)
 
 
-def plan_window(
-    looked: Sequence[Looked], known: Known, options: Options, changed: Changed, aside: Mapping[str, Failure]
-) -> list[Unit]:
+def plan_window(looked: Sequence[Looked], sorted_out: SortedOut, known: Known, options: Options) -> list[Unit]:
     """The units of all sources of a window, without what is done already."""
     items = [each.item for each in looked]
-    sorted_out = sort_out(items, known, changed, aside)
     again = next_revisions(with_known_columns(known.manifest, items), known.manifest, sorted_out.again)
     profile = options.profile
     units = plan_units(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ..errors import DatasetBusyError, UsageError
 from ..manifests import layout
-from ..manifests.edits import dropped
 from ..manifests.equal_contents import equal_contents
 from ..manifests.host_copies import copies_in
 from ..manifests.lost import lost_shards, where_it_is, why_lost
@@ -24,29 +22,26 @@ from ..prep.profile import Profile, profile_from_json
 from ..prep.section_plan import SECTION_SECONDS
 from ..prep.tool_choice import check_tools
 from ..storage.interface import Storage
-from .ahead import planned_ahead
 from .changed import Changed, changed_failure, check_choice
-from .failing import MaxFailures, set_aside
+from .deciding import Decided, FindLost, decide
+from .encoding import encode
+from .failing import MaxFailures
 from .gpu_readable import not_for_gpus
+from .how import How
 from .ids import MAX_ROOTS
 from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
 from .labels import update_listed
 from .lists import OnTypes, ignore_types
-from .look import NOTHING, Expected, Looking, count_in_stores
-from .order import Order
 from .outcome import Report, with_context
-from .planning import Known, plan_window
-from .running import Totals, job_followed, run_all
+from .planning import Known
+from .running import Totals, job_followed
 from .source_listing import Listing, list_first
 from .source_table import SourceTable
 from .sources import Found, found_in
-from .survey import Survey, look_first, survey
 from .tally import OnProgress, Tally, ignore
-from .units import Unit
 from .where import Where
-from .windows import WINDOW_SOURCES, Window
-from .work import Failure
+from .windows import WINDOW_SOURCES
 
 __all__ = ["Report", "Where", "existing_profile", "prepare", "repair"]
 
@@ -85,7 +80,8 @@ def prepare(
     `importing` about what sources are besides files. A source that is expected to keep one core busy for twice
     `section_seconds` or longer is encoded in sections of about that length, by several workers. Sources are looked at,
     and their units planned, `window_sources` at a time, while those before them are encoded. The first ones of a new
-    dataset are encoded while others are still being found. `where` says where the units run, by default on a local Ray.
+    dataset are encoded while others are still being found. Those windows come last of which the dataset has all videos.
+    `where` says where the units run, by default on a local Ray.
     Ids are paths below `id_root`, by default below the folders that the dataset remembers, see `ids`. Snapshots that
     have not been current for more than `keep_snapshots_seconds` are removed.
 
@@ -96,7 +92,7 @@ def prepare(
     """
     check_choice(changed)
     find_lost = _lost_by_bytes if check else _lost_by_length
-    how = _How(
+    how = How(
         Options(profile, policy, section_seconds=section_seconds),
         where or Where(), keep_snapshots_seconds, changed, Tally(on_update), include_dropped,
         max_failures, retry_failed, window_sources,
@@ -152,12 +148,8 @@ def repair(
                 if where_it_is(manifest, video_id) == where_it_is(verified, video_id)
             }
 
-        how = _How(Options(profile, policy), where or Where(), keep_snapshots_seconds, "keep", Tally(on_update))
+        how = How(Options(profile, policy), where or Where(), keep_snapshots_seconds, "keep", Tally(on_update))
         return _job(listing, (), dataset, how, lost)
-
-
-# Finds what is wrong with videos of a manifest, by their ids.
-_FindLost = Callable[[Storage, Manifest], Mapping[str, str]]
 
 
 def _lost_by_length(out: Storage, manifest: Manifest) -> dict[str, str]:
@@ -168,22 +160,7 @@ def _lost_by_bytes(out: Storage, manifest: Manifest) -> dict[str, str]:
     return damaged_videos(manifest, verify(out, manifest)) | _lost_by_length(out, manifest)
 
 
-@dataclass(frozen=True)
-class _How:
-    """The settings of a job other than its sources and its dataset, and what adds up its progress."""
-
-    options: Options
-    where: Where
-    keep_seconds: float
-    changed: Changed
-    tally: Tally
-    include_dropped: bool = False
-    max_failures: MaxFailures | None = None
-    retry_failed: bool = False
-    window_sources: int = WINDOW_SOURCES
-
-
-def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: _How, find_lost: _FindLost) -> Report:
+def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, find_lost: FindLost) -> Report:
     """Prepare the sources of a listing. The failures of files that no longer exist in the folders among `arguments` are
     withdrawn."""
     table, tally = listing.table, how.tally
@@ -204,24 +181,25 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: _How, fi
                 publish(out)
             tidy(out, how.keep_seconds)
             before = _current(out)
+            # Where not all sources are known, the dataset has nothing that one could be compared with.
+            decided = Decided(Known(before, {}), len(table))
             if listing.is_complete:
-                decided = _decide(listing, out, before, how, find_lost)
-            else:
-                # There is nothing that a source could be compared with.
-                decided = _Decided(Known(before, {}), Survey(len(table), 0, [], frozenset()), {})
+                decided = decide(listing, out, before, how, find_lost)
+            if decided.relabelled:
+                decided = replace(decided, known=Known(_current(out), decided.known.lost))
             known, surveyed, aside = decided.known, decided.surveyed, decided.aside
             _remember(out, listing)
-            tally.expect(surveyed.to_prepare, lists_more=not listing.is_complete)
+            tally.expect(decided.to_prepare, lists_more=not listing.is_complete)
             totals = Totals()
-            if surveyed.to_prepare:
+            if decided.to_prepare:
                 keep_status()
-                totals = _encode(listing, decided, out, how)
+                totals, surveyed = encode(listing, decided, out, how)
             later = listing.labelled_later()
             if later:
-                update_listed(out, _current(out), [later])
+                update_listed(out, _current(out), [[(each.id, each.attributes) for each in later]])
             tidy(out, how.keep_seconds)
             snapshot = layout.read_root(out).snapshot
-            after = _current(out) if surveyed.to_prepare else known.manifest
+            after = _current(out) if decided.to_prepare else known.manifest
     changed = surveyed.replaced.union(item.source.id for item in surveyed.kept)
     repaired = _made_again(known.manifest, after, known.lost.keys() - changed)
     replaced = _made_again(known.manifest, after, surveyed.replaced)
@@ -248,87 +226,6 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: _How, fi
         equal_contents=equal_contents(after),
         not_for_gpus=not_for_gpus(after),
     )
-
-
-@dataclass(frozen=True)
-class _Decided:
-    """What is known of sources and dataset before anything is encoded. `windows` are those of all `num_sources`; None
-    while these are still being found. `aside` are the failures of sources that are not tried again, `left_out` the ids
-    of those that were dropped, `relabelled` is how many videos got other columns."""
-
-    known: Known
-    surveyed: Survey
-    aside: Mapping[str, Failure]
-    windows: Sequence[Window[bytes]] | None = None
-    num_sources: int | None = None
-    left_out: tuple[str, ...] = ()
-    relabelled: int = 0
-
-
-def _decide(listing: Listing, out: Storage, before: Manifest, how: _How, find_lost: _FindLost) -> _Decided:
-    """Compare all sources with the dataset as it was before."""
-    table = listing.table
-    num_sources, windows = len(table), [*listing.windows()]
-    left_out = [] if how.include_dropped else sorted(each for each in dropped(before) if each in table)
-    table.remove(left_out)
-    known = Known(before, find_lost(out, before))
-    with _looking_first(how, len(table), known) as looking:
-        look_first(table, windows, known, how.options, how.changed, looking, how.tally.note)
-    relabelled = update_listed(out, before, table.looked_sources(windows))
-    known = Known(_current(out), known.lost) if relabelled else known
-    aside = {} if how.retry_failed else set_aside(out, table.find)
-    surveyed = survey(table, windows, known, how.changed, aside)
-    return _Decided(known, surveyed, aside, windows, num_sources, tuple(left_out), relabelled)
-
-
-@contextlib.contextmanager
-def _looking_first(how: _How, num_sources: int, known: Known) -> Iterator[Looking]:
-    """Where sources that the dataset may have are looked at: more than those of two windows on the cluster, if any."""
-    looking = Looking(many_sources=how.window_sources // 10)
-    if min(num_sources, len(known.manifest.videos)) <= 2 * how.window_sources or how.where.cluster is None:
-        yield looking
-        return
-    from . import ray_looks
-
-    how.tally.note(f"joining the Ray cluster at {how.where.cluster}")
-    with ray_looks.looks_before_encoding(how.where) as looking.elsewhere:
-        yield looking
-
-
-def _encode(listing: Listing, decided: _Decided, out: Storage, how: _How) -> Totals:
-    """Encode what is not done, and meanwhile look at the sources of the windows that follow."""
-    table, tally = listing.table, how.tally
-    # The sources of the first window take the driver no longer than Ray takes to start.
-    looking = Looking(many_sources=how.window_sources // 10)
-
-    def plans(is_over: Callable[[], bool]) -> Iterator[tuple[list[Unit], dict[str, Expected]]]:
-        windows = decided.windows
-        for window in listing.windows(is_over, tally.expect) if windows is None else windows:
-            rows = table.rows(window)
-            # What the dataset may have was looked at before.
-            new = [row.source for row in rows if row.looked is None]
-            num_in_store = count_in_stores(row.source for row in rows)
-            looked = looking.look_at(new, how.options, NOTHING, num_in_store=num_in_store, is_over=is_over)
-            looked += [row.looked for row in rows if row.looked is not None]
-            expected = {each.item.source.id: each.expected for each in looked}
-            yield plan_window(looked, decided.known, how.options, how.changed, decided.aside), expected
-
-    with planned_ahead(plans) as ahead:
-
-        def more(wait: bool) -> Sequence[Unit] | None:
-            while not ahead.is_over:
-                planned = ahead.take(wait=wait)
-                if planned is None:
-                    break
-                tally.plan(*planned)
-                if planned[0]:
-                    return planned[0]
-            return None if ahead.is_over else ()
-
-        return run_all(
-            Order(more=more, few_sources=how.window_sources), out, how.options, how.where,
-            keep_seconds=how.keep_seconds, tally=tally, looking=looking, max_failures=how.max_failures,
-        )  # fmt: skip
 
 
 def _remember(out: Storage, listing: Listing) -> None:

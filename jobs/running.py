@@ -76,13 +76,14 @@ def run_all(
     keep_seconds: float,
     tally: Tally,
     looking: Looking,
-    max_failures: MaxFailures | None = None,
+    max_failures: MaxFailures | None,
+    sources_total: Callable[[], int | None],
 ) -> Totals:
     """Run the units and publish their results, whatever ends the job. The caller holds the writer lock.
 
     `looking` gets the machines that can look at sources. Snapshots that have not been current for more than
     `keep_seconds` are removed meanwhile. OutputError, ToolError, DatasetBusyError and, with more failures than
-    `max_failures`, TooManyFailuresError end the job.
+    `max_failures` of `sources_total`, None while that is not known, TooManyFailuresError end the job.
     """
     profile = options.profile.to_json()
     results = videos = frames = num_bytes = 0
@@ -97,7 +98,7 @@ def run_all(
                 failures += result.failures
                 tally.on_result(result)
                 if max_failures is not None:
-                    max_failures.check(len(failures), tally.sources_total)
+                    max_failures.check(len(failures), sources_total())
                 since = time.monotonic() - published
                 if results == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
                     start = time.monotonic()
@@ -107,7 +108,7 @@ def run_all(
                     cost = published - start
         if max_failures is not None:
             # The last result may have come before all sources were found.
-            max_failures.check(len(failures), tally.sources_total)
+            max_failures.check(len(failures), sources_total())
     except BaseException:
         # Finished parts are published, whatever ends the job. On a full disk that may have to wait for the next job.
         with suppress(OutputError, DatasetBusyError):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ..errors import OutputError
 from ..prep.stretch import Stretch
@@ -73,7 +73,7 @@ _ALL = f"SELECT {_SOURCE} FROM sources ORDER BY id"  # noqa: S608  # of constant
 _ONE = f"SELECT {_SOURCE} FROM sources WHERE id = ?"  # noqa: S608  # of constants
 
 # The flags of a source, and where they are among its columns.
-_ID_IS_GIVEN, _IS_LISTED, _LISTED = 4, 2, 1
+_IS_PART, _ID_IS_GIVEN, _IS_LISTED, _LISTED = 8, 4, 2, 1
 _FLAGS = 4
 
 _Bound = str | int | bytearray
@@ -88,6 +88,15 @@ class Row:
 
     source: Source
     looked: Looked | None
+
+
+class Named(NamedTuple):
+    """What little of a source says whether it has to be looked at. The fields are those of `Source`."""
+
+    id: str
+    path: str
+    id_is_given: bool
+    is_named_by_path: bool
 
 
 class SourceTable:
@@ -161,7 +170,8 @@ class SourceTable:
             if isinstance(part, Stretch):
                 self._has_stretches = True
                 file = _bound(repr(source.file))
-        flags = _ID_IS_GIVEN * id_is_given | _IS_LISTED * is_listed | _LISTED * listed
+        is_part = part is not None
+        flags = _IS_PART * is_part | _ID_IS_GIVEN * id_is_given | _IS_LISTED * is_listed | _LISTED * listed
         if not f"{source_id}{path}{given}{attributes}{place}".isascii():
             return (
                 _bound(source_id), _bound(path), _bound(given), _bound(attributes), flags, rest, _bound(place), file,
@@ -262,6 +272,42 @@ class SourceTable:
         )
         return [Row(_source(columns), None if item is None else _looked(item)) for item, *columns in found]
 
+    def names(self, window: Window[bytes]) -> list[Named]:
+        """What little is needed of the sources of a window, in a fifth of the time."""
+        inside, values = self._inside(window)
+        found = self._each(f"SELECT id, path, flags FROM sources WHERE {inside}", *values)  # noqa: S608  # of constants
+        by_path, kinds = _IS_LISTED, _IS_LISTED | _ID_IS_GIVEN | _IS_PART
+        return [
+            Named(_text(each), _text(path), bool(flags & _ID_IS_GIVEN), flags & kinds == by_path)
+            for each, path, flags in found
+        ]
+
+    def ids(self, window: Window[bytes]) -> list[str]:
+        """The ids of the sources of a window, as looking at them has found."""
+        inside, values = self._inside(window)
+        found = self._each(
+            "SELECT coalesce(new_id, sources.id) FROM sources LEFT JOIN looked ON looked.id = sources.id "  # noqa: S608
+            f"WHERE {inside}",
+            *values,
+        )
+        return [_text(each) for (each,) in found]
+
+    def labels(self, window: Window[bytes]) -> Iterator[tuple[str, str]]:
+        """The ids and attributes of those sources of a window that have attributes, as looking at them has found."""
+        inside, values = self._inside(window)
+        found = self._each(
+            "SELECT sources.id, attributes, new_id, item "  # noqa: S608  # of constants
+            "FROM sources LEFT JOIN looked ON looked.id = sources.id "
+            f"WHERE ({inside}) AND (attributes IS NOT NULL OR new_id IS NOT NULL) ORDER BY sources.id",
+            *values,
+        )
+        for each, attributes, new_id, item in found:
+            if new_id is None:
+                yield _text(each), _text(attributes)
+            else:
+                source = _looked(item).item.source
+                yield source.id, source.attributes
+
     def save(self, looked: Iterable[tuple[Source, Looked]]) -> None:
         """Keep what looking at sources has found. An item may have another id than its source, see `known_paths`."""
         for source, each in looked:
@@ -293,13 +339,6 @@ class SourceTable:
             *values,
         )
         return [_looked(item) for (item,) in found]
-
-    def looked_sources(self, windows: Iterable[Window[bytes]]) -> Iterator[list[Source]]:
-        """The sources that were looked at, of one window after the other."""
-        return ([each.item.source for each in self.looked_at(window)] for window in windows)
-
-    def was_looked_at(self, source_id: str) -> bool:
-        return self._has("SELECT 1 FROM looked WHERE id = ?", _bytes(source_id))
 
     def _execute(self, command: str, *values: bytes | int | None) -> None:
         with _on_disk():

@@ -51,6 +51,11 @@ class Source(NamedTuple):
     in_store: StoreFile | None = None
 
     @property
+    def is_named_by_path(self) -> bool:
+        """Whether it is a whole file that a list names without an id."""
+        return self.is_listed and not self.id_is_given and self.part is None
+
+    @property
     def file(self) -> tuple[str, str]:
         """What identifies its file. On the web that includes the query, which is not in `path`."""
         return (self.path, "" if self.in_store is None else self.in_store.address.query)

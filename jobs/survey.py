@@ -1,36 +1,55 @@
-"""What a job has to know of all its sources before it encodes the first one.
+"""What a job has to know of its sources before it encodes the first one, and what became of them all.
 
-Of the sources of a small job everything is looked at here. Of those of a large one only what the dataset may have:
-these may have changed, and then the job may end without having encoded anything. All others are looked at window after
-window, see `planning`.
+Of the sources of a small job everything is looked at first. Of those of a large one only what may end the job before
+it has written anything, or may be a video that the dataset has under another id. All others are looked at window after
+window, see `encoding`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..prep.options import Options
 from ..wording import counted
 from .changed import Changed, refuse_changed, refuse_two_files
 from .look import Looked, Looking, There, count_in_stores, other_files
-from .planning import Known, sort_out
-from .source_table import SourceTable
+from .planning import Known, SortedOut, sort_out
+from .source_table import Named, SourceTable
 from .units import Item, changed_sources
 from .windows import Window
 from .work import Failure
 
+LookingAtMany = Callable[[int], Looking]
+"""Returns where so many sources are looked at before anything is encoded."""
+
+# Which sources of a window are to be looked at, by id; None for all of them.
+_Wanted = Callable[[Window[bytes]], set[str] | None]
+
 
 @dataclass(frozen=True)
 class Survey:
-    """What becomes of the sources of a job. `to_prepare` counts those that are prepared, `there` those that the dataset
-    has as they are. `kept` are the sources that have changed and do not replace their videos, `replaced` the ids of
-    those that do."""
+    """What becomes of sources. `to_prepare` counts those that are prepared, `there` those that the dataset has as they
+    are. `kept` are the sources that have changed and do not replace their videos, `replaced` the ids of those that
+    do."""
 
+    to_prepare: int = 0
+    there: int = 0
+    kept: tuple[Item, ...] = ()
+    replaced: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Due:
+    """A window, and how many of its sources are to be prepared: at least those that the dataset lacks or has lost."""
+
+    window: Window[bytes]
     to_prepare: int
-    there: int
-    kept: list[Item]
-    replaced: frozenset[str]
+
+
+def there_of(known: Known, changed: Changed) -> There:
+    """What the dataset has, for looking at sources."""
+    return There(known.identities, known.lost.keys(), replace=changed == "replace")
 
 
 def look_first(  # noqa: PLR0917  # what is known of sources and dataset
@@ -39,56 +58,128 @@ def look_first(  # noqa: PLR0917  # what is known of sources and dataset
     known: Known,
     options: Options,
     changed: Changed,
-    looking: Looking,
+    looking_at: LookingAtMany,
     note: Callable[[str], object],
 ) -> None:
     """Look at what has to be known of before anything is encoded, and keep it in the table: all sources if there is one
-    window, otherwise those that the dataset may have. UsageError or SourceError if the job should not go on; nothing
-    has been changed then."""
-    if len(windows) > 1 and not len(known.manifest.videos):
+    window. UsageError or SourceError if the job should not go on; nothing has been changed then."""
+    is_one_window = len(windows) == 1
+    if not is_one_window and not len(known.manifest.videos):
         return
     note(f"looking at {counted(len(table), 'source')}")
-    there = There(known.identities, known.lost.keys(), replace=changed == "replace")
-    found: list[Item] = []
-    done = 0
-    for window in windows:
-        sources = [row.source for row in table.rows(window)]
-        num_in_store = count_in_stores(sources)
-        if len(windows) > 1:
-            sources = [each for each in sources if each.id in known.identities or known.paths.may_be_there(each)]
-            note(f"looking for sources that have changed: {done} of {counted(len(table), 'source')}")
-        looked = looking.look_at(sources, options, there, num_in_store=num_in_store)
-        found += changed_sources([each.item for each in looked], known.identities)
-        table.save(
-            (source, Looked(known.paths.with_known_id(each.item), each.expected))
-            for source, each in zip(sources, looked, strict=True)
-        )
-        done += window.count
+
+    def wanted(window: Window[bytes]) -> set[str] | None:
+        return None if is_one_window else _wanted_first(table.names(window), known, changed)
+
+    found = _look(table, windows, wanted, known, options, changed, looking_at, note)
     refuse_two_files(found, known.manifest, other_files(options.policy))
     if changed == "fail":
         refuse_changed(found)
     table.merge()
 
 
-def survey(
+def _wanted_first(named: Sequence[Named], known: Known, changed: Changed) -> set[str]:
+    """Of some sources, the ids of those that have to be looked at before anything is encoded.
+
+    Those that may belong to another file than the one in the dataset, which has to be at another path; those of which
+    the dataset may have the file under another id; and all that it has where one that has changed ends the job.
+    """
+    rows, paths = known.manifest.row_of_id, known.manifest.videos.path
+    new = [each for each in named if each.is_named_by_path and each.id not in rows]
+    are_there = known.paths.are_there(each.path for each in new) if new else []
+    wanted = {each.id for each, is_there in zip(new, are_there, strict=True) if is_there}
+    for each in named:
+        row = rows.get(each.id)
+        if row is not None and (changed == "fail" or (not each.id_is_given and paths.text(row) not in ("", each.path))):
+            wanted.add(each.id)
+    return wanted
+
+
+def look_at_others(  # noqa: PLR0917  # like `look_first`
     table: SourceTable,
     windows: Sequence[Window[bytes]],
     known: Known,
+    options: Options,
     changed: Changed,
-    aside: Mapping[str, Failure],
-) -> Survey:
-    """What becomes of all sources, after `look_first`. `aside` are the failures of those that are not tried again."""
-    kept: list[Item] = []
-    replaced: set[str] = set()
-    num_looked = num_done = 0
+    looking_at: LookingAtMany,
+    note: Callable[[str], object],
+) -> None:
+    """Look at all sources that `look_first` did not look at, and keep it in the table."""
+
+    def wanted(window: Window[bytes]) -> set[str]:
+        return {row.source.id for row in table.rows(window) if row.looked is None}
+
+    _look(table, windows, wanted, known, options, changed, looking_at, note)
+
+
+def _look(  # noqa: PLR0917  # like `look_first`
+    table: SourceTable,
+    windows: Sequence[Window[bytes]],
+    wanted: _Wanted,
+    known: Known,
+    options: Options,
+    changed: Changed,
+    looking_at: LookingAtMany,
+    note: Callable[[str], object],
+) -> list[Item]:
+    """Look at the `wanted` sources of each window, and keep it in the table. Returns those that have changed."""
+    counts = [window.count if ids is None else len(ids) for window in windows for ids in [wanted(window)]]
+    looking, there = looking_at(sum(counts)), there_of(known, changed)
+    found: list[Item] = []
+    for number, window in enumerate(windows):
+        if not counts[number]:
+            continue
+        if len(windows) > 1:
+            done = sum(counts[:number])
+            note(f"looking for sources that have changed: {done} of {counted(sum(counts), 'source')}")
+        rows, ids = table.rows(window), wanted(window)
+        sources = [row.source for row in rows if ids is None or row.source.id in ids]
+        num_in_store = count_in_stores(row.source for row in rows)
+        looked = looking.look_at(sources, options, there, num_in_store=num_in_store)
+        found += changed_sources([each.item for each in looked], known.identities)
+        table.save(
+            (source, Looked(known.paths.with_known_id(each.item), each.expected))
+            for source, each in zip(sources, looked, strict=True)
+        )
+    return found
+
+
+def due(
+    table: SourceTable, windows: Iterable[Window[bytes]], known: Known, aside: Mapping[str, Failure]
+) -> Iterator[Due]:
+    """The windows, each with the number of sources that the dataset lacks or has lost, after `look_first`. `aside` are
+    the failures of those that are not tried again."""
+    there, lost = known.manifest.row_of_id, known.lost
+    for window in windows:
+        ids = table.ids(window)
+        yield Due(window, sum((each not in there or each in lost) and each not in aside for each in ids))
+
+
+def surveyed(items: Sequence[Item], sorted_out: SortedOut, aside: Mapping[str, Failure]) -> Survey:
+    """What becomes of all items of a window."""
+    num_done, num_aside = len(sorted_out.done), sum(item.source.id in aside for item in items)
+    return Survey(
+        len(items) - num_done, num_done - len(sorted_out.kept) - num_aside, tuple(sorted_out.kept), sorted_out.replaced
+    )
+
+
+def survey(
+    table: SourceTable, windows: Iterable[Window[bytes]], known: Known, changed: Changed, aside: Mapping[str, Failure]
+) -> Iterator[Survey]:
+    """What becomes of the sources of each window, after all of them were looked at."""
     for window in windows:
         items = [each.item for each in table.looked_at(window)]
-        sorted_out = sort_out(items, known, changed, aside)
-        kept += sorted_out.kept
-        replaced |= sorted_out.replaced
-        num_looked += len(items)
-        num_done += len(sorted_out.done)
-    # What was not looked at is not in the dataset.
-    num_done += sum(not table.was_looked_at(source_id) for source_id in aside)
-    to_prepare = len(table) - num_done
-    return Survey(to_prepare, len(table) - to_prepare - len(kept) - len(aside), kept, frozenset(replaced))
+        yield surveyed(items, sort_out(items, known, changed, aside), aside)
+
+
+def together(surveys: Iterable[Survey]) -> Survey:
+    """What becomes of the sources of several windows, in any order."""
+    to_prepare = there = 0
+    kept: list[Item] = []
+    replaced: set[str] = set()
+    for each in surveys:
+        to_prepare, there = to_prepare + each.to_prepare, there + each.there
+        kept += each.kept
+        replaced |= each.replaced
+    kept.sort(key=lambda item: item.source.id)
+    return Survey(to_prepare, there, tuple(kept), frozenset(replaced))

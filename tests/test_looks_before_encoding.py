@@ -42,17 +42,34 @@ def begun(tmp_path: Path) -> tuple[Path, Path]:
     return out, corpus
 
 
-def test_a_job_that_goes_on(head: Head, looked: list[Looked | None], begun: tuple[Path, Path]) -> None:
-    """Of eight sources two are new and one has changed; a ninth one is gone."""
+@pytest.mark.parametrize("has_moved", [False, True])
+def test_a_job_that_goes_on(
+    has_moved: bool, head: Head, looked: list[Looked | None], begun: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Of eight sources two are new and one has changed; a ninth one is gone. Where the corpus has moved, another file
+    may have an id, and so what the dataset has is looked at before."""
     out, corpus = begun
     film(corpus / "z.mp4", 900)
     film(corpus / "c.mp4", 1000)
     (corpus / "d.mp4").unlink()
+    corpus = corpus.rename(tmp_path / "moved") if has_moved else corpus
     report = run(out, corpus, runner="ray", address=head.address, changed="replace")
     assert (report.already_there, report.videos_added, report.replaced) == (5, 2, ("c.mp4",))
-    assert {each.item.source.id for each in looked if each is not None} == {*NAMES} - {"d.mp4"}
+    ids = {each.item.source.id for each in looked if each is not None}
+    assert ids == ({*NAMES} - {"d.mp4"} if has_moved else set())
     numbers = {name: 100 * number for number, name in enumerate(NAMES)}
     assert first_numbers(out) == numbers | {"0.mp4": 800, "c.mp4": 1000, "z.mp4": 900}
+
+
+def test_a_job_that_may_have_nothing_to_do(head: Head, looked: list[Looked | None], begun: tuple[Path, Path]) -> None:
+    """The dataset has all sources, one of which has changed."""
+    out, corpus = begun
+    (corpus / "0.mp4").unlink()
+    film(corpus / "c.mp4", 1000)
+    report = run(out, corpus, runner="ray", address=head.address, changed="replace")
+    assert (report.already_there, report.videos_added, report.replaced) == (6, 0, ("c.mp4",))
+    assert {each.item.source.id for each in looked if each is not None} == {*NAMES}
+    assert first_numbers(out)["c.mp4"] == 1000
 
 
 def test_a_changed_source_ends_the_job_before_anything_is_encoded(
