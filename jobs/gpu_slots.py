@@ -94,15 +94,21 @@ def waits_in_vain(slots: Slots, place: Place, asked_bytes: int, avoided: Collect
     return largest is None or asked_bytes > largest
 
 
-def note_of(slots: Slots, *, alone: int = 0) -> str:
+def without(slots: Slots, left_out: Collection[str]) -> Slots:
+    """The slots without machines that cannot encode. How many units run at a time stays as it is: more of them wait."""
+    return replace(slots, machines=tuple(each for each in slots.machines if each.id not in left_out))
+
+
+def note_of(slots: Slots, *, alone: int = 0, left_out: int = 0) -> str:
     """What a job says of its slots. `alone` units ask for all memory of the largest machine, which is less than they
-    are expected to take."""
+    are expected to take; `left_out` machines lack the encoder."""
     if not slots.machines:
         return "waiting for machines: Ray has none with a CPU for this job"
     on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
     needs = "needs" if alone == 1 else "need"
     more = f"; {counted(alone, 'unit')} {needs} more memory than any machine has and will run alone on one"
-    return f"encoding, {slots.at_a_time} at a time{on_gpus}{more if alone else ''}"
+    lack = f"; {counted(left_out, 'machine')} cannot run the encoder and {'is' if left_out == 1 else 'are'} left out"
+    return f"encoding, {slots.at_a_time} at a time{on_gpus}{more if alone else ''}{lack if left_out else ''}"
 
 
 def slots_for(encoder: str, slots: Slots) -> Slots:

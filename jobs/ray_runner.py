@@ -7,7 +7,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -23,6 +23,7 @@ from ray.exceptions import (
 
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
+from ..prep.pipelines import NoEncoderError
 from ..storage.interface import Storage
 from .failing import WORKER_DIED, is_chance
 from .gpu_slots import Slots
@@ -40,7 +41,16 @@ from .work import OnProgress, UnitProgress, UnitResult, give_up
 _POLL_SECONDS = 0.5
 _HAS_SELECTORS = tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 49)
 
-Done = tuple[Outcome, float]
+
+@dataclass(frozen=True)
+class _NoEncoder:
+    """A machine lacks the encoder that the profile names."""
+
+    machine: str
+    error: NoEncoderError
+
+
+Done = tuple[Outcome | _NoEncoder, float]
 """The outcome of a step, and the seconds that its worker took."""
 
 
@@ -75,6 +85,14 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     # How often Ray has given up a step, and how often because of its machine.
     rounds: Counter[Key] = Counter()
     rounds_lost: Counter[Key] = Counter()
+
+    def after_end(attempt: Attempt, outcome: Outcome | _NoEncoder, seconds: float) -> UnitResult | None:
+        if isinstance(outcome, _NoEncoder):
+            if attempts.ended(attempt, None):
+                order.again([attempt.step])
+            tasks.leave_out(outcome.machine, outcome.error)
+            return None
+        return order.done(attempt.step, outcome) if attempts.ended(attempt, seconds) else None
 
     def after_loss(step: Step, error: RayError) -> UnitResult | None:
         unit, key = step.unit, key_of(step)
@@ -119,21 +137,18 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
         )
         for reference in done:
             attempt = tasks.take(reference)
-            step = attempt.step
+            step, result = attempt.step, None
             try:
-                outcome, seconds = ray.get(reference)
-                result = order.done(step, outcome) if attempts.ended(attempt, seconds) else None
-                if result is not None:
-                    yield result
+                result = after_end(attempt, *ray.get(reference))
             except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
                 result = after_loss(step, error) if attempts.ended(attempt, None) else None
-                if result is not None:
-                    yield result
             except TaskUnschedulableError as error:
                 raise ToolError(f"Ray cannot place a unit of work: {brief(error)}") from error
             except RayTaskError as error:
                 if attempts.ended(attempt, None):
                     order.again([replace(step, unit=without_check(step.unit, _gone_source(error)))])
+            if result is not None:
+                yield result
 
 
 def ended(references: Sequence[Any]) -> list[Any]:
@@ -197,7 +212,12 @@ def _run_step(dataset: Storage, step: Step, options: Options, put: OnProgress, m
     # So that it is known when a step began that hangs before it has a frame.
     section = step.number if isinstance(step, OneSection) else None
     put(UnitProgress(step.unit.id, 0, 0, section, node, machine=machine))
-    outcome = _outcome(dataset, step, options, report, mark)
+    try:
+        outcome = _outcome(dataset, step, options, report, mark)
+    except NoEncoderError as error:
+        if not _HAS_SELECTORS:
+            raise
+        return _NoEncoder(machine, error), 0.0
     seconds = time.monotonic() - start
     metrics.done(step, outcome, seconds)
     return outcome, seconds

@@ -10,7 +10,7 @@ from typing import Any
 from ray.exceptions import RayError
 
 from ..errors import ToolError
-from .gpu_slots import Slots, note_of, slots_for, waits_in_vain
+from .gpu_slots import Place, Slots, note_of, slots_for, waits_in_vain, without
 from .second_attempts import Attempt, Attempts
 from .task_memory import reserved_bytes
 
@@ -62,6 +62,7 @@ class RayTasks:
         self._slots, self._asked = slots_for(encoder, ask_slots()), now
         self._missing = self._noted = ""
         self._seen: set[str] = set()
+        self._left_out: frozenset[str] = frozenset()
         self._running: dict[Any, _Running] = {}
 
     @property
@@ -71,11 +72,20 @@ class RayTasks:
     @property
     def machines_lost(self) -> int:
         """How many machines the job had, and has no more."""
-        return len(self._seen - {each.id for each in self._slots.machines})
+        return len(self._seen - {each.id for each in self._slots.machines} - self._left_out)
 
     def take(self, reference: Any) -> Attempt:
         """Remove and return an attempt."""
         return self._running.pop(reference).attempt
+
+    def leave_out(self, machine: str, error: ToolError) -> None:
+        """Begin nothing more on a machine that lacks the encoder. Raises the error where no other machine may have
+        it."""
+        self._left_out |= {machine}
+        self._slots = without(self._slots, self._left_out)
+        place: Place = "gpu" if self._slots.on_gpus else "cpu"
+        if self._slots.memory_for(place) is None:
+            raise error
 
     def begin(self, now: float) -> None:
         """Begin all attempts for which there is a place."""
@@ -85,7 +95,8 @@ class RayTasks:
             self._begin_anew()
         for attempt in self._attempts.start(self._slots, now):
             self._give(attempt)
-        note = self._missing or note_of(self._slots, alone=sum(each.alone for each in self._running.values()))
+        alone = sum(each.alone for each in self._running.values())
+        note = self._missing or note_of(self._slots, alone=alone, left_out=len(self._left_out))
         if note != self._noted:
             self._on_note(note)
             self._noted = note
@@ -94,7 +105,8 @@ class RayTasks:
         self._seen.update(each.id for each in self._slots.machines)
         with contextlib.suppress(RayError):
             try:
-                self._slots, self._missing = slots_for(self._encoder, self._ask_slots()), ""
+                self._slots = without(slots_for(self._encoder, self._ask_slots()), self._left_out)
+                self._missing = ""
             except ToolError as error:
                 # Machines that were lost may come again: without any for the encoder the units wait.
                 self._missing = f"waiting for machines: {error.message}"
@@ -117,5 +129,6 @@ class RayTasks:
         avoided = attempt.avoided
         if avoided and waits_in_vain(self._slots, attempt.place, asked_bytes, avoided):
             avoided = frozenset[str]()
+        avoided |= self._left_out
         reference = self._submit(attempt, self._slots, asked_bytes, avoided)
         self._running[reference] = _Running(attempt, asked_bytes, avoided, alone=asked_bytes < needed_bytes)

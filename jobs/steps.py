@@ -17,6 +17,7 @@ from ..manifests.sections import Unused, joined_sections, read_section, remove_s
 from ..manifests.tables import Manifest
 from ..prep.encode_sections import NotCutError, Section, encode_section
 from ..prep.options import Options
+from ..prep.pipelines import NoEncoderError
 from ..prep.shards import ShardWriter
 from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
@@ -182,6 +183,8 @@ def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: O
             with file_of(dataset, step.unit.items[0].source, options.policy) as file:
                 path = file.part(step.section.needed)
                 rows = encode_section(path, step.section, identity, own, ffmpeg.path, shards, progress.add)
+        except NoEncoderError:
+            raise
         except ToolError as error:
             # Another machine chose the encoder.
             raise NotCutError(str(error)) from error

@@ -99,16 +99,21 @@ def choose_pipeline(capabilities: Capabilities, source: SourceVideo, profile: Pr
     return replace(pipeline, why="; ".join(reasons) or "all of it runs here")
 
 
+class NoEncoderError(ToolError):
+    """The encoder that a profile names does not run on this machine. It may run on another one."""
+
+
 def choose_encoder(capabilities: Capabilities, profile: Profile, fits: Fits = lambda _name: True) -> str:
     """The encoder of the profile. For "auto": NVENC where it runs and `fits` the pictures, else x264 or x265. Where no
-    GPU was tried, a profile that names NVENC gets the encoder on the CPU. ToolError when none runs."""
+    GPU was tried, a profile that names NVENC gets the encoder on the CPU. ToolError when none runs, NoEncoderError
+    when the named one does not."""
     preset = f" with --preset {profile.preset}" if profile.preset else ""
     named = profile.encoder
     tried = {trial.name for trial in capabilities.trials}
     if named != "auto" and not (is_nvenc(named) and named not in tried):
         if encodes(capabilities, named):
             return named
-        raise ToolError(
+        raise NoEncoderError(
             f"encoder {named} does not run here{preset}: {capabilities.detail(named)}; see `shortgop doctor`"
         )
     fitting = [name for name, codec in ENCODERS.items() if codec == profile.codec]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from shortgop.errors import ToolError
 from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.ray_tasks import RayTasks
@@ -86,3 +87,18 @@ def test_machines_that_are_lost_are_counted_once_each() -> None:
         tasks.begin(10.0 * number)
         lost.append(tasks.machines_lost)
     assert lost == [0, 1, 1, 2, 2, 2]
+
+
+def test_a_machine_that_lacks_the_encoder_gets_nothing_more_and_the_job_ends_where_no_other_has_it() -> None:
+    ray, notes = Ray({"a": _LARGE, "b": _LARGE}), list[str]()
+    tasks = RayTasks(
+        Attempts(Order([unit(name) for name in "pqr"])), "libx264", ray.slots, ray.submit, notes.append, 0.0
+    )
+    tasks.leave_out("a", ToolError("encoder libx264 does not run here"))
+    tasks.begin(0.0)
+    assert [avoided for _, avoided in ray.submitted] == [{"a"}] * 3
+    assert notes == ["encoding, 4 at a time; 1 machine cannot run the encoder and is left out"]
+    tasks.begin(10.0)
+    assert tasks.machines_lost == 0
+    with pytest.raises(ToolError, match="libx264 does not run here"):
+        tasks.leave_out("b", ToolError("encoder libx264 does not run here"))
