@@ -49,6 +49,7 @@ def test_what_was_looked_at_is_kept_and_sources_that_are_the_same_video_become_o
         assert [row.source.id for row in rows if row.looked is None] == ["a", "b"]
         items = [each.item.source for window in found for each in table.looked_at(window)]
         assert [(each.id, each.given) for each in items] == [("m", "y/m"), ("z", "x")]
+        assert [each for window in found for each in table.labels(window)] == [("m", "{}"), ("z", "{}")]
         assert len(table) == 4
         assert [name for window in found for name in table.ids(window)] == ["a", "b", "m", "z"]
 
@@ -68,7 +69,11 @@ def test_a_source_is_kept_as_it_is(kept: Source) -> None:
     with table_of([kept]) as table:
         assert table.find(kept.id) == kept
         assert list(table.sources()) == [kept]
-        assert [row.source for window in table.windows(10) for row in table.rows(window)] == [kept]
+        (window,) = table.windows(10)
+        assert [row.source for row in table.rows(window)] == [kept]
+        assert table.names(window) == [(kept.id, kept.path, kept.id_is_given, kept.is_named_by_path)]
+        assert table.ids(window) == [kept.id]
+        assert list(table.labels(window)) == [(kept.id, kept.attributes)] * (kept.attributes != "{}")
 
 
 FINDS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["{}", '{"n": 1}']), st.booleans()), max_size=12)
