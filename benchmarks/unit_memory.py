@@ -17,7 +17,7 @@ import footage
 
 from shortgop.jobs.task_memory import task_bytes
 
-_SECONDS = 4
+_SECONDS = 2
 _SIZES = {"456x256": (456, 256), "1280x720": (1280, 720), "1920x1080": (1920, 1080), "3840x2160": (3840, 2160)}
 _HDR = ("-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc", "-pix_fmt", "yuv420p10le")
 _ENCODERS = {"libx264": "h264", "libx265": "hevc"}
@@ -35,7 +35,7 @@ def make(path: Path, size: str, *, hdr: bool) -> None:
     """A source of some seconds, in H.264, or in HEVC with ten bits."""
     encoded = ("-c:v", "libx265", *_HDR) if hdr else ("-c:v", "libx264")
     drawn = f"testsrc2=s={size}:r=30:d={_SECONDS}"
-    footage.ffmpeg("-f", "lavfi", "-i", drawn, *encoded, "-preset", "ultrafast", "-threads", "1", str(path))
+    footage.ffmpeg("-f", "lavfi", "-i", drawn, *encoded, "-threads", "1", str(path))
 
 
 def peaks(source: Path, out: Path, size: int, encoder: str) -> tuple[int, int]:
