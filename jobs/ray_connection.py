@@ -45,6 +45,9 @@ _RARE_LOOKS = {
     "RAY_raylet_check_gc_period_milliseconds": "1000",
 }
 
+# Ray's sockets lie below TMPDIR, and their names end at 107 bytes, of which Ray's own part takes up to 68.
+_MOST_TMPDIR_BYTES = 39
+
 
 @contextlib.contextmanager
 def connected(
@@ -89,7 +92,7 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             return
         login_to_own()
-        with _rare_looks():
+        with _own_environment():
             ray.init(
                 # A separate Ray, even if a cluster runs on this machine.
                 address="local",
@@ -113,9 +116,13 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
 
 
 @contextlib.contextmanager
-def _rare_looks() -> Iterator[None]:
-    """Let a Ray that starts here take less of the machine, unless the environment says otherwise."""
-    own = {name: value for name, value in _RARE_LOOKS.items() if name not in os.environ}
+def _own_environment() -> Iterator[None]:
+    """Let a Ray that starts here take less of the machine, and have sockets with short names, unless the environment
+    says otherwise."""
+    wanted = dict(_RARE_LOOKS)
+    if len(os.fsencode(os.environ.get("TMPDIR", ""))) > _MOST_TMPDIR_BYTES:
+        wanted["RAY_TMPDIR"] = "/tmp"  # noqa: S108  # Ray's own default
+    own = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(own)
     try:
         yield

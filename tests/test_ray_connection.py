@@ -31,9 +31,15 @@ except KeyboardInterrupt:
 
 
 @pytest.fixture(scope="module")
-def said() -> list[str]:
+def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Run a job that starts Ray, ends it, and is told to end after that."""
-    settings = {"PYTHONPATH": str(Path(__file__).parent), "REPORTER_UPDATE_INTERVAL_MS": "7000"}
+    # As long as those of schedulers. Names of sockets below it would be too long.
+    temporary = tmp_path_factory.mktemp("folder-for-temporary-files-of-a-job")
+    settings = {
+        "PYTHONPATH": str(Path(__file__).parent),
+        "REPORTER_UPDATE_INTERVAL_MS": "7000",
+        "TMPDIR": str(temporary),
+    }
     command = [sys.executable, "-c", _JOB]
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
     return done.stdout.splitlines()
@@ -48,6 +54,11 @@ def settings(said: list[str]) -> Any:
 def test_a_local_ray_looks_for_logs_rarely(settings: Any) -> None:
     assert "LOG_NAME_UPDATE_INTERVAL_S=60" in settings["of ray"]
     assert not any("LOG_NAME_UPDATE_INTERVAL_S" in setting for setting in settings["own"])
+
+
+def test_a_local_ray_starts_though_the_folder_for_temporary_files_has_a_long_name(settings: Any) -> None:
+    assert "RAY_TMPDIR=/tmp" in settings["of ray"]
+    assert not any(setting.startswith("RAY_TMPDIR") for setting in settings["own"])
 
 
 def test_what_the_user_has_set_stays(settings: Any) -> None:
