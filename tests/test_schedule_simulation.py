@@ -46,14 +46,14 @@ class Cluster:
     lengths: dict[str, float]
     hang: float = _HANG
     free: list[int] = field(default_factory=list)
-    works: dict[int, set[Attempt]] = field(default_factory=dict)
+    works: dict[int, list[Attempt]] = field(default_factory=dict)
     events: list[tuple[float, int, str, int, Attempt | None]] = field(default_factory=list)
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         for node in range(len(self.speeds)):
             self.free += [node] * _CORES
-            self.works[node] = set()
+            self.works[node] = []
 
     def at(self, when: float, what: str, node: int, attempt: Attempt | None = None) -> None:
         heapq.heappush(self.events, (when, next(self.numbers), what, node, attempt))
@@ -68,7 +68,7 @@ class Cluster:
         return None
 
     def begin(self, attempt: Attempt, node: int, now: float) -> None:
-        self.works[node].add(attempt)
+        self.works[node].append(attempt)
         seconds = self.lengths[attempt.step.unit.id] / self.speeds[node]
         if self.rng.random() < _FAILURES:
             self.at(now + seconds * self.rng.random(), "fails", node, attempt)
