@@ -87,6 +87,8 @@ def test_machines_that_are_lost_are_counted_once_each() -> None:
         tasks.begin(10.0 * number)
         lost.append(tasks.machines_lost)
     assert lost == [0, 1, 1, 2, 2, 2]
+    tasks.leave_out("d", ToolError("encoder h264_nvenc does not run here"))
+    assert tasks.machines_lost == 2, "one that lacks the encoder is not lost"
 
 
 def test_a_machine_that_lacks_the_encoder_gets_nothing_more_and_the_job_ends_where_no_other_has_it() -> None:
