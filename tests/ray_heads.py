@@ -15,9 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from started_processes import descendants, naming
 
@@ -114,3 +115,28 @@ def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
         for handle in below:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def cluster_of(*machines: Mapping[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """A cluster of machines that are processes of this one, for a driver in this process: Ray's own means for tests,
+    and the machines. Each is given as Ray takes it; the first one is the head."""
+    cluster, started = _cluster_of(machines)
+    try:
+        yield cluster, started
+    finally:
+        cluster.shutdown()
+
+
+def _cluster_of(machines: Sequence[Mapping[str, Any]], attempts: int = 3) -> tuple[Any, list[Any]]:
+    from ray.cluster_utils import Cluster
+
+    cluster: Any = Cluster()
+    try:
+        return cluster, [cluster.add_node(include_dashboard=False, **machine) for machine in machines]
+    except RuntimeError:
+        # A busy machine may need longer for a process to start than Ray waits for it.
+        cluster.shutdown()
+        if attempts == 1:
+            raise
+        return _cluster_of(machines, attempts - 1)

@@ -16,7 +16,7 @@ import pytest
 import shortgop
 from cuda_ffmpeg import NO_ENGINE, NO_SESSION, install
 from datasets import current_manifest
-from ray_heads import Head, ray_head
+from ray_heads import Head, cluster_of, ray_head
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -97,20 +97,14 @@ def test_a_gpu_has_as_many_streams_as_it_was_given_and_all_else_runs_on_the_cpu(
 
 def test_where_one_of_two_gpus_lacks_the_named_encoder_the_other_one_does_all(sources: Path, tmp_path: Path) -> None:
     """An H100 beside an L4."""
-    from ray.cluster_utils import Cluster
-
-    with_nvenc = install(tmp_path / "L4")
-    ffmpegs = {with_nvenc.path: 1, install(tmp_path / "H100", nvenc=NO_ENGINE).path: 3}
-    cluster: Any = Cluster()
-    try:
-        for path, num_cpus in ffmpegs.items():
-            cluster.add_node(
-                num_cpus=num_cpus, num_gpus=1, include_dashboard=False, env_vars={ENVIRONMENT_VARIABLE: path}
-            )
+    with_nvenc, without = install(tmp_path / "L4"), install(tmp_path / "H100", nvenc=NO_ENGINE)
+    machines = [
+        {"num_cpus": num_cpus, "num_gpus": 1, "env_vars": {ENVIRONMENT_VARIABLE: gpu.path}}
+        for gpu, num_cpus in ((with_nvenc, 1), (without, 3))
+    ]
+    with cluster_of(*machines) as (cluster, _):
         report = shortgop.prepare(
             str(sources), tmp_path / "dataset", address=cluster.address, size=160, encoder="h264_nvenc"
         )
-    finally:
-        cluster.shutdown()
     assert (report.failures, report.videos_added) == ((), _VIDEOS)
     assert len(with_nvenc.runs()) == _VIDEOS

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ import shortgop
 from datasets import make_dataset, rows_of
 from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
 from own_units import make_own_units
+from ray_heads import cluster_of
 from shortgop.cli import app
-from shortgop.jobs import ray_runner, second_attempts
-from shortgop.jobs.job_status import JobStatus, read_status
+from shortgop.jobs import ray_runner, running, second_attempts
+from shortgop.jobs.job_status import JobStatus, read_status, status_kept
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.tally import Progress
 from shortgop.manifests.parts import finished_units
@@ -74,20 +76,17 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
 
 @pytest.fixture(scope="module")
 def cluster(stand_in: StandIn) -> Iterator[Any]:
-    from ray.cluster_utils import Cluster
-
-    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    try:
-        cluster.second = cluster.add_node(num_cpus=1)
+    with cluster_of({"num_cpus": 1}, {"num_cpus": 1}) as (cluster, (_, second)):
+        cluster.second = second
         yield cluster
-    finally:
-        cluster.shutdown()
 
 
 def test_what_each_node_of_a_cluster_does_is_seen_during_the_job_and_after_it(
-    sources: Path, cluster: Any, tmp_path: Path
+    sources: Path, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By anyone who knows where the dataset is, and nothing else."""
+    # The units of this job take a second or two.
+    monkeypatch.setattr(running, "status_kept", partial(status_kept, every_seconds=0.1))
     few = [sources / name for name in ("0.mp4", "1.mp4", "2.mp4", "broken.mp4")]
     dataset = DiskStorage(tmp_path / "dataset")
     seen: list[JobStatus] = []
@@ -100,7 +99,7 @@ def test_what_each_node_of_a_cluster_does_is_seen_during_the_job_and_after_it(
         begun = time.time()
         if 0 < progress.frames_done < progress.frames_planned and not (seen and at_work(seen[-1]) == 2):
             while (found := read_status(dataset)).written < begun:
-                time.sleep(0.1)
+                time.sleep(0.02)
             seen.append(found)
 
     slow = Profile(size=parse_size("480"), upscale=True)

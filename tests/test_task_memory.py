@@ -8,7 +8,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 from loader_helpers import comes_true
 from own_units import make_own_units
-from ray_heads import BIN, ray_head
+from ray_heads import BIN, cluster_of, ray_head
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.task_memory import reserved_bytes, task_bytes
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
@@ -72,8 +71,6 @@ def test_a_unit_whose_machine_is_lost_runs_where_there_is_less_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The unit asks for more than the machine that is left has. ffmpeg stands still on the one that is lost."""
-    from ray.cluster_utils import Cluster
-
     (source,) = make_own_units(tmp_path / "sources", 1).iterdir()
     program, stood = tmp_path / "ffmpeg", tmp_path / "stood"
     program.write_text(
@@ -83,11 +80,8 @@ def test_a_unit_whose_machine_is_lost_runs_where_there_is_less_memory(
     )
     program.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
-    small = {"num_cpus": 1, "memory": 100 * MB, "include_dashboard": False}
-    cluster: Any = Cluster(initialize_head=True, head_node_args=small)
     notes: list[str] = []
-    try:
-        large = cluster.add_node(num_cpus=1, memory=2 * GB)
+    with cluster_of({"num_cpus": 1, "memory": 100 * MB}, {"num_cpus": 1, "memory": 2 * GB}) as (cluster, (_, large)):
 
         def lose_it() -> None:
             assert comes_true(stood.exists, 60)
@@ -100,8 +94,6 @@ def test_a_unit_whose_machine_is_lost_runs_where_there_is_less_memory(
                 on_update=lambda progress: notes.append(progress.note),
             )  # fmt: skip
             lost.result()
-    finally:
-        cluster.shutdown()
     assert (report.videos_added, report.failures) == (1, ())
     assert "encoding, 2 at a time" in notes
     assert notes[-1] == (
