@@ -10,6 +10,7 @@ from typing import Any
 
 from ..storage.interface import Storage
 from .edits import Edit, edits_table, last_number, to_json
+from .host_copies import copies_in
 from .layout import read_root
 from .parts import write_part
 from .publish import publish
@@ -48,7 +49,7 @@ def annotate(
     remove = tuple(remove)
     with dataset.lock():
         publish(dataset)
-        root, manifest = open_current(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
         edits = plan_edits(manifest, columns, remove=remove)
         snapshot = root.snapshot
         if edits:

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import DatasetError
 from ..storage.interface import Storage
 from .edits import Drop, drops_of, merged_edits
+from .host_copies import copies_in
 from .in_order import in_order
 from .layout import listed, read_root, snapshots
 from .lost import lost_shards
@@ -71,7 +72,7 @@ def collect(
     with dataset.lock():
         publish(dataset)
         before = _shard_lengths(dataset)
-        root, manifest = open_current(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
         rewritten: list[str] = []
         lost = lost_shards(dataset, manifest)
         skipped = _unreadable(manifest, lost)
@@ -90,7 +91,7 @@ def collect(
         shards = remove_stray_shards(dataset)
         # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
         parts = _cleaned(dataset, manifest, skipped, dry_run=False)
-        root, manifest = open_current(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
         after = _shard_lengths(dataset)
         kept = _named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts())
     return Collected(
@@ -107,7 +108,7 @@ def collect(
 
 
 def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
-    root, manifest = open_current(dataset)
+    root, manifest = open_current(dataset, copies=copies_in(None))
     lost, there = lost_shards(dataset, manifest), _snapshot_lengths(dataset)
     plans = plan_rewrites(manifest, lost=lost)
     skipped = _unreadable(manifest, lost)

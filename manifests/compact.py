@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..storage.interface import Storage
+from .host_copies import copies_in
 from .layout import read_root
 from .lost import lost_shards
 from .moving import DEFAULT_SHARD_BYTES
@@ -61,7 +62,7 @@ def compact(
 
 
 def _compact(dataset: Storage, shard_bytes: int | None, on_shard: Callable[[], object], *, dry_run: bool) -> Compacted:
-    root, manifest = open_current(dataset)
+    root, manifest = open_current(dataset, copies=copies_in(None))
     wanted = shard_bytes or int(root.profile.get("shard_bytes", DEFAULT_SHARD_BYTES))
     plans = plan_compaction(manifest, wanted, lost=lost_shards(dataset, manifest))
     for plan in [] if dry_run else plans:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..storage.interface import Storage
 from .edits import Drop, drops_of, drops_table, last_number
+from .host_copies import copies_in
 from .layout import read_root
 from .parts import write_part
 from .publish import publish
@@ -42,11 +43,11 @@ def drop(dataset: Storage, ids: Sequence[str], *, dry_run: bool = False) -> Drop
     """
     read_root(dataset)
     if dry_run:
-        root, manifest = open_current(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
         return _result(manifest, ids, plan_drops(manifest, ids), root.snapshot or "")
     with dataset.lock():
         publish(dataset)
-        root, manifest = open_current(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
         drops = plan_drops(manifest, ids)
         snapshot = root.snapshot
         if drops:

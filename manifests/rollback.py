@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import MissingDataError, UsageError
 from ..storage.interface import Storage
 from .edits import Drop, Edit, drops_of, drops_table, edits_table, last_number, to_json
+from .host_copies import copies_in
 from .layout import read_root, snapshots
 from .parts import write_part
 from .publish import has_its_shards, publish
@@ -41,11 +42,11 @@ def rollback(dataset: Storage, snapshot: str, *, dry_run: bool = False) -> Rolle
     """
     read_root(dataset)
     if dry_run:
-        root, manifest = open_current(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
         return _plan(manifest, _earlier(dataset, snapshot), root.snapshot or "")[0]
     with dataset.lock():
         publish(dataset)
-        root, manifest = open_current(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
         earlier = _earlier(dataset, snapshot)
         done, part = _plan(manifest, earlier, root.snapshot or "")
         if done.dropped or done.restored or done.relabelled:
