@@ -6,6 +6,10 @@ The GPU is `cuda_ffmpeg.py`: a program that does on the CPU what ffmpeg is asked
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +20,7 @@ import pytest
 import shortgop
 from cuda_ffmpeg import NO_ENGINE, NO_SESSION, install
 from datasets import current_manifest
-from ray_heads import Head, cluster_of, ray_head
+from ray_heads import Head, ray_head, user_environment
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -95,16 +99,29 @@ def test_a_gpu_has_as_many_streams_as_it_was_given_and_all_else_runs_on_the_cpu(
     assert set(decoding) == {"nvdec", "software"}
 
 
+_ON_TWO_MACHINES = """
+import json, sys
+import shortgop
+from ray_heads import cluster_of
+
+sources, out, machines = sys.argv[1:]
+with cluster_of(*json.loads(machines)) as (cluster, _):
+    report = shortgop.prepare(sources, out, address=cluster.address, size=160, encoder="h264_nvenc")
+print(json.dumps([report.videos_added, len(report.failures)]))
+"""
+
+
 def test_where_one_of_two_gpus_lacks_the_named_encoder_the_other_one_does_all(sources: Path, tmp_path: Path) -> None:
-    """An H100 beside an L4."""
+    """An H100 beside an L4. The driver has a process and a home of its own, like that of a user."""
     with_nvenc, without = install(tmp_path / "L4"), install(tmp_path / "H100", nvenc=NO_ENGINE)
     machines = [
         {"num_cpus": num_cpus, "num_gpus": 1, "env_vars": {ENVIRONMENT_VARIABLE: gpu.path}}
         for gpu, num_cpus in ((with_nvenc, 1), (without, 3))
     ]
-    with cluster_of(*machines) as (cluster, _):
-        report = shortgop.prepare(
-            str(sources), tmp_path / "dataset", address=cluster.address, size=160, encoder="h264_nvenc"
-        )
-    assert (report.failures, report.videos_added) == ((), _VIDEOS)
+    (tmp_path / "home").mkdir()
+    environment = user_environment(tmp_path / "home", PYTHONPATH=os.pathsep.join(sys.path))
+    command = [sys.executable, "-c", _ON_TWO_MACHINES, str(sources), str(tmp_path / "dataset"), json.dumps(machines)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [_VIDEOS, 0]
     assert len(with_nvenc.runs()) == _VIDEOS
