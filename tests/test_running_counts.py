@@ -19,7 +19,7 @@ from shortgop.training.running_counts import RunningCounts
 def _short_runs() -> Iterator[None]:
     """Runs of three videos, six counted at a time, whatever their number."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"_MOST_KEPT": 0, "_RUN_VIDEOS": 3, "_BLOCK_VIDEOS": 6}.items():
+        for name, value in {"_MOST_KEPT": 0, "_RUN_VIDEOS": 3, "BLOCK_VIDEOS": 6}.items():
             patch.setattr(running_counts, name, value)
         yield
 

@@ -37,11 +37,8 @@ from .policies import (
     placed_clips,
     start_of,
 )
-from .running_counts import RunningCounts, running_counts
+from .running_counts import BLOCK_VIDEOS, RunningCounts, running_counts
 from .video_table import VideoTable
-
-# Looked at together: the arrays that this takes stay small.
-_BLOCK_VIDEOS = 1 << 16
 
 
 class Draw(int):
@@ -248,8 +245,8 @@ def _num_clips(placement: Placement, common: PlacedClips, videos: VideoTable) ->
 
 def _too_short(common: PlacedClips, videos: VideoTable) -> Array:
     found = [np.zeros(0, dtype=np.int64)]
-    for start in range(0, len(videos), _BLOCK_VIDEOS):
-        first, stop = _start_ranges(common, videos.part(start, min(start + _BLOCK_VIDEOS, len(videos))))
+    for start in range(0, len(videos), BLOCK_VIDEOS):
+        first, stop = _start_ranges(common, videos.part(start, min(start + BLOCK_VIDEOS, len(videos))))
         found.append(start + np.flatnonzero(stop <= first))
     return np.concatenate(found)
 

@@ -17,8 +17,8 @@ from ..manifests.ragged import Array, offsets_of
 # Of fewer videos every count is kept: 8 MB at most.
 _MOST_KEPT = 1 << 20
 _RUN_VIDEOS = 256
-# Counted at a time, when all are: the arrays that counting needs stay small.
-_BLOCK_VIDEOS = 1 << 16
+# Looked at together, where all are: the arrays that this takes stay small.
+BLOCK_VIDEOS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +38,8 @@ class RunningCounts:
         """The running counts of all videos: int64, (videos + 1,)."""
         if self.run_videos == 1:
             return self.of_runs
-        starts = range(0, self.num_videos, _BLOCK_VIDEOS)
-        blocks = [self.count(start, min(start + _BLOCK_VIDEOS, self.num_videos)) for start in starts]
+        starts = range(0, self.num_videos, BLOCK_VIDEOS)
+        blocks = [self.count(start, min(start + BLOCK_VIDEOS, self.num_videos)) for start in starts]
         return offsets_of(np.concatenate(blocks))
 
     def located(self, clips: Array) -> tuple[Array, Array]:
@@ -64,7 +64,7 @@ def running_counts(num_videos: int, count: Callable[[int, int], Array], *, may_c
     if num_videos <= _MOST_KEPT or not may_count_again:
         return RunningCounts(num_videos, count, offsets_of(count(0, num_videos)), 1)
     sums = []
-    for start in range(0, num_videos, _BLOCK_VIDEOS):
-        counts = count(start, min(start + _BLOCK_VIDEOS, num_videos))
+    for start in range(0, num_videos, BLOCK_VIDEOS):
+        counts = count(start, min(start + BLOCK_VIDEOS, num_videos))
         sums.append(np.add.reduceat(counts, np.arange(0, len(counts), _RUN_VIDEOS)))
     return RunningCounts(num_videos, count, offsets_of(np.concatenate(sums)), _RUN_VIDEOS)
