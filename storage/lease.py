@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
@@ -28,12 +29,15 @@ from .unfinished_uploads import abort_unfinished
 KEY = ".lock"
 TEMPORARY = ".tmp"
 
+_PROBE = f"{TEMPORARY}/probe-"
+_TAKEN_OVER = f"{TEMPORARY}/taken-over-"
+
 _ATTEMPTS = 5
 _MAX_LEASE_BYTES = 64 * 1024
 # Another job that is about to take the lock has a probe for some seconds.
 _PROBE_SECONDS = 600
 # Workers of a job on other hosts may go on for a while after it died.
-_SPARED_SECONDS = 3600
+_SPARED_SECONDS = 3600.0
 # A block that was interrupted does not wait for a silent server for longer than this.
 _GIVEN_UP_SECONDS = 3.0
 
@@ -93,9 +97,9 @@ def held(bucket: Bucket, timing: LeaseTiming = LeaseTiming()) -> Iterator[None]:
     holding: _Holding | None = None
     try:
         with writing(bucket.url), _probe(bucket) as probe:
-            holding, spared_seconds = _taken(bucket, probe, timing)
+            holding = _taken(bucket, probe, timing)
             holding.renewing.start()
-            _remove_leftovers(bucket, probe, spared_seconds)
+            _remove_leftovers(bucket, probe)
         yield
     except BaseException:
         if holding is not None:
@@ -150,14 +154,13 @@ class _Holding:
                 self.bucket.remove_objects([KEY])
 
 
-def _taken(bucket: Bucket, probe: str, timing: LeaseTiming) -> tuple[_Holding, float]:
-    """The lease, and the age up to which leftovers of others are spared, in seconds."""
+def _taken(bucket: Bucket, probe: str, timing: LeaseTiming) -> _Holding:
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     lease = Lease(socket.gethostname(), os.getpid(), since, machine(), started(os.getpid()), uuid.uuid4().hex)
     for _ in range(_ATTEMPTS):
         version = bucket.put(KEY, lease.to_bytes(), None)
         if version is not None:
-            return _Holding(bucket, lease, version, timing), 0
+            return _Holding(bucket, lease, version, timing)
         try:
             data, found = bucket.read_tail(KEY, _MAX_LEASE_BYTES)
         except FileNotFoundError:
@@ -167,9 +170,12 @@ def _taken(bucket: Bucket, probe: str, timing: LeaseTiming) -> tuple[_Holding, f
         silent_seconds = (now.modified_ns - found.modified_ns) / 1e9 if now else 0.0
         if not other.has_ended and silent_seconds < timing.abandoned_seconds:
             raise _busy(bucket.url, other, timing.abandoned_seconds - silent_seconds)
+        if not other.has_ended:
+            # Also for the jobs after this one: that holder may be alive.
+            bucket.put(f"{_TAKEN_OVER}{uuid.uuid4().hex}", other.to_bytes(), None)
         version = bucket.put(KEY, lease.to_bytes(), found.version)
         if version is not None:
-            return _Holding(bucket, lease, version, timing), 0 if other.has_ended else _SPARED_SECONDS
+            return _Holding(bucket, lease, version, timing)
     raise _busy(bucket.url, Lease(), timing.abandoned_seconds)
 
 
@@ -186,7 +192,7 @@ def _busy(url: str, lease: Lease, left_seconds: float) -> DatasetBusyError:
 def _probe(bucket: Bucket) -> Iterator[str]:
     """The key of an object that was just written, for the time by the clock of the store. OutputError if the store does
     not keep the conditions of a PUT."""
-    key = f"{TEMPORARY}/probe-{uuid.uuid4().hex}"
+    key = f"{_PROBE}{uuid.uuid4().hex}"
     try:
         if not _keeps_conditions(bucket, key):
             raise OutputError(
@@ -214,16 +220,25 @@ def _keeps_conditions(bucket: Bucket, key: str) -> bool:
     return version is not None and bucket.put(key, b"fourth", version) is not None
 
 
-def _remove_leftovers(bucket: Bucket, probe: str, spared_seconds: float) -> None:
+def _remove_leftovers(bucket: Bucket, probe: str) -> None:
     """Remove temporary files of dead writers, and abort their uploads. The probe, just written, tells the time."""
     found = list(bucket.all_files(TEMPORARY))
-    now_ns = max((each.modified_ns for each in found), default=0)
-    bucket.remove_objects([each.key for each in found if each.key != probe and _is_left(each, now_ns, spared_seconds)])
+    left, spared_seconds = _left(found, max((each.modified_ns for each in found), default=0))
+    bucket.remove_objects([key for key in left if key != probe])
     abort_unfinished(bucket.root, spared_seconds)
     remove_abandoned()
 
 
-def _is_left(found: Stored, now_ns: int, spared_seconds: float) -> bool:
-    is_probe = found.key.startswith(f"{TEMPORARY}/probe-")
-    age_seconds = (now_ns - found.modified_ns) / 1e9
-    return age_seconds >= (max(spared_seconds, _PROBE_SECONDS) if is_probe else spared_seconds)
+def _left(found: Sequence[Stored], now_ns: int) -> tuple[list[str], float]:
+    """Of the temporary files, the keys of those that dead writers left; and the age up to which others are spared, in
+    seconds: 0, unless a lease was taken over from a silent holder a short time ago."""
+    ages = {each.key: (now_ns - each.modified_ns) / 1e9 for each in found}
+    taken_over = [age for key, age in ages.items() if key.startswith(_TAKEN_OVER)]
+    spared_seconds = _SPARED_SECONDS if min(taken_over, default=math.inf) < _SPARED_SECONDS else 0.0
+
+    def least_age(key: str) -> float:
+        if key.startswith(_TAKEN_OVER):
+            return _SPARED_SECONDS
+        return max(spared_seconds, _PROBE_SECONDS) if key.startswith(_PROBE) else spared_seconds
+
+    return [key for key, age in ages.items() if age >= least_age(key)], spared_seconds

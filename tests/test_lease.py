@@ -12,7 +12,7 @@ from flaky_proxy import Faults, FlakyProxy
 from shortgop.errors import DatasetBusyError, OutputError
 from shortgop.storage.bucket import Bucket
 from shortgop.storage.interface import Stored
-from shortgop.storage.lease import KEY, TEMPORARY, Lease, LeaseTiming, _is_left, held
+from shortgop.storage.lease import KEY, TEMPORARY, Lease, LeaseTiming, _left, held
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
 from shortgop.storage.unfinished_uploads import is_old
@@ -109,14 +109,28 @@ def test_a_lock_is_taken_while_requests_fail(proxied_url: str, s3_proxy: FlakyPr
 
 
 def test_temporary_files_of_workers_that_may_go_on_are_spared() -> None:
-    def is_left(name: str, age_seconds: int, spared_seconds: float) -> bool:
-        return _is_left(Stored(f"{TEMPORARY}/{name}", 3, 0, ""), age_seconds * 1_000_000_000, spared_seconds)
+    def left(*ages: tuple[str, int]) -> set[str]:
+        now_seconds = 100_000
+        found = [Stored(f"{TEMPORARY}/{name}", 3, (now_seconds - age) * 10**9, "") for name, age in ages]
+        keys, spared_seconds = _left(found, now_seconds * 10**9)
+        assert spared_seconds == (3600 if any(name == "taken-over-1" and age < 3600 for name, age in ages) else 0)
+        return {key.removeprefix(f"{TEMPORARY}/") for key in keys}
 
-    assert is_left("u1.zip-0123", 1, 0)
-    assert not is_left("u1.zip-0123", 3500, 3600)
-    assert is_left("u1.zip-0123", 3700, 3600)
-    assert not is_left("probe-0123", 500, 0)
-    assert is_left("probe-0123", 700, 0)
+    assert left(("u1.zip-0123", 1)) == {"u1.zip-0123"}
+    assert left(("u1.zip-0123", 3500), ("u2.zip-0123", 3700), ("taken-over-1", 10)) == {"u2.zip-0123"}
+    assert left(("u1.zip-0123", 10), ("taken-over-1", 3700)) == {"u1.zip-0123", "taken-over-1"}
+    assert left(("probe-0123", 500), ("probe-4567", 700)) == {"probe-4567"}
+
+
+def test_who_lost_its_lease_is_spared_by_later_jobs_too(bucket: Bucket) -> None:
+    """The second job took the lease over. The third one finds none, but the first may still be writing."""
+    other_host(bucket)
+    time.sleep(3)
+    with held(bucket, SHORT):
+        pass
+    bucket.put(f"{TEMPORARY}/u1.zip-0123", b"abc", None)
+    with held(bucket, SHORT):
+        assert f"{TEMPORARY}/u1.zip-0123" in [each.key for each in bucket.all_files(TEMPORARY)]
 
 
 def test_uploads_of_workers_that_may_go_on_are_spared() -> None:

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from flaky_proxy import Faults, FlakyProxy
-from s3_server import BUCKET
+from s3_uploads import unfinished_uploads
 from shortgop.errors import DatasetBusyError
 from shortgop.storage.locate import storage_at
 
@@ -80,12 +79,6 @@ def test_whoever_is_told_that_it_replaced_the_root_did(proxied_url: str, s3_prox
     assert int(storage_at(proxied_url).read("zarr.json").split()[0]) >= 50
 
 
-def unfinished(url: str) -> list[str]:
-    prefix = url.removeprefix(f"s3://{BUCKET}/")
-    answer = boto3.client("s3", region_name="us-east-1").list_multipart_uploads(Bucket=BUCKET, Prefix=f"{prefix}/")
-    return [upload["Key"] for upload in answer.get("Uploads", [])]
-
-
 def test_a_killed_upload_leaves_nothing_visible_and_the_next_job_removes_the_rest(s3_url: str) -> None:
     storage = storage_at(s3_url)
     with writer(s3_url, "upload") as process:
@@ -94,15 +87,15 @@ def test_a_killed_upload_leaves_nothing_visible_and_the_next_job_removes_the_res
         process.kill()
         process.wait()
     assert list(storage.files("")) == []
-    assert len(unfinished(s3_url)) == 1
+    assert len(unfinished_uploads(s3_url)) == 1
     with storage.lock():
-        assert unfinished(s3_url) == []
+        assert unfinished_uploads(s3_url) == []
         assert list(storage.files("")) == []
     assert storage.find(".lock") is None
 
 
 def test_uploads_of_other_datasets_are_left_alone(s3_url: str) -> None:
     with writer(s3_url, "upload"):
-        assert len(unfinished(s3_url)) == 1
+        assert len(unfinished_uploads(s3_url)) == 1
         with storage_at(f"{s3_url}-other").lock(), storage_at(f"{s3_url}/other").lock():
-            assert len(unfinished(s3_url)) == 1
+            assert len(unfinished_uploads(s3_url)) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import uuid
 import warnings
 from typing import Any
 
@@ -13,8 +12,9 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
+from s3_uploads import begin_upload, unfinished_uploads
 from shortgop.errors import DatasetWarning
-from shortgop.storage import unfinished_uploads
+from shortgop.storage import unfinished_uploads as module
 from shortgop.storage.connections import StoreRoot
 from shortgop.storage.locate import storage_at
 from shortgop.storage.unfinished_uploads import abort_unfinished
@@ -52,21 +52,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, operation: str, answer: int | Exc
         return AWSResponse("http://host", answer, {"content-type": "application/xml"}, _Body(body))
 
     client.meta.events.register(f"before-send.s3.{operation}", answered)
-    monkeypatch.setattr(unfinished_uploads, "_client", lambda: client)
-
-
-def begin(url: str) -> str:
-    """Begin an upload as `Storage.start` does, and leave it."""
-    bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    key = f"{prefix}/shards/u1-0-{uuid.uuid4().hex}.shard"
-    boto3.client("s3").create_multipart_upload(Bucket=bucket, Key=key)
-    return key
-
-
-def left(url: str) -> list[str]:
-    bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    found = boto3.client("s3").list_multipart_uploads(Bucket=bucket, Prefix=f"{prefix}/")
-    return sorted(upload["Key"] for upload in found.get("Uploads", []))
+    monkeypatch.setattr(module, "_client", lambda: client)
 
 
 def test_without_boto3(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,11 +63,11 @@ def test_without_boto3(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("operation", ["ListMultipartUploads", "AbortMultipartUpload"])
 def test_without_permission(s3_url: str, monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
-    key = begin(s3_url)
+    key = begin_upload(s3_url)
     answering(monkeypatch, operation, 403, "AccessDenied")
     (message,) = warned(s3_url)
     assert f"{STAYS}allow s3:ListBucketMultipartUploads and s3:AbortMultipartUpload; or" in message
-    assert left(s3_url) == [key]
+    assert unfinished_uploads(s3_url) == [key]
 
 
 def test_a_store_that_lists_no_uploads(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,15 +91,15 @@ def test_what_the_next_job_can_do_is_not_said(
 
 
 def test_where_they_are_removed_nothing_is_said(s3_url: str) -> None:
-    begin(s3_url)
+    begin_upload(s3_url)
     assert warned(s3_url) == []
-    assert left(s3_url) == []
+    assert unfinished_uploads(s3_url) == []
 
 
 def test_an_upload_that_ended_meanwhile_does_not_keep_the_others(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = sorted((begin(s3_url), begin(s3_url)))
+    first, second = sorted((begin_upload(s3_url), begin_upload(s3_url)))
     client = boto3.client("s3")
-    monkeypatch.setattr(unfinished_uploads, "_client", lambda: client)
+    monkeypatch.setattr(module, "_client", lambda: client)
 
     def ended(request: Any, **_: Any) -> AWSResponse | None:
         if first not in request.url:
@@ -123,7 +109,7 @@ def test_an_upload_that_ended_meanwhile_does_not_keep_the_others(s3_url: str, mo
 
     client.meta.events.register("before-send.s3.AbortMultipartUpload", ended)
     assert abort_unfinished(StoreRoot.of(s3_url), 0) == 1
-    assert second not in left(s3_url)
+    assert second not in unfinished_uploads(s3_url)
 
 
 @pytest.mark.parametrize("url", ["memory://name", "az://container/dataset", "gs://bucket/dataset", "https://host/x"])

@@ -11,14 +11,13 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
-import boto3
 import imageio_ffmpeg
 import numpy as np
 import pytest
 
 import shortgop
 from dataset_places import Places, left_over, names
-from s3_server import BUCKET
+from s3_uploads import unfinished_uploads
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
@@ -124,7 +123,7 @@ class TestBytesThatNobodyUsesInS3:
         command = [sys.executable, "-m", "shortgop", "prep", str(tmp_path / "long.mp4"), "--out", dataset.url]
         options = ["--runner", "inline", "--crf", "2", "--preset", "ultrafast"]
         with subprocess.Popen([*command, *options], stderr=subprocess.DEVNULL) as job:
-            while not unfinished_uploads(dataset):
+            while not unfinished_uploads(dataset.url):
                 assert job.poll() is None, "the job ended before it was killed"
                 time.sleep(0.01)
             job.kill()
@@ -132,19 +131,12 @@ class TestBytesThatNobodyUsesInS3:
 
         assert subprocess.run([*command, *options], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
-        assert unfinished_uploads(dataset) == []
+        assert unfinished_uploads(dataset.url) == []
         assert left_over(dataset) == []
         root, manifest = open_current(dataset)
         assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
         assert names(dataset, "shards") == set(manifest.shards.name.texts())
         assert int(manifest.shards.length[0]) > 2 * PIECE_BYTES
-
-
-def unfinished_uploads(dataset: Storage) -> list[str]:
-    """The keys of the files of a dataset that are being uploaded in parts."""
-    prefix = dataset.url.removeprefix(f"s3://{BUCKET}/")
-    listed = boto3.client("s3", region_name="us-east-1").list_multipart_uploads(Bucket=BUCKET, Prefix=f"{prefix}/")
-    return [upload["Key"] for upload in listed.get("Uploads", [])]
 
 
 class TestBytesThatNobodyUsesOnADisk:
