@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
-from io import BufferedIOBase
+from fractions import Fraction
+from functools import partial
 from typing import TypeVar
 
 from ..errors import SourceError
 from ..prep.mounts import read_in_time
 from ..prep.options import Options, SourcePolicy
-from ..prep.probe import estimate
+from ..prep.probe import Estimate, estimate
 from ..prep.profile import Profile
 from ..prep.section_plan import expected_pixels, expected_seconds
 from ..prep.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
+from ..prep.stretch import Stretch
 from .addresses import is_url, parse, shown
 from .identity import identity_of
 from .source_parts import identity_of_part
@@ -32,7 +33,9 @@ _LOOK_THREADS = 16
 # are known, from the listing, and progress is without the number of frames until each is planned. A large corpus in a
 # store has as many in its first window already.
 _MANY_IN_STORES = 1000
+_LEAST_SECONDS = 1e-3
 
+_K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
 
 
@@ -145,9 +148,10 @@ def look_at(
     by default how many of these do. CancelledError as soon as `is_over` says that nobody waits for it any more.
     """
 
-    # Stretches of a file share its fingerprint.
-    of_file = cache(identity_of)
-    stored = cache(asked)
+    # Stretches of a file share its fingerprint and its header.
+    of_file, stored = _once(identity_of), _once(asked)
+    of_path = _once(partial(estimate, fps=options.profile.fps))
+    of_stored = _once(partial(_estimate_in_store, fps=options.profile.fps))
     if num_in_store is None:
         num_in_store = count_in_stores(sources)
     is_estimated = num_in_store < _MANY_IN_STORES
@@ -175,13 +179,11 @@ def look_at(
             file = StoreFile(file.address, stored(file))
             source = source._replace(in_store=file)
             identity, size_bytes = identity_of_part(source.path, source.part, lambda _path: identity_of_file(file))
-        if there.stays(source, identity) or source.part:
-            expected = Expected()
-        elif file is None:
-            expected = _expected(source.path, options.profile)
-        else:
-            expected = _expected_in_store(file, options.profile) if is_estimated else Expected()
-        return Looked(Item(source, identity, size_bytes), expected)
+        item = Item(source, identity, size_bytes)
+        if there.stays(source, identity) or not (source.part is None or isinstance(source.part, Stretch)):
+            return Looked(item, Expected())
+        header = of_path(source.path) if file is None else of_stored(file) if is_estimated else Estimate()
+        return Looked(item, _expected(header, source.part, options.profile))
 
     with ThreadPoolExecutor(_LOOK_THREADS) as pool:
         try:
@@ -193,22 +195,49 @@ def look_at(
             raise
 
 
-def _expected(source: str | BufferedIOBase, profile: Profile) -> Expected:
-    header = estimate(source, profile.fps)
+def _once(find: Callable[[_K], _T]) -> Callable[[_K], _T]:
+    """`find`, which is called once for each argument, also where several threads ask at the same time."""
+    lock = threading.Lock()
+    found: dict[_K, Future[_T]] = {}
+
+    def of(argument: _K) -> _T:
+        with lock:
+            is_first = argument not in found
+            future = found.setdefault(argument, Future())
+        if is_first:
+            try:
+                future.set_result(find(argument))
+            except BaseException as error:
+                future.set_exception(error)
+                raise
+        return future.result()
+
+    return of
+
+
+def _expected(header: Estimate, part: Stretch | None, profile: Profile) -> Expected:
     pixels = expected_pixels(header.width, header.height, profile.size)
     source_pixels = header.width * header.height
     seconds = expected_seconds(header.source_frames, source_pixels, header.frames, pixels)
     memory_bytes = task_bytes(source_pixels, pixels, profile.codec) if source_pixels else UNKNOWN_BYTES
-    return Expected(header.frames, seconds, memory_bytes)
+    if part is None:
+        return Expected(header.frames, seconds, memory_bytes)
+    if not (header.duration_seconds and header.is_seekable):
+        # The file is read from its start for any of its stretches.
+        return Expected(memory_bytes=memory_bytes)
+    end = header.duration_seconds if part.end is None else min(float(part.end), header.duration_seconds)
+    share = max(0.0, end - float(part.start)) / header.duration_seconds
+    # More than 0, which says that it is known.
+    return Expected(round(header.frames * share), max(seconds * share, _LEAST_SECONDS), memory_bytes)
 
 
-def _expected_in_store(file: StoreFile, profile: Profile) -> Expected:
-    """What is expected of a file in a store, from its header and its index: the rest is not read."""
+def _estimate_in_store(file: StoreFile, fps: Fraction | None) -> Estimate:
+    """What the header and the index of a file in a store say: the rest is not read."""
     try:
         with copied(file) as copy:
-            return _expected(copy.reader(), profile)
+            return estimate(copy.reader(), fps)
     except SourceError:
-        return Expected()
+        return Estimate()
 
 
 def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:

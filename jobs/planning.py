@@ -13,7 +13,7 @@ from .changed import Changed, next_revisions
 from .known_paths import KnownPaths
 from .labels import with_known_columns
 from .look import Looked
-from .units import Item, Unit, after_edits, changed_sources, long_apart, plan_units, with_costs
+from .units import Item, Unit, after_edits, changed_sources, divided, long_apart, plan_units, with_costs
 from .work import Failure
 
 
@@ -97,5 +97,6 @@ def plan_window(looked: Sequence[Looked], sorted_out: SortedOut, known: Known, o
     )
     seconds = {each.item.source.id: each.expected.seconds for each in looked}
     units = long_apart(units, profile.key(), seconds, long_seconds=2 * options.section_seconds)
+    units = list(divided(units, profile.key(), seconds, unit_seconds=options.section_seconds))
     memory = {each.item.source.id: each.expected.memory_bytes for each in looked}
     return with_costs(units, seconds, memory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -102,6 +103,40 @@ def long_apart(
     return long + others
 
 
+def divided(
+    units: Iterable[Unit], profile_key: str, seconds: Mapping[str, float], *, unit_seconds: float
+) -> Iterator[Unit]:
+    """The units, each of which ends with the first file that makes it last `unit_seconds` or more, or in the middle of
+    the stretches of one, each of which has its length in `seconds`, with the first that makes it last twice as long: a
+    file that is divided is read anew for each unit. `seconds` is as for `with_costs`.
+
+    So bytes bound a unit where they take long to read, and seconds where they take long to encode. Where a unit ends
+    depends on its own items alone, and what follows begins anew: if some of the units are done when a job is started
+    again, what is left is still divided at the same places, although nothing is known of what is done.
+    """
+    for unit in units:
+        runs: list[list[Item]] = []
+        lasts = math.inf
+        for file in same_file(unit.items):
+            limit = unit_seconds
+            for items in _indivisible(file, seconds):
+                if lasts >= limit:
+                    runs.append([])
+                    lasts = 0.0
+                runs[-1] += items
+                lasts += sum(_expected_seconds(items, seconds))
+                limit = 2 * unit_seconds
+        if len(runs) == 1:
+            yield unit
+        else:
+            yield from (Unit(_unit_id(profile_key, run), tuple(run)) for run in runs)
+
+
+def _indivisible(file: list[Item], seconds: Mapping[str, float]) -> list[list[Item]]:
+    """The stretches of a file one by one, or all together where it is not known how long they take."""
+    return [[item] for item in file] if all(seconds.get(item.source.id) for item in file) else [file]
+
+
 def with_costs(units: Iterable[Unit], seconds: Mapping[str, float], memory_bytes: Mapping[str, int]) -> list[Unit]:
     """The units with how long they are expected to take, and how much memory. `seconds` and `memory_bytes` have that of
     each source, by its id; 0 seconds for one of which only the size is known."""
@@ -111,16 +146,18 @@ def with_costs(units: Iterable[Unit], seconds: Mapping[str, float], memory_bytes
         return max(memory_bytes[item.source.id] for item in unit.items)
 
     def with_cost(unit: Unit) -> Unit:
-        known = guessed = 0.0
-        for items in same_file(unit.items):
-            found = sum(seconds.get(item.source.id, 0.0) for item in items)
-            known += found
-            # Stretches of a file are of the size of the file together.
-            guessed += 0.0 if found else items[0].size_bytes * _SECONDS_OF_A_BYTE
-        expected = known + guessed
-        return replace(unit, expected_seconds=expected, is_guess=guessed > known, expected_bytes=largest(unit))
+        files = [_expected_seconds(items, seconds) for items in same_file(unit.items)]
+        known, guessed = (sum(each) for each in zip(*files, strict=True))
+        return replace(unit, expected_seconds=known + guessed, is_guess=guessed > known, expected_bytes=largest(unit))
 
     return [with_cost(unit) for unit in units]
+
+
+def _expected_seconds(items: Sequence[Item], seconds: Mapping[str, float]) -> tuple[float, float]:
+    """How long the videos of a file are expected to take: what is known, and what is guessed where nothing is."""
+    known = sum(seconds.get(item.source.id, 0.0) for item in items)
+    # Stretches of a file are of the size of the file together.
+    return known, 0.0 if known else items[0].size_bytes * _SECONDS_OF_A_BYTE
 
 
 def after_edits(items: Sequence[Item], number: int, drops: Mapping[str, Drop]) -> list[Item]:

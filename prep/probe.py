@@ -23,7 +23,7 @@ from ..manifests.ragged import Array
 from .container_crop import ContainerCrop, container_crop
 from .opening import demuxer_of, open_contents, open_source, packets_of, video_stream
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
-from .signs import PacketLog, suspicion_of_end
+from .signs import PacketLog, may_have_index, suspicion_of_end
 from .still_pictures import why_still
 
 # Where frames are decoded besides the start, as parts of the duration, and how many packets a decoder may take for one
@@ -254,13 +254,15 @@ def _later_frames(container: InputContainer, stream_index: int) -> Iterator[Vide
 
 @dataclass(frozen=True)
 class Estimate:
-    """About how many frames a video will have, how many its source has, and the width and height of the source's
-    pictures; 0 if its header does not say."""
+    """About how many frames a video will have, how many its source has, the width and height of the source's pictures,
+    and how long it lasts; 0 if its header does not say. `is_seekable`: its container may have an exact index."""
 
     frames: int = 0
     source_frames: int = 0
     width: int = 0
     height: int = 0
+    duration_seconds: float = 0.0
+    is_seekable: bool = False
 
 
 def estimate(source: str | BufferedIOBase, fps: Fraction | None) -> Estimate:
@@ -273,7 +275,8 @@ def estimate(source: str | BufferedIOBase, fps: Fraction | None) -> Estimate:
             width, height = (decoder.width, decoder.height) if decoder else (0, 0)
             source_frames = _header_frames(container, stream, None)
             frames = _header_frames(container, stream, fps) if fps else source_frames
-            return Estimate(frames, source_frames, width, height)
+            duration = float(_duration(container, stream))
+            return Estimate(frames, source_frames, width, height, duration, may_have_index(container.format.name))
     except (av.error.FFmpegError, OSError, SourceError):
         return Estimate()
 
@@ -281,7 +284,11 @@ def estimate(source: str | BufferedIOBase, fps: Fraction | None) -> Estimate:
 def _header_frames(container: InputContainer, stream: VideoStream, fps: Fraction | None) -> int:
     if fps is None and stream.frames:
         return stream.frames
-    rate = fps or stream.average_rate or 0
+    return round(_duration(container, stream) * (fps or stream.average_rate or 0))
+
+
+def _duration(container: InputContainer, stream: VideoStream) -> Fraction:
+    """How many seconds the video lasts by its header, 0 if that does not say."""
     if stream.duration and stream.time_base:
-        return round(stream.duration * stream.time_base * rate)
-    return round(Fraction(container.duration or 0, av.time_base) * rate)
+        return stream.duration * stream.time_base
+    return Fraction(container.duration or 0, av.time_base)

@@ -102,7 +102,7 @@ class PacketLog:
     def entries(self, container_format: str) -> Array:
         """The pts of the frames at which reading and decoding may start, int64, rising; none in containers without an
         index of exact lengths and times."""
-        found = () if container_format in (*UNSIZED, *SCRIPT_DEMUXERS) else self._entries
+        found = self._entries if may_have_index(container_format) else ()
         return np.array(found, dtype=np.int64)
 
     def suspect(self, why: str) -> None:
@@ -121,6 +121,11 @@ class PacketLog:
     @property
     def known_pts(self) -> list[int]:
         return [pts for pts in self.pts if pts is not None]
+
+
+def may_have_index(container_format: str) -> bool:
+    """Whether containers of this format, by FFmpeg's name, have an index of exact lengths and times."""
+    return container_format not in (*UNSIZED, *SCRIPT_DEMUXERS)
 
 
 def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> str:

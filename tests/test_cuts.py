@@ -20,12 +20,13 @@ from datasets import make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.errors import UsageError
 from shortgop.jobs.importing import Importing, importing_of
+from shortgop.jobs.look import look_at
 from shortgop.jobs.prepare import Report, Where, prepare, repair
 from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.summary import summarize
 from shortgop.manifests.verify import damaged_videos, verify
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
-from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
+from shortgop.prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
@@ -346,6 +347,24 @@ def test_a_list_of_many_files_keeps_the_stretches_of_a_file_together(tmp_path: P
     cut(write_list(tmp_path, *lines, header="path,start,end,id"), tmp_path / "cuts")
     dataset = shortgop.open(tmp_path / "cuts")
     assert {video.id: numbers(video)[0] for video in dataset} == {"9": 0, "1": 0, "5": 30, "3": 30}
+
+
+@pytest.mark.parametrize("name", ["short.mp4", "open.mp4", "vp9.webm"])
+def test_the_stretches_of_a_long_file_are_made_by_several_units(name: str, tmp_path: Path) -> None:
+    make(tmp_path / name, **SOURCES[name])
+    lines = [f"{name},{second / 2},{second / 2 + 0.5}" for second in range(20)]
+    table = write_list(tmp_path, *lines)
+    (looked, *_) = look_at(find_sources([str(table)], importing=CUTS), Options(Profile()))
+    report = prepare(
+        [str(table)], DiskStorage(tmp_path / "cuts"), Profile(), where=Where("inline"), importing=CUTS,
+        section_seconds=2 * looked.expected.seconds,
+    )  # fmt: skip
+    assert report.failures == ()
+    # Each unit writes one shard.
+    assert len(list((tmp_path / "cuts" / "shards").iterdir())) == 5
+    dataset = shortgop.open(tmp_path / "cuts")
+    shown = sorted(numbers(video) for video in dataset)
+    assert shown == [list(range(first, first + 15)) for first in range(0, 300, 15)]
 
 
 def test_labels_of_stretches_are_corrected_without_encoding(tmp_path: Path) -> None:
