@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
-from .sources import Source
 from .units import Item
+
+# Paths that are decoded at a time.
+_BLOCK_ROWS = 1 << 16
 
 
 class KnownPaths:
@@ -29,20 +31,20 @@ class KnownPaths:
         found: list[bool] = (hashes[np.searchsorted(hashes, wanted) % len(hashes)] == wanted).tolist()
         return found
 
-    def with_known_id(self, item: Item) -> Item:
-        """The item; a file of a list without an id of its own has the id under which the dataset has it.
+    def with_known_ids(self, items: Sequence[Item]) -> list[Item]:
+        """The items; a file of a list without an id of its own has the id under which the dataset has it.
 
         A folder that was prepared first gives paths below it as ids, and a list gives paths as they are written.
         Without this a list of labels would store all files once more. The file has to be at its path, with its content.
         """
-        if not self._may_be_known(item.source):
-            return item
-        identities = self._manifest.videos.identity
-        rows = [row for row in self._rows(item.source.path) if int(identities[row]) == item.identity]
-        return replace(item, source=item.source._replace(id=self._manifest.ids[rows[-1]])) if rows else item
+        named = [item.source.id for item in items if item.source.is_named_by_path]
+        others = set(named).difference(self._manifest.row_of_id.of(named))
+        return [self._with_known_id(item) if item.source.id in others else item for item in items]
 
-    def _may_be_known(self, source: Source) -> bool:
-        return source.is_named_by_path and source.id not in self._manifest.row_of_id
+    def _with_known_id(self, item: Item) -> Item:
+        videos = self._manifest.videos
+        rows = [row for row in self._rows(item.source.path) if int(videos.identity[row]) == item.identity]
+        return replace(item, source=item.source._replace(id=videos.id.text(rows[-1]))) if rows else item
 
     def _rows(self, path: str) -> list[int]:
         paths = self._manifest.videos.path
@@ -54,7 +56,10 @@ class KnownPaths:
         """The hashes of all paths, sorted, and their rows."""
         if self._sorted is None:
             paths = self._manifest.videos.path
-            hashes = np.fromiter(map(hash, paths.texts()), np.int64, len(paths))
+            hashes = np.empty(len(paths), np.int64)
+            for start in range(0, len(paths), _BLOCK_ROWS):
+                some = paths.between(start, min(start + _BLOCK_ROWS, len(paths)))
+                hashes[start : start + len(some)] = np.fromiter(map(hash, some.texts()), np.int64, len(some))
             order = np.argsort(hashes, kind="stable")
             self._sorted = hashes[order], order
         return self._sorted

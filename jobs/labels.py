@@ -94,12 +94,11 @@ def update_listed(dataset: Storage, manifest: Manifest, batches: Iterable[Iterab
     """Give videos that are in the dataset already the columns that the job's lists name. Each batch has ids, with
     columns as a JSON object. Returns how many videos changed; if any did, there is a new snapshot. The caller holds the
     writer lock. Memory holds one batch at a time, and what changes."""
-    there = manifest.row_of_id
-    edits = [
-        edit
-        for batch in batches
-        for edit in plan_edits(manifest, {each: json.loads(columns) for each, columns in batch if each in there})
-    ]
+    edits = []
+    for batch in batches:
+        columns = dict(batch)
+        there = manifest.row_of_id.of(columns)
+        edits += plan_edits(manifest, {video_id: json.loads(columns[video_id]) for video_id in there})
     if edits:
         write_edits(dataset, edits)
         publish(dataset)
@@ -109,7 +108,8 @@ def update_listed(dataset: Storage, manifest: Manifest, batches: Iterable[Iterab
 def with_known_columns(manifest: Manifest, items: Iterable[Item]) -> list[Item]:
     """The items; sources of videos in the dataset have all columns that these have, so that a video that is made again
     keeps them, whether a list names them or not."""
-    rows, texts = manifest.row_of_id, manifest.videos.attributes
+    items, texts = list(items), manifest.videos.attributes
+    rows = manifest.row_of_id.of(item.source.id for item in items)
     return [
         replace(item, source=item.source._replace(attributes=texts.text(rows[item.source.id]) or "{}"))
         if item.source.id in rows

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 
 from ..manifests.edits import Drop, dropped, last_number
 from ..manifests.tables import Manifest
@@ -18,7 +20,7 @@ from .work import Failure
 
 
 class Identities(Mapping[str, int]):
-    """The fingerprint of the source of each of a dataset's videos, by id."""
+    """The fingerprint of the source of each of a dataset's videos, by id. No list or dict of all ids is made."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -27,13 +29,21 @@ class Identities(Mapping[str, int]):
         return int(self._manifest.videos.identity[self._manifest.row_of_id[video_id]])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._manifest.ids)
+        ids = self._manifest.videos.id
+        return map(ids.text, range(len(ids)))
 
     def __len__(self) -> int:
-        return len(self._manifest.ids)
+        return len(self._manifest.videos)
 
     def __contains__(self, video_id: object) -> bool:
         return video_id in self._manifest.row_of_id
+
+    def of(self, ids: Iterable[str]) -> dict[str, int]:
+        """The fingerprints of those of these ids that there are, by id: faster than one by one."""
+        rows = self._manifest.row_of_id.of(ids)
+        return dict(
+            zip(rows, self._manifest.videos.identity[np.array(list(rows.values()), np.int64)].tolist(), strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -74,12 +84,12 @@ class SortedOut:
 
 def sort_out(items: Sequence[Item], known: Known, changed: Changed, aside: Mapping[str, Failure]) -> SortedOut:
     """What becomes of items, of which `aside` are not tried again."""
-    different = changed_sources(items, known.identities)
+    identities = known.identities.of(item.source.id for item in items)
+    different = changed_sources(items, identities)
     ids = frozenset(item.source.id for item in different)
     replaced = ids if changed == "replace" else frozenset[str]()
-    there = {item.source.id for item in items if item.source.id in known.identities}
-    again = frozenset(video_id for video_id in there if video_id in known.lost and video_id not in ids) | replaced
-    done = {video_id: known.identities[video_id] for video_id in there - again}
+    again = frozenset(video_id for video_id in identities if video_id in known.lost and video_id not in ids) | replaced
+    done = {video_id: identity for video_id, identity in identities.items() if video_id not in again}
     done |= {item.source.id: 0 for item in items if item.source.id in aside}
     return SortedOut(again, replaced, [] if replaced else different, done)
 

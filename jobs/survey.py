@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
 
 from ..prep.options import Options
 from ..wording import counted
 from .changed import Changed, refuse_changed, refuse_two_files
 from .look import Looked, Looking, There, count_in_stores, other_files
 from .planning import Known, SortedOut, sort_out
-from .source_table import Named, SourceTable
+from .source_table import Named, Row, SourceTable
 from .units import Item, changed_sources
 from .windows import Window
 from .work import Failure
@@ -23,8 +26,8 @@ from .work import Failure
 LookingAtMany = Callable[[int], Looking]
 """Returns where so many sources are looked at before anything is encoded."""
 
-# Which sources of a window are to be looked at, by id; None for all of them.
-_Wanted = Callable[[Window[bytes]], set[str] | None]
+# Which of the rows of the window with this number are to be looked at.
+_Choose = Callable[[int, Sequence[Row]], Iterable[Row]]
 
 
 @dataclass(frozen=True)
@@ -68,31 +71,44 @@ def look_first(  # noqa: PLR0917  # what is known of sources and dataset
         return
     note(f"looking at {counted(len(table), 'source')}")
 
-    def wanted(window: Window[bytes]) -> set[str] | None:
-        return None if is_one_window else _wanted_first(table.names(window), known, changed)
+    counts, wanted = [window.count for window in windows], list[bytes]()
+    if not is_one_window:
+        for number, window in enumerate(windows):
+            # Rows come in this order, too. A bit for each: there may be ten million.
+            marks = _wanted_first(sorted(table.names(window)), known, changed)
+            counts[number] = sum(marks)
+            wanted.append(np.packbits(marks).tobytes())
 
-    found = _look(table, windows, wanted, known, options, changed, looking_at, note)
+    def choose(number: int, rows: Sequence[Row]) -> Iterable[Row]:
+        if is_one_window:
+            return rows
+        return compress(rows, np.unpackbits(np.frombuffer(wanted[number], "u1"), count=len(rows)).tolist())
+
+    found = _look(table, windows, counts, choose, known, options, changed, looking_at, note)
     refuse_two_files(found, known.manifest, other_files(options.policy))
     if changed == "fail":
         refuse_changed(found)
     table.merge()
 
 
-def _wanted_first(named: Sequence[Named], known: Known, changed: Changed) -> set[str]:
-    """Of some sources, the ids of those that have to be looked at before anything is encoded.
+def _wanted_first(named: Sequence[Named], known: Known, changed: Changed) -> list[bool]:
+    """Of each of some sources, whether it has to be looked at before anything is encoded.
 
     Those that may belong to another file than the one in the dataset, which has to be at another path; those of which
     the dataset may have the file under another id; and all that it has where one that has changed ends the job.
     """
-    rows, paths = known.manifest.row_of_id, known.manifest.videos.path
+    rows, paths = known.manifest.row_of_id.of(each.id for each in named), known.manifest.videos.path
     new = [each for each in named if each.is_named_by_path and each.id not in rows]
     are_there = known.paths.are_there(each.path for each in new) if new else []
-    wanted = {each.id for each, is_there in zip(new, are_there, strict=True) if is_there}
-    for each in named:
+    elsewhere = {each.id for each, is_there in zip(new, are_there, strict=True) if is_there}
+
+    def is_wanted(each: Named) -> bool:
         row = rows.get(each.id)
-        if row is not None and (changed == "fail" or (not each.id_is_given and paths.text(row) not in ("", each.path))):
-            wanted.add(each.id)
-    return wanted
+        if row is None:
+            return each.id in elsewhere
+        return changed == "fail" or (not each.id_is_given and paths.text(row) not in ("", each.path))
+
+    return [is_wanted(each) for each in named]
 
 
 def look_at_others(  # noqa: PLR0917  # like `look_first`
@@ -106,24 +122,27 @@ def look_at_others(  # noqa: PLR0917  # like `look_first`
 ) -> None:
     """Look at all sources that `look_first` did not look at, and keep it in the table."""
 
-    def wanted(window: Window[bytes]) -> set[str]:
-        return {row.source.id for row in table.rows(window) if row.looked is None}
+    def choose(_number: int, rows: Sequence[Row]) -> Iterable[Row]:
+        return (row for row in rows if row.looked is None)
 
-    _look(table, windows, wanted, known, options, changed, looking_at, note)
+    # Those that were looked at count, too: how many they are is known only when a window is read.
+    counts = [window.count for window in windows]
+    _look(table, windows, counts, choose, known, options, changed, looking_at, note)
 
 
 def _look(  # noqa: PLR0917  # like `look_first`
     table: SourceTable,
     windows: Sequence[Window[bytes]],
-    wanted: _Wanted,
+    counts: Sequence[int],
+    choose: _Choose,
     known: Known,
     options: Options,
     changed: Changed,
     looking_at: LookingAtMany,
     note: Callable[[str], object],
 ) -> list[Item]:
-    """Look at the `wanted` sources of each window, and keep it in the table. Returns those that have changed."""
-    counts = [window.count if ids is None else len(ids) for window in windows for ids in [wanted(window)]]
+    """Look at those sources of each window that `choose` gives, and keep it in the table. Returns those that have
+    changed. `counts` has about how many they are in each window; 0 says that there is none."""
     looking, there = looking_at(sum(counts)), there_of(known, changed)
     found: list[Item] = []
     for number, window in enumerate(windows):
@@ -132,14 +151,15 @@ def _look(  # noqa: PLR0917  # like `look_first`
         if len(windows) > 1:
             done = sum(counts[:number])
             note(f"looking for sources that have changed: {done} of {counted(sum(counts), 'source')}")
-        rows, ids = table.rows(window), wanted(window)
-        sources = [row.source for row in rows if ids is None or row.source.id in ids]
+        rows = table.rows(window)
+        sources = [row.source for row in choose(number, rows)]
         num_in_store = count_in_stores(row.source for row in rows)
         looked = looking.look_at(sources, options, there, num_in_store=num_in_store)
-        found += changed_sources([each.item for each in looked], known.identities)
+        items = [each.item for each in looked]
+        found += changed_sources(items, known.identities.of(item.source.id for item in items))
         table.save(
-            (source, Looked(known.paths.with_known_id(each.item), each.expected))
-            for source, each in zip(sources, looked, strict=True)
+            (source, Looked(item, each.expected))
+            for source, each, item in zip(sources, looked, known.paths.with_known_ids(items), strict=True)
         )
     return found
 
@@ -149,9 +169,10 @@ def due(
 ) -> Iterator[Due]:
     """The windows, each with the number of sources that the dataset lacks or has lost, after `look_first`. `aside` are
     the failures of those that are not tried again."""
-    there, lost = known.manifest.row_of_id, known.lost
+    lost = known.lost
     for window in windows:
         ids = table.ids(window)
+        there = known.manifest.row_of_id.of(ids)
         yield Due(window, sum((each not in there or each in lost) and each not in aside for each in ids))
 
 

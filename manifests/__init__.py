@@ -1,6 +1,7 @@
 """The dataset: its tables, its files and their life. Nothing here knows ffmpeg, torch or Ray.
 
 schema, tables, records, ragged  the data model: how columns are stored, tables, a row as plain values, columns of lists
+row_of_id                      the rows of a table by their ids
 mp4, gop_check                 what the bytes of a segment say, and what they must say
 zarr_read, zarr_write, zarr_small, zarr_sizes, zarr_zip, zip_bytes  how tables are stored
 shared_tables, mapped_tables   tables in memory that processes share

@@ -56,14 +56,14 @@ def annotate(
             write_edits(dataset, edits)
             snapshot = publish(dataset)
         remove_old_snapshots(dataset, keep_snapshots_seconds)
-    there = columns.keys() & manifest.row_of_id.keys()
+    there = manifest.row_of_id.of(columns)
     changed = tuple(edit.id for edit in edits)
     removed = {name for edit in edits for name in edit.removed}
     named = {name for values in columns.values() for name in values}
     return Annotation(
         changed=changed,
         unknown=tuple(video_id for video_id in columns if video_id not in there),
-        unchanged=len(there - set(changed)),
+        unchanged=len(there.keys() - set(changed)),
         snapshot=snapshot or "",
         absent=tuple(name for name in remove if name not in removed | named),
     )
@@ -79,17 +79,18 @@ def plan_edits(
     """
     number = last_number(manifest) + 1
     edits = []
-    rows = manifest.row_of_id
-    # A column is taken from all videos, and set for those that are named.
-    for video_id in manifest.ids if remove else sorted(columns.keys() & rows.keys()):
-        row, wanted = rows[video_id], columns.get(video_id, {})
-        known = json.loads(manifest.videos.attributes.text(row) or "{}")
+    ids, attributes = manifest.videos.id, manifest.videos.attributes
+    named = {row: columns[video_id] for video_id, row in manifest.row_of_id.of(columns).items()}
+    # A column is taken from all videos, and set for those that are named. Rows ascend by id.
+    for row in range(len(ids)) if remove else sorted(named):
+        wanted = named.get(row, {})
+        known = json.loads(attributes.text(row) or "{}")
         new = {
             name: value for name, value in wanted.items() if name not in known or to_json(known[name]) != to_json(value)
         }
         gone = [name for name in remove if name in known and name not in wanted]
         if new or gone:
-            edits.append(Edit(video_id, number, new, gone))
+            edits.append(Edit(ids.text(row), number, new, gone))
     return edits
 
 

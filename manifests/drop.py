@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..storage.interface import Storage
-from .edits import Drop, drops_of, drops_table, last_number
+from .edits import Drop, drops_table, last_number
+from .equal_contents import rows_of_identities
 from .host_copies import copies_in
 from .layout import read_root
 from .parts import write_part
 from .publish import publish
+from .row_of_id import RowOfId
 from .snapshots import open_current
+from .stacking import with_videos
 from .stored_bytes import segment_bytes
 from .tables import Manifest, empty
 
@@ -59,8 +62,8 @@ def drop(dataset: Storage, ids: Sequence[str], *, dry_run: bool = False) -> Drop
 def plan_drops(manifest: Manifest, ids: Sequence[str]) -> dict[str, Drop]:
     """The drops that take these ids out. Ids that are neither a video nor a failure of the manifest are passed over."""
     number = last_number(manifest) + 1
-    revisions = dict.fromkeys(manifest.failures.id.texts(), 0)
-    revisions |= dict(zip(manifest.ids, manifest.videos.revision.tolist(), strict=True))
+    revisions = dict.fromkeys(RowOfId(manifest.failures.id).of(ids), 0)
+    revisions |= {video_id: int(manifest.videos.revision[row]) for video_id, row in manifest.row_of_id.of(ids).items()}
     return {video_id: Drop(number, revisions[video_id]) for video_id in ids if video_id in revisions}
 
 
@@ -70,20 +73,17 @@ def _unit(drops: Mapping[str, Drop]) -> str:
 
 
 def _result(manifest: Manifest, ids: Sequence[str], drops: Mapping[str, Drop], snapshot: str) -> Dropped:
-    there = manifest.row_of_id
-    rows = np.array([manifest.row_of(video_id) for video_id in drops if video_id in there], dtype=np.int64)
-    video_of_segment = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
-    before = drops_of(manifest.drops)
+    rows = np.array(list(manifest.row_of_id.of(drops).values()), dtype=np.int64)
     identities = manifest.videos.identity
-    stays = np.isin(identities, identities[rows])
-    stays[rows] = False
+    same = rows_of_identities(identities, identities[rows])
     rest = [video_id for video_id in dict.fromkeys(ids) if video_id not in drops]
+    before = RowOfId(manifest.drops.id).of(rest)
     return Dropped(
         ids=tuple(drops),
         already=tuple(video_id for video_id in rest if video_id in before),
         unknown=tuple(video_id for video_id in rest if video_id not in before),
         num_frames=int(manifest.videos.num_frames[rows].sum()),
-        num_bytes=int(segment_bytes(manifest)[np.isin(video_of_segment, rows)].sum()),
+        num_bytes=int(segment_bytes(with_videos(manifest, rows)).sum()),
         snapshot=snapshot,
-        same_content=tuple(manifest.ids[row] for row in np.flatnonzero(stays).tolist()),
+        same_content=tuple(manifest.videos.id.text(row) for row in np.setdiff1d(same, rows).tolist()),
     )

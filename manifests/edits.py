@@ -161,8 +161,9 @@ def last_number(manifest: Manifest) -> int:
 
 def dropped(manifest: Manifest) -> dict[str, Drop]:
     """The ids that were dropped and not taken in again."""
-    there = set(manifest.ids)
-    return {video_id: drop for video_id, drop in drops_of(manifest.drops).items() if video_id not in there}
+    drops = drops_of(manifest.drops)
+    there = manifest.row_of_id.of(drops)
+    return {video_id: drop for video_id, drop in drops.items() if video_id not in there}
 
 
 def to_json(value: Any) -> str:

@@ -99,9 +99,8 @@ def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:
     """The rows of the videos that lie in any of `shards` (rows of the shards table): int64, ascending."""
     if not shards:
         return np.zeros(0, dtype=np.int64)
-    hit = np.isin(manifest.segments.shard, list(shards))
-    video_of_segment = np.repeat(np.arange(len(manifest.videos)), manifest.segment_counts)
-    return np.unique(video_of_segment[hit])
+    hit = np.flatnonzero(np.isin(manifest.segments.shard, list(shards)))
+    return np.unique(np.searchsorted(manifest.first_segments, hit, side="right") - 1)
 
 
 def was_removed(dataset: Storage, shard: str) -> bool:
@@ -139,7 +138,7 @@ def why_lost(dataset: Storage, manifest: Manifest, lost: Mapping[int, DatasetErr
         if isinstance(error, UnreadableDataError):
             raise error
     return {
-        manifest.ids[video]: _without_remedy(dataset, lost[shard])
+        manifest.videos.id.text(video): _without_remedy(dataset, lost[shard])
         for shard in lost
         for video in lost_videos(manifest, {shard}).tolist()
     }

@@ -95,7 +95,7 @@ def put_together(shards_of: Mapping[int, Sequence[int]], num_bytes: Sequence[int
 def unit_of_move(kind: str, manifest: Manifest, move: Move) -> str:
     """The unit of a part that a move writes: the same for the same move, so that it is found when it is repeated."""
     names = [manifest.shards.name.text(shard) for shard in move.shards]
-    videos = [(manifest.ids[row], int(manifest.videos.revision[row])) for row in move.videos]
+    videos = [(manifest.videos.id.text(row), int(manifest.videos.revision[row])) for row in move.videos]
     text = repr((kind, names, videos))
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 

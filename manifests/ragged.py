@@ -89,6 +89,14 @@ class Ragged:
             high[active[~is_below]] = middle[~is_below]
         return low, found
 
+    def ascends(self, *, may_repeat: bool = False) -> bool:
+        """Whether each row's bytes are above those of the one before it, or the same where they `may_repeat`."""
+        for start in range(0, len(self) - 1, _COMPARED_ROWS):
+            keys = self.between(start, min(start + _COMPARED_ROWS + 1, len(self))).sort_keys()
+            if not (keys[:-1] <= keys[1:] if may_repeat else keys[:-1] < keys[1:]).all():
+                return False
+        return True
+
     def unique(self) -> Ragged:
         """Each text once, ascending."""
         return self.take(np.unique(self.sort_keys(), return_index=True)[1])

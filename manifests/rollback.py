@@ -76,14 +76,19 @@ def _plan(now: Manifest, earlier: Manifest, snapshot: str) -> tuple[RolledBack, 
     """What to do, and the part that does it, without a timeline."""
     number = last_number(now) + 1
     gone = drops_of(now.drops)
+    # All videos of both are compared, so dicts of them are the fastest.
     revisions = dict(zip(now.ids, now.videos.revision.tolist(), strict=True))
-    dropped = {video_id: Drop(number, revisions[video_id]) for video_id in now.ids if video_id not in earlier.row_of_id}
+    before = set(earlier.ids)
+    dropped = {video_id: Drop(number, revision) for video_id, revision in revisions.items() if video_id not in before}
+    row_of = {video_id: row for row, video_id in enumerate(now.ids)}
     restored, edits = [], []
     for row, video_id in enumerate(earlier.ids):
-        if video_id not in now.row_of_id or not _same_frames(now, now.row_of(video_id), earlier, row):
+        row_now = row_of.get(video_id)
+        if row_now is None or not _same_frames(now, row_now, earlier, row):
             restored.append(row)
             continue
-        edit = _edit(video_id, number, *(m.videos.attributes.text(m.row_of(video_id)) for m in (now, earlier)))
+        texts = now.videos.attributes.text(row_now), earlier.videos.attributes.text(row)
+        edit = _edit(video_id, number, *texts)
         if edit is not None:
             edits.append(edit)
     rows = with_videos(

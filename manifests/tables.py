@@ -27,15 +27,13 @@ import numpy as np
 from ..errors import CorruptDataError, VideoNotFoundError
 from .ragged import Array, Ragged, from_rows, from_texts, lazy, offsets_of
 from .records import CodecConfig, Pattern, SourceChanges, VideoRow
+from .row_of_id import RowOfId
 from .schema import SCHEMA
 
 # Columns of videos whose values are at least 1.
 POSITIVE = ("num_frames", "gop_frames", "segment_gops", "fps_num", "fps_den", "timebase_den")
 # What reading needs besides the tables, and is worked out of them when a manifest is opened.
 DERIVED = ("first_gops", "first_segments", "first_frames")
-# A table with more videos is that of a snapshot, so their ids ascend. A dict of its ids would take seconds to make, and
-# memory of each process.
-_MAX_DICT_ROWS = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,17 +251,17 @@ class Manifest:
 
     @lazy
     def ids(self) -> list[str]:
-        """Every video's id, in row order."""
+        """Every video's id, in row order. Of a large dataset that is seconds and gigabytes: see `row_of_id`."""
         return self.videos.id.texts()
 
     @lazy
-    def row_of_id(self) -> dict[str, int]:
-        """The row of every video, by its id."""
-        return {video_id: row for row, video_id in enumerate(self.ids)}
+    def row_of_id(self) -> RowOfId:
+        """The rows of videos, by their ids."""
+        return RowOfId(self.videos.id)
 
     def row_of(self, video_id: str) -> int:
         """The row of the video with this id; VideoNotFoundError when there is none."""
-        row = self.row_of_id.get(video_id) if len(self.videos) <= _MAX_DICT_ROWS else self.videos.id.find(video_id)
+        row = self.row_of_id.get(video_id)
         if row is None:
             raise VideoNotFoundError(
                 f"the dataset has no video {video_id!r}; `shortgop info` lists the ids", video=video_id

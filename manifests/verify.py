@@ -65,8 +65,8 @@ def verify(
     snapshot: str | None = None,
     on_gop: Callable[[], object] = lambda: None,
 ) -> Iterator[Problem]:
-    """Check every shard, segment and GOP; with `snapshot`, the name of the manifest's snapshot, also the timeline and
-    the label columns.
+    """Check every shard, segment and GOP; with `snapshot`, the name of the manifest's snapshot, also the timeline, the
+    order of ids and the label columns.
 
     `on_gop` is called once for each row of the GOP table.
     """
@@ -78,6 +78,7 @@ def verify(
         yield from checker.shard(key, int(manifest.shards.length[shard]), order[first:last].tolist())
     if snapshot is not None:
         yield from _check_timeline(dataset, snapshot, manifest)
+        yield from _check_order(dataset, snapshot, manifest)
         if manifest.origins is None:
             yield from _check_columns(dataset, snapshot, _in_blocks(manifest.videos.attributes))
         else:
@@ -290,6 +291,14 @@ def _check_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iter
                     what = "the source pts is below that of the frame before"
                     yield Problem(what, file, None, None, manifest.videos.id.text(video), (frame, frame + 1))
             last_pts = pts[-1:]
+
+
+def _check_order(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
+    """Ids ascend: they are found by binary search. A video may have several edits."""
+    for table in ("videos", "failures", "edits", "drops"):
+        ids: Ragged = getattr(manifest, table).id
+        if not ids.ascends(may_repeat=table == "edits"):
+            yield Problem(f"the ids of its table {table} do not ascend", dataset.place(snapshot_key(snapshot)))
 
 
 def _check_layers(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:

@@ -95,6 +95,16 @@ def test_a_text_is_found_among_sorted_ones(texts: list[str], wanted: str) -> Non
     assert ragged.find(wanted) == (ordered.index(wanted) if wanted in ordered else None)
 
 
+@given(st.lists(st.text(st.sampled_from("ab\0é\U0001f3ac"), max_size=2), max_size=8), st.integers(1, 3), st.booleans())
+def test_whether_texts_ascend(texts: list[str], compared: int, in_order: bool) -> None:
+    texts = sorted(texts, key=str.encode) if in_order else texts
+    keys = [text.encode() for text in texts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ragged, "_COMPARED_ROWS", compared)
+        assert from_texts(texts).ascends(may_repeat=True) == (keys == sorted(keys))
+        assert from_texts(texts).ascends() == (keys == sorted(set(keys)))
+
+
 def test_many_texts_are_searched_at_once() -> None:
     texts = sorted(["", "a", "ab", "b" * 300, "é", "z\0", "z\0\0", "zz"], key=str.encode)
     column = from_texts(texts)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,8 +19,9 @@ from datasets import make_dataset
 from shortgop.manifests.mp4 import restamp_fragment
 from shortgop.manifests.parts import read_part, write_part
 from shortgop.manifests.publish import publish
+from shortgop.manifests.ragged import from_texts
 from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.tables import Manifest, Timeline
+from shortgop.manifests.tables import Drops, Edits, Manifest, Timeline, failures_table
 from shortgop.manifests.verify import Problem, stray_files, verify
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
@@ -216,6 +218,28 @@ def test_a_timeline_that_runs_backwards(dataset: Path) -> None:
         "constant.mp4",
         (50, 51),
     )
+
+
+@pytest.mark.parametrize(("table", "ids", "is_sound"), [
+    ("videos", ["a", "b"], True), ("videos", ["b", "a"], False), ("videos", ["a", "a"], False),
+    ("failures", ["a", "b"], True), ("failures", ["b", "a"], False),
+    ("drops", ["a", "a"], False), ("edits", ["a", "a"], True), ("edits", ["b", "a"], False),
+])  # fmt: skip
+def test_ids_that_are_not_in_order(original: Path, table: str, ids: list[str], is_sound: bool) -> None:
+    """Binary search would not find them."""
+    root, manifest = open_current(DiskStorage(original))
+    tables = {
+        "videos": replace(manifest.videos, id=from_texts(ids)),
+        "failures": failures_table([(each, "", "why", 0, "") for each in ids]),
+        "drops": Drops(id=from_texts(ids), number=np.ones(2, "<i8"), revision=np.zeros(2, "<i4")),
+        "edits": Edits(from_texts(ids), np.array([1, 2]), from_texts(["{}"] * 2), from_texts(["[]"] * 2)),
+    }
+    changes: dict[str, Any] = {table: tables[table]}
+    found = list(verify(DiskStorage(original), replace(manifest, **changes), snapshot=root.snapshot))
+    expected = [] if is_sound else [f"the ids of its table {table} do not ascend"]
+    assert [(each.what, each.file) for each in found] == [
+        (what, str(snapshot_path(original, root.snapshot or ""))) for what in expected
+    ]
 
 
 def test_a_damaged_timeline(dataset: Path) -> None:

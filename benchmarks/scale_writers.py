@@ -1,0 +1,132 @@
+"""What writers pay for the size of a dataset: python benchmarks/scale_writers.py [--videos 4000000]
+
+What a job decides about 1 % of new sources before it encodes anything, and dropping and labelling a single video. The
+tables are made up (`scale_data`), and the dataset was opened on this host before. Each is done twice, each time in a
+process of its own: once for its time, and once under tracemalloc, for the most memory that it allocated, without pages
+of files. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import footage
+import scale_data
+from process_memory import forget_peak, peak_bytes
+from scale import timed
+
+from shortgop.jobs.deciding import decide
+from shortgop.jobs.how import How
+from shortgop.jobs.look import Expected, Looked
+from shortgop.jobs.planning import plan_window, sort_out
+from shortgop.jobs.source_listing import Listing
+from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources import Found, Source
+from shortgop.jobs.tally import Tally, ignore
+from shortgop.jobs.units import Item
+from shortgop.jobs.where import Where
+from shortgop.jobs.windows import WINDOW_SOURCES
+from shortgop.manifests.annotate import annotate
+from shortgop.manifests.drop import drop
+from shortgop.manifests.host_copies import copies_in
+from shortgop.manifests.snapshots import open_current
+from shortgop.prep.options import DEFAULT_POLICY, Options
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+
+
+def new_sources(count: int, *, listed: bool) -> list[Found]:
+    """Sources that the dataset lacks, of a folder or of a list of paths."""
+    names = [f"new/{number:09}.mp4" for number in range(count)]
+    return [Found(Source(name, f"/corpus/{name}", name, "{}", is_listed=listed), "there", listed) for name in names]
+
+
+def job(dataset: Path, count: int, *, listed: bool) -> Callable[[], Any]:
+    """What a job of so many new sources decides about them, and the units of all of their windows."""
+    out = DiskStorage(dataset)
+    _, before = open_current(out, copies=copies_in(None))
+    how = How(Options(Profile(), DEFAULT_POLICY), Where(), 0.0, "keep", Tally(ignore))
+    table = SourceTable()
+    table.add(new_sources(count, listed=listed))
+    listing = Listing(table, (), DEFAULT_POLICY, WINDOW_SOURCES, (), (), iter(()))
+    listing.complete()
+
+    def work() -> int:
+        decided = decide(listing, out, before, how, lambda _out, _manifest: {})
+        units = 0
+        for due in decided.due or ():
+            looked = [Looked(Item(row.source, 1, 1_000_000), Expected()) for row in table.rows(due.window)]
+            sorted_out = sort_out([each.item for each in looked], decided.known, "keep", {})
+            units += len(plan_window(looked, sorted_out, decided.known, how.options))
+        if decided.to_prepare != count or not units:
+            raise RuntimeError(f"{decided.to_prepare} of {count} sources are to be prepared")
+        return units
+
+    return work
+
+
+def child(what: str, dataset: Path, count: int, *, traced: bool) -> dict[str, Any]:
+    """In a new process: one of the kinds of work, and what it took."""
+    copy = dataset.with_name(f"{dataset.name}-changed")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(dataset, copy, ignore=shutil.ignore_patterns("shards"))
+    storage, video = DiskStorage(copy), f"{100 * count // 2:09}.mp4"
+    works: dict[str, Callable[[], Any]] = {
+        "opening": lambda: open_current(storage, copies=copies_in(None)),
+        "drop": lambda: drop(storage, [video]),
+        "annotate": lambda: annotate(storage, {video: {"seen": 1}}),
+    }
+    work = works[what] if what in works else job(copy, count, listed=what == "job of a list")
+    before = peak_bytes()
+    if traced:
+        tracemalloc.start()
+    forget_peak()
+    _, seconds = timed(work)
+    allocated = tracemalloc.get_traced_memory()[1] if traced else 0
+    shutil.rmtree(copy)
+    return {**seconds, "allocated": allocated, "peak": peak_bytes() - before}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--videos", type=int, default=4_000_000)
+    parser.add_argument("--child", nargs=3, metavar=("WHAT", "DATASET", "COUNT"))
+    parser.add_argument("--traced", action="store_true")
+    options = parser.parse_args()
+    if options.child:
+        what, dataset, count = options.child
+        sys.stdout.write(json.dumps(child(what, Path(dataset), int(count), traced=options.traced)))
+        return
+    dataset = scale_data.make(footage.WORK / f"scale-{options.videos}-whole", options.videos, timeline=True)
+    cache = footage.WORK / "scale-writers"
+
+    def in_process(what: str, *arguments: str) -> dict[str, Any]:
+        command = [sys.executable, __file__, "--child", what, str(dataset), str(options.videos // 100), *arguments]
+        environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+        return dict(json.loads(done.stdout))
+
+    # So that the host has a copy of its tables.
+    in_process("opening")
+    for what in ("opening", "job", "job of a list", "drop", "annotate"):
+        seconds, memory = in_process(what), in_process(what, "--traced")
+        print(
+            f"{what}, {options.videos:,} videos: {seconds['wall']:.2f} s, {seconds['cpu']:.2f} s of processor time, "
+            f"{memory['allocated'] / 2**20:.0f} MiB allocated at most, {seconds['peak'] / 2**20:.0f} MiB more in "
+            "memory with pages of files",
+            flush=True,
+        )
+    shutil.rmtree(cache)
+
+
+if __name__ == "__main__":
+    main()
