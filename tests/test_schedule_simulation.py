@@ -161,24 +161,26 @@ def failed(attempts: Attempts, order: Order, attempt: Attempt) -> None:
         order.again([attempt.step])
 
 
+# A thousand nodes are some tens of seconds of computing.
 @pytest.mark.parametrize(
-    ("nodes", "seed"), sample([(1000, 0)], more=[(1000, 1), (1000, 2), *((250, seed) for seed in range(20))])
+    ("nodes", "seed"),
+    sample([(100, 0)], more=[*((1000, seed) for seed in range(3)), *((250, seed) for seed in range(20))]),
 )
 @pytest.mark.parametrize("kind", ["clips", "films"])
-def test_a_job_on_a_thousand_nodes_takes_little_longer_than_it_has_to(kind: str, nodes: int, seed: int) -> None:
+def test_a_job_on_very_many_nodes_takes_little_longer_than_it_has_to(kind: str, nodes: int, seed: int) -> None:
     took, least = makespan(kind, seed, nodes)
     assert took <= 1.1 * least
 
 
-@pytest.mark.parametrize("seed", sample(range(1), more=range(1, 10)))
+@pytest.mark.parametrize(("nodes", "seed"), sample([(60, 0)], more=[(250, seed) for seed in range(10)]))
 @pytest.mark.parametrize("kind", ["clips", "films"])
 def test_a_class_that_takes_eight_times_as_long_as_expected_is_found_out(
-    kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, nodes: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    took, least = makespan(kind, seed, 250, underrated=0.1, times=8)
+    took, least = makespan(kind, seed, nodes, underrated=0.1, times=8)
     assert took <= 1.1 * least
     monkeypatch.setattr(Measured, "correction", lambda *_: 1.0)
-    without, _ = makespan(kind, seed, 250, underrated=0.1, times=8)
+    without, _ = makespan(kind, seed, nodes, underrated=0.1, times=8)
     assert without > took + 0.03 * least
 
 
