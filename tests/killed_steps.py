@@ -1,21 +1,25 @@
 """Run an operation on copies of a dataset, each killed by SIGKILL before another of its changes.
 
-    python killed_steps.py DATASET COPIES OPERATION [FIRST [STRIDE]]
+    python killed_steps.py
 
-makes COPIES/1, COPIES/2, ..., a path or a URL, and ends after the first copy on which the operation comes to its end.
-With FIRST they begin with that number, with STRIDE only every so many are made, and the last one. It prints the numbers
-of those that were killed. OPERATION is the name of a function of this module. It runs as a process of its own: it
-forks, and the processes that are killed must have no threads.
+Each line on standard input is a list in JSON: DATASET, COPIES, OPERATION, FIRST, STRIDE. It has COPIES/1, COPIES/2, ...
+made, a path or a URL, up to the first copy on which the operation comes to its end. They begin with the number FIRST,
+and only every STRIDE of them is made, and the last one. Each line on standard output has the numbers of those that were
+killed. OPERATION is the name of a function of this module. It runs as a process of its own, until its standard input
+ends: it forks, and the processes that are killed must have no threads.
 
 A change is one to the file system, or a request that changes a store.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dataset_places import copied
@@ -126,20 +130,54 @@ def _before_requests(change: Callable[[], None]) -> None:
         setattr(obstore, name, with_change(getattr(obstore, name)))
 
 
-def main(original: str, copies: str, operation: Callable[[Storage], None], first: int = 1, stride: int = 1) -> None:
+Killer = Callable[[str, str, str, int, int], list[str]]
+"""What `killed_steps.py` does with a line."""
+
+
+@contextlib.contextmanager
+def killer() -> Iterator[Killer]:
+    """Start the process that has operations killed, with the environment that this one has now."""
+    with subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+
+        def killed(*words: str | int) -> list[str]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(json.dumps(words), file=process.stdin, flush=True)
+            line = process.stdout.readline()
+            assert line, "the process that has operations killed has ended"
+            return line.split()
+
+        try:
+            yield killed
+        finally:
+            process.kill()
+
+
+def killed_steps(
+    original: str, copies: str, operation: Callable[[Storage], None], first: int, stride: int
+) -> list[int]:
+    """The numbers of the copies on which the operation was killed."""
+
     def killed(step: int) -> bool:
         return killed_before(step, original, f"{copies}/{step}", operation)
 
-    if is_url(original):
-        share_models()
     for step in range(first, _MOST_STEPS, stride):
         if not killed(step):
             # The last change of all is always among them.
             last = [earlier for earlier in range(step - 1, step - stride, -1) if killed(earlier)][:1]
-            print(*range(first, step, stride), *last)
-            return
+            return [*range(first, step, stride), *last]
     raise AssertionError(f"the operation makes more than {_MOST_STEPS} changes")
 
 
+def main() -> None:
+    if "AWS_ENDPOINT_URL" in os.environ:
+        share_models()
+    for line in sys.stdin:
+        original, copies, operation, first, stride = json.loads(line)
+        print(*killed_steps(original, copies, OPERATIONS[operation], first, stride), flush=True)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], OPERATIONS[sys.argv[3]], *map(int, sys.argv[4:]))
+    main()

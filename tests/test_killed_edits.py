@@ -3,8 +3,7 @@ rerun that ends as if nothing had happened. In a folder, and in S3."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from dataset_places import Places, copied, left_over, shard_names
 from datasets import make_dataset, rows_of
 from example_manifests import failure
-from killed_steps import OPERATIONS, annotated, dropped
+from killed_steps import OPERATIONS, Killer, annotated, dropped, killer
 from shortgop.manifests.layout import snapshots
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.snapshots import open_current
@@ -57,6 +56,13 @@ def before_the_operation(operation: str, dataset: Storage) -> None:
         write_part(dataset, "later", failure("later", "cut short"))
 
 
+@pytest.fixture(scope="class")
+def killed_copies(places: Places) -> Iterator[Killer]:
+    """Start the process that has operations killed, where the URLs of these places mean the same as here."""
+    with killer() as run:
+        yield run
+
+
 class KilledEdits:
     where: str
     # Fewer would mean that changes are not counted.
@@ -65,7 +71,7 @@ class KilledEdits:
     first, stride = 1, 1
 
     @pytest.mark.parametrize("operation", list(OPERATIONS))
-    def test_killed_at_every_step(self, labelled: Path, places: Places, operation: str) -> None:
+    def test_killed_at_every_step(self, labelled: Path, places: Places, killed_copies: Killer, operation: str) -> None:
         act = OPERATIONS[operation]
         start = copied(labelled, places.new())
         before_the_operation(operation, start)
@@ -74,9 +80,7 @@ class KilledEdits:
         act(undisturbed)
         expected = state(undisturbed)
         copies = places.new().url
-        program = Path(__file__).with_name("killed_steps.py")
-        argv = [sys.executable, str(program), start.url, copies, operation, str(self.first), str(self.stride)]
-        killed = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+        killed = killed_copies(start.url, copies, operation, self.first, self.stride)
 
         assert int(killed[-1]) >= self.fewest_changes
         seen = set()
