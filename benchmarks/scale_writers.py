@@ -1,9 +1,9 @@
 """What writers pay for the size of a dataset: python benchmarks/scale_writers.py [--videos 4000000]
 
-What a job decides about 1 % of new sources before it encodes anything, and dropping and labelling a single video. The
-tables are made up (`scale_data`), and the dataset was opened on this host before. Each is done twice, each time in a
-process of its own: once for its time, and once under tracemalloc, for the most memory that it allocated, without pages
-of files. Linux only.
+What a job decides about 1 % of new sources before it encodes anything, what it compares at its end, and dropping and
+labelling a single video. The tables are made up (`scale_data`), and the dataset was opened on this host before. Each is
+done twice, each time in a process of its own: once for its time, and once under tracemalloc, for the most memory that
+it allocated, without pages of files. Linux only.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import footage
+import numpy as np
 import scale_data
 from process_memory import forget_peak, peak_bytes
 from scale import timed
@@ -37,6 +39,7 @@ from shortgop.jobs.where import Where
 from shortgop.jobs.windows import WINDOW_SOURCES
 from shortgop.manifests.annotate import annotate
 from shortgop.manifests.drop import drop
+from shortgop.manifests.equal_contents import equal_contents
 from shortgop.manifests.host_copies import copies_in
 from shortgop.manifests.snapshots import open_current
 from shortgop.prep.options import DEFAULT_POLICY, Options
@@ -84,6 +87,7 @@ def child(what: str, dataset: Path, count: int, *, traced: bool) -> dict[str, An
         "opening": lambda: open_current(storage, copies=copies_in(None)),
         "drop": lambda: drop(storage, [video]),
         "annotate": lambda: annotate(storage, {video: {"seen": 1}}),
+        "the end of a job": lambda: equal_contents(open_current(storage, copies=copies_in(None))[1]),
     }
     work = works[what] if what in works else job(copy, count, listed=what == "job of a list")
     before = peak_bytes()
@@ -96,6 +100,19 @@ def child(what: str, dataset: Path, count: int, *, traced: bool) -> dict[str, An
     return {**seconds, "allocated": allocated, "peak": peak_bytes() - before}
 
 
+def lookups(dataset: Path) -> dict[str, float]:
+    """Microseconds of processor time for the row of an id. The dataset has half of the ids."""
+    manifest = open_current(DiskStorage(dataset), copies=copies_in(None))[1]
+    numbers = np.random.default_rng(3).integers(2 * len(manifest.videos), size=WINDOW_SOURCES).tolist()
+    ids = [f"{number:09}.mp4" for number in numbers]
+    started = time.thread_time()
+    for each in ids:
+        manifest.row_of_id.get(each)
+    one = time.thread_time() - started
+    manifest.row_of_id.of(ids)
+    return {"one": 1e6 * one / len(ids), "many": 1e6 * (time.thread_time() - started - one) / len(ids)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--videos", type=int, default=4_000_000)
@@ -104,7 +121,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         what, dataset, count = options.child
-        sys.stdout.write(json.dumps(child(what, Path(dataset), int(count), traced=options.traced)))
+        done = child(what, Path(dataset), int(count), traced=options.traced) if what != "lookups" else {}
+        sys.stdout.write(json.dumps(done or lookups(Path(dataset))))
         return
     dataset = scale_data.make(footage.WORK / f"scale-{options.videos}-whole", options.videos, timeline=True)
     cache = footage.WORK / "scale-writers"
@@ -117,7 +135,7 @@ def main() -> None:
 
     # So that the host has a copy of its tables.
     in_process("opening")
-    for what in ("opening", "job", "job of a list", "drop", "annotate"):
+    for what in ("opening", "job", "job of a list", "the end of a job", "drop", "annotate"):
         seconds, memory = in_process(what), in_process(what, "--traced")
         print(
             f"{what}, {options.videos:,} videos: {seconds['wall']:.2f} s, {seconds['cpu']:.2f} s of processor time, "
@@ -125,6 +143,8 @@ def main() -> None:
             "memory with pages of files",
             flush=True,
         )
+    found = in_process("lookups")
+    print(f"a row by its id: {found['one']:.1f} us; of {WINDOW_SOURCES:,} at once: {found['many']:.1f} us each")
     shutil.rmtree(cache)
 
 
