@@ -67,8 +67,10 @@ def _original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def large(_original: Path, tmp_path: Path) -> Path:
+def large(_original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A dataset that a test may change. Its shards are holes, of which there is one of each."""
+    # The host's copies of its tables.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(_original.parent / "cache"))
     out = tmp_path / "dataset"
     shutil.copytree(_original, out, ignore=shutil.ignore_patterns("shards"))
     shutil.copytree(_original / "shards", out / "shards", copy_function=os.link)
