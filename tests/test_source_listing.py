@@ -29,6 +29,7 @@ from shortgop.jobs.sources import Found, found_in
 from shortgop.jobs.tally import Progress
 from shortgop.jobs.units import Unit
 from store_helpers import put
+from sweep import sample
 from windowed_jobs import NAMES, film, films_in, first_numbers, run
 
 KEPT = "; the videos that were finished meanwhile are kept"
@@ -62,7 +63,8 @@ class Gate:
             self._opened.set()
 
 
-@pytest.mark.parametrize("runner", ["inline", "ray"])
+# `test_windows.py` gives Ray the units of one window after the other.
+@pytest.mark.parametrize("runner", sample(["inline"], more=["ray"]))
 def test_encoding_begins_before_all_sources_are_found(
     runner: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
