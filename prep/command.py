@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from .damage import Kept
 from .encoder_options import encoder_options
+from .expressions import sum_of
 from .frame_report import STATS_FORMAT
 from .gpu_filters import decoding_options, downloaded, scaled_on_gpu
 from .grid import TickRule
@@ -155,11 +156,10 @@ def time_filters(rule: TickRule, num_frames: int, joins: tuple[Join, ...] = ()) 
     parts = max(1, math.ceil(4 * rule.timebase * fps))
     unit = rule.timebase / parts
     a, b, c = rule.terms
-    moves = "".join(f"+gte(N,{join.frame})*({join.units * parts})" for join in joins)
-    pts, moved = ("ld(0)", f"st(0,PTS{moves});") if joins else ("PTS", "")
-    span = f"{pts}-({rule.origin_pts * parts})"
-    for gap in rule.closed:
-        span += f"-gte({pts},{gap.pts * parts})*{gap.units * parts}"
+    moves = sum_of(f"gte(N,{join.frame})*({join.units * parts})" for join in joins)
+    pts, moved = ("ld(0)", f"st(0,PTS+{moves});") if joins else ("PTS", "")
+    closed = sum_of(f"gte({pts},{gap.pts * parts})*{gap.units * parts}" for gap in rule.closed)
+    span = f"{pts}-({rule.origin_pts * parts})-({closed})"
     tick = f"if(lte({pts},{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
     # setpts moves the end of the stream as well, and before anything else runs, fps repeats the last frame until there:
     # a damaged timestamp at the end made that millions of frames in memory.
@@ -216,7 +216,7 @@ def _filters(encode: Encode) -> list[str]:
 
 def _selection(kept: Kept) -> str:
     """Removes lost frames before the other filters."""
-    runs = "+".join(f"between({kept.variable},{first},{last})" for first, last in kept.runs)
+    runs = sum_of(f"between({kept.variable},{first},{last})" for first, last in kept.runs)
     return f"select='{runs}'"
 
 

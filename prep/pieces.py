@@ -15,6 +15,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from ..manifests.ragged import Array
+from .expressions import sum_of
 from .grid import FrameGrid
 
 # ffmpeg starts about as fast as it decodes this many frames. So a run does not end for a shorter way to the next
@@ -130,18 +131,16 @@ def piece_filters(pieces: Sequence[Piece]) -> list[str]:
         gaps = piece.grid.rule.closed
         steps += [(gap.pts, gap.units) for gap in gaps]
         subtracted = piece.grid.rule.origin_pts + sum(gap.units for gap in gaps)
-    begins = f"({steps[0][1] * parts})" + "".join(
-        f"+gte(PTS,{pts * parts})*({units * parts})" for pts, units in steps[1:]
+    begins = sum_of(
+        [f"({steps[0][1] * parts})", *(f"gte(PTS,{pts * parts})*({units * parts})" for pts, units in steps[1:])]
     )
-    base = "0" + "".join(
-        f"+gte(PTS,{piece.first_pts * parts})*{len(before.grid)}" for before, piece in pairwise(pieces)
-    )
+    base = sum_of(f"gte(PTS,{piece.first_pts * parts})*{len(before.grid)}" for before, piece in pairwise(pieces))
     tick = f"if(lte(ld(0),0),0,max(1,ceil((ld(0)*{a}-{b * parts})/{c * parts})))"
     if pieces[0].first_tick:
         # The first frame may be shown since an earlier tick.
         tick = f"max(0,{tick}-{pieces[0].first_tick})"
     length = 1 / (fps * unit)
-    wanted = "+".join(f"between(pts,{piece.first_pts * parts},{piece.last_pts * parts})" for piece in pieces)
+    wanted = sum_of(f"between(pts,{piece.first_pts * parts},{piece.last_pts * parts})" for piece in pieces)
     return [
         # Earlier filters may have changed the timebase: bwdif halves it.
         f"settb={unit.numerator}/{unit.denominator}",
@@ -158,7 +157,7 @@ def piece_filters(pieces: Sequence[Piece]) -> list[str]:
 
 def keyframe_expression(lengths: Sequence[int], gop_frames: int) -> str:
     """ffmpeg's expression for the frames that start a GOP: each piece starts one."""
-    begins = "".join(
-        f"-gte(n,{start})*{length}" for start, length in zip(accumulate(lengths[:-1]), lengths[:-1], strict=True)
-    )
-    return f"expr:eq(mod(n{begins},{gop_frames}),0)"
+    starts = accumulate(lengths[:-1])
+    begins = [f"gte(n,{start})*{length}" for start, length in zip(starts, lengths[:-1], strict=True)]
+    number = f"n-({sum_of(begins)})" if begins else "n"
+    return f"expr:eq(mod({number},{gop_frames}),0)"

@@ -160,7 +160,7 @@ def test_stretches_that_overlap_are_decoded_in_as_many_runs_as_overlap() -> None
 
 def test_each_piece_starts_with_a_gop_of_its_own() -> None:
     assert keyframe_expression([40], 16) == "expr:eq(mod(n,16),0)"
-    assert keyframe_expression([10, 40, 5], 16) == "expr:eq(mod(n-gte(n,10)*10-gte(n,50)*40,16),0)"
+    assert keyframe_expression([10, 40, 5], 16) == "expr:eq(mod(n-((gte(n,10)*10+gte(n,50)*40)),16),0)"
 
 
 def test_grids_of_pieces_are_those_of_the_same_frames_alone() -> None:

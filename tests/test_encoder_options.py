@@ -86,7 +86,7 @@ def test_gops_are_closed_and_no_frame_refers_to_a_b_frame(encoder: str) -> None:
 def test_keyframes_are_where_the_pieces_and_gops_start(encoder: str) -> None:
     profile = Profile(encoder=encoder, codec=ENCODERS[encoder], gop_frames=8)
     options = pairs(encoder_options(Pipeline(encoder=encoder), profile, [12, 20]))
-    assert (options["-g"], options["-force_key_frames"]) == ("8", "expr:eq(mod(n-gte(n,12)*12,8),0)")
+    assert (options["-g"], options["-force_key_frames"]) == ("8", "expr:eq(mod(n-(gte(n,12)*12),8),0)")
 
 
 @pytest.mark.parametrize(("crf", "cq"), [(23, "23"), (0, "1"), (51, "51")])
