@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ..errors import EncodeError
 from .damage import Kept
 from .encoder_options import encoder_options
 from .expressions import sum_of
@@ -33,6 +35,8 @@ from .sizes import picture_layout
 # The ticks per second of the output are a multiple of the numerator of its rate, so that a frame lasts a whole number
 # of ticks. Players expect an MP4 to have at least this many.
 _MIN_TIMESCALE = 10_000
+# MAX_ARG_STRLEN of Linux, with the zero at the end.
+_MOST_ARGUMENT_BYTES = 128 * 1024 - 1
 
 
 @dataclass(frozen=True)
@@ -82,9 +86,9 @@ class Encode:
 
 def encode_argv(encode: Encode, stats_url: str) -> list[str]:
     """Arguments for ffmpeg. It reads the source, writes fragmented MP4 to its standard output, one fragment per GOP,
-    and writes one line per frame in STATS_FORMAT to `stats_url`."""
+    and writes one line per frame in STATS_FORMAT to `stats_url`. EncodeError if that is longer than Linux takes."""
     source = encode.source
-    return [
+    argv = [
         "-hide_banner", "-nostdin", "-nostats", "-v", "error",
         *decoding_options(encode.pipeline),
         # One thread each: many one-thread encodes side by side beat one encode with many threads.
@@ -105,6 +109,13 @@ def encode_argv(encode: Encode, stats_url: str) -> list[str]:
         "-movflags", "+frag_keyframe+delay_moov+default_base_moof+skip_trailer+write_colr",
         "-f", "mp4", "pipe:1",
     ]  # fmt: skip
+    if any(len(os.fsencode(argument)) > _MOST_ARGUMENT_BYTES for argument in argv):
+        raise EncodeError(
+            f"{source.path} has too many damaged places, gaps or joined recordings: ffmpeg's filters for them would be "
+            f"longer than Linux takes ({_MOST_ARGUMENT_BYTES} bytes); remux or re-encode the file first",
+            file=source.path,
+        )
+    return argv
 
 
 def decode_argv(source: SourceVideo, stats_url: str) -> list[str]:

@@ -14,6 +14,8 @@ _TOO_OLD = "NVENC of this ffmpeg needs driver {} or newer"
 _REFUSED = "NVENC refused a session, as too many were open"
 _OUT_OF_MEMORY = "the GPU was out of memory"
 
+_MOST_CHARACTERS = 400
+
 # The first that fits counts: ffmpeg tries all GPUs and ends with "No capable devices found", whatever the cause was.
 _CAUSES = (
     (r"Cannot load libcuda|CUDA_ERROR_NO_DEVICE|no CUDA-capable device", NO_GPU),
@@ -37,8 +39,10 @@ _PASSING = (_REFUSED, _OUT_OF_MEMORY)
 
 
 def first_reason(lines: Sequence[str]) -> str:
-    """The first of ffmpeg's error lines, without its prefix: later lines are consequences of the first."""
-    return re.sub(r"^(\[[^\]]*\] *)+", "", lines[0]) if lines else "it failed without a message"
+    """The first of ffmpeg's error lines, without its prefix: later lines are consequences of the first. Only its start,
+    where it is very long: ffmpeg repeats expressions that it does not understand."""
+    reason = re.sub(r"^(\[[^\]]*\] *)+", "", lines[0]) if lines else "it failed without a message"
+    return reason if len(reason) <= _MOST_CHARACTERS else f"{reason[:_MOST_CHARACTERS]}..."
 
 
 def cause_of(stderr: str) -> str:

@@ -8,7 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from shortgop.errors import EncodeError
 from shortgop.prep.command import Encode, encode_argv
+from shortgop.prep.damage import Kept
 from shortgop.prep.grid import TickRule
 from shortgop.prep.pipelines import Pipeline
 from shortgop.prep.probe import SourceVideo
@@ -40,6 +42,15 @@ def test_a_pixel_too_many_is_cut_off_rather_than_scaled_away() -> None:
 def test_a_frame_is_a_whole_number_of_ticks(fps: Fraction, timescale: int, frame_ticks: int) -> None:
     encode = replace(ENCODE, rule=replace(RULE, fps=fps))
     assert (encode.timescale, encode.frame_ticks) == (timescale, frame_ticks)
+
+
+def test_a_source_with_too_many_damaged_places_is_an_error_that_names_it() -> None:
+    def with_runs(count: int) -> Encode:
+        return replace(ENCODE, kept=Kept("pts", tuple((10**6 + 2 * run, 10**6 + 2 * run) for run in range(count))))
+
+    assert value_of("-vf", with_runs(4000)).count("between") == 4000
+    with pytest.raises(EncodeError, match=r"clip\.mp4 has too many damaged places, .*; remux or re-encode"):
+        encode_argv(with_runs(6000), "pipe:9")
 
 
 def test_segments_are_whole_gops_of_about_the_length_asked_for() -> None:

@@ -283,3 +283,9 @@ def test_doctor_says_which_driver_would_do() -> None:
 def test_ffmpegs_messages_have_causes(said: str, cause: str, comes_back: bool) -> None:
     assert (cause_of(said), passes(cause_of(said))) == (cause, comes_back)
     assert wanted_driver(cause_of(said)) == ("610.00" if "minimum" in said else None)
+
+
+def test_a_very_long_line_of_ffmpeg_is_cut_short() -> None:
+    line = "[Parsed_select_1 @ 0x1] Error while parsing expression '" + "between(pts,0,1)+" * 200
+    assert cause_of(line).startswith("Error while parsing expression 'between(pts,0,1)+")
+    assert len(cause_of(line)) <= 403
