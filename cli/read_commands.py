@@ -80,7 +80,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
 
         storage = storage_at(dataset)
         _, manifest = open_current(storage)
-        by_number = video.isdecimal() and video not in manifest.ids and int(video) < len(manifest.ids)
+        by_number = video.isdecimal() and video not in manifest.row_of_id and int(video) < len(manifest.videos)
         row = int(video) if by_number else manifest.row_of(video)
         seconds = (exact_seconds(start, "--start"), None if end is None else exact_seconds(end, "--end"))
         first, stop = frame_range(manifest.video(row), *seconds)
