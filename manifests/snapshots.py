@@ -156,7 +156,7 @@ def open_current(
         if root.snapshot is None:
             raise NotADatasetError(
                 f"{dataset} has no snapshot yet: its job is still running, or ended before its first results; "
-                "wait for it, or run `shortgop prep` on it again",
+                "wait for it, or run the `shortgop prep` or `shortgop copy` that began it again",
                 file=dataset.url,
             )
         try:

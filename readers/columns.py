@@ -63,10 +63,13 @@ class Columns(Mapping[str, Array]):
         if name in self._labels:
             return self._all_labels[name].array(self._rows)
         if name not in self._own:
-            raise KeyError(name)
+            raise self._missing(name)
         array = BUILT_IN[name](self._manifest, self._rows).view()
         array.flags.writeable = False
         return array
+
+    def _missing(self, name: str) -> KeyError:
+        return KeyError(f"the dataset has no column {name!r}; it has {', '.join(self)}")
 
     def present(self, name: str) -> Array:
         """Which videos have a value in a column: bool, (videos,)."""
@@ -74,7 +77,7 @@ class Columns(Mapping[str, Array]):
             present = self._all_labels[name].present.astype(bool)
             return present if self._rows is None else np.asarray(present[self._rows])
         if name not in self._own:
-            raise KeyError(name)
+            raise self._missing(name)
         return np.ones(self._num_videos, dtype=bool)
 
     def kind(self, name: str) -> Kind:

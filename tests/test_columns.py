@@ -113,7 +113,7 @@ def test_columns_are_a_mapping_that_shows_its_names(folder: Path) -> None:
     assert "nothing" not in columns
     assert repr(columns.labels) == "<Columns over 3 videos: label, weight, kind (of the source lists)>"
     assert "codec (its own); label" in repr(columns)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="has no column .*; it has id, .*, codec"):
         columns["nothing"]
     with pytest.raises(KeyError):
         columns.present("nothing")
