@@ -49,7 +49,8 @@ def user_environment(home: Path, **more: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def ray_head(*options: str, token: bool, within: tuple[str, ...] = ()) -> Iterator[Head]:
-    """Start a head as the README says, and end it. `within` is a command that runs another one, such as `unshare`."""
+    """Start a head as the README says, and end it; without a dashboard, which is several processes, unless an option
+    asks for one. `within` is a command that runs another one, such as `unshare`."""
     # Ray puts sockets there, whose paths have to be shorter than 108 bytes.
     folder = Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))
     home = folder / "home"
@@ -61,6 +62,7 @@ def ray_head(*options: str, token: bool, within: tuple[str, ...] = ()) -> Iterat
     port, client, dashboard, agent = free_ports(4)
     command = [
         *within, str(BIN / "ray"), "start", "--head", "--block", f"--port={port}", "--num-cpus=2",
+        "--include-dashboard=false",
         "--min-worker-port=0", "--max-worker-port=0", f"--ray-client-server-port={client}",
         f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}", *options,
     ]  # fmt: skip

@@ -192,7 +192,7 @@ def unguarded(covered: Path, elsewhere: Path, may_hide: bool, metrics_port: int)
     """Start a cluster without authentication. Its workers see `elsewhere` at `covered`, where that is allowed."""
     script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
     within = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(elsewhere), str(covered))
-    options = ("--include-dashboard=false", f"--metrics-export-port={metrics_port}")
+    options = (f"--metrics-export-port={metrics_port}",)
     with ray_head(*options, token=False, within=within if may_hide else ()) as head:
         yield head
 

@@ -24,7 +24,7 @@ from ray_heads import Head, ray_head, user_environment
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from synthetic import constant_rate_pts, make_video, read_number
 
-_VIDEOS, _FRAMES = 10, 12
+_VIDEOS, _FRAMES = 7, 12
 # A unit has 250 kB of sources at least, so each of these is a unit of its own.
 _PADDING_BYTES = 300_000
 
@@ -65,8 +65,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def head(folder: Path) -> Iterator[Head]:
-    # Ray takes the last of two equal options: five units at a time.
-    with ray_head("--num-gpus=1", "--num-cpus=5", token=False) as head, pytest.MonkeyPatch.context() as patch:
+    # Ray takes the last of two equal options: four units at a time.
+    with ray_head("--num-gpus=1", "--num-cpus=4", token=False) as head, pytest.MonkeyPatch.context() as patch:
         for name in ("RAY_TMPDIR", "HOME"):
             patch.setenv(name, head.environment[name])
         yield head

@@ -76,6 +76,13 @@ def test_ctrl_c_does_not_wait_for_a_source_of_a_later_window(hanging: Path, dead
     assert "KeyboardInterrupt" in said
 
 
+@pytest.fixture(scope="module")
+def head() -> Iterator[Head]:
+    """Start the machine that sees all sources."""
+    with ray_head(token=False) as head:
+        yield head
+
+
 @contextlib.contextmanager
 def second_machine(head: Head, hidden: Path, shown: Path, cpus: int = 2) -> Iterator[None]:
     """A machine of the cluster that sees the folder `shown` in the place of `hidden`."""
@@ -89,6 +96,8 @@ def second_machine(head: Head, hidden: Path, shown: Path, cpus: int = 2) -> Iter
         str(BIN / "ray"), "start", "--block", f"--address={head.address}", f"--num-cpus={cpus}", "--min-worker-port=0",
         "--max-worker-port=0", f"--dashboard-agent-listen-port={agent}", f"--runtime-env-agent-port={runtime}",
     ]  # fmt: skip
+    # The one of an earlier test may still be known.
+    assert comes_true(lambda: len(alive_at(head.address)) == 1, 120)
     process = subprocess.Popen(command, env=dict(head.environment), stdout=subprocess.DEVNULL)
     try:
         assert comes_true(lambda: len(alive_at(head.address)) == 2, 120)
@@ -99,7 +108,7 @@ def second_machine(head: Head, hidden: Path, shown: Path, cpus: int = 2) -> Iter
 
 
 def test_what_one_machine_cannot_read_another_one_looks_at(
-    dead: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    head: Head, dead: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of the sources are looked at where none gives a byte."""
     sources = tmp_path / "sources"
@@ -113,7 +122,6 @@ def test_what_one_machine_cannot_read_another_one_looks_at(
     monkeypatch.setattr(ray_looks, "_PATIENCE_SECONDS", 300)
     options, found = Options(Profile()), find_sources([str(sources)])
     with (
-        ray_head("--include-dashboard=false", token=False) as head,
         second_machine(head, sources, dead),
         connected(head.address, None, 0),
         looks_on_cluster() as look,
@@ -122,17 +130,16 @@ def test_what_one_machine_cannot_read_another_one_looks_at(
     assert looked == look_at(found, options)
 
 
-def test_a_look_at_a_long_source_that_hangs_on_one_machine_is_attempted_on_another(dead: Path, tmp_path: Path) -> None:
+def test_a_look_at_a_long_source_that_hangs_on_one_machine_is_attempted_on_another(
+    head: Head, dead: Path, tmp_path: Path
+) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
     (made := tmp_path / "made").mkdir()
     make_sources(made)
     for number in range(4):
         (sources / f"{number}.mp4").write_bytes((made / "long.mp4").read_bytes())
-    with (
-        ray_head("--include-dashboard=false", token=False) as head,
-        second_machine(head, sources, dead, cpus=1),
-    ):
+    with second_machine(head, sources, dead, cpus=1):
         started = time.monotonic()
         report = run_in_sections(sources, tmp_path / "dataset", Where(address=head.address))
         assert time.monotonic() - started < 110, "it waited until a look gave up"
