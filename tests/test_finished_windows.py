@@ -32,18 +32,39 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the corpus lies in each of the tests, and where it lay when the datasets were made."""
+    return tmp_path_factory.mktemp("place") / "corpus"
+
+
 @pytest.fixture
-def corpus(films: Path, tmp_path: Path) -> Path:
+def corpus(films: Path, place: Path) -> Path:
     """A copy that a test may change."""
-    return Path(shutil.copytree(films, tmp_path / "corpus"))
+    shutil.rmtree(place, ignore_errors=True)
+    return Path(shutil.copytree(films, place))
+
+
+@pytest.fixture(scope="module")
+def _datasets(films: Path, place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("datasets")
+    shutil.copytree(films, place)
+    run(folder / "begun", place / "a.mp4")
+    run(folder / "begun", place / "d.mp4", place / "e.mp4")
+    run(folder / "undisturbed", place)
+    return folder
 
 
 @pytest.fixture
-def begun(corpus: Path, tmp_path: Path) -> Path:
+def begun(_datasets: Path, corpus: Path, tmp_path: Path) -> Path:
     """What a job that was interrupted has left: the first and the third of four windows."""
-    run(tmp_path / "dataset", corpus / "a.mp4")
-    run(tmp_path / "dataset", corpus / "d.mp4", corpus / "e.mp4")
-    return tmp_path / "dataset"
+    return Path(shutil.copytree(_datasets / "begun", tmp_path / "dataset"))
+
+
+@pytest.fixture
+def undisturbed(_datasets: Path, corpus: Path, tmp_path: Path) -> Path:
+    """What a job makes of the whole corpus."""
+    return Path(shutil.copytree(_datasets / "undisturbed", tmp_path / "undisturbed"))
 
 
 class Events:
@@ -77,29 +98,27 @@ def stop_at_the_first_result(progress: Progress) -> None:
 
 
 def test_what_is_left_is_encoded_before_finished_windows_are_looked_at(
-    corpus: Path, begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, begun: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(tmp_path / "undisturbed", corpus)
     events = Events(monkeypatch)
     report = run(begun, corpus, on_update=events.all.append)
     assert (report.sources, report.already_there, report.videos_added) == (7, 3, 4)
     assert set(events.before(lambda now: now.sources_done > 0)) <= set(LEFT)
     assert sorted(events.looked()) == NAMES
     assert {now.sources_total for now in events.progress() if now.sources_done} == {4}
-    assert rows_of(begun) == rows_of(tmp_path / "undisturbed")
-    assert finished_parts(DiskStorage(begun)) == finished_parts(DiskStorage(tmp_path / "undisturbed"))
+    assert rows_of(begun) == rows_of(undisturbed)
+    assert finished_parts(DiskStorage(begun)) == finished_parts(DiskStorage(undisturbed))
 
 
 def test_where_nothing_is_left_all_sources_are_looked_at_and_nothing_is_written(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(tmp_path / "dataset", corpus)
     film(corpus / "e.mp4", 800)
-    rows, events = rows_of(tmp_path / "dataset"), Events(monkeypatch)
-    report = run(tmp_path / "dataset", corpus)
+    rows, events = rows_of(undisturbed), Events(monkeypatch)
+    report = run(undisturbed, corpus)
     assert (report.already_there, report.videos_added, report.outdated) == (6, 0, ("e.mp4",))
     assert events.looked() == NAMES
-    assert rows_of(tmp_path / "dataset") == rows
+    assert rows_of(undisturbed) == rows
 
 
 def test_a_changed_source_of_a_finished_window_is_reported_at_the_end(corpus: Path, begun: Path) -> None:
@@ -183,22 +202,19 @@ def test_what_may_end_the_job_is_looked_at_before_anything_is_written(
 
 
 def test_a_corpus_that_moved_is_looked_at_first_and_goes_on(
-    corpus: Path, begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, begun: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(tmp_path / "undisturbed", corpus)
     moved = corpus.rename(tmp_path / "moved")
     events = Events(monkeypatch)
     report = run(begun, moved, on_update=events.all.append)
     assert (report.already_there, report.videos_added) == (3, 4)
     assert events.looked()[:3] == DONE
-    assert first_numbers(begun) == first_numbers(tmp_path / "undisturbed")
+    assert first_numbers(begun) == first_numbers(undisturbed)
 
 
-def test_labels_of_finished_windows_and_files_that_a_list_names_in_another_way(
-    corpus: Path, begun: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "list.csv").write_text("path,label\n" + "".join(f"corpus/{name},{name[0]}\n" for name in NAMES))
-    report = run(begun, tmp_path / "list.csv")
+def test_labels_of_finished_windows_and_files_that_a_list_names_in_another_way(corpus: Path, begun: Path) -> None:
+    corpus.with_name("list.csv").write_text("path,label\n" + "".join(f"corpus/{name},{name[0]}\n" for name in NAMES))
+    report = run(begun, corpus.with_name("list.csv"))
     assert (report.sources, report.already_there, report.videos_added, report.relabelled) == (7, 3, 4, 3)
     named = {name: {"label": name[0]} for name in DONE} | {f"corpus/{name}": {"label": name[0]} for name in LEFT}
     assert {video.id: video.attributes for video in shortgop.open(begun)} == named
