@@ -45,6 +45,14 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def plain(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a plain loop makes of the sources."""
+    dataset = tmp_path_factory.mktemp("plain") / "dataset"
+    make_dataset([sources], dataset)
+    return dataset
+
+
 @dataclass(frozen=True)
 class StandIn:
     """A program in the place of ffmpeg, here and on all nodes: it first does what the script says, which may look at
@@ -198,9 +206,9 @@ def test_a_source_that_kills_its_workers_is_set_aside_until_it_is_to_be_tried_ag
 
 
 def test_a_second_attempt_runs_on_a_machine_that_has_not_attempted_the_step(
-    sources: Path, cluster: Any, stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sources: Path, plain: Path, cluster: Any, stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first ffmpeg on one of the sources stands still."""
+    """The first ffmpeg on one of the sources stands still for ever. The job ends, with the dataset of a plain loop."""
     monkeypatch.setattr(second_attempts, "_LEAST_SECONDS", 1.0)
     asked: list[frozenset[str]] = []
     selector = ray_runner.elsewhere
@@ -213,9 +221,10 @@ def test_a_second_attempt_runs_on_a_machine_that_has_not_attempted_the_step(
     stands_still = f"mkdir {tmp_path}/stood 2> /dev/null && while kill -0 $PPID; do sleep 0.2; done"
     with stand_in.does(f'case "$*" in *5.mp4*) {stands_still};; esac'):
         where = Where(address=cluster.address)
-        report = prepare([str(sources / f"{number}.mp4") for number in range(6)], DiskStorage(tmp_path / "dataset"),
-                         Profile(), where=where)  # fmt: skip
-    assert (report.videos_added, report.failures) == (6, ())
+        report = prepare([str(sources)], DiskStorage(tmp_path / "dataset"), Profile(), where=where)
+    assert (report.videos_added, [failure.id for failure in report.failures]) == (6, ["broken.mp4"])
+    assert (tmp_path / "stood").exists()
+    assert rows_of(tmp_path / "dataset") == rows_of(plain)
     (avoided,) = filter(None, asked)
     assert len(avoided) == 1
     assert runs_on(cluster, avoided) == {node.node_id for node in cluster.list_all_nodes()} - avoided
@@ -263,7 +272,7 @@ def running_on(source: Path) -> list[str]:
     return found
 
 
-def test_a_cluster_that_loses_a_node(sources: Path, cluster: Any, tmp_path: Path) -> None:
+def test_a_cluster_that_loses_a_node(sources: Path, plain: Path, cluster: Any, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     lost = threading.Event()
     seen: list[tuple[int, int]] = []
@@ -281,8 +290,7 @@ def test_a_cluster_that_loses_a_node(sources: Path, cluster: Any, tmp_path: Path
     assert (report.videos_added, report.frames_added) == (6, 720)
     assert [failure.id for failure in report.failures] == ["broken.mp4"]
     assert seen[-1] == (720, 720)
-    make_dataset([sources], tmp_path / "plain")
-    assert rows_of(dataset) == rows_of(tmp_path / "plain")
+    assert rows_of(dataset) == rows_of(plain)
 
 
 def test_an_address_where_no_cluster_is_is_refused(sources: Path, tmp_path: Path) -> None:

@@ -11,22 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from dataset_places import folders
-from datasets import rows_of
 from loader_helpers import comes_true
 from long_sources import FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
-from own_units import make_own_units
 from shortgop.jobs import second_attempts
 from shortgop.jobs.gpu_slots import Machine, Slots, slots_for
 from shortgop.jobs.order import Order
-from shortgop.jobs.prepare import prepare
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
 from shortgop.jobs.sources import Source
 from shortgop.jobs.steps import Cut, Join, OneSection
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.where import Where
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
-from shortgop.prep.profile import Profile
 from started_processes import descendants
 
 _PATIENCE_SECONDS = 60
@@ -330,26 +324,7 @@ def test_without_an_idea_of_what_is_usual_nothing_is_attempted_twice() -> None:
     assert begun(attempts, 10_000) == {}
 
 
-def test_a_job_ends_though_one_of_its_attempts_never_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first ffmpeg on one of the sources stands still; the next one does not."""
-    sources = make_own_units(tmp_path / "sources", 6)
-    undisturbed = folders(tmp_path).new()
-    assert prepare([str(sources)], undisturbed, Profile(), where=Where("inline")).failures == ()
-
-    program, stood = tmp_path / "ffmpeg", tmp_path / "stood"
-    program.write_text(
-        "#!/bin/sh\n"
-        f'case "$*" in *5.mp4*) mkdir {stood} 2> /dev/null && while kill -0 $PPID; do sleep 0.2; done;; esac\n'
-        f'exec {find_ffmpeg().path} "$@"\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
-    dataset = folders(tmp_path).new()
-    assert prepare([str(sources)], dataset, Profile(), where=Where(workers=2)).failures == ()
-    assert stood.exists()
-    assert rows_of(dataset) == rows_of(undisturbed)
-
-
+# `test_ray.py` has an attempt at a unit that never ends, and one that runs on another machine.
 def test_a_job_ends_though_one_of_its_joins_never_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first worker that joins the sections of a video waits for ever for the content of one of them."""
     monkeypatch.setattr(second_attempts, "_LEAST_SECONDS", 1.0)
