@@ -40,9 +40,9 @@ settings.load_profile("shortgop")
 # A file's tests run in one process. These files take longest; were one of them the last, the other process would wait.
 # Those that wait for Ray most of the time take turns with those that compute.
 _FIRST = (
-    "test_ray", "test_corpus_life", "test_cluster_chaos", "test_killed_edits", "test_interruption", "test_far_sections",
-    "test_cluster", "test_sections", "test_ray_data", "test_gpu_prep", "test_gpu_placement", "test_examples",
-    "test_stalls", "test_loader_failures",
+    "test_ray", "test_corpus_life", "test_cluster_chaos", "test_killed_edits", "test_cluster", "test_loader_failures",
+    "test_hanging_looks", "test_interruption", "test_task_memory", "test_far_sections", "test_gpu_placement",
+    "test_gpu_prep", "test_second_attempts", "test_sections", "test_ray_data", "test_examples", "test_stalls",
 )  # fmt: skip
 
 
