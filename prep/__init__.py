@@ -15,6 +15,7 @@ gpu_filters, gpu_attempts, gpu_errors  frames that stay on a GPU, and what the C
 encode_cuts, pieces, stretch  stretches of a source as videos of their own
 encode_sections, section_plan  a long source in sections, by several workers
 encode_run, ffmpeg, processes, stalls, attempts  run ffmpeg, and again if it was ended
+trial_runs                  run ffmpeg for what it says of itself, and again if it was ended
 frame_report, fragments     which frames ffmpeg encoded, for the comparison with the plan; its output in GOPs
 shards, manifest_rows, given_up  what is stored, and how it differs from the source
 doctor, nvdec_sizes         which encoders and decoders run on this machine; which sizes NVDEC takes

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
-from . import processes
 from .capabilities import (
     NVENC_ENCODERS,
     SCALING,
@@ -25,7 +24,9 @@ from .ffmpeg import filter_has, version_of
 from .gpu_errors import NO_GPU, cause_of, wanted_driver
 from .gpu_filters import scaled_on_gpu
 from .pipelines import software_preset
+from .processes import Finished
 from .profile import Profile
+from .trial_runs import name_of_signal, run_trial
 
 _TIMEOUT_SECONDS = 60
 # Twice what NVENC and NVDEC take of every codec, since the trial of scaling halves it.
@@ -55,7 +56,8 @@ _FILTERS_OPTION = "use_filters"
 def capabilities_of(path: str, profile: Profile, *, use_gpu: bool = True, kinds: Collection[str] = ()) -> Capabilities:
     """What the ffmpeg at `path` does for this profile, and which of these `kinds` of sources it decodes on the GPU.
 
-    The GPU is left alone where `use_gpu` is False, and where the profile names an encoder on the CPU.
+    The GPU is left alone where `use_gpu` is False, and where the profile names an encoder on the CPU. ToolError when
+    ffmpeg is killed again and again; that is not kept, and the next call tries it anew.
     """
     named = profile.encoder.startswith("lib")
     preset = profile.preset if use_gpu or named else software_preset(profile.preset)
@@ -137,21 +139,26 @@ def _from_pipe(kind: str) -> list[str]:
 def _sample(path: str, kind: str) -> bytes | Trial:
     argv = [path, *_PICTURES, "-frames:v", "2", "-threads", "1", *_SAMPLES[kind], "pipe:1"]
     try:
-        done = processes.run(argv, timeout_seconds=_TIMEOUT_SECONDS)
+        done = run_trial(argv, timeout_seconds=_TIMEOUT_SECONDS)
     except OSError as error:
         return Trial(nvdec(kind), works=False, detail=f"no sample to decode: {error}")
     if done.returncode:
-        why = cause_of(done.stderr.decode(errors="replace"))
-        return Trial(nvdec(kind), works=False, detail=f"no sample to decode: {why}")
+        return Trial(nvdec(kind), works=False, detail=f"no sample to decode: {_why(done)}")
     return done.stdout
 
 
 def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:
     try:
-        done = processes.run(argv, stdin=stdin, timeout_seconds=_TIMEOUT_SECONDS)
+        done = run_trial(argv, stdin=stdin, timeout_seconds=_TIMEOUT_SECONDS)
     except TimeoutError:
         return Trial(name, works=False, detail=f"it did not end within {_TIMEOUT_SECONDS} s")
     except OSError as error:
         return Trial(name, works=False, detail=str(error))
     works = done.returncode == 0
-    return Trial(name, works=works, detail="runs" if works else cause_of(done.stderr.decode(errors="replace")))
+    return Trial(name, works=works, detail="runs" if works else _why(done))
+
+
+def _why(failed: Finished) -> str:
+    if failed.returncode < 0:
+        return f"it was ended by {name_of_signal(failed)}"
+    return cause_of(failed.stderr.decode(errors="replace"))

@@ -51,9 +51,7 @@ class Diagnosis:
 
 def diagnose() -> Diagnosis:
     """Look for ffmpeg and GPUs, and try encoders, NVDEC and the GPU's filters on a few frames."""
-    ffmpegs = tuple(
-        FfmpegFound(path, version_of(path) or "unknown", origin, unfit(path)) for path, origin in candidates()
-    )
+    ffmpegs = tuple(_looked_at(path, origin) for path, origin in candidates())
     chosen, found = None, []
     try:
         chosen = choose_ffmpeg(Profile()).path
@@ -75,6 +73,13 @@ def diagnose() -> Diagnosis:
         nvidia_libraries={name: _loads(name) for name in _NVIDIA_LIBRARIES},
         advice=advice_of(found, driver),
     )
+
+
+def _looked_at(path: str, origin: str) -> FfmpegFound:
+    try:
+        return FfmpegFound(path, version_of(path) or "unknown", origin, unfit(path))
+    except ToolError as error:
+        return FfmpegFound(path, "unknown", origin, str(error))
 
 
 def choice_of(found: Capabilities) -> str:

@@ -19,6 +19,7 @@ from ..errors import ToolError
 from . import processes
 from .processes import Process
 from .stalls import Watch, activity_of_group
+from .trial_runs import run_trial
 
 ENVIRONMENT_VARIABLE = "SHORTGOP_FFMPEG"
 _TRIAL_TIMEOUT_SECONDS = 60
@@ -79,24 +80,28 @@ def candidates() -> list[tuple[str, str]]:
 
 
 def unfit(path: str) -> str | None:
-    """Why this ffmpeg cannot be used, or None when it can. It has to run, and to have -stats_enc_pre."""
+    """Why this ffmpeg cannot be used, or None when it can. It has to run, and to have -stats_enc_pre. ToolError when it
+    is killed again and again, so that nothing is known of it."""
     version = version_of(path)
     if version is None:
         return "it does not run"
     help_text = _capture([path, "-hide_banner", "-h", "full"])
-    if help_text is None or "-stats_enc_pre" not in help_text:
+    if help_text is None:
+        return f"version {version} fails with -h full"
+    if "-stats_enc_pre" not in help_text:
         return f"version {version} is too old: -stats_enc_pre is missing, which FFmpeg has from 6.0 on"
     return None
 
 
 @cache
 def find_ffmpeg() -> Ffmpeg:
-    """The first usable one of $SHORTGOP_FFMPEG, the ffmpeg on the PATH, and imageio-ffmpeg's. ToolError without any."""
+    """The first usable one of $SHORTGOP_FFMPEG, the ffmpeg on the PATH, and imageio-ffmpeg's. ToolError without any,
+    and when one is killed again and again: another one might encode otherwise."""
     return next(usable_ffmpegs())
 
 
 def usable_ffmpegs() -> Iterator[Ffmpeg]:
-    """Every ffmpeg that can be used, best first. ToolError without any."""
+    """Every ffmpeg that can be used, best first. ToolError without any, and when one is killed again and again."""
     found, refused = False, []
     for path, origin in candidates():
         reason = unfit(path)
@@ -116,7 +121,8 @@ def usable_ffmpegs() -> Iterator[Ffmpeg]:
 
 @cache
 def version_of(path: str) -> str | None:
-    """The version of an ffmpeg; None when the program does not run or is not ffmpeg."""
+    """The version of an ffmpeg; None when the program does not run or is not ffmpeg. ToolError when it is killed again
+    and again."""
     text = _capture([path, "-version"])
     match = re.match(r"ffmpeg version (\S+)", text or "")
     return match.group(1) if match else None
@@ -124,7 +130,7 @@ def version_of(path: str) -> str | None:
 
 def _capture(argv: Sequence[str]) -> str | None:
     try:
-        done = processes.run(argv, timeout_seconds=_TRIAL_TIMEOUT_SECONDS)
+        done = run_trial(argv, timeout_seconds=_TRIAL_TIMEOUT_SECONDS)
     except OSError:
         return None
     return done.stdout.decode(errors="replace") if done.returncode == 0 else None
