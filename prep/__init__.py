@@ -8,7 +8,7 @@ still_pictures              sources that are one picture
 signs, scan, chains, damage, salvage, joins  which frames of a source are damaged, and which are kept
 access_units, h264_sps      what the headers of its packets say
 source_times, rates, grid   which source frame each tick shows
-sizes, picture_filters, encoder_options, command  the ffmpeg command
+sizes, picture_filters, encoder_options, expressions, command  the ffmpeg command
 picture_quality             how close encoded frames are to their source
 capabilities, capability_trials, pipelines, tool_choice  what decodes, scales and encodes: tried, and chosen
 gpu_filters, gpu_attempts, gpu_errors  frames that stay on a GPU, and what the CPU does where a GPU fails

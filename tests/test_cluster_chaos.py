@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,48 @@ def test_a_machine_that_joins_during_the_job_takes_part(
         process.wait()
         if "b" in cluster.all:
             cluster.kill("b")
+    assert_same(dataset, corpus.undisturbed(has_sections=False))
+
+
+@only_in_a_sweep
+def test_units_that_lose_spot_machines_again_and_again_are_done_in_the_end(
+    cluster: Machines, corpus: Corpus, places: dict[str, Places], killer: Killer
+) -> None:
+    """Each of two units loses its machine eight times, and the job sixteen machines."""
+    dataset, sources = places["disk"].new(), corpus.sources(has_sections=False)
+    for left in killer.waiting.iterdir():
+        left.unlink()
+    start_all(cluster)
+    spot_machines = ("a", "b")
+
+    def are_begun(num_units: int) -> bool:
+        for name in spot_machines:
+            if name in cluster.all and not cluster.all[name].runs:
+                # On a busy machine Ray may give up its start.
+                cluster.kill(name)
+            if name not in cluster.all:
+                cluster.start(name)
+        return len(list(killer.waiting.iterdir())) >= num_units
+
+    killer.gate.touch()
+    job = cluster.all["head"].at([sys.executable, cluster_chaos.__file__, "--job"])
+    process = subprocess.Popen([*job, str(sources), dataset.url, cluster.address], env=cluster.environment)
+    try:
+        for times_lost in range(9):
+            # One that the head has goes on.
+            cluster.wait(partial(are_begun, 3 + 2 * times_lost), "two more units")
+            if times_lost < 8:
+                for name in spot_machines:
+                    cluster.kill(name)
+        killer.gate.unlink()
+        assert process.wait(_PATIENCE_SECONDS) == 3
+    finally:
+        killer.gate.unlink(missing_ok=True)
+        process.kill()
+        process.wait()
+        if "b" in cluster.all:
+            cluster.kill("b")
+    assert [failure.id for failure in shortgop.open(dataset.url).failures] == ["broken.mp4"]
     assert_same(dataset, corpus.undisturbed(has_sections=False))
 
 
