@@ -29,11 +29,8 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
     looking = Looking(many_sources=how.window_sources // 10)
     there = there_of(known, how.changed)
     surveys: list[Survey] = []
-    # Both are set by the thread that plans, while others read them. What has changed may have to be prepared, too.
+    # The thread that plans sets it. What has changed may have to be prepared, too.
     to_prepare = decided.to_prepare
-    may_change = 0
-    if due is not None and how.changed == "replace":
-        may_change = sum(each.window.count - each.to_prepare for each in due)
 
     def plan(window: Window[bytes], is_over: Callable[[], bool]) -> _Plan:
         rows = table.rows(window)
@@ -48,7 +45,7 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
         return plan_window(looked, sorted_out, known, how.options), expected
 
     def plans(is_over: Callable[[], bool]) -> Iterator[_Plan]:
-        nonlocal to_prepare, may_change
+        nonlocal to_prepare
         if due is None:
             for window in listing.windows(is_over, tally.expect):
                 yield plan(window, is_over)
@@ -57,13 +54,11 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
             planned = plan(each.window, is_over)
             to_prepare += surveys[-1].to_prepare - each.to_prepare
             tally.expect(to_prepare)
-            may_change = max(0, may_change - (each.window.count - each.to_prepare))
             yield planned
 
     def sources_total() -> int | None:
-        """How many sources the job prepares at most; None while they are still being listed."""
-        listed = tally.sources_total
-        return None if listed is None else listed + may_change
+        """How many sources were given, without those that were dropped; None while they are still being listed."""
+        return tally.sources_total if due is None else sum(each.window.count for each in due)
 
     # After the first windows there are units only where sources have changed.
     num_due = sum(each.to_prepare > 0 for each in due or ())
