@@ -23,8 +23,8 @@ _AGAIN = "it was set aside; --retry-failed tries it again"
 
 @dataclass(frozen=True)
 class MaxFailures:
-    """How many sources may fail before the job ends: `count`, or `percent` of all that were given. Those that the dataset
-    has already count, so that the same command again ends as before where the same sources fail."""
+    """How many sources may fail before the job ends: `count`, or `percent` of all that were given. Those that the
+    dataset has count too, so that the same command again ends as before where the same sources fail."""
 
     count: int | None = None
     percent: Fraction | None = None
