@@ -138,6 +138,7 @@ def found_in(
     """
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
+    _refuse_cuts_without_a_list([without_scheme(each) for each in arguments], importing)
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
     naming = cache(lambda base: prefixes_below(base, numbered))
@@ -155,6 +156,18 @@ def found_in(
         else:
             yield from _find(argument, naming, read, importing)
     check_types(types or {}, typed)
+
+
+def _refuse_cuts_without_a_list(arguments: Sequence[str], importing: Importing) -> None:
+    if importing.cuts is None:
+        return
+    # Also of a glob the suffix says whether it stands for lists.
+    if not any(is_list(parse(each).name if is_url(each) else Path(each).name) for each in arguments):
+        raise UsageError(
+            f"--cuts names columns of a list, {' and '.join(importing.cuts)}, but {arguments[0]!r} is no list; give "
+            "one that has a row for each stretch, or leave --cuts out",
+            file=arguments[0],
+        )
 
 
 def same(first: Found, second: Found) -> Found:

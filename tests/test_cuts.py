@@ -231,6 +231,15 @@ def test_columns_that_are_missing_are_named(tmp_path: Path) -> None:
             importing_of(wrong)
 
 
+def test_cuts_without_a_list_are_wrong_usage(tmp_path: Path) -> None:
+    make_video(tmp_path / "v.mp4", pts=range(3), timebase=1 / RATE)
+    for argument in (tmp_path, tmp_path / "v.mp4", "s3://bucket/videos/"):
+        with pytest.raises(UsageError, match=f"--cuts names columns of a list, start and end, but '{argument}' is no"):
+            find_sources([str(argument)], importing=CUTS)
+    listed = write_list(tmp_path, "v.mp4,0,0.1")
+    assert len(find_sources([str(tmp_path), str(listed.with_name("*.csv"))], importing=CUTS)) == 2
+
+
 def test_without_the_option_the_columns_are_columns(tmp_path: Path) -> None:
     (source,) = find_sources([str(write_list(tmp_path, "v.mp4,2,3"))])
     assert (source.id, source.part) == ("v.mp4", None)
