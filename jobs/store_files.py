@@ -17,6 +17,7 @@ from ..storage.interface import Storage, Stored
 from ..storage.local_copy import LocalCopy, local_copy
 from ..storage.locate import storage_at
 from ..storage.network import NetworkOptions
+from ..storage.odd_keys import is_odd
 from .addresses import Address, parse
 
 
@@ -68,9 +69,18 @@ def files_below(folder: Address, is_wanted: Callable[[str], bool]) -> Iterator[S
     start = len(folder.key) + 1 if folder.key else 0
     try:
         with told(folder):
-            for file in _storage(folder).files(folder.key):
-                if is_wanted(PurePosixPath(file.key).name) and not f"/{file.key[start:]}".count("/."):
-                    yield StoreFile(folder.below(file.key), file)
+            storage = _storage(folder)
+            for file in storage.files(folder.key, odd_keys=True):
+                parts = file.key[start:].split("/")
+                if not is_wanted(parts[-1]) or any(part[0:1] == "." and part not in (".", "..") for part in parts):
+                    continue
+                if not file.num_bytes and not is_odd(file.key):
+                    # Consoles of stores make a folder as an empty object whose key ends with a slash, and the listing
+                    # leaves the slash out. On a disk a folder is no video, whatever its name.
+                    found = storage.find(file.key)
+                    if found is None or found.num_bytes:
+                        continue
+                yield StoreFile(folder.below(file.key), file)
     except SourceError as error:
         raise UsageError(error.message, file=folder.url) from error
 
@@ -110,6 +120,12 @@ def copied(file: StoreFile) -> Iterator[LocalCopy]:
     """A local copy of a file in a store, of which little has been fetched yet. What fetches from it does so within
     `told`. SourceError if it cannot be made, or is not the file that was listed any more."""
     address = file.address
+    if is_odd(address.key):
+        raise SourceError(
+            f"{address.url} cannot be read: its key has an empty part, `.`, `..` or a control character; rename that "
+            "object, or leave its folder out by giving the others, and run the same command again",
+            file=address.url,
+        )
     name = f"source{PurePosixPath(address.name).suffix.lower()}"
     with contextlib.ExitStack() as stack:
         with told(address):

@@ -20,6 +20,7 @@ from .connections import StoreRoot, connect, credentials_tried
 from .interface import Stored
 from .network import PIECE_BYTES, NetworkOptions, RequestCounts
 from .object_errors import failure
+from .odd_keys import pages_behind
 from .retrying import Requests
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Bucket:
             return None
         return self._stored(meta)
 
-    def all_files(self, folder: str) -> Iterator[Stored]:
+    def all_files(self, folder: str, *, odd_keys: bool = False) -> Iterator[Stored]:
         """Like `Storage.files`, with the lock and temporary files."""
         import obstore
 
@@ -95,9 +96,19 @@ class Bucket:
                 raise
             return page
 
-        while page := self.requests.make(next_page, self.place(folder)):
+        try:
+            while page := self.requests.make(next_page, self.place(folder)):
+                yield from map(self._stored, page)
+                last = page[-1]["path"]
+        except OSError as error:
+            if not odd_keys or error.errno != errno.EILSEQ:
+                raise
+            refused = error
+        else:
+            return
+        for page in pages_behind(self.root, prefix, last, refused):
+            self.requests.counter.add(RequestCounts(requests=1))
             yield from map(self._stored, page)
-            last = page[-1]["path"]
 
     def read(self, key: str, start: int, stop: int | None) -> bytes:
         if stop is not None:

@@ -83,7 +83,8 @@ class DiskStorage:
             raise
         return _stored(key, status) if stat.S_ISREG(status.st_mode) else None
 
-    def files(self, folder: str) -> Iterator[Stored]:
+    def files(self, folder: str, *, odd_keys: bool = False) -> Iterator[Stored]:
+        del odd_keys  # a disk has none
         try:
             entries = os.scandir(self.place(folder))
         except OSError as error:

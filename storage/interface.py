@@ -121,8 +121,12 @@ class Storage(Protocol):
         """A file's length, time and version; None if there is none. A folder is no file."""
         ...
 
-    def files(self, folder: str) -> Iterator[Stored]:
-        """All files below `folder` ("" is the root), in no order. There are none below a folder that does not exist."""
+    def files(self, folder: str, *, odd_keys: bool = False) -> Iterator[Stored]:
+        """All files below `folder` ("" is the root), in no order. There are none below a folder that does not exist.
+
+        A store may hold keys with an empty part, `.`, `..` or a control character. With `odd_keys` they come too, and
+        cannot be read; without it, and where they cannot be listed, they are an OSError with EILSEQ that names one.
+        """
         ...
 
     def read(self, key: str, start: int = 0, stop: int | None = None, *, again: bool = False) -> bytes:

@@ -70,8 +70,8 @@ class ObjectStorage:
     def find(self, key: str) -> Stored | None:
         return self._bucket.find(key)
 
-    def files(self, folder: str) -> Iterator[Stored]:
-        for each in self._bucket.all_files(folder):
+    def files(self, folder: str, *, odd_keys: bool = False) -> Iterator[Stored]:
+        for each in self._bucket.all_files(folder, odd_keys=odd_keys):
             if folder or not (each.key == lease.KEY or each.key.startswith(f"{lease.TEMPORARY}/")):
                 yield each
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DatasetWarning
+from .connections import is_unsigned
 
 if TYPE_CHECKING:
     from .connections import StoreRoot
@@ -43,7 +44,7 @@ def abort_unfinished(root: StoreRoot, spared_seconds: float) -> int:
 
     count = 0
     try:
-        client = _client()
+        client = s3_client()
         for upload in _uploads(client, root):
             if is_ours(root, upload["Key"]) and is_old(upload["Initiated"], datetime.now(UTC), spared_seconds):
                 count += _abort(client, root, upload)
@@ -97,12 +98,16 @@ def is_old(began: datetime, now: datetime, spared_seconds: float) -> bool:
     return spared_seconds == 0 or (now - began).total_seconds() >= spared_seconds
 
 
-def _client() -> Any:
+def s3_client() -> Any:
+    """boto3's client, for what obstore does not offer."""
     import boto3
+    from botocore import UNSIGNED
     from botocore.config import Config
 
     session = boto3.Session()
     region = os.environ.get("AWS_REGION") or session.region_name or "us-east-1"
     # Amazon's answers differ from those of other stores in the checksums that recent clients want.
     config = Config(retries={"mode": "standard", "max_attempts": 8}, response_checksum_validation="when_required")
+    if is_unsigned():
+        config = config.merge(Config(signature_version=UNSIGNED))
     return session.client("s3", region_name=region, config=config)

@@ -52,7 +52,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, operation: str, answer: int | Exc
         return AWSResponse("http://host", answer, {"content-type": "application/xml"}, _Body(body))
 
     client.meta.events.register(f"before-send.s3.{operation}", answered)
-    monkeypatch.setattr(module, "_client", lambda: client)
+    monkeypatch.setattr(module, "s3_client", lambda: client)
 
 
 def test_without_boto3(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_where_they_are_removed_nothing_is_said(s3_url: str) -> None:
 def test_an_upload_that_ended_meanwhile_does_not_keep_the_others(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = sorted((begin_upload(s3_url), begin_upload(s3_url)))
     client = boto3.client("s3")
-    monkeypatch.setattr(module, "_client", lambda: client)
+    monkeypatch.setattr(module, "s3_client", lambda: client)
 
     def ended(request: Any, **_: Any) -> AWSResponse | None:
         if first not in request.url:
