@@ -1,6 +1,8 @@
-"""Numbers in sentences, and text of files in what people read."""
+"""Numbers in sentences, files that are missing, and text of files in what people read."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 
 def counted(number: int, noun: str, *, grouped: bool = False) -> str:
@@ -11,10 +13,10 @@ def counted(number: int, noun: str, *, grouped: bool = False) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Two units at most: 12 s, 3 min 5 s, 2 h 10 min, 4 days 3 h; below half a second 0.034 s."""
+    """Two units at most: 12 s, 3 min 5 s, 2 h 10 min, 4 days 3 h; below half a second 0.03 s, "less than 0.01 s"."""
     left = round(max(0.0, seconds))
     if left == 0 and seconds > 0:
-        return f"{seconds:.2g} s"
+        return f"{round(seconds, 2):g} s" if seconds >= 0.01 else "less than 0.01 s"
     parts = []
     for step, unit in ((86_400, "day"), (3600, "h"), (60, "min"), (1, "s")):
         count, left = divmod(left, step)
@@ -23,6 +25,15 @@ def duration(seconds: float) -> str:
         elif parts:
             break
     return " ".join(parts[:2]) or "0 s"
+
+
+def missing(path: str, remedy: str) -> str:
+    """What a message says behind the name of a file that is not there: that its link leads nowhere, or that it does not
+    exist, with the remedy for that."""
+    link = Path(path)
+    if link.is_symlink():
+        return f"is a link to {str(link.readlink())!r}, which does not exist; put that there, or make the link again"
+    return f"does not exist; {remedy}"
 
 
 def plain(text: str) -> str:

@@ -54,7 +54,7 @@ def status(
         if as_json:
             print_json(dataclasses.asdict(found) | {"seconds_left": found.seconds_left})
         else:
-            for line in status_lines(found, time.time()):
+            for line in status_lines(found, time.time(), _changed(storage, found)):
                 out.print(line, markup=False, soft_wrap=True)
         if watch and found.state == "running":
             silence = f"the job was not heard of for {duration(_GIVE_UP_SECONDS)} or more"
@@ -67,11 +67,24 @@ def status(
 def _read(storage: Storage) -> JobStatus:
     """ShortGopError if it cannot be read."""
     from ..jobs.job_status import STATUS_KEY, read_status
+    from ..manifests.layout import read_root
 
     try:
         return read_status(storage)
+    except NotADirectoryError:
+        # It says what the dataset is instead.
+        read_root(storage)
+        raise
     except OSError as error:
         raise not_read(storage.place(STATUS_KEY), error) from error
+
+
+def _changed(storage: Storage, found: JobStatus) -> float | None:
+    """When a running job last wrote its status, by the clock of the disk or the store. The file of a job that is over
+    may have been copied later, and says nothing."""
+    from ..jobs.job_status import status_changed
+
+    return status_changed(storage) if found.state == "running" else None
 
 
 def _when_over(storage: Storage, found: JobStatus) -> JobStatus:
@@ -81,7 +94,7 @@ def _when_over(storage: Storage, found: JobStatus) -> JobStatus:
     problem: ShortGopError | None = None
     with Live(console=err, auto_refresh=False, transient=True) as live:
         while found.state == "running":
-            lines = status_lines(found, time.time())
+            lines = status_lines(found, time.time(), _changed(storage, found))
             if problem is not None:
                 lines.append(f"not read for {duration(round(time.monotonic() - read))}: {problem}")
             live.update(Group(*map(Text, lines)), refresh=True)
@@ -103,14 +116,15 @@ def _when_over(storage: Storage, found: JobStatus) -> JobStatus:
     return found
 
 
-def status_lines(found: JobStatus, now: float) -> list[str]:
-    """What `shortgop status` prints, at the time `now` in seconds since 1970."""
-    age = max(0.0, now - found.written)
+def status_lines(found: JobStatus, now: float, changed: float | None = None) -> list[str]:
+    """What `shortgop status` prints, at the time `now` in seconds since 1970. `changed`: when the status was written by
+    the clock of the place."""
+    age = found.silent_seconds(now, changed)
     who = f"process {found.pid} on {found.host}"
     if found.state == "running":
         head = f"{who}, running for {duration(found.written - found.started)}, heard of {duration(age)} ago"
-        if found.may_be_dead(now):
-            head += ": it may be dead; the same command goes on from there"
+        if found.may_be_dead(now, changed):
+            head += ": it may be dead, unless clocks of machines differ; the same command goes on from there"
     else:
         why = f": {found.reason}" if found.reason else ""
         head = f"{who}, {found.state} {duration(age)} ago, after {duration(found.written - found.started)}{why}"

@@ -18,16 +18,20 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ..errors import CorruptDataError, ShortGopError, UsageError
+from ..prep.stretch import Stretch
 from ..storage.interface import Storage
-from .job_history import Stretch, stretches_of, with_stretch
+from .job_history import Stretch as TimeStretch
+from .job_history import stretches_of, with_stretch
 from .node_rates import NodeRates
 from .tally import Progress, of_all
-from .units import Unit
+from .units import Item, Unit
 from .work import UnitProgress, UnitResult
 
 STATUS_KEY = ".status.json"
 _WRITE_EVERY_SECONDS = 5.0
 _SILENT_SECONDS = 60.0
+# Clocks that are set over the network differ by less.
+_CLOCKS_DIFFER_SECONDS = 10.0
 _RATE_OVER_SECONDS = 60.0
 _STRETCH_SECONDS = 1.0
 _SHOWN = 5
@@ -51,11 +55,12 @@ class JobStatus:
 
     `state` is "running", "finished", or "ended" with the error in `reason`. `frames_planned` are those of the
     `sources_planned` sources that were looked at so far; `sources_planned` is 0 in a status of earlier versions.
-    `bytes_in` and `bytes_out` are those of finished sources and of what was made of them. `recent_frames_per_second` is
-    the rate over the last minute. `nodes` has the frames that each machine encoded, and `node_rates` their frames/s
-    over the last minute. `units_running` is their number; `running` has those that run longest. `history` is what was
-    done over time, by this job and those before it; it is empty in a status of earlier versions. `lists_more`: more
-    sources are still being found, so the total and the frames of all are those of what was found so far.
+    `bytes_in` are those of the files of finished sources, each file counted once, and `bytes_out` those of what was
+    made of them. `recent_frames_per_second` is the rate over the last minute. `nodes` has the frames that each machine
+    encoded, and `node_rates` their frames/s over the last minute. `units_running` is their number; `running` has those
+    that run longest. `history` is what was done over time, by this job and those before it; it is empty in a status of
+    earlier versions. `lists_more`: more sources are still being found, so the total and the frames of all are those of
+    what was found so far.
     """
 
     host: str
@@ -79,7 +84,7 @@ class JobStatus:
     running: tuple[Task, ...] = ()
     slowest: tuple[Task, ...] = ()
     largest: tuple[Task, ...] = ()
-    history: tuple[Stretch, ...] = ()
+    history: tuple[TimeStretch, ...] = ()
     sources_planned: int = 0
     lists_more: bool = False
 
@@ -88,9 +93,21 @@ class JobStatus:
         """About how many frames all sources have that were found so far."""
         return of_all(self.frames_planned, self.sources_planned, self.sources_total)
 
-    def may_be_dead(self, now: float) -> bool:
-        """Whether a running job was not heard of for long, at the time `now` in seconds since 1970."""
-        return self.state == "running" and now - self.written > _SILENT_SECONDS
+    def may_be_dead(self, now: float, changed: float | None = None) -> bool:
+        """Whether a running job was not heard of for long, at the time `now` in seconds since 1970. `changed`: see
+        `silent_seconds`."""
+        return self.state == "running" and self.silent_seconds(now, changed) > _SILENT_SECONDS
+
+    def silent_seconds(self, now: float, changed: float | None = None) -> float:
+        """For how long a job was not heard of, at the time `now` in seconds since 1970.
+
+        `changed` is when its status was written by the clock of the disk or the store, if that is known. Of that clock
+        and the job's, the one counts that says less: the clock of either may be behind. A time in the future, of a
+        clock that is ahead, says nothing if the other one does.
+        """
+        times = [self.written] if changed is None else [self.written, changed]
+        past = [each for each in times if each <= now + _CLOCKS_DIFFER_SECONDS]
+        return max(0.0, now - max(past, default=now))
 
     @property
     def frames_per_second(self) -> float:
@@ -124,7 +141,16 @@ def read_status(dataset: Storage) -> JobStatus:
         raise CorruptDataError(f"{place} is damaged; the next job replaces it", file=place) from error
 
 
-def earlier_history(dataset: Storage) -> tuple[Stretch, ...]:
+def status_changed(dataset: Storage) -> float | None:
+    """When the status was written, in seconds since 1970 by the clock of the disk or the store; None if that cannot be
+    found out."""
+    with contextlib.suppress(OSError):
+        stored = dataset.find(STATUS_KEY)
+        return None if stored is None else stored.modified_ns / 1e9
+    return None
+
+
+def earlier_history(dataset: Storage) -> tuple[TimeStretch, ...]:
     """The history that earlier jobs left; empty where there is none that can be read."""
     with contextlib.suppress(ShortGopError, OSError):
         return read_status(dataset).history
@@ -135,7 +161,7 @@ class StatusBoard:
     """Collects what is known of a job, and gives its status at any time. Any thread may ask."""
 
     def __init__(
-        self, units: Sequence[Unit], clock: Callable[[], float] = time.time, *, earlier: Sequence[Stretch] = ()
+        self, units: Sequence[Unit], clock: Callable[[], float] = time.time, *, earlier: Sequence[TimeStretch] = ()
     ) -> None:
         self._clock = clock
         self._started = clock()
@@ -151,6 +177,8 @@ class StatusBoard:
         self._slowest: list[Task] = []
         self._largest: list[Task] = []
         self._bytes_in = 0
+        # The files of finished stretches.
+        self._files_in: set[tuple[str, str]] = set()
         self._history = tuple(earlier)
         # The time and the sums at the end of the last stretch.
         self._noted = (self._started, (0, 0, 0, 0, 0))
@@ -188,8 +216,16 @@ class StatusBoard:
             self._slowest = heapq.nlargest(_SHOWN, [*self._slowest, task], key=lambda each: each.seconds)
             self._largest = heapq.nlargest(_SHOWN, [*self._largest, task], key=lambda each: each.num_bytes)
             unit = self._units.get(result.unit)
-            self._bytes_in += sum(item.size_bytes for item in unit.items) if unit else 0
+            self._bytes_in += sum(map(self._new_bytes, unit.items)) if unit else 0
             self._end(result.unit)
+
+    def _new_bytes(self, item: Item) -> int:
+        """The bytes of a source. Those of a file from which several stretches are taken count with the first one."""
+        if isinstance(item.source.part, Stretch):
+            if item.source.file in self._files_in:
+                return 0
+            self._files_in.add(item.source.file)
+        return item.size_bytes
 
     def on_split(self, unit: Unit, parts: Sequence[Unit]) -> None:
         with self._lock:
@@ -244,7 +280,7 @@ class StatusBoard:
         done = self._progress
         return done.frames_done, done.sources_done, done.sources_failed, self._bytes_in, done.bytes_done
 
-    def _history_now(self) -> tuple[Stretch, ...]:
+    def _history_now(self) -> tuple[TimeStretch, ...]:
         """The history with what was done since its last stretch."""
         (since, before), now = self._noted, self._clock()
         if now <= since:
@@ -252,7 +288,7 @@ class StatusBoard:
         frames, sources, failed, bytes_in, bytes_out = (
             after - noted for after, noted in zip(self._sums(), before, strict=True)
         )
-        new = Stretch(since, now, now - since, frames, sources, failed, bytes_in, bytes_out)
+        new = TimeStretch(since, now, now - since, frames, sources, failed, bytes_in, bytes_out)
         return with_stretch(self._history, new)
 
     def _frames(self, unit_id: str) -> int:
@@ -287,12 +323,19 @@ def status_kept(dataset: Storage, board: StatusBoard, every_seconds: float = _WR
         yield
     except BaseException as error:
         state = "ended"
-        reason = str(error) if isinstance(error, ShortGopError) else type(error).__name__
+        reason = _why(error)
         raise
     finally:
         ended.set()
         writer.join()
         _write(dataset, board.status(state, reason))
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        # That is what a signal becomes: Ctrl-C, SIGTERM, `ray job stop`.
+        return "it was interrupted"
+    return str(error) if isinstance(error, ShortGopError) else type(error).__name__
 
 
 def _write(dataset: Storage, status: JobStatus) -> None:

@@ -168,7 +168,7 @@ def _running(status: JobStatus, now: float) -> Verdict:
     who = f"process {status.pid} on {name(status.host)}, since {moment(status.started)}"
     if status.may_be_dead(now):
         sentence = f"A job was running, and has not been heard of for {duration(now - status.written)}"
-        dead = f"{_done(status)}; it may be dead: the same command goes on from there"
+        dead = f"{_done(status)}; it may be dead, unless clocks of machines differ: the same command goes on from there"
         return Verdict("warning", sentence, (dead, *failures, who))
     left = "" if status.seconds_left is None else f", about {duration(status.seconds_left)} left"
     note = [f"now: {name(status.note)}"] if status.note else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ from shortgop.cli import app
 from shortgop.cli.status_command import status_lines
 from shortgop.errors import CorruptDataError, TooManyFailuresError, UsageError
 from shortgop.jobs.failing import MaxFailures
-from shortgop.jobs.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status
+from shortgop.jobs.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status, status_kept
 from shortgop.jobs.look import Expected
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.sources import Source
@@ -27,6 +28,7 @@ from shortgop.jobs.tally import Progress, Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Failure, UnitProgress, UnitResult
 from shortgop.prep.profile import Profile
+from shortgop.prep.stretch import Stretch
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video
 
@@ -102,6 +104,7 @@ def seems_dead(dataset: Path) -> JobStatus:
         read_status(DiskStorage(dataset)), state="running", started=1.0, written=100.0, sources_done=2
     )
     (dataset / STATUS_KEY).write_text(json.dumps(dataclasses.asdict(status)))
+    os.utime(dataset / STATUS_KEY, (100, 100))
     return status
 
 
@@ -297,7 +300,52 @@ def test_a_job_that_was_not_heard_of_for_a_minute_may_be_dead() -> None:
     lines = status_lines(found, now=605)
     assert lines[0] == "process 7 on host, running for 10 min, heard of 5 s ago"
     assert lines[2] == "600 of 1200 frames, 1 frames/s (0 in the last minute), about 10 min left"
-    assert status_lines(found, now=700)[0].endswith("it may be dead; the same command goes on from there")
+    assert status_lines(found, now=700)[0].endswith(
+        "it may be dead, unless clocks of machines differ; the same command goes on from there"
+    )
+
+
+def test_a_job_whose_clock_is_wrong_is_heard_of_by_the_clock_of_the_store() -> None:
+    found = JobStatus("host", 7, started=0, written=600)
+    # The job's clock is an hour behind, and then an hour ahead, of a job that lives and of one that died.
+    assert status_lines(found, now=4205, changed=4200) == status_lines(found, now=605)
+    assert "heard of 3 min 20 s ago: it may be dead" in status_lines(found, now=-2800, changed=-3000)[0]
+    assert "heard of 1 h ago: it may be dead" in status_lines(found, now=4205, changed=605)[0]
+    # The store's clock may be the one that is behind.
+    assert "heard of 5 s ago" in status_lines(found, now=605, changed=-3000)[0]
+
+
+def test_a_running_job_in_a_folder_is_heard_of_when_its_file_changed(tmp_path: Path) -> None:
+    status = JobStatus("host", 7, started=time.time() - 4000, written=time.time() - 3600)
+    (tmp_path / STATUS_KEY).write_text(json.dumps(dataclasses.asdict(status)))
+    assert "dead" not in show(tmp_path)
+
+
+def test_a_job_that_was_interrupted_says_so(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), status_kept(DiskStorage(tmp_path), StatusBoard([])):
+        raise KeyboardInterrupt
+    assert show(tmp_path).splitlines()[0].endswith(": it was interrupted")
+
+
+def test_a_file_in_the_place_of_a_dataset_is_named_as_info_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    said = [CliRunner().invoke(app, [command, str(tmp_path / "file")]) for command in ("status", "info")]
+    assert said[0].exit_code == said[1].exit_code == 1
+    assert "is a file; give the folder that `shortgop prep --out` wrote" in said[0].output
+    assert said[0].output == said[1].output
+
+
+def test_a_file_counts_once_for_all_its_stretches() -> None:
+    def stretch(name: str, start: int) -> Unit:
+        part = Stretch(Fraction(start), Fraction(start + 1))
+        source = unit(name).items[0].source._replace(part=part)
+        return Unit(f"{name}{start}", (Item(source, 1, 5_000_000),))
+
+    units = [stretch("a", 0), stretch("a", 1), stretch("b", 0), unit("c")]
+    board = StatusBoard(units)
+    for each in units:
+        board.on_result(UnitResult(each.id, 1, 30, 1000, ()))
+    assert board.status().bytes_in == 3 * 5_000_000
 
 
 def test_of_many_nodes_those_that_did_least_are_shown() -> None:

@@ -16,7 +16,7 @@ from shortgop.prep.damage import Damage, Kept
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.salvage import check_salvage
 from shortgop.storage.disk import DiskStorage
-from shortgop.wording import counted
+from shortgop.wording import counted, duration
 
 DAMAGE = Damage(
     sound_pts=np.arange(39), due_pts=np.arange(40), sound_from_start=39, has_times=True, kept=Kept("pts", ((0, 38),)),
@@ -26,6 +26,11 @@ DAMAGE = Damage(
 
 def test_one_is_not_several() -> None:
     assert [counted(number, "frame") for number in (0, 1, 2)] == ["0 frames", "1 frame", "2 frames"]
+
+
+def test_parts_of_a_second_are_said_as_people_say_them() -> None:
+    said = [duration(seconds) for seconds in (6.4e-05, 0.00065, 0.034, 0.466, 0.5, 0.7, 12.3)]
+    assert said == ["less than 0.01 s", "less than 0.01 s", "0.03 s", "0.47 s", "0.5 s", "1 s", "12 s"]
 
 
 def test_a_reason_speaks_of_one_lost_frame_or_of_several() -> None:
