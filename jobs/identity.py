@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from ..errors import SourceError, SourceNotFoundError
+from ..wording import missing
 
 SAMPLE_BYTES = 64 * 1024
 
@@ -37,7 +38,7 @@ def identity_of(path: str, start: int = 0, length: int | None = None) -> tuple[i
             tail = file.read(sample_bytes)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SourceNotFoundError(
-            f"{path!r} does not exist; put the file there, or give the path where it is", file=path
+            f"{path!r} {missing(path, 'put the file there, or give the path where it is')}", file=path
         ) from error
     except OSError as error:
         raise SourceError(

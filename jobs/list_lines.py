@@ -163,6 +163,13 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
     if not set(keys) & set(columns):
         what = " or ".join(f"`{key}`" for key in keys)
         of = "files" if keys == ("path",) else "ids"
+        separator = next((one for one in ";\t|," if set(keys) & {part.strip() for part in columns[0].split(one)}), "")
+        if len(columns) == 1 and separator:
+            raise UsageError(
+                f"the list {file!r} has no column {what}, only {names_of(columns)}: its separator seems to be "
+                f"{separator!r}; write it with commas as .csv, or with tabs as .tsv",
+                file=file,
+            )
         raise UsageError(
             f"the list {file!r} has no column {what}, only {names_of(columns)}; "
             f"rename the column of {of} to `{keys[0]}`",

@@ -198,6 +198,8 @@ def _rows(lines: list[Line]) -> Iterator[Row]:
     for number, (place, path, given_id, values) in enumerate(found):
         if path is None:
             raise UsageError(f"{place} has no `path`, only {names_of(values)}; give the video's file as `path`")
+        if path == "":
+            raise UsageError(f"{place} has an empty `path`; give the video's file there, or leave the line out")
         if not isinstance(path, str) or not can_be_a_path(path):
             raise UsageError(f"{place} has {path!r} as its `path`, which cannot be a file's name; write lists in UTF-8")
         row_id = None if given_id is None else _id(place, given_id)

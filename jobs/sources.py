@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..errors import SourceError, SourceNotFoundError, UsageError
 from ..prep.stretch import Stretch
 from ..storage.locate import refuse_half_a_url
+from ..wording import missing
 from .addresses import beside, is_url, parse, shown
 from .column_types import check_types
 from .ids import Folder, common_folder, folder_of, id_of_url, id_roots, prefixes_below
@@ -24,7 +25,7 @@ from .list_lines import is_list
 from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, read_list, valid_text
 from .places import absolute_below, from_home, is_shortest, without_scheme
 from .source_parts import Imported, Member, SourcePart, stretch_of_row
-from .store_files import StoreFile, asked, files_below, is_folder, small_copy
+from .store_files import StoreFile, asked, files_below, has_files, is_folder, small_copy
 from .video_names import VIDEO_SUFFIXES, has_known_name, is_video_name
 from .walking import fixed_part, is_local_folder, matching, walk
 
@@ -215,6 +216,8 @@ def _find_in_store(
             is_empty = False
             yield Found(_in_store(naming(url, file.address.url), file), place, listed=False)
         if is_empty:
+            if not has_files(address):
+                raise UsageError(f"nothing lies at or below {url!r}; check the URL, or put the videos there", file=url)
             raise UsageError(
                 f"the folder {url!r} holds no videos: nothing below it ends in one of {VIDEO_SUFFIXES}; give another "
                 "URL, or a list of files of another kind",
@@ -255,11 +258,10 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
             yield from _in_glob(argument, naming, read, importing)
             return
         refuse_half_a_url(argument, is_path=False)
-        missing = isinstance(error, FileNotFoundError)
-        reason = "does not exist" if missing else f"cannot be read: {error.strerror}"
-        raise UsageError(
-            f"{argument!r} {reason}; name a video file, a folder, a glob or a list", file=argument
-        ) from error
+        remedy = "name a video file, a folder, a glob or a list"
+        is_missing = isinstance(error, FileNotFoundError)
+        what = missing(argument, remedy) if is_missing else f"cannot be read: {error.strerror}; {remedy}"
+        raise UsageError(f"{argument!r} {what}", file=argument) from error
     path = Path(argument)
     imported = recognised(path, importing, is_video_name)
     if imported is not None:

@@ -85,6 +85,15 @@ def files_below(folder: Address, is_wanted: Callable[[str], bool]) -> Iterator[S
         raise UsageError(error.message, file=folder.url) from error
 
 
+def has_files(folder: Address) -> bool:
+    """Whether anything lies below a folder, of whatever kind. One request. UsageError if that cannot be found out."""
+    try:
+        with told(folder):
+            return next(iter(_storage(folder).files(folder.key, odd_keys=True)), None) is not None
+    except SourceError as error:
+        raise UsageError(error.message, file=folder.url) from error
+
+
 def is_folder(argument: str, is_file_name: Callable[[str], bool]) -> bool:
     """Whether a URL stands for what is below it. It does if it ends with a slash, or if no file has that key. A URL
     with the name of a file is taken for one without a request."""

@@ -20,6 +20,7 @@ from av.video.stream import VideoStream
 
 from ..errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
 from ..manifests.ragged import Array
+from ..wording import missing
 from .container_crop import ContainerCrop, container_crop
 from .opening import demuxer_of, open_contents, open_source, packets_of, video_stream
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
@@ -83,7 +84,7 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
     """
     file = Path(path)
     if not file.exists():
-        raise SourceNotFoundError(f"{path} does not exist; check the name", file=path)
+        raise SourceNotFoundError(f"{path} {missing(path, 'check the name')}", file=path)
     if not file.is_file():
         what = "a folder" if file.is_dir() else "not a regular file"
         raise NotAVideoError(f"{path} is {what}, but sources are video files; give one", file=path)

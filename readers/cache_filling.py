@@ -61,8 +61,7 @@ def fill_cache(
             on_progress(state)
         if cache.stopped is not None:
             raise OutputError(
-                f"cannot write {cache.folder}: {cache.stopped}; free some space, or give another folder, and run this "
-                "again",
+                f"cannot write {cache.folder}: {cache.stopped}; {cache.remedy}, and run this again",
                 file=str(cache.folder),
             )
     return state

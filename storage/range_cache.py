@@ -16,6 +16,7 @@ So there is no file without a row, wherever a process is killed, and the rows to
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sqlite3
@@ -97,6 +98,7 @@ class RangeCache:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self.stopped: str | None = None
+        self.remedy = "free some space, or give another folder"
         """Why this process adds nothing any more."""
         _caches.add(self)
 
@@ -280,11 +282,15 @@ class RangeCache:
     def _stop(self, error: Exception) -> None:
         if self.stopped is not None:
             return
+        # SQLite says in words that it may not write.
+        is_refused = isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
+        if is_refused or "readonly" in str(error):
+            self.remedy = "give another folder, which can be written to"
         self.stopped = str((error.strerror if isinstance(error, OSError) else None) or error) or type(error).__name__
         self.close()
         warnings.warn(
-            f"nothing more is kept in {self.folder}: {self.stopped}; what was kept is still used. Free some space, or "
-            "give another cache_dir on a local disk",
+            f"nothing more is kept in {self.folder}: {self.stopped}; what was kept is still used. To go on keeping, "
+            f"{self.remedy}, as cache_dir on a local disk",
             DatasetWarning,
             stacklevel=3,
         )

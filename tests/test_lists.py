@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shortgop.errors import ToolError, UsageError
+from shortgop.errors import SourceNotFoundError, ToolError, UsageError
+from shortgop.jobs.identity import identity_of
 from shortgop.jobs.lists import read_list
 from shortgop.jobs.sources import Source
+from shortgop.prep.probe import probe
 from source_arguments import NOT_UTF8, complaint, find_sources, ids, make
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -159,6 +161,8 @@ def write(name: str, text: str) -> Callable[[], str]:
         (write("l.txt", "a.mp4\n/\n"), "line 2 of 'l.txt' has the folder '/' as its `path`"),
         (write("l.csv", ""), "the list 'l.csv' is empty"),
         (write("l.csv", "path,label\n"), "the list 'l.csv' is empty"),
+        (write("l.csv", "path;label\na.mp4;x\n"), "only 'path;label': its separator seems to be ';'; write it"),
+        (write("l.csv", "path\tlabel\na.mp4\tx\n"), r"its separator seems to be '\t'; write it with commas"),
         (write("l.csv", "file,label\na.mp4,x\n"), "has no column `path`, only 'file', 'label'"),
         (write("l.csv", "path,label,label\na.mp4,x,y\n"), "has two columns 'label'"),
         (
@@ -166,7 +170,7 @@ def write(name: str, text: str) -> Callable[[], str]:
             "line 3 of 'l.csv' has 3 cells and the header 2",
         ),
         (write("l.csv", "path,label\na.mp4\n"), "line 2 of 'l.csv' has 1 cell and the header 2"),
-        (write("l.csv", "path,label\n,x\n"), "line 2 of 'l.csv' has '' as its `path`"),
+        (write("l.csv", "path,label\n,x\n"), "line 2 of 'l.csv' has an empty `path`; give the video's file there"),
         (write("l.csv", 'path,label\na.mp4,"x\nb.mp4,y\n'), "line 2 of 'l.csv' is malformed"),
         (write("l.jsonl", '{"path": "a.mp4"}\n{"path": \n'), "line 2 of 'l.jsonl' is not JSON"),
         (write("l.jsonl", "[" * 100_000), "line 1 of 'l.jsonl' is not JSON"),
@@ -247,3 +251,15 @@ def test_a_long_csv_list_is_not_in_memory(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert count == 20_000
     assert peak_bytes < 500_000
+
+
+def test_a_link_that_leads_nowhere_is_called_a_link() -> None:
+    make("corpus/a.mp4")
+    Path("corpus/gone.mp4").symlink_to("elsewhere.mp4")
+    said = r"is a link to 'elsewhere\.mp4', which does not exist; put that there, or make the link again"
+    with pytest.raises(UsageError, match=said):
+        find_sources(["corpus/gone.mp4"])
+    with pytest.raises(SourceNotFoundError, match=said):
+        identity_of("corpus/gone.mp4")
+    with pytest.raises(SourceNotFoundError, match=said):
+        probe("corpus/gone.mp4")

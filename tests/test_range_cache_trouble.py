@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -120,14 +122,30 @@ def test_a_full_disk_is_one_warning_and_reading_goes_on(tmp_path: Path) -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     warned, hit = json.loads(said.stdout)
     assert warned == [
-        f"nothing more is kept in {tmp_path}/ranges-1: File too large; what was kept is still used. Free some space, "
-        "or give another cache_dir on a local disk"
+        f"nothing more is kept in {tmp_path}/ranges-1: File too large; what was kept is still used. To go on keeping, "
+        "free some space, or give another folder, as cache_dir on a local disk"
     ]
     assert hit
     # Others go on.
     cache = RangeCache(tmp_path, 1 << 30)
     cache.put([item(5)])
     assert cache.get(entry(5)) == content(5)
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_folder_that_may_not_be_written_needs_no_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Root may write to any folder, so the system's answer is a given one."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    cache = RangeCache(tmp_path / "folder", 1 << 30)
+    monkeypatch.setattr(Path, "mkdir", refused)
+    with pytest.warns(DatasetWarning, match="give another folder, which can be written to") as caught:
+        cache.put([item(1)])
+    assert "space" not in str(caught[0].message)
 
 
 def test_a_disk_that_is_full_is_one_warning_and_reading_goes_on(small_disk: Path) -> None:

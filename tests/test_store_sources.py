@@ -290,8 +290,8 @@ def list_failures(dataset: Path) -> list[str]:
     ("name", "why"),
     [
         ("nothing.mp4", "nothing.mp4' does not exist|nothing.mp4 does not exist"),
-        ("nothing/", "holds no videos"),
-        ("nothing", "holds no videos"),
+        ("nothing/", "^nothing lies at or below"),
+        ("nothing", "^nothing lies at or below"),
         ("videos.tar", "is a tar"),
         ("*.mp4", "globs are not expanded in stores"),
     ],
