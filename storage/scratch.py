@@ -33,6 +33,9 @@ def scratch_path(name: str) -> Path:
 
 def remove_abandoned() -> None:
     """Remove what processes of this user that have ended left."""
+    # The folder itself stays, be it empty: another process may have looked for it just now, and is about to make a file
+    # in it. There is one for each user, and one more for each container that has the folder for temporary files in
+    # common with this machine.
     with contextlib.suppress(OSError):
         for path in list(_folder().iterdir()):
             pid = path.name.partition(".")[0]
