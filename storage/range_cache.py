@@ -282,9 +282,9 @@ class RangeCache:
     def _stop(self, error: Exception) -> None:
         if self.stopped is not None:
             return
-        # SQLite says in words that it may not write.
         is_refused = isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
-        if is_refused or "readonly" in str(error):
+        # SQLite says of a folder that it may not write to only that it cannot open its file.
+        if is_refused or (self.folder.exists() and not os.access(self.folder, os.W_OK)):
             self.remedy = "give another folder, which can be written to"
         self.stopped = str((error.strerror if isinstance(error, OSError) else None) or error) or type(error).__name__
         self.close()
