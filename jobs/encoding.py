@@ -56,9 +56,12 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
             tally.expect(to_prepare)
             yield planned
 
+    # Without those that were dropped.
+    num_given = None if due is None else sum(each.window.count for each in due)
+
     def sources_total() -> int | None:
-        """How many sources were given, without those that were dropped; None while they are still being listed."""
-        return tally.sources_total if due is None else sum(each.window.count for each in due)
+        """How many sources were given; None while they are still being listed."""
+        return tally.sources_total if num_given is None else num_given
 
     # After the first windows there are units only where sources have changed.
     num_due = sum(each.to_prepare > 0 for each in due or ())

@@ -140,7 +140,7 @@ def uses_boto3() -> bool:
     profile = _environment("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
     if profile and not installed:
         raise ToolError(f"AWS_PROFILE is {profile!r}, which needs boto3: `pip install shortgop[s3]`")
-    if not installed and not _environment(*_AWS_CREDENTIALS) and not is_unsigned():
+    if not installed and not _environment(*_AWS_CREDENTIALS) and not _is_unsigned():
         file = next((path for path in aws_files() if _has_credentials(path)), None)
         if file is not None:
             raise ToolError(
@@ -150,7 +150,22 @@ def uses_boto3() -> bool:
     return installed and (bool(profile) or any(path.is_file() for path in aws_files()))
 
 
-def is_unsigned() -> bool:
+def s3_client() -> Any:
+    """boto3's client, for what obstore does not offer."""
+    import boto3
+    from botocore import UNSIGNED
+    from botocore.config import Config
+
+    session = boto3.Session()
+    region = os.environ.get("AWS_REGION") or session.region_name or "us-east-1"
+    # Amazon's answers differ from those of other stores in the checksums that recent clients want.
+    config = Config(retries={"mode": "standard", "max_attempts": 8}, response_checksum_validation="when_required")
+    if _is_unsigned():
+        config = config.merge(Config(signature_version=UNSIGNED))
+    return session.client("s3", region_name=region, config=config)
+
+
+def _is_unsigned() -> bool:
     """Whether requests to S3 go without credentials, as to public buckets."""
     return _environment("AWS_SKIP_SIGNATURE").lower() in ("1", "true", "on", "yes", "y")
 
@@ -235,7 +250,7 @@ def _aws_credentials() -> str:
         return f"the key {key[:4]}... from AWS_ACCESS_KEY_ID"
     if profile := _environment("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
         return f"the profile {profile!r} (AWS_PROFILE)"
-    if is_unsigned():
+    if _is_unsigned():
         return "none (AWS_SKIP_SIGNATURE)"
     if uses_boto3():
         return "the AWS files of this user (set AWS_PROFILE for another profile)"

@@ -12,6 +12,8 @@ import importlib.util
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from .connections import s3_client
+
 if TYPE_CHECKING:
     from obstore import ObjectMeta
 
@@ -37,8 +39,6 @@ def pages_behind(root: StoreRoot, prefix: str, last: str | None, refused: OSErro
             refused.filename,
         )
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
-
-    from .unfinished_uploads import s3_client
 
     asked: dict[str, Any] = {"Bucket": root.bucket}
     if prefix:

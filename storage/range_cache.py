@@ -98,8 +98,9 @@ class RangeCache:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self.stopped: str | None = None
-        self.remedy = "free some space, or give another folder"
         """Why this process adds nothing any more."""
+        self.remedy = "free some space, or give another folder"
+        """What can be done about that."""
         _caches.add(self)
 
     def __reduce__(self) -> tuple[type[RangeCache], tuple[Path, int]]:

@@ -8,7 +8,6 @@ here, so in Google's stores nothing is said: it is all that could be done.
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import warnings
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DatasetWarning
-from .connections import is_unsigned
+from .connections import s3_client
 
 if TYPE_CHECKING:
     from .connections import StoreRoot
@@ -96,18 +95,3 @@ def is_ours(root: StoreRoot, key: str) -> bool:
 def is_old(began: datetime, now: datetime, spared_seconds: float) -> bool:
     """Whether an upload began at least so long ago. With 0 every one did, whatever the clocks say."""
     return spared_seconds == 0 or (now - began).total_seconds() >= spared_seconds
-
-
-def s3_client() -> Any:
-    """boto3's client, for what obstore does not offer."""
-    import boto3
-    from botocore import UNSIGNED
-    from botocore.config import Config
-
-    session = boto3.Session()
-    region = os.environ.get("AWS_REGION") or session.region_name or "us-east-1"
-    # Amazon's answers differ from those of other stores in the checksums that recent clients want.
-    config = Config(retries={"mode": "standard", "max_attempts": 8}, response_checksum_validation="when_required")
-    if is_unsigned():
-        config = config.merge(Config(signature_version=UNSIGNED))
-    return session.client("s3", region_name=region, config=config)
