@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from types import FrameType
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -17,7 +19,9 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_SOMETHING_MISSING = 3
 EXIT_NOT_HEARD_OF = 4
+# 128 and the number of the signal, as shells say of what a signal ended: Ctrl-C, and what job managers send.
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,6 +52,19 @@ def main(
     """Videos re-encoded once to short GOPs, and any frames of them read back quickly."""
 
 
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM has come. What is done on Ctrl-C is done then, too."""
+
+
+def end_tidily_on_sigterm() -> None:
+    """From now on SIGTERM, with which job managers end a job, ends this process as cleanly as Ctrl-C does."""
+
+    def terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise TerminatedError
+
+    signal.signal(signal.SIGTERM, terminate)
+
+
 @contextmanager
 def errors() -> Iterator[None]:
     """Turn this package's errors into a message and an exit status."""
@@ -58,7 +75,7 @@ def errors() -> Iterator[None]:
         raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED) from error
     except KeyboardInterrupt as error:
         err.print("interrupted; finished work is kept, and the same command goes on from there")
-        raise typer.Exit(EXIT_INTERRUPTED) from error
+        raise typer.Exit(EXIT_TERMINATED if isinstance(error, TerminatedError) else EXIT_INTERRUPTED) from error
 
 
 def megabytes(count: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import signal
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ import typer
 from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..wording import counted
-from .app import EXIT_FAILED, app, err, errors, megabytes, out, print_json
+from .app import EXIT_FAILED, app, end_tidily_on_sigterm, err, errors, megabytes, out, print_json
 from .job_reports import print_diagnosis, print_report
 from .parameters import (
     AddressOption,
@@ -129,7 +128,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             from ..jobs.importing import importing_of
             from ..jobs.prepare import repair as make_again
 
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            end_tidily_on_sigterm()
             with job_progress(err) as on_update:
                 report = make_again(
                     sources or [], storage, manifest, damaged, policy=policy, where=where,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .app import EXIT_SOMETHING_MISSING, app, err, errors, out, print_json
+from .app import EXIT_SOMETHING_MISSING, app, end_tidily_on_sigterm, err, errors, out, print_json
 from .job_reports import print_report, show_types
 from .parameters import (
     AddressOption,
@@ -101,10 +100,10 @@ def prep(  # noqa: PLR0917  # typer makes options of them
 
     An option that is left out has its value in the dataset, or the default in brackets. Exit status: 0 every source is
     in the dataset, 1 the job could not go on (disk full, no encoder; finished work is kept), 2 wrong usage, 3 the
-    dataset is complete and usable but some sources are not in it, or have changed, or some of its videos are lost.
+    dataset is complete and usable but some sources are not in it, or have changed, or some of its videos are lost,
+    130 Ctrl-C and 143 SIGTERM: finished work is kept.
     """
-    # Job managers end a job with SIGTERM, which should end it as cleanly as Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_tidily_on_sigterm()
     with errors():
         from ..jobs.column_types import parse_types
         from ..jobs.named_options import prepare

@@ -143,10 +143,10 @@ def _restored_sigterm() -> Iterator[None]:
     try:
         yield
     except SystemExit as error:
-        # Ray's handler raised this on a SIGTERM that came while Ray was starting. A caller that turned SIGTERM into
-        # KeyboardInterrupt gets that instead.
-        if error.code == signal.SIGTERM and before is signal.default_int_handler:
-            raise KeyboardInterrupt from None
+        # Ray's handler raised this on a SIGTERM that came while Ray was starting. It was meant for the caller's, which
+        # may raise something else.
+        if error.code == signal.SIGTERM and callable(before):
+            before(signal.SIGTERM, None)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
