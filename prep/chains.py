@@ -74,6 +74,19 @@ def _avi_break(path: str) -> int | None:
     return None
 
 
+def lacks_movi(path: str) -> bool:
+    """Whether the chunks of an AVI do not lead to the list that has its frames. FFmpeg then finds the first ones
+    somewhere behind its beginning."""
+    size, at = Path(path).stat().st_size, 12
+    with Path(path).open("rb") as file:
+        while at + 12 <= size:
+            kind, length = _header(file, at)
+            if kind == b"LIST" and file.read(4) == b"movi":
+                return False
+            at += _HEADER.size + length + length % 2
+    return True
+
+
 def ends_in_mid_packet(path: str, pid: int) -> bool:
     """Whether the last PES packet of this PID of a transport stream looks cut off: no stuffing follows it. One in 184
     whole ones has no stuffing either, because it ends exactly at the end of a TS packet."""

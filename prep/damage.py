@@ -16,6 +16,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from ..manifests.ragged import Array
+from .holes import after_holes, frames_behind_hole, spacing_of
 
 # FFmpeg logs these for sound streams too: about B-frames after the first keyframe of a stream, about values that
 # encoders declare, and about ffmpeg's own output.
@@ -24,9 +25,6 @@ _HARMLESS = (
     "deprecated pixel format used", "Last message repeated",
 )  # fmt: skip
 MAY_BE_INCOMPLETE = "it may be incomplete"
-# A hole in the timestamps of a damaged source counts as lost frames if it is longer than this many median intervals.
-_HOLE_INTERVALS = 1.5
-_EVEN_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,8 @@ class Scan:
     after that. `ends_early`: the file was cut at its end. `sized`: the container states the size of each packet.
     `timed`: how many packets, from the first, have reliable times; None for all. `counts_time`: some packets of this
     container have no time of their own, and the parser counts on from earlier ones. `lacks_times`: only the decoder's
-    output says when a frame is shown.
+    output says when a frame is shown. `numbers_frames`: frames that others refer to are numbered, so that packets say
+    where one is missing.
     """
 
     packets: tuple[ScannedPacket, ...]
@@ -72,6 +71,7 @@ class Scan:
     timed: int | None = None
     counts_time: bool = False
     lacks_times: bool = False
+    numbers_frames: bool = True
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,8 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     said = any(packet.complaint or packet.break_before for packet in packets)
     if not (said or begins_late or behind_hole or scan.stopped or (scan.ends_early and scan.lacks_times)):
         return None
-    trusted = _trusted(scan)
+    unsure = set() if scan.numbers_frames else after_holes([each.pts for each in packets], entries, max_hole_units)
+    trusted = [each and number not in unsure for number, each in enumerate(_trusted(scan))]
     shown = set(scan.shown)
     disordered = _disordered(scan, trusted)
     has_times = not scan.lacks_times and not disordered & {number for number in shown if trusted[number]}
@@ -247,23 +248,6 @@ def _sound_from_start(scan: Scan, trusted: list[bool]) -> int:
         if not trusted[number] or fed >= first
     )
     return next(places, len(scan.shown))
-
-
-def frames_behind_hole(pts: Sequence[int], last_dts: int | None, *, is_cut: bool) -> int:
-    """How many frames at the end of a stream lie after a hole, because the stream ends before the B-frames in the hole.
-
-    Missing frames would have been decoded after `last_dts`, and are shown after it. A pause looks the same, so unless
-    the stream is known to be cut, all other frames have to be evenly spaced.
-    """
-    times = np.unique(np.array(pts, dtype=np.int64))
-    if last_dts is None or len(times) < 3:
-        return 0
-    intervals = np.diff(times)
-    holes = intervals > _HOLE_INTERVALS * float(np.median(intervals))
-    late = times[1:] > last_dts
-    if not (holes & late).any() or (not is_cut and (holes & ~late).any()):
-        return 0
-    return len(times) - 1 - int(np.flatnonzero(holes & late)[0])
 
 
 def _behind_hole(scan: Scan) -> set[int]:
@@ -314,14 +298,13 @@ def _due(
     if not places:
         return []
     kept = known[places[0] : places[-1] + 1]
-    intervals = [after - before for (before, _), (after, _) in pairwise(known) if after > before]
-    step = int(np.median(intervals)) if intervals else 0
-    # Where all other frames are evenly spaced, a frame missing from a damaged file was lost, not dropped in recording.
-    even = sum(abs(each - step) <= step / 10 for each in intervals) >= _EVEN_SHARE * len(intervals)
+    spacing = spacing_of([pts for pts, _ in known])
+    step = spacing.interval
     due = [kept[0][0]]
     for (pts, number), (next_pts, next_number) in pairwise(kept):
-        intact = not even and sound[number] and sound[next_number] and not _breaks_between(packets, number, next_number)
-        if not intact and step and _HOLE_INTERVALS * step < next_pts - pts <= max(max_hole_units, 2 * step):
+        both = sound[number] and sound[next_number]
+        is_intact = not spacing.is_even and both and not _breaks_between(packets, number, next_number)
+        if not is_intact and spacing.is_hole(pts, next_pts, max_hole_units):
             due.extend(range(pts + step, next_pts - step // 2, step))
         due.append(next_pts)
     return sorted(set(due))

@@ -16,7 +16,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from .access_units import HeaderReader
-from .chains import first_break
+from .chains import first_break, lacks_movi
 from .damage import MAY_BE_INCOMPLETE, Scan, ScannedPacket, first_complaint
 from .opening import open_source, packets_of
 from .signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
@@ -43,14 +43,16 @@ def scan(path: str, stream_index: int) -> Scan:
         reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
         if may_lack_an_end(path, container, stream):
             found = replace(found, packets=_last_in_doubt(found.packets))
+        promises_more = promises_more_chunks(container, stream, len(found.packets))
+        if promises_more and lacks_movi(path):
+            # Those that are missing may be the first ones, so that no time is right.
+            found = replace(found, stopped=NO_CHAIN, timed=0)
         cut = cut_index(path, container, stream)
         return replace(
             found,
             stopped=cut or found.stopped,
             unread=max(0, stream.frames - len(found.packets)) if cut else 0,
-            ends_early=found.ends_early
-            or (promised is not None and promised - reached > 1)
-            or promises_more_chunks(container, stream, len(found.packets)),
+            ends_early=found.ends_early or (promised is not None and promised - reached > 1) or promises_more,
         )
 
 
@@ -90,6 +92,8 @@ class _Scanner:
         self._decoder.thread_count, self._decoder.thread_type = 1, ThreadType.NONE
         self._decoder.flags |= Flags.copy_opaque | Flags.output_corrupt
         self._headers = HeaderReader(self._decoder.name, self._decoder.extradata)
+        # Of these codecs `HeaderReader` reads what a frame is, and its number.
+        self._has_headers = self._decoder.name in ("h264", "hevc")
         self._break_at = break_at
         self._timed: int | None = None
         self._packets: list[ScannedPacket] = []
@@ -128,6 +132,7 @@ class _Scanner:
             timed=self._timed,
             counts_time=self._counts_time,
             lacks_times=self._counts_time or (self._is_avi and self._shown != sorted(self._shown)),
+            numbers_frames=self._has_headers,
         )
 
     def _take(self, packet: Packet[VideoStream], broken: str) -> None:
@@ -177,11 +182,10 @@ class _Scanner:
 
     def _judged(self) -> Iterator[ScannedPacket]:
         """The packets, with what is known only after all frames were put out."""
-        by_headers = self._decoder.name in ("h264", "hevc")
         one_to_one = self._decoder.name not in _HIDDEN_FRAMES and not self._interlaced
         shown, entry_pts = set(self._shown), None
         for number, packet in enumerate(self._packets):
-            is_entry = packet.is_entry if by_headers else number in self._keyframes
+            is_entry = packet.is_entry if self._has_headers else number in self._keyframes
             complaint = packet.complaint or ("a frame is corrupt" if number in self._corrupt else "")
             entry_pts = packet.pts if is_entry else entry_pts
             # Decoders leave out frames that are shown before the first keyframe; that is no damage.

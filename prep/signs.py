@@ -19,7 +19,7 @@ from ..manifests.ragged import Array
 from ..wording import counted
 from .access_units import HeaderReader, has_alpha_layer
 from .chains import ends_in_mid_packet, first_break
-from .damage import frames_behind_hole
+from .holes import frames_behind_hole
 from .playlists import SCRIPT_DEMUXERS
 
 # How much earlier than its header states a video may end without being scanned: headers round, and may state the end of

@@ -120,7 +120,8 @@ def check_rows(name: str, kind: str, whole: Whole, broken: Path, rows: Manifest,
             # Noise that decodes; every decoder shows it.
             outcome.unreadable += 1
             continue
-        if has_wrong_times and number < latest:
+        # Where keyframes of one size were swapped, so is the stream.
+        if has_wrong_times and number < latest and kind != "swap packets":
             raise AssertionError(f"{name}: frame {frame} shows {number} after {latest}")
         latest = number
         right = {each for each in (numbers.get(time_), said.get(time_)) if each is not None}

@@ -18,8 +18,8 @@ from shortgop.prep.damage import (
     ScannedPacket,
     assess,
     first_complaint,
-    frames_behind_hole,
 )
+from shortgop.prep.holes import after_holes, frames_behind_hole
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.salvage import check_salvage, salvaged_runs
 
@@ -163,6 +163,34 @@ def test_a_pause_in_a_stream_of_uneven_frames_is_no_hole() -> None:
     times = [0, 1, 2, 9, 10, 11, 12, 13, 22]
     assert frames_behind_hole(times, 12, is_cut=False) == 0
     assert frames_behind_hole(times, 12, is_cut=True) == 1
+
+
+def test_a_frame_that_a_damaged_file_lacks_without_a_word_takes_those_along_that_may_refer_to_it() -> None:
+    """In codecs whose frames are not numbered. Frame 13 is gone; nothing but its time tells."""
+    text = "IPPPxPPPIPPPPPPPIPPP"
+    numbered = stream(text)
+    silent = replace(numbered, packets=tuple(each for each in numbered.packets if each.pts != 13))
+    silent = replace(silent, shown=tuple(range(19)), fed=tuple(range(19)))
+    assert sound(silent) == [0, 1, 2, *range(8, 13), *range(14, 20)]
+    assert sound(replace(silent, numbers_frames=False)) == [0, 1, 2, *range(8, 13), *range(16, 20)]
+    assert damage_of(replace(silent, numbers_frames=False)).due_pts.tolist() == list(range(20))
+
+
+def test_of_reordered_frames_a_hole_takes_along_all_up_to_the_next_entry() -> None:
+    """Frames 13 and 14 were decoded after 15 and refer to it. 15 is gone."""
+    order = [0, 3, 1, 2, 6, 4, 5, 7, 10, 8, 9, 12, 11, 13, 14, 17, 16, 18, 21, 19, 20]
+    packets = [ScannedPacket(pts, at, is_entry=pts in (0, 7, 18)) for at, pts in enumerate(order)]
+    packets[1] = replace(packets[1], complaint="noise")
+    shown = sorted(range(len(order)), key=order.__getitem__)
+    scan = replace(scan_of(packets, shown), numbers_frames=False)
+    assert sound(scan) == [7, *range(18, 22)]
+    assert sound(replace(scan, numbers_frames=True)) == [*range(7, 15), 16, 17, *range(18, 22)]
+
+
+@pytest.mark.parametrize("times", [[0, 1, 3, 9, 11, 12, 19, 30, 31], [0, 1, 2, 3, 4, 5, 6, 7, 10**9]])
+def test_where_frames_are_not_evenly_spaced_or_a_gap_is_long_nothing_is_lost_in_it(times: list[int]) -> None:
+    entries = [number == 0 for number in range(len(times))]
+    assert after_holes(times, entries, max_hole_units=1000) == set()
 
 
 def test_what_ffmpeg_says_of_sound_streams_is_no_complaint() -> None:

@@ -1,0 +1,81 @@
+"""Holes in the times of a damaged source, which say where frames were lost without a word. All functions are pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+# A hole in the timestamps of a damaged source counts as lost frames if it is longer than this many median intervals.
+_HOLE_INTERVALS = 1.5
+_EVEN_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class Spacing:
+    """The median interval between frames, in units of the timebase, 0 where there is none. `is_even`: most intervals
+    are about as long, so that a frame missing from a damaged file was lost, not dropped in recording."""
+
+    interval: int
+    is_even: bool
+
+    def is_hole(self, pts: int, next_pts: int, max_hole_units: int) -> bool:
+        """Whether frames may have been lost between two that follow one another. A longer hole is a gap in the
+        timestamps."""
+        longest = max(max_hole_units, 2 * self.interval)
+        return self.interval > 0 and _HOLE_INTERVALS * self.interval < next_pts - pts <= longest
+
+
+def spacing_of(times: Sequence[int]) -> Spacing:
+    """How frames at these pts, which do not fall, are spaced."""
+    intervals = [after - before for before, after in pairwise(times) if after > before]
+    interval = int(np.median(intervals)) if intervals else 0
+    is_even = sum(abs(each - interval) <= interval / 10 for each in intervals) >= _EVEN_SHARE * len(intervals)
+    return Spacing(interval, is_even)
+
+
+def after_holes(pts: Sequence[int | None], entries: Sequence[bool], max_hole_units: int) -> set[int]:
+    """The numbers of packets, in decode order, that may refer to a frame that is lost in a hole: up to the next entry.
+
+    Where only some frames are missing from evenly spaced ones, of a codec whose frames are not numbered, nothing else
+    tells. `entries`: at which packets a decoder may start.
+    """
+    known = sorted((time, number) for number, time in enumerate(pts) if time is not None)
+    spacing = spacing_of([time for time, _ in known])
+    if not spacing.is_even:
+        return set()
+    is_reordered = [number for _, number in known] != sorted(number for _, number in known)
+    found: set[int] = set()
+    for (time, number), (next_time, next_number) in pairwise(known):
+        if not spacing.is_hole(time, next_time, max_hole_units):
+            continue
+        first = next_number
+        if is_reordered:
+            # A lost frame may have been decoded, and referred to, anywhere between the entries.
+            first = min(number, next_number)
+            while first and not entries[first]:
+                first -= 1
+            first += 1
+        while first < len(entries) and not entries[first]:
+            found.add(first)
+            first += 1
+    return found
+
+
+def frames_behind_hole(pts: Sequence[int], last_dts: int | None, *, is_cut: bool) -> int:
+    """How many frames at the end of a stream lie after a hole, because the stream ends before the B-frames in the hole.
+
+    Missing frames would have been decoded after `last_dts`, and are shown after it. A pause looks the same, so unless
+    the stream is known to be cut, all other frames have to be evenly spaced.
+    """
+    times = np.unique(np.array(pts, dtype=np.int64))
+    if last_dts is None or len(times) < 3:
+        return 0
+    intervals = np.diff(times)
+    holes = intervals > _HOLE_INTERVALS * float(np.median(intervals))
+    late = times[1:] > last_dts
+    if not (holes & late).any() or (not is_cut and (holes & ~late).any()):
+        return 0
+    return len(times) - 1 - int(np.flatnonzero(holes & late)[0])
