@@ -129,16 +129,15 @@ def status_lines(found: JobStatus, now: float, changed: float | None = None) -> 
         why = f": {found.reason}" if found.reason else ""
         head = f"{who}, {found.state} {duration(age)} ago, after {duration(found.written - found.started)}{why}"
     failed = f", {found.sources_failed} failed" if found.sources_failed else ""
-    left = "" if found.seconds_left is None else f", about {duration(found.seconds_left)} left"
     about = "" if found.frames_expected == found.frames_planned else "about "
-    rate = f"{found.frames_per_second:.0f} frames/s" + (
-        f" ({found.recent_frames_per_second:.0f} in the last minute)" if found.state == "running" else ""
-    )
+    rate = f"{found.frames_per_second:.0f} frames/s"
+    if found.state == "running" and not found.is_early:
+        rate += f" ({found.recent_frames_per_second:.0f} in the last minute)"
     return [
         head,
         *([f"now: {found.note}"] if found.state == "running" and found.note else []),
         f"{found.sources_done} of {counted(found.sources_total, 'source')} done{failed}",
-        f"{found.frames_done} of {about}{counted(found.frames_expected, 'frame')}, {rate}{left}",
+        f"{found.frames_done} of {about}{counted(found.frames_expected, 'frame')}, {rate}{found.time_left}",
         f"{megabytes(found.bytes_in)} of sources became {megabytes(found.bytes_out)}",
         *_nodes(found),
         *([f"{counted(found.units_running, 'unit')} running"] if found.units_running else []),
@@ -150,9 +149,9 @@ def status_lines(found: JobStatus, now: float, changed: float | None = None) -> 
 
 def _nodes(found: JobStatus) -> list[str]:
     """A line for each node. If there are many, only the nodes that encoded least: in the last minute while the job
-    runs, later in the whole job."""
-    running = found.state == "running"
-    did = found.node_rates if running else found.nodes
+    runs, before and later in the whole job."""
+    has_rates = found.state == "running" and not found.is_early
+    did = found.node_rates if has_rates else found.nodes
     shown = sorted(found.nodes)
     if len(shown) > _NODES_SHOWN:
         shown = heapq.nsmallest(_NODES_SHOWN, shown, key=lambda node: did.get(node, 0))
@@ -160,7 +159,7 @@ def _nodes(found: JobStatus) -> list[str]:
     return [
         *(
             f"node {node or 'of this process'}: {counted(found.nodes[node], 'frame')}"
-            + (f", {found.node_rates.get(node, 0.0):.0f} frames/s in the last minute" if running else "")
+            + (f", {found.node_rates.get(node, 0.0):.0f} frames/s in the last minute" if has_rates else "")
             for node in shown
         ),
         *([f"and {counted(more, 'node')} that did more: --json lists all"] if more else []),

@@ -12,7 +12,6 @@ import os
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -20,6 +19,8 @@ from typing import Any
 from ..errors import CorruptDataError, ShortGopError, UsageError
 from ..prep.stretch import Stretch
 from ..storage.interface import Storage
+from ..wording import duration
+from .encoding_time import EncodingRates, EncodingTime
 from .job_history import Stretch as TimeStretch
 from .job_history import stretches_of, with_stretch
 from .node_rates import NodeRates
@@ -33,6 +34,8 @@ _SILENT_SECONDS = 60.0
 # Clocks that are set over the network differ by less.
 _CLOCKS_DIFFER_SECONDS = 10.0
 _RATE_OVER_SECONDS = 60.0
+# Workers begin one after the other, and report twice a second: what is encoded in less time says little of the rest.
+_ENOUGH_SECONDS = 10.0
 _STRETCH_SECONDS = 1.0
 _SHOWN = 5
 
@@ -57,7 +60,9 @@ class JobStatus:
     `sources_planned` sources that were looked at so far; `sources_planned` is 0 in a status of earlier versions.
     `bytes_in` are those of the files of finished sources, each file counted once, and `bytes_out` those of what was
     made of them. `recent_frames_per_second` is the rate over the last minute. `nodes` has the frames that each machine
-    encoded, and `node_rates` their frames/s over the last minute. `units_running` is their number; `running` has those
+    encoded, and `node_rates` their frames/s over the last minute. `encoding_seconds` is the time in which units were
+    encoded, without the start of Ray and pauses; None in a status of earlier versions. `encoding_frames_per_second` is
+    the rate over that part of the last minute, 0 if there is none. `units_running` is their number; `running` has those
     that run longest. `history` is what was done over time, by this job and those before it; it is empty in a status of
     earlier versions. `lists_more`: more sources are still being found, so the total and the frames of all are those of
     what was found so far.
@@ -87,6 +92,8 @@ class JobStatus:
     history: tuple[TimeStretch, ...] = ()
     sources_planned: int = 0
     lists_more: bool = False
+    encoding_seconds: float | None = None
+    encoding_frames_per_second: float = 0.0
 
     @property
     def frames_expected(self) -> int:
@@ -111,16 +118,33 @@ class JobStatus:
 
     @property
     def frames_per_second(self) -> float:
-        """The rate since the job began to encode."""
-        return self.frames_done / max(self.written - self.started, 1e-3)
+        """The rate while units were encoded; in the whole job if that was for less than a second, or is not known."""
+        whole, encoding = self.written - self.started, self.encoding_seconds or 0.0
+        return self.frames_done / (encoding if encoding >= 1 else max(whole, 1e-3))
+
+    @property
+    def is_early(self) -> bool:
+        """Whether too little is encoded to say from it how fast the job is."""
+        return self.encoding_seconds is not None and self.encoding_seconds < _ENOUGH_SECONDS
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate from the frames that are left and the recent rate; None if nothing is known."""
-        if self.state != "running" or not self.frames_done or self.lists_more:
+        """An estimate from the frames that are left and the rate at which frames are encoded; None if too little is
+        known."""
+        if self.state != "running" or not self.frames_done or self.lists_more or self.is_early:
             return None
-        rate = self.recent_frames_per_second or self.frames_per_second
-        return max(0, self.frames_expected - self.frames_done) / rate
+        # Earlier versions knew only the rate by the clock.
+        recent = self.recent_frames_per_second if self.encoding_seconds is None else self.encoding_frames_per_second
+        return max(0, self.frames_expected - self.frames_done) / (recent or self.frames_per_second)
+
+    @property
+    def time_left(self) -> str:
+        """What there is to say of it: ", about 5 min left" or that it is too early; nothing of a job that is over, or
+        that still finds sources."""
+        if self.state != "running" or self.lists_more:
+            return ""
+        left = self.seconds_left
+        return ", too early to say how long it takes" if left is None else f", about {duration(left)} left"
 
 
 def read_status(dataset: Storage) -> JobStatus:
@@ -172,8 +196,10 @@ class StatusBoard:
         # By unit, the last report of each of its sections, or of None for the unit.
         self._seen: dict[str, dict[int | None, UnitProgress]] = {}
         self._nodes: dict[str, int] = {}
-        self._node_rates = NodeRates(self._started, _RATE_OVER_SECONDS)
-        self._rates: deque[tuple[float, int]] = deque([(self._started, 0)])
+        self._encoding = EncodingTime()
+        self._rates = EncodingRates(_RATE_OVER_SECONDS)
+        # From the first unit on.
+        self._node_rates: NodeRates | None = None
         self._slowest: list[Task] = []
         self._largest: list[Task] = []
         self._bytes_in = 0
@@ -188,9 +214,9 @@ class StatusBoard:
             self._progress = progress
             if self._clock() - self._noted[0] >= _STRETCH_SECONDS:
                 self._history, self._noted = self._history_now(), (self._clock(), self._sums())
-            self._rates.append((self._clock(), progress.frames_done))
-            while len(self._rates) > 2 and self._rates[1][0] < self._clock() - _RATE_OVER_SECONDS:
-                self._rates.popleft()
+            if self._encoding.has_begun:
+                now = self._clock()
+                self._rates.note(now, self._encoding.seconds(now), progress.frames_done)
 
     def on_plan(self, units: Sequence[Unit]) -> None:
         with self._lock:
@@ -198,7 +224,9 @@ class StatusBoard:
 
     def on_progress(self, unit: UnitProgress) -> None:
         with self._lock:
-            self._begun.setdefault(unit.unit, self._clock())
+            now = self._clock()
+            self._begun.setdefault(unit.unit, now)
+            self._encoding.note(now, runs=True)
             seen = self._seen.setdefault(unit.unit, {})
             before = seen.get(unit.section)
             if unit.section is None:
@@ -207,7 +235,8 @@ class StatusBoard:
             seen[unit.section] = unit
             more = unit.frames - (before.frames if before else 0)
             self._nodes[unit.node] = self._nodes.get(unit.node, 0) + max(0, more)
-            self._node_rates.note(self._clock(), self._nodes)
+            self._node_rates = self._node_rates or NodeRates(now, _RATE_OVER_SECONDS)
+            self._node_rates.note(now, self._nodes)
 
     def on_result(self, result: UnitResult) -> None:
         with self._lock:
@@ -236,6 +265,7 @@ class StatusBoard:
         self._units.pop(unit_id, None)
         self._begun.pop(unit_id, None)
         self._seen.pop(unit_id, None)
+        self._encoding.note(self._clock(), runs=bool(self._begun))
 
     def _count_rest(self, result: UnitResult) -> None:
         """Count, for its node, the frames of a finished unit that the node had not reported."""
@@ -247,7 +277,7 @@ class StatusBoard:
     def status(self, state: str = "running", reason: str = "") -> JobStatus:
         with self._lock:
             now, done = self._clock(), self._progress
-            (since, frames_then), frames_now = self._rates[0], self._rates[-1][1]
+            encoding_seconds = self._encoding.seconds(now)
             longest = heapq.nsmallest(_SHOWN, self._begun, key=self._begun.__getitem__)
             return JobStatus(
                 host=socket.gethostname(),
@@ -264,9 +294,9 @@ class StatusBoard:
                 frames_planned=done.frames_planned,
                 bytes_in=self._bytes_in,
                 bytes_out=done.bytes_done,
-                recent_frames_per_second=max(0, frames_now - frames_then) / max(now - since, 1e-3),
+                recent_frames_per_second=self._rates.by_the_clock(now),
                 nodes=dict(sorted(self._nodes.items())),
-                node_rates=self._node_rates.rates(now, self._nodes),
+                node_rates=self._node_rates.rates(now, self._nodes) if self._node_rates else {},
                 units_running=len(self._begun),
                 running=tuple(self._task(unit, self._frames(unit)) for unit in longest),
                 slowest=tuple(self._slowest),
@@ -274,6 +304,8 @@ class StatusBoard:
                 history=self._history_now(),
                 sources_planned=done.sources_planned,
                 lists_more=done.lists_more,
+                encoding_seconds=encoding_seconds,
+                encoding_frames_per_second=self._rates.while_encoding(encoding_seconds),
             )
 
     def _sums(self) -> tuple[int, int, int, int, int]:

@@ -170,9 +170,8 @@ def _running(status: JobStatus, now: float) -> Verdict:
         sentence = f"A job was running, and has not been heard of for {duration(now - status.written)}"
         dead = f"{_done(status)}; it may be dead, unless clocks of machines differ: the same command goes on from there"
         return Verdict("warning", sentence, (dead, *failures, who))
-    left = "" if status.seconds_left is None else f", about {duration(status.seconds_left)} left"
     note = [f"now: {name(status.note)}"] if status.note else []
-    return Verdict("running", f"A job is running: {_done(status)}{left}", (*failures, *note, who))
+    return Verdict("running", f"A job is running: {_done(status)}{status.time_left}", (*failures, *note, who))
 
 
 def _over(status: JobStatus, num_videos: int) -> Verdict:

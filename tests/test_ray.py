@@ -118,7 +118,8 @@ def test_what_each_node_of_a_cluster_does_is_seen_during_the_job_and_after_it(
     assert min(during.node_rates.values()) > 0
     assert {task.node for task in during.running} <= during.nodes.keys()
     assert 0 < during.frames_done < during.frames_planned == 360
-    assert during.seconds_left
+    assert during.encoding_seconds is not None
+    assert 0 < during.encoding_seconds < during.written - during.started, "joining the cluster does not count"
     after = read_status(dataset)
     assert (after.state, after.frames_done, sum(after.nodes.values())) == ("finished", 360, 360)
     assert after.nodes.keys() == during.nodes.keys()

@@ -186,6 +186,11 @@ def status_of(state: str, done: int, failed: int, written: float = 100.0) -> Job
         (found(status_of("finished", 4, 4), 0), "bad", "and the dataset has no video: 4 of 4 sources failed"),
         (found(status_of("ended", 2, 1)), "bad", "The last job ended before it was done"),
         (found(status_of("running", 1, 0)), "running", "1 of 4 sources done, about 30 s left"),
+        (
+            found(dataclasses.replace(status_of("running", 1, 0), encoding_seconds=5.0)),
+            "running",
+            "1 of 4 sources done, too early to say",
+        ),
         (found(status_of("running", 1, 0, 0.0)), "warning", "has not been heard of for 1 min 40 s"),
         (found(status_of("finished", 4, 0), lost=1), "bad", "1 video cannot be read"),
         (found(None), "unknown", "No job has recorded how it went"),

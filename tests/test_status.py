@@ -257,13 +257,14 @@ def test_sources_that_are_not_looked_at_yet_count_as_much_as_the_others() -> Non
     tally.expect(8)
     tally.note("encoding")
     tally.plan([unit("a"), unit("b")], {"a.mp4": Expected(100), "b.mp4": Expected(60)})
+    tally.on_progress(UnitProgress("a", 0, 100))
     clock.now += 10
     tally.on_result(UnitResult("a", 1, 100, 1000, ()))
     found = board.status()
     assert (found.sources_done, found.sources_planned, found.sources_total) == (1, 2, 8)
     assert (found.frames_planned, found.frames_expected) == (160, 640)
     assert found.note == "encoding; 2 of 8 sources looked at"
-    (line,) = [line for line in status_lines(found, now=clock.now) if "frames," in line]
+    (line,) = [line for line in status_lines(found, now=clock.now) if "640 frames," in line]
     assert line == "100 of about 640 frames, 10 frames/s (10 in the last minute), about 54 s left"
     rest = [unit(name) for name in "cdefgh"]
     tally.plan(rest, {f"{name}.mp4": Expected(50) for name in "cdefgh"})

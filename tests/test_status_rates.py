@@ -1,0 +1,125 @@
+"""How fast a job is and how long it takes: from the time in which units were encoded, once that is long enough."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from shortgop.cli.status_command import status_lines
+from shortgop.jobs.encoding_time import EncodingTime
+from shortgop.jobs.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status
+from shortgop.jobs.look import Expected
+from shortgop.jobs.sources import Source
+from shortgop.jobs.tally import Tally, ignore
+from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.work import UnitProgress, UnitResult
+from shortgop.storage.disk import DiskStorage
+
+
+class Job:
+    """A job of four units of 1000 frames each, at a time that only the test changes. Nothing has begun."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.tally = Tally(ignore)
+        self._board = StatusBoard([], lambda: self.now)
+        self.tally.tell(self._board)
+        sources = [Source(f"{name}.mp4", f"/v/{name}.mp4", f"{name}.mp4", "{}") for name in "abcd"]
+        units = [Unit(source.id[0], (Item(source, 1, 5_000_000),)) for source in sources]
+        self.tally.plan(units, {source.id: Expected(1000) for source in sources})
+
+    def report(self, unit: str, frames: int) -> None:
+        self.tally.on_progress(UnitProgress(unit, frames, 1000, node="n"))
+
+    def end(self, unit: str) -> None:
+        self.tally.on_result(UnitResult(unit, 1, 1000, 1000, ()))
+
+    @property
+    def status(self) -> JobStatus:
+        return self._board.status()
+
+    @property
+    def line(self) -> str:
+        (line,) = [line for line in status_lines(self.status, self.now) if "of 4000 frames, " in line]
+        return line
+
+
+def test_the_start_of_ray_is_no_part_of_the_rate() -> None:
+    job = Job()
+    job.now += 60
+    assert job.line == "0 of 4000 frames, 0 frames/s, too early to say how long it takes"
+    assert job.status.encoding_seconds == 0
+    job.report("a", 0)
+    job.now += 8
+    job.report("a", 400)
+    assert job.line == "400 of 4000 frames, 50 frames/s, too early to say how long it takes"
+    assert "node n: 400 frames" in status_lines(job.status, job.now)
+    job.now += 8
+    job.report("a", 800)
+    assert job.line == "800 of 4000 frames, 50 frames/s (50 in the last minute), about 1 min 4 s left"
+    assert "node n: 800 frames, 50 frames/s in the last minute" in status_lines(job.status, job.now)
+
+
+def test_what_was_encoded_when_a_unit_is_first_heard_of_says_nothing_of_the_rate() -> None:
+    """Reports of a busy cluster come late."""
+    job = Job()
+    job.report("a", 500)
+    job.now += 10
+    job.report("a", 700)
+    assert job.status.seconds_left == pytest.approx(3300 / 20)
+
+
+def test_pauses_are_no_part_of_the_estimate() -> None:
+    """A job waits for a machine, or looks at the sources of the next window, and encodes nothing meanwhile."""
+    job = Job()
+    job.report("a", 0)
+    job.now += 20
+    job.end("a")
+    for pause in (30, 3600):
+        job.now += pause
+        found = job.status
+        assert (found.encoding_seconds, found.frames_per_second) == (20, 50)
+        assert found.seconds_left == pytest.approx(3000 / 50)
+    assert job.status.recent_frames_per_second < 1
+    job.report("b", 0)
+    job.now += 5
+    job.report("b", 250)
+    assert job.status.seconds_left == pytest.approx(2750 / 50)
+
+
+def test_a_job_that_stands_still_takes_longer() -> None:
+    job = Job()
+    job.report("a", 0)
+    job.now += 20
+    job.report("a", 999)
+    before = job.status.seconds_left
+    job.now += 20
+    after = job.status.seconds_left
+    assert before is not None
+    assert after == pytest.approx(2 * before)
+
+
+def test_units_of_which_the_driver_hears_when_they_have_ended_take_their_time() -> None:
+    time = EncodingTime()
+    for tick in range(11):
+        # Both at one moment: that it began, and that it has ended.
+        time.note(100 + tick, runs=True)
+        time.note(100 + tick, runs=False)
+    assert time.has_begun
+    assert (time.seconds(110), time.seconds(500)) == (10, 10)
+    time.note(500, runs=True)
+    assert time.seconds(501) == 11
+    # The clock was set.
+    time.note(400, runs=True)
+    assert time.seconds(300) == 10
+
+
+def test_a_status_of_an_earlier_version_has_an_estimate_as_before(tmp_path: Path) -> None:
+    found = JobStatus("host", 7, started=0, written=100, frames_done=1000, frames_planned=4000, sources_total=4)
+    old = dataclasses.asdict(found)
+    del old["encoding_seconds"], old["encoding_frames_per_second"]
+    (tmp_path / STATUS_KEY).write_text(json.dumps(old | {"recent_frames_per_second": 30.0}))
+    assert read_status(DiskStorage(tmp_path)).seconds_left == 100
