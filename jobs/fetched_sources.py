@@ -21,6 +21,7 @@ from ..prep.part_of_file import Needed, NeedsWholeFileError
 from ..prep.playlists import SCRIPT_SUFFIXES
 from ..prep.shards import ShardWriter
 from ..prep.stalls import in_time, stall_limit
+from ..prep.stretch import Stretch
 from ..storage.interface import Storage
 from ..storage.local_copy import LocalCopy
 from .source_files import source_file
@@ -140,17 +141,18 @@ def cut_out(
 
 
 def surveyed(file: SourceFile, options: Options, ffmpeg_path: str) -> SourceSurvey:
-    """Like `survey`. Of an MP4 in a store only the index is fetched, and a few pictures; any other file in a store is
+    """Like `survey`, for the source's stretch if it is one. Of an MP4 in a store only the index is fetched, and a few pictures; any other file in a store is
     fetched whole, and is there for the encode if it is not cut."""
+    stretch = file.source.part if isinstance(file.source.part, Stretch) else None
     if file.copy is not None:
         try:
-            found = survey(file.path, options, ffmpeg_path, part=file.copy)
+            found = survey(file.path, options, ffmpeg_path, part=file.copy, stretch=stretch)
         except NeedsWholeFileError:
-            return survey(file.whole(), options, ffmpeg_path, is_copy=True)
+            return survey(file.whole(), options, ffmpeg_path, stretch=stretch, is_copy=True)
         # Whether it is still the same file.
         file.part(None)
         return found
-    return survey(file.path, options, ffmpeg_path)
+    return survey(file.path, options, ffmpeg_path, stretch=stretch)
 
 
 def _named(done: list[Manifest | Exception], file: SourceFile) -> list[Manifest | Exception]:

@@ -79,17 +79,18 @@ def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, in
 def long_apart(
     units: Sequence[Unit], profile_key: str, seconds: Mapping[str, float], *, long_seconds: float
 ) -> list[Unit]:
-    """The units, with each whole file that takes `long_seconds` or more in a unit of its own; these come first.
-    `seconds` has how long each source is expected to take, by its id.
+    """The units, with each whole file, and each stretch of one, that takes `long_seconds` or more in a unit of its own;
+    these come first. `seconds` has how long each source is expected to take, by its id.
 
     A large file in a store of which that is not known may be long: a worker finds out.
     """
 
     def is_long(item: Item) -> bool:
-        if item.source.part is not None:
+        part = item.source.part
+        if not (part is None or isinstance(part, Stretch)):
             return False
         expected = seconds.get(item.source.id, 0.0)
-        is_unknown = item.source.in_store is not None and not expected
+        is_unknown = part is None and item.source.in_store is not None and not expected
         return expected >= long_seconds or (is_unknown and item.size_bytes >= MAY_BE_LONG_BYTES)
 
     long: list[Unit] = []

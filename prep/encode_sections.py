@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import av
@@ -39,11 +39,12 @@ from .gpu_attempts import attempt
 from .grid import FrameGrid
 from .manifest_rows import Identity, video_manifest
 from .mounts import read_in_time
-from .opening import open_contents, open_source, packets_of, video_stream
+from .opening import open_contents, open_source, packets_from, packets_of, video_stream
 from .options import Options
 from .part_of_file import (
     PACKETS_BEHIND,
     Needed,
+    NeedsWholeFileError,
     PartlyFetched,
     at_its_entry,
     needed_of,
@@ -58,7 +59,9 @@ from .scan import scan_stretch
 from .section_plan import expected_seconds, lead_frames, section_starts
 from .shards import ShardWriter
 from .signs import PacketLog
+from .source_times import gaps_of, plan_stretch, rhythm_of
 from .stalls import stall_limit
+from .stretch import Stretch
 from .tool_choice import pipeline_for
 
 # How many packets the decoder may need for one frame, at most.
@@ -100,9 +103,16 @@ class SourceSurvey:
 
 
 def survey(
-    path: str, options: Options, ffmpeg_path: str, part: PartlyFetched | None = None, *, is_copy: bool = False
+    path: str,
+    options: Options,
+    ffmpeg_path: str,
+    part: PartlyFetched | None = None,
+    *,
+    stretch: Stretch | None = None,
+    is_copy: bool = False,
 ) -> SourceSurvey:
-    """Read the source's packets, plan its frame grid and cut it. NotCutError if it is better encoded whole.
+    """Read the source's packets, plan the frame grid of all of it, or of a `stretch`, and cut it. NotCutError if it is
+    better encoded whole.
 
     With `part`, only the index of the file is fetched, and the pictures with which sections begin: NeedsWholeFileError
     where that is not enough. The cuts are those of the whole file. With `is_copy`, all of the file is there, and each
@@ -114,7 +124,8 @@ def survey(
             source = tried_again(path, lambda: read_in_time(path, look, "reading it"))
             if source.pts is None or source.suspicion or not len(source.entries):
                 raise NotCutError("its container has no index of exact times, or shows signs of damage")
-            plan = plan_video(source, options, ffmpeg_path)
+            grid = None if stretch is None else _grid_of(source, stretch, options)
+            plan = plan_video(source, options, ffmpeg_path, grid=grid)
             for _ in range(_MAX_PLANS):
                 starts = _starts(source, source.pts, plan, options)
                 if len(starts) < 2:
@@ -136,6 +147,12 @@ def survey(
     raise NotCutError("its keyframes are not what its index calls them")
 
 
+def _grid_of(source: SourceVideo, stretch: Stretch, options: Options) -> FrameGrid:
+    policy = options.policy
+    rhythm = rhythm_of(source, options.profile.fps, policy)
+    return plan_stretch(source, stretch, rhythm, gaps_of(source, policy), policy)
+
+
 def _entries(sections: Sequence[Section], timebase: Fraction) -> list[int]:
     seeks = [each.plan.encode.seek for each in sections]
     return [round(seek.seconds / timebase) for seek in seeks if seek is not None]
@@ -146,11 +163,13 @@ def _starts(source: SourceVideo, pts: Array, plan: Plan, options: Options) -> li
     encode = plan.encode
     segment_frames = encode.segment_gops * options.profile.gop_frames
     source_pixels, pixels = source.width * source.height, encode.width * encode.height
-    work = expected_seconds(len(pts), source_pixels, len(plan.grid), pixels)
+    first_pts, last_pts = plan.grid.source_pts[[0, -1]]
+    frames = int(np.count_nonzero((pts >= first_pts) & (pts <= last_pts)))
+    work = expected_seconds(frames, source_pixels, len(plan.grid), pixels)
     leads = lead_frames(
         plan.grid.source_pts[::segment_frames], pts, source.entries, least_lead_frames(source, options.profile)
     )
-    return section_starts(leads.tolist(), len(pts), round(work / options.section_seconds))
+    return section_starts(leads.tolist(), frames, round(work / options.section_seconds))
 
 
 def _sections(
@@ -202,11 +221,14 @@ def _key(plan: Plan, starts: Sequence[int]) -> str:
 def _no_entries(source: SourceVideo, entries: Sequence[int], part: PartlyFetched | None) -> list[int]:
     """Those of the packets with these pts whose headers say that a decoder may not start there.
 
-    NotCutError if reading does not start at each of them, or the picture there is unlike the first one: ffmpeg builds
-    its filters for the first picture of a run.
+    NotCutError if reading does not start at each of them, or at the entry before, or if the picture there is unlike the
+    first one: ffmpeg builds its filters for the first picture of a run. Reading an MP4 starts an entry earlier where
+    frames are decoded less ahead of their time than at its beginning, as in footage of a variable rate with B-frames.
+    Which packets are to be fetched is then known only from the whole file: NeedsWholeFileError.
     """
     kinds = set()
     wrong = []
+    entry_before = {after: before for before, after in pairwise(source.entries.tolist())}
     try:
         with open_source(source.path) if part is None else open_contents(part.reader()) as container:
             stream = video_stream(source.path, container)
@@ -215,10 +237,12 @@ def _no_entries(source: SourceVideo, entries: Sequence[int], part: PartlyFetched
             for entry in (None, *entries):
                 if entry is not None:
                     container.seek(entry, stream=stream)
-                packets = packets_of(container, stream)
-                for number, packet in enumerate(packets):
-                    if number == 0 and entry is not None and packet.pts != entry:
+                    landed = next((packet.pts for packet in packets_of(container, stream)), None)
+                    if landed not in (entry, entry_before.get(entry)):
                         raise NotCutError("its container cannot be seeked exactly")
+                    if landed != entry and part is not None:
+                        raise NeedsWholeFileError("reading starts before its entries")
+                for number, packet in enumerate(packets_from(container, stream, entry)):
                     if number == 0 and headers.read(bytes(packet)).is_entry is False and entry is not None:
                         wrong.append(entry)
                         break
@@ -240,9 +264,8 @@ def _check_packets(source: SourceVideo, seek: Seek | None, packets: int) -> None
     with open_source(source.path) as container:
         stream = video_stream(source.path, container)
         log = PacketLog(stream.codec_context)
-        if seek is not None:
-            container.seek(round(seek.seconds / source.timebase), stream=stream)
-        sized = (packet for packet in packets_of(container, stream) if packet.size)
+        entry = None if seek is None else round(seek.seconds / source.timebase)
+        sized = (packet for packet in packets_from(container, stream, entry) if packet.size)
         for packet in islice(sized, packets):
             log.see(packet)
     if log.suspicion or log.aspect_changes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -132,6 +133,14 @@ def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packe
     """
     with suppress(IndexError):
         yield from container.demux(stream)
+
+
+def packets_from(container: InputContainer, stream: VideoStream, pts: int | None) -> Iterator[Packet[VideoStream]]:
+    """The packets of a stream in decode order, from the one at `pts` on (None: the first), to which the container can
+    seek. Some containers begin to read before it."""
+    if pts is not None:
+        container.seek(pts, stream=stream)
+    return dropwhile(lambda packet: pts is not None and packet.pts != pts, packets_of(container, stream))
 
 
 def is_picture_format(demuxer: str) -> bool:

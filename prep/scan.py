@@ -18,7 +18,7 @@ from av.video.stream import VideoStream
 from .access_units import HeaderReader
 from .chains import first_break, lacks_movi
 from .damage import MAY_BE_INCOMPLETE, Scan, ScannedPacket, first_complaint
-from .opening import open_source, packets_of
+from .opening import open_source, packets_from, packets_of
 from .signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 
 # Formats in which some packets have no timestamp of their own.
@@ -63,9 +63,7 @@ def scan_stretch(path: str, stream_index: int, first_pts: int | None, packets: i
         stream = container.streams[stream_index]
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")
-        if first_pts is not None:
-            container.seek(first_pts, stream=stream)
-        return _Scanner(container, stream, islice(packets_of(container, stream), packets), None).run()
+        return _Scanner(container, stream, islice(packets_from(container, stream, first_pts), packets), None).run()
 
 
 def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:

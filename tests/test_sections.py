@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import pytest
 
 import shortgop
@@ -127,6 +128,19 @@ def test_variable_rates_and_other_rates(seed: int, fps: Fraction | None, tmp_pat
     source = make_video(tmp_path / name, pts=pts, timebase=timebase, gop=10 + seed, b_frames=seed % 4)
     profile = dataclasses.replace(PROFILE, fps=fps, gop_frames=1 if fps and fps < 10 else 8)
     cut, whole = cut_and_whole(source, tmp_path, profile, SourcePolicy(gaps="keep"), sections=6)
+    assert num_shards(cut) >= 2
+    assert_same_video(source, cut, whole)
+
+
+def test_where_reading_starts_a_keyframe_earlier_the_frames_are_the_same(tmp_path: Path) -> None:
+    """An MP4 of a variable rate, whose first frame is decoded longer before its time than its other keyframes."""
+    pts = variable_rate_pts(3, 360, KHZ)
+    source = make_video(tmp_path / "v.mp4", pts=pts, timebase=KHZ, gop=15, b_frames=2)
+    with av.open(source.path) as container:
+        (stream,) = container.streams.video
+        container.seek(pts[150], stream=stream)
+        assert next(container.demux(stream)).pts == pts[135]
+    cut, whole = cut_and_whole(source, tmp_path, policy=SourcePolicy(gaps="keep"), sections=6)
     assert num_shards(cut) >= 2
     assert_same_video(source, cut, whole)
 
