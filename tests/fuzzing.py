@@ -104,11 +104,11 @@ def check_rows(name: str, kind: str, whole: Whole, broken: Path, rows: Manifest,
     pictures = _decode(rows, shard)
     assert len(pictures) == len(pts), f"{name}: {len(pictures)} pictures, {len(pts)} rows of the timeline"
     outcome = Outcome(name, kind, "dataset", frames=len(pts), salvaged=rows.changes(0).num_salvaged)
-    said, suspect = _what_the_file_says(whole, broken)
+    said, suspect, has_two_at_once = _what_the_file_says(whole, broken)
     # Without its head a file may open as something else, such as a raw stream, with times of its own.
     numbers = whole.numbers if _format_of(broken) == _format_of(whole.path) else {}
     in_time = [said[time_] for time_ in sorted(said)]
-    has_wrong_times = in_time != sorted(in_time)
+    has_wrong_times = has_two_at_once or in_time != sorted(in_time)
     if has_wrong_times:
         # The times of the file contradict its frames, so that no time is right. Their order is that of the stream.
         numbers, said = {}, {}
@@ -155,12 +155,14 @@ def _check_marks(name: str, whole: Whole, rows: Manifest, outcome: Outcome) -> N
     outcome.salvaged = int(marked.sum())
 
 
-def _what_the_file_says(whole: Whole, broken: Path) -> tuple[dict[int, int], set[int]]:
+def _what_the_file_says(whole: Whole, broken: Path) -> tuple[dict[int, int], set[int], bool]:
     """By pts, the number of the frame whose packet lies there unharmed; and the pts of packets in whose GOP one is
-    harmed, or whose neighbours are others than they were, and of packets that are no longer there."""
+    harmed, or whose neighbours are others than they were, and of packets that are no longer there; and whether two
+    have one pts."""
     said: dict[int, int] = {}
     suspect: set[int] = set()
     there: set[int] = set()
+    has_two_at_once = False
     harmed = True
     try:
         with av.open(broken, metadata_errors="replace") as container:
@@ -175,13 +177,14 @@ def _what_the_file_says(whole: Whole, broken: Path) -> tuple[dict[int, int], set
                 elif packet.pts is not None:
                     there.add(packet.pts)
                     if number is not None:
+                        has_two_at_once = has_two_at_once or said.get(packet.pts, number) != number
                         said[packet.pts] = number
                     if harmed:
                         suspect.add(packet.pts)
     except (av.error.FFmpegError, UnicodeDecodeError):
         pass
     # Without a packet that others refer to, decoders give its time to another frame.
-    return said, suspect | (set(whole.numbers) - there)
+    return said, suspect | (set(whole.numbers) - there), has_two_at_once
 
 
 def _format_of(path: Path) -> str:
