@@ -68,6 +68,16 @@ def exact_seconds(value: Any, option: str) -> Fraction:
         raise UsageError(f"{option} is {value!r}; it takes a number of seconds") from None
 
 
+def byte_count(text: str, option: str) -> int:
+    """The number of bytes that a text such as 1000000, 500MB, 1.5 GiB or 2T stands for: of the units, those with an i
+    are powers of 1024, the others of 1000. UsageError names `option`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmgtp])(i?)b?|b)?", text.strip().lower())
+    if match is None or len(text) > _MAX_DECIMAL_EXPONENT:
+        raise UsageError(f"{option} is {text!r}; it takes a number of bytes, such as 500MB, 32GiB or 1000000")
+    base = 1024 if match[3] else 1000
+    return int(Fraction(match[1]) * base ** ("kmgtp".index(match[2]) + 1 if match[2] else 0))
+
+
 def _number(value: Any) -> float | Fraction:
     if _is_boolean(value) or isinstance(value, (str, bytes, bytearray, memoryview)):
         raise TypeError

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ..arguments import byte_count
 from ..errors import DatasetWarning, UsageError
 from ..wording import counted
 from .app import EXIT_SOMETHING_MISSING, app, err, errors, megabytes, out, print_json
@@ -20,13 +21,13 @@ from .progress import loop_bar
 def cache(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     cache_dir: Annotated[Path, typer.Option("--cache-dir", help="A folder on a local disk, as for shortgop.open.")],
-    cache_bytes: Annotated[int, typer.Option("--cache-bytes", min=1, help="How much all its files take at most.")],
     videos: Annotated[
         list[str] | None, typer.Option("--videos", metavar="ID", help="A video; may be given several times.")
     ] = None,
-    all_videos: Annotated[
-        bool, typer.Option("--all", help="As many videos as fit, in the order of their ids.")
-    ] = False,
+    all_videos: Annotated[bool, typer.Option("--all", help="All videos that fit, in the order of their ids.")] = False,
+    cache_bytes: Annotated[
+        str, typer.Option("--cache-bytes", metavar="SIZE", help="How much all its files take at most: 500MB, 2TiB.")
+    ] = "32GiB",
     as_json: JsonOption = False,
 ) -> None:
     """Fetch videos of a store into the local cache before they are read. Run it again to go on after an interruption.
@@ -39,11 +40,12 @@ def cache(  # noqa: PLR0917  # typer makes options of them
 
         if bool(videos) == all_videos:
             raise UsageError("say which videos: --videos ID, which may be given several times, or --all")
+        limit = byte_count(cache_bytes, "--cache-bytes")
         with warnings.catch_warnings():
             # Warnings about the cache and about lost videos are not shown: if they concern these videos, an error
             # follows.
             warnings.simplefilter("ignore", DatasetWarning)
-            opened = open_dataset(dataset, cache_dir=cache_dir, cache_bytes=cache_bytes)
+            opened = open_dataset(dataset, cache_dir=cache_dir, cache_bytes=limit)
             total = len(opened) if all_videos else len(videos or ())
             with loop_bar(err, "videos", total) as advance:
 
@@ -53,7 +55,7 @@ def cache(  # noqa: PLR0917  # typer makes options of them
 
                 done = fill_cache(opened, videos or None, on_progress=on_progress)
         if as_json:
-            print_json({**dataclasses.asdict(done), "cache_dir": str(cache_dir), "cache_bytes": cache_bytes})
+            print_json({**dataclasses.asdict(done), "cache_dir": str(cache_dir), "cache_bytes": limit})
         else:
             out.print(
                 f"{counted(done.videos_done, 'video')} in {cache_dir}: {megabytes(done.bytes_fetched)} fetched, the "
@@ -63,7 +65,7 @@ def cache(  # noqa: PLR0917  # typer makes options of them
             )
             if done.left_out:
                 err.print(
-                    f"{counted(done.left_out, 'video')} did not fit into {megabytes(cache_bytes)}; raise --cache-bytes",
+                    f"{counted(done.left_out, 'video')} did not fit into {megabytes(limit)}; raise --cache-bytes",
                     style="yellow", markup=False, soft_wrap=True,
                 )  # fmt: skip
         if done.left_out:

@@ -27,14 +27,17 @@ KEEP_SECONDS = 24 * 3600.0
 _ABANDONED_SECONDS = 24 * 3600.0
 # Other files in the shards folder are left alone.
 _SHARD = re.compile(r"\w+-\d+(-[0-9a-f]+(\.\d+)?)?\.shard")
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_duration(text: str) -> float:
-    """The number of seconds that a text such as 90s, 30m, 12h, 7d, 2w or 0 stands for. UsageError for other text."""
+    """The number of seconds that a text such as 90s, 30m, 12h, 7d, 2w or 0 stands for. UsageError for other text: a
+    number alone might be meant as a number of snapshots."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]?)", text.strip().lower())
+    if match is not None and not match[2] and not Fraction(match[1]):
+        return 0.0
     if match is None or match[2] not in _UNITS:
-        raise UsageError(f"--keep-snapshots is {text!r}; it takes a time such as 0, 30m, 12h or 7d")
+        raise UsageError(f"--keep-snapshots is {text!r}; it takes a time with its unit, such as 30m, 12h or 7d, or 0")
     return float(Fraction(match[1]) * _UNITS[match[2]])
 
 

@@ -33,10 +33,10 @@ def fill_cache(
 ) -> Filling:
     """Fetch videos, by id or number, into the cache that the dataset was opened with; by default all.
 
-    They are taken in their order as long as all of them together fit into `cache_bytes`, and what was in the cache
-    before goes for them. What is there is checked and not fetched again, so a second call goes on where the first was
-    broken off. UsageError for a dataset that has no cache, and for a first video that does not fit; VideoNotFoundError;
-    OutputError where the disk is full. Errors of reading are those of `Dataset`.
+    They are taken in their order. One that no longer fits into `cache_bytes` beside those before it is left out, and
+    what was in the cache before goes for them. What is there is checked and not fetched again, so a second call goes on
+    where the first was broken off. UsageError for a dataset that has no cache, and where no video fits;
+    VideoNotFoundError; OutputError where the disk is full. Errors of reading are those of `Dataset`.
     """
     reader = reader_of(dataset)
     cache = reader.options.cache
@@ -45,18 +45,24 @@ def fill_cache(
     chosen = chosen_of(dataset)
     rows = chosen.all_rows().tolist() if videos is None else [chosen.row_of(each, reader.manifest) for each in videos]
     rows = list(dict.fromkeys(rows))
-    fitting, room = 0, cache.max_bytes
-    while fitting < len(rows) and (size := reader.cached_bytes(rows[fitting])) <= room:
-        fitting, room = fitting + 1, room - size
+    fitting: list[int] = []
+    room = cache.max_bytes
+    for row in rows:
+        size = reader.cached_bytes(row)
+        if size <= room:
+            fitting.append(row)
+            room -= size
     if rows and not fitting:
         name = reader.manifest.videos.id.text(rows[0])
         raise UsageError(
-            f"video {name!r} takes {size} bytes, and cache_bytes is {cache.max_bytes}: give it more", video=name
+            f"video {name!r} takes {reader.cached_bytes(rows[0])} bytes, and cache_bytes is {cache.max_bytes}: give it "
+            "more",
+            video=name,
         )
-    state = Filling(videos=fitting, left_out=len(rows) - fitting)
+    state = Filling(videos=len(fitting), left_out=len(rows) - len(fitting))
     on_progress(state)
-    for first in range(0, fitting, _VIDEOS_AT_ONCE):
-        for fetched in reader.fill_cache(rows[first : min(first + _VIDEOS_AT_ONCE, fitting)]):
+    for first in range(0, len(fitting), _VIDEOS_AT_ONCE):
+        for fetched in reader.fill_cache(fitting[first : first + _VIDEOS_AT_ONCE]):
             state = replace(state, videos_done=state.videos_done + 1, bytes_fetched=state.bytes_fetched + fetched)
             on_progress(state)
         if cache.stopped is not None:

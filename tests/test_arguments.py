@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.arguments import exact, integer, number
+from shortgop.arguments import byte_count, exact, integer, number
 from shortgop.errors import UsageError, WrongTypeError
 
 INTEGER_TYPES = [int, np.int8, np.uint64, np.array, torch.tensor, lambda value: torch.tensor([value])]
@@ -87,3 +87,20 @@ def test_a_text_stands_for_an_exact_number() -> None:
 def test_a_text_that_no_arithmetic_can_hold_is_no_number(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # each of them has other words for it
         exact(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("1000000", 10**6), ("0", 0), ("500B", 500), ("2k", 2000), ("500MB", 5 * 10**8), ("1.5 GiB", 3 << 29),
+        ("32gib", 32 << 30), ("2T", 2 * 10**12), ("1PiB", 1 << 50),
+    ],
+)  # fmt: skip
+def test_sizes_as_people_write_them(text: str, count: int) -> None:
+    assert byte_count(text, "--cache-bytes") == count
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1", "1e9", "1 Gb s", "1XB", "1iB", "1,5GB", "9" * 500])
+def test_sizes_that_make_no_sense(text: str) -> None:
+    with pytest.raises(UsageError, match="--cache-bytes is .* such as 500MB, 32GiB or 1000000"):
+        byte_count(text, "--cache-bytes")

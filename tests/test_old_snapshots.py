@@ -137,13 +137,13 @@ def test_a_snapshot_can_be_read_while_its_name_goes_away(grown: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("0", 0), ("90", 90), ("90s", 90), ("30m", 1800), ("1.5h", 5400), ("7d", 604800)]
+    ("text", "seconds"), [("0", 0), ("90s", 90), ("30m", 1800), ("1.5h", 5400), ("7d", 604800)]
 )
 def test_times_as_people_write_them(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-1", "1y", "h", "1e9"])
+@pytest.mark.parametrize("text", ["", "soon", "-1", "1y", "h", "1e9", "5", "90"])
 def test_times_that_make_no_sense(text: str) -> None:
-    with pytest.raises(UsageError, match="--keep-snapshots is .* 0, 30m, 12h or 7d"):
+    with pytest.raises(UsageError, match="--keep-snapshots is .* a time with its unit, such as 30m, 12h or 7d, or 0"):
         parse_duration(text)

@@ -284,6 +284,15 @@ class TestFilling:
         assert fill_cache(dataset, ["film.mkv", "ntsc.mp4"]).bytes_fetched == 0
         assert s3_proxy.requests() == []
 
+    def test_a_video_that_does_not_fit_leaves_room_for_those_after_it(self, proxied: str, tmp_path: Path) -> None:
+        reader = reader_of(shortgop.open(proxied))
+        smallest, middle, largest = sorted(range(3), key=reader.cached_bytes)
+        limit = reader.cached_bytes(smallest) + reader.cached_bytes(middle)
+        dataset = shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=limit)
+        done = fill_cache(dataset, [smallest, largest, middle])
+        assert (done.videos_done, done.left_out) == (2, 1)
+        assert RangeCache(tmp_path, 1).used_bytes == limit
+
     def test_videos_are_taken_as_long_as_they_fit(self, proxied: str, tmp_path: Path) -> None:
         sizes = [reader_of(shortgop.open(proxied)).cached_bytes(row) for row in range(3)]
         dataset = shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=sizes[0] + sizes[1])
@@ -319,7 +328,7 @@ class TestFilling:
         assert list(tmp_path.iterdir()) == []
 
     def test_the_command(self, proxied: str, tmp_path: Path) -> None:
-        cache = ["--cache-dir", str(tmp_path), "--cache-bytes", str(1 << 30)]
+        cache = ["--cache-dir", str(tmp_path), "--cache-bytes", "1GB"]
         run = CliRunner().invoke(app, ["cache", proxied, "--videos", "film.mkv", *cache])
         assert run.exit_code == 0, run.output
         assert "1 video in" in run.output
