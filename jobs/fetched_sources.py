@@ -141,8 +141,8 @@ def cut_out(
 
 
 def surveyed(file: SourceFile, options: Options, ffmpeg_path: str) -> SourceSurvey:
-    """Like `survey`, for the source's stretch if it is one. Of an MP4 in a store only the index is fetched, and a few pictures; any other file in a store is
-    fetched whole, and is there for the encode if it is not cut."""
+    """Like `survey`, for the source's stretch if it is one. Of an MP4 in a store only the index is fetched, and a few
+    pictures; any other file in a store is fetched whole, and is there for the encode if it is not cut."""
     stretch = file.source.part if isinstance(file.source.part, Stretch) else None
     if file.copy is not None:
         try:
