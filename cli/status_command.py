@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from ..errors import ShortGopError, not_read
+from ..errors import NotADatasetError, ShortGopError, UsageError, not_read
 from ..storage.interface import Storage
 from ..storage.locate import storage_at
 from ..wording import counted, duration
@@ -40,7 +40,8 @@ def status(
         bool,
         typer.Option(
             "--watch",
-            help="Go on until the job ends. Exit status 1: it failed; 4: it was not heard of for ten minutes.",
+            help="Wait until a job begins, and go on until it ends. Exit status 1: it failed; 4: it was not heard of "
+            "for ten minutes.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -48,9 +49,7 @@ def status(
     """Show the progress of the job that writes to DATASET, or how the last job ended. Works from any machine."""
     with errors():
         storage = storage_at(dataset)
-        found = _read(storage)
-        if watch:
-            found = _when_over(storage, found)
+        found = _when_over(storage, _first(storage)) if watch else _read(storage)
         if as_json:
             print_json(dataclasses.asdict(found) | {"seconds_left": found.seconds_left})
         else:
@@ -77,6 +76,29 @@ def _read(storage: Storage) -> JobStatus:
         raise
     except OSError as error:
         raise not_read(storage.place(STATUS_KEY), error) from error
+
+
+def _first(storage: Storage) -> JobStatus:
+    """The status, waited for until there is one. UsageError for a place where no job can write it."""
+    from ..jobs.job_status import NoStatusError
+
+    waits, read = False, time.monotonic()
+    while True:
+        try:
+            return _read(storage)
+        except NotADatasetError as error:
+            # Exit status 1 would say that the job has failed.
+            raise UsageError(error.message, file=error.file) from error
+        except NoStatusError:
+            read = time.monotonic()
+        except ShortGopError:
+            # What cannot be read from the beginning is no store that fails now and then.
+            if not waits or time.monotonic() - read >= _GIVE_UP_SECONDS:
+                raise
+        if not waits:
+            err.print(f"nothing yet at {storage}: waiting for a job to begin", markup=False, soft_wrap=True)
+            waits = True
+        time.sleep(_LOOK_EVERY_SECONDS)
 
 
 def _changed(storage: Storage, found: JobStatus) -> float | None:

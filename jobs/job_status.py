@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import CorruptDataError, ShortGopError, UsageError
 from ..prep.stretch import Stretch
-from ..storage.interface import Storage
+from ..storage.interface import NO_BUCKET, Storage
 from ..wording import duration
 from .encoding_time import EncodingRates, EncodingTime
 from .job_history import Stretch as TimeStretch
@@ -147,8 +147,13 @@ class JobStatus:
         return ", too early to say how long it takes" if left is None else f", about {duration(left)} left"
 
 
+class NoStatusError(UsageError):
+    """No job has written a status there yet."""
+
+
 def read_status(dataset: Storage) -> JobStatus:
-    """What the last job wrote of itself. UsageError if no job has encoded anything for this dataset."""
+    """What the last job wrote of itself. NoStatusError if no job has encoded anything for this dataset, UsageError if
+    there is no such bucket."""
     try:
         values: dict[str, Any] = json.loads(dataset.read(STATUS_KEY))
         lists: dict[str, Any] = {"history": stretches_of(values.get("history", ()))}
@@ -156,8 +161,10 @@ def read_status(dataset: Storage) -> JobStatus:
             lists[name] = tuple(Task(**task) for task in values[name])
         known = {each.name for each in fields(JobStatus)}
         return JobStatus(**{name: value for name, value in (values | lists).items() if name in known})
-    except FileNotFoundError:
-        raise UsageError(
+    except FileNotFoundError as error:
+        if error.strerror == NO_BUCKET:
+            raise UsageError(f"{dataset}: {NO_BUCKET}; check its name", file=dataset.url) from None
+        raise NoStatusError(
             f"no job has left its progress in {dataset}; check the path, or wait until one begins to encode"
         ) from None
     except (ValueError, TypeError, KeyError) as error:

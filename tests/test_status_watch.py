@@ -6,11 +6,14 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from typer.testing import CliRunner, Result
 from shortgop.cli import app, status_command
 from shortgop.cli.printing import PlainConsole
 from shortgop.jobs.job_status import STATUS_KEY, JobStatus
+from synthetic import constant_rate_pts, make_video
 
 _HOUR_SECONDS = 3600.0
 
@@ -68,6 +72,50 @@ def test_watching_ends_with_the_job_and_says_how_it_ended(tmp_path: Path, state:
     assert done.exit_code == exit_status
     assert done.stdout.startswith(f"process 7 on host, {state}")
     assert "after 2 h: no space\n" in done.stdout
+
+
+def test_watching_waits_for_a_job_to_begin_and_says_so(tmp_path: Path) -> None:
+    dataset = tmp_path / "new" / "dataset"
+    with meanwhile(
+        lambda: dataset.mkdir(parents=True),
+        lambda: (dataset / STATUS_KEY).write_text("{"),
+        lambda: write(dataset, running()),
+        lambda: write(dataset, replace(running(), state="finished")),
+    ):
+        done = watch(dataset)
+    assert done.exit_code == 0
+    assert done.stderr == f"nothing yet at {dataset}: waiting for a job to begin\n"
+    assert "process 7 on host, finished" in done.stdout
+
+
+def test_watching_in_another_terminal_sees_the_job_that_begins_later(tmp_path: Path) -> None:
+    make_video(tmp_path / "a.mp4", pts=constant_rate_pts(Fraction(30), 30), timebase=Fraction(1, 30))
+    prep = [sys.executable, "-m", "shortgop", "prep", str(tmp_path / "a.mp4"), "--out", str(tmp_path / "dataset")]
+    with meanwhile(lambda: subprocess.run([*prep, "--runner", "inline"], capture_output=True, check=True)):
+        done = watch(tmp_path / "dataset")
+    assert done.exit_code == 0
+    assert "1 of 1 source done" in done.stdout
+
+
+@pytest.mark.usefixtures("s3_url")
+def test_watching_does_not_wait_where_no_job_can_begin(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    places = {
+        str(tmp_path / "file"): "is a file; give the folder that `shortgop prep --out` wrote",
+        str(tmp_path / "file" / "dataset"): "does not exist",
+        "ftp://host/dataset": "ftp:// is not known",
+        "s3:/bucket/dataset": "write s3://bucket/dataset",
+        "s3://bucket-of-nobody/dataset": "there is no such bucket; check its name",
+    }
+    for place, said in places.items():
+        done = CliRunner().invoke(app, ["status", place, "--watch"])
+        assert (done.exit_code, said in done.stderr) == (2, True), done.output
+
+
+def test_without_watching_nothing_is_waited_for(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["status", str(tmp_path)])
+    assert done.exit_code == 2
+    assert f"no job has left its progress in {tmp_path}" in done.stderr
 
 
 def test_watching_goes_on_while_the_status_cannot_be_read_and_says_so(
