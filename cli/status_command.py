@@ -102,11 +102,9 @@ def _first(storage: Storage) -> JobStatus:
 
 
 def _changed(storage: Storage, found: JobStatus) -> float | None:
-    """When a running job last wrote its status, by the clock of the disk or the store. The file of a job that is over
-    may have been copied later, and says nothing."""
     from ..jobs.job_status import status_changed
 
-    return status_changed(storage) if found.state == "running" else None
+    return status_changed(storage, found)
 
 
 def _when_over(storage: Storage, found: JobStatus) -> JobStatus:

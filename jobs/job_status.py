@@ -172,9 +172,11 @@ def read_status(dataset: Storage) -> JobStatus:
         raise CorruptDataError(f"{place} is damaged; the next job replaces it", file=place) from error
 
 
-def status_changed(dataset: Storage) -> float | None:
-    """When the status was written, in seconds since 1970 by the clock of the disk or the store; None if that cannot be
-    found out."""
+def status_changed(dataset: Storage, found: JobStatus) -> float | None:
+    """When a running job last wrote its status, in seconds since 1970 by the clock of the disk or the store. None if
+    that cannot be found out, or if the job is over: its file may have been copied later, and says nothing."""
+    if found.state != "running":
+        return None
     with contextlib.suppress(OSError):
         stored = dataset.find(STATUS_KEY)
         return None if stored is None else stored.modified_ns / 1e9

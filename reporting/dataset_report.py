@@ -14,7 +14,7 @@ from typing import Any
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DatasetWarning, OutputError, UsageError
-from ..jobs.job_status import JobStatus, read_status
+from ..jobs.job_status import JobStatus, read_status, status_changed
 from ..manifests.layout import is_dataset, read_root
 from ..manifests.output_files import check_output, new_file, sources_in
 from ..manifests.tables import Manifest, empty
@@ -93,6 +93,7 @@ def read_page(place: str, *, clips: int, seed: int) -> Page:
         contents=contents_of(manifest),
         lost_videos=0 if opened is None else len(opened.lost_ids),
         status=status,
+        status_changed=None if status is None else status_changed(storage, status),
         no_status=no_status,
     )
     shown, left_out = _clips(opened, root.profile, place, clips, seed)

@@ -60,7 +60,8 @@ class Verdict:
 @dataclass(frozen=True)
 class Dataset:
     """A dataset as it was found. `snapshot` is "" before the first one. `lost_videos` cannot be read, because shards
-    are missing or damaged. Without a status, `no_status` says why."""
+    are missing or damaged. `status_changed` is when a running job last wrote its status, in seconds since 1970 by the
+    clock of the disk or the store; None if not known. Without a status, `no_status` says why."""
 
     place: str
     snapshot: str
@@ -69,6 +70,7 @@ class Dataset:
     contents: Contents
     lost_videos: int = 0
     status: JobStatus | None = None
+    status_changed: float | None = None
     no_status: str = ""
 
 
@@ -160,14 +162,17 @@ def _of_job(dataset: Dataset, now: float) -> Verdict:
     if status is None:
         mood: Mood = "warning" if dataset.contents.failures.count else "unknown"
         return Verdict(mood, "No job has recorded how it went", (dataset.no_status,) if dataset.no_status else ())
-    return _running(status, now) if status.state == "running" else _over(status, dataset.contents.num_videos)
+    if status.state == "running":
+        return _running(status, now, dataset.status_changed)
+    return _over(status, dataset.contents.num_videos)
 
 
-def _running(status: JobStatus, now: float) -> Verdict:
+def _running(status: JobStatus, now: float, changed: float | None) -> Verdict:
     failures = [_failed(status)] if status.sources_failed else []
     who = f"process {status.pid} on {name(status.host)}, since {moment(status.started)}"
-    if status.may_be_dead(now):
-        sentence = f"A job was running, and has not been heard of for {duration(now - status.written)}"
+    if status.may_be_dead(now, changed):
+        silent = duration(status.silent_seconds(now, changed))
+        sentence = f"A job was running, and has not been heard of for {silent}"
         dead = f"{_done(status)}; it may be dead, unless clocks of machines differ: the same command goes on from there"
         return Verdict("warning", sentence, (dead, *failures, who))
     note = [f"now: {name(status.note)}"] if status.note else []

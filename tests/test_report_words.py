@@ -202,6 +202,16 @@ def test_the_verdict(dataset: Dataset, mood: str, sentence: str) -> None:
     assert sentence in verdict.sentence
 
 
+def test_a_job_whose_clock_is_wrong_is_heard_of_by_the_clock_of_the_store() -> None:
+    dataset = dataclasses.replace(found(status_of("running", 1, 0)), status_changed=4100.0)
+    assert verdict_of(dataset, now=4105.0).mood == "running"
+    dead = verdict_of(dataset, now=4300.0)
+    assert (dead.mood, dead.sentence) == ("warning", "A job was running, and has not been heard of for 3 min 20 s")
+    # A clock that was ahead says nothing of a job that has died.
+    ahead = dataclasses.replace(found(status_of("running", 1, 0, 9000.0)), status_changed=4100.0)
+    assert "has not been heard of for 3 min 20 s" in verdict_of(ahead, now=4300.0).sentence
+
+
 def test_what_is_counted_of_a_snapshot() -> None:
     rows = merge([video("a"), video("b", frames=4, codec="hevc"), failure("c", "cut short"), failure("d", "")])
     contents = contents_of(rows)

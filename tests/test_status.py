@@ -29,7 +29,9 @@ from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Failure, UnitProgress, UnitResult
 from shortgop.prep.profile import Profile
 from shortgop.prep.stretch import Stretch
+from shortgop.reporting.dataset_report import read_page
 from shortgop.storage.disk import DiskStorage
+from store_helpers import put
 from synthetic import constant_rate_pts, make_video
 
 _PATIENCE_SECONDS = 120
@@ -320,6 +322,17 @@ def test_a_running_job_in_a_folder_is_heard_of_when_its_file_changed(tmp_path: P
     status = JobStatus("host", 7, started=time.time() - 4000, written=time.time() - 3600)
     (tmp_path / STATUS_KEY).write_text(json.dumps(dataclasses.asdict(status)))
     assert "dead" not in show(tmp_path)
+
+
+def test_a_report_hears_of_a_running_job_when_its_file_changed(empty_dataset: Path, s3_url: str) -> None:
+    status = JobStatus("host", 7, started=time.time() - 4000, written=time.time() - 3600)
+    (empty_dataset / STATUS_KEY).write_text(json.dumps(dataclasses.asdict(status)))
+    put(f"{s3_url}/dataset/zarr.json", empty_dataset / "zarr.json")
+    put(f"{s3_url}/dataset/{STATUS_KEY}", empty_dataset / STATUS_KEY)
+    for place in (empty_dataset, f"{s3_url}/dataset"):
+        assert read_page(str(place), clips=0, seed=0).verdict.mood == "running"
+    os.utime(empty_dataset / STATUS_KEY, (1000, 1000))
+    assert "has not been heard of for 1 h" in read_page(str(empty_dataset), clips=0, seed=0).verdict.sentence
 
 
 def test_a_job_that_was_interrupted_says_so(tmp_path: Path) -> None:
