@@ -136,9 +136,7 @@ def test_a_snapshot_can_be_read_while_its_name_goes_away(grown: Path) -> None:
     assert not any((grown / ".tmp").iterdir())
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("0", 0), ("90s", 90), ("30m", 1800), ("1.5h", 5400), ("7d", 604800)]
-)
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("90s", 90), ("30m", 1800), ("1.5h", 5400), ("7d", 604800)])
 def test_times_as_people_write_them(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 

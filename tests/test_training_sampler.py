@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tracemalloc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,14 @@ class NoFrames:
 
     clip_index: Clips
     snapshot: str = "1"
+    videos_fingerprint: str = "videos"
 
     def __len__(self) -> int:
         return len(self.clip_index)
 
 
 def numbered(*lengths: int) -> NoFrames:
-    return NoFrames(clips_of(AllClips(1), lengths))
+    return NoFrames(clips_of(AllClips(1), lengths), videos_fingerprint=str(lengths))
 
 
 def global_batches(dataset: Any, batch: int, ranks: int, epoch: int = 0, state: Any = None, **options: Any) -> Any:
@@ -48,6 +49,7 @@ def global_batches(dataset: Any, batch: int, ranks: int, epoch: int = 0, state: 
     return [[draw for part in batch for draw in part] for batch in zip(*parts, strict=True)]
 
 
+PADDED = AllClips(2, ends="clamp", whole=False)
 ORDERS: st.SearchStrategy[Order] = st.sampled_from([Shuffled(), Chunked(3), Sequential(), Chunked(4, window=16)])
 
 
@@ -181,16 +183,18 @@ def test_a_state_of_other_samples_is_refused_and_says_what_is_other() -> None:
     sampler = ElasticSampler(numbered(32), 8)
     state = sampler.state_dict()
     for other, what in (
-        (ElasticSampler(numbered(33), 8), "policy or other videos"),
+        (ElasticSampler(numbered(33), 8), "other videos, in snapshot '1', and this is '1'"),
         (ElasticSampler(numbered(32), 8, seed=1), "seed: 0, now 1"),
         (ElasticSampler(numbered(32), 8, order=Chunked(2)), "order: 'Shuffled"),
         (ElasticSampler(numbered(32), 8, order=Weighted([1])), "order"),
-        (ElasticSampler(NoFrames(clips_of(AllClips(1), [32]), "2"), 8), "snapshot: '1', now '2'"),
-        (ElasticSampler(NoFrames(clips_of(AllClips(1, stride=2), [32])), 8), None),
-        (ElasticSampler(NoFrames(clips_of(AllClips(2, ends="clamp", whole=False), [32])), 8), "policy"),
+        (ElasticSampler(replace(numbered(32), videos_fingerprint="others", snapshot="2"), 8), "snapshot '1', and this"),
+        # In another snapshot the same videos.
+        (ElasticSampler(replace(numbered(32), snapshot="2"), 8), None),
+        # One frame is one frame, whatever the stride.
+        (ElasticSampler(replace(numbered(32), clip_index=clips_of(AllClips(1, stride=2), [32])), 8), None),
+        (ElasticSampler(replace(numbered(32), clip_index=clips_of(PADDED, [32])), 8), "policy"),
     ):
         if what is None:
-            # One frame is one frame, whatever the stride.
             other.load_state_dict(state)
             continue
         with pytest.raises(UsageError, match=f"another {what}|{what}"):

@@ -39,12 +39,16 @@ def check_item(item: dict[str, Any], clip: Any) -> None:
     assert item["pts_seconds"].tolist() == [float(frame / RATES[video]) for frame in clip.frames.tolist()]
 
 
-def make_videos(root: Path) -> Path:
-    """Make the dataset of these videos below `root`; returns its folder."""
+def make_videos(root: Path, *, prefix: str = "", first_number: int = 0) -> Path:
+    """Make the dataset of these videos below `root`; returns its folder. Ids begin with `prefix`."""
+    root.mkdir(exist_ok=True)
     lines = []
     for number, (name, (count, rate, columns)) in enumerate(VIDEOS.items()):
-        make_video(root / name, pts=constant_rate_pts(rate, count), timebase=1 / rate, first_number=1000 * number)
-        lines.append(json.dumps({"path": str(root / name), "id": name, **columns}))
+        make_video(
+            root / name, pts=constant_rate_pts(rate, count), timebase=1 / rate,
+            first_number=first_number + 1000 * number,
+        )  # fmt: skip
+        lines.append(json.dumps({"path": str(root / name), "id": prefix + name, **columns}))
     (root / "list.jsonl").write_text("\n".join(lines))
     report = make_dataset([root / "list.jsonl"], root / "dataset", gop_frames=8, segment_seconds=Fraction(2))
     assert report.failures == ()

@@ -144,6 +144,12 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         return {name: value for name, value in self.__dict__.items() if name != "clip_index"}
 
     @lazy
+    def videos_fingerprint(self) -> str:
+        """Differs where the videos that clips are taken from are others, or were made from other sources: the same in
+        all snapshots and copies that have these videos."""
+        return self._opened.fingerprint(self._rows)
+
+    @lazy
     def clip_index(self) -> Clips:
         """Which clips there are: from draws to videos and frames."""
         return index_of(self._policy, self._opened.table(self._rows), self._rows, self._opened.rows, self._seed)

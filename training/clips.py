@@ -76,7 +76,7 @@ class Clips(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Differs where some draw stands for other frames."""
+        """Differs where some draw stands for another place in the table of videos, or for other frames of it."""
 
     def __len__(self) -> int: ...
 
@@ -306,7 +306,7 @@ def _reach(
 
 
 def _columns(videos: VideoTable) -> list[Array]:
-    return [videos.rows, videos.num_frames, videos.fps_num, videos.fps_den]
+    return [videos.num_frames, videos.fps_num, videos.fps_den]
 
 
 def _fingerprint(values: list[Any], columns: list[Array]) -> str:

@@ -57,6 +57,11 @@ class MixedClips(torch.utils.data.Dataset[Item]):
         return "+".join(each.snapshot for each in self._datasets)
 
     @property
+    def videos_fingerprint(self) -> str:
+        """Those of the datasets."""
+        return "+".join(each.videos_fingerprint for each in self._datasets)
+
+    @property
     def skipped(self) -> int:
         """How many clips could not be read and were replaced by others of their dataset."""
         return sum(each.skipped for each in self._datasets)

@@ -5,6 +5,7 @@ The one module of this room that uses the reader of a `shortgop.Dataset`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -25,6 +26,9 @@ from .offsets import listed
 from .references import ReferencedFrames
 from .rows import Rows
 from .video_table import VideoTable
+
+# Rows whose ids are hashed at a time: few enough for memory.
+_HASHED_AT_ONCE = 1 << 18
 
 
 class OpenedDataset:
@@ -52,6 +56,21 @@ class OpenedDataset:
     def snapshot(self) -> str:
         """The name of the snapshot."""
         return self._reader.snapshot
+
+    def fingerprint(self, rows: Array | None) -> str:
+        """Differs where the videos in these rows, or all, are others, or were made from other sources. Snapshots and
+        copies of the same videos have the same one."""
+        videos = self.manifest.videos
+        count = len(videos) if rows is None else len(rows)
+        digest = hashlib.blake2b(digest_size=8)
+        for start in range(0, count, _HASHED_AT_ONCE):
+            stop = min(start + _HASHED_AT_ONCE, count)
+            chosen: Any = slice(start, stop) if rows is None else rows[start:stop]
+            ids = videos.id.between(start, stop) if rows is None else videos.id.take(rows[start:stop])
+            for column in (ids.offsets, videos.identity[chosen], videos.revision[chosen]):
+                digest.update(np.ascontiguousarray(column).astype("<u8").data)
+            digest.update(np.ascontiguousarray(ids.values).data)
+        return digest.hexdigest()
 
     @property
     def chosen_rows(self) -> Array | None:

@@ -17,7 +17,7 @@ from .offsets import at_least_one
 from .orders import Order, Shuffled
 from .slices import EpochSlices, PlannedBatch
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 # Positions that are turned into draws at a time: few enough for memory, many enough that numpy's overhead is small.
 _BLOCK_POSITIONS = 4096
 
@@ -30,6 +30,9 @@ class HasClips(Protocol):
 
     @property
     def snapshot(self) -> str: ...
+
+    @property
+    def videos_fingerprint(self) -> str: ...
 
     def __len__(self) -> int: ...
 
@@ -45,7 +48,7 @@ class ElasticSampler(DistributedSampler[int]):
                 ...
                 checkpoint["sampler"] = sampler.state_after(step)
 
-    The sequence of global batches is a pure function of snapshot, policy, order, seed and epoch. A batch is divided
+    The sequence of global batches is a pure function of videos, policy, order, seed and epoch. A batch is divided
     among the ranks in runs; with `drop_last` the ranks have to divide it evenly, and the samples at the end of an epoch
     that make no whole batch are left out (other ones in each epoch, but under Sequential). For evaluation give
     `order=Sequential(), drop_last=False`: every sample comes exactly once, none is repeated to make ranks equal, so
@@ -92,7 +95,7 @@ class ElasticSampler(DistributedSampler[int]):
         super().__init__(dataset, world_size, rank, shuffle=False, seed=integer(seed, "seed"), drop_last=drop_last)  # type: ignore[arg-type]
         self.global_batch_size = batch
         self._clips = dataset.clip_index
-        self._snapshot = dataset.snapshot
+        self._dataset = dataset
         if order is not None and (isinstance(order, type) or not hasattr(order, "bound")):
             raise WrongTypeError(f"order is {order!r}; it is an order such as shortgop.Shuffled()")
         if not len(self._clips):
@@ -168,7 +171,11 @@ class ElasticSampler(DistributedSampler[int]):
 
     def is_for(self, dataset: HasClips) -> bool:
         """Whether the draws of this sampler stand for clips of this dataset."""
-        return (dataset.snapshot, dataset.clip_index.fingerprint) == (self._snapshot, self._clips.fingerprint)
+        own = self._dataset
+        return dataset is own or (
+            dataset.videos_fingerprint == own.videos_fingerprint
+            and dataset.clip_index.fingerprint == self._clips.fingerprint
+        )
 
     @property
     def most_per_batch(self) -> int:
@@ -207,7 +214,8 @@ class ElasticSampler(DistributedSampler[int]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state: the next iteration takes the samples that were left in its epoch, or the next epoch.
 
-        UsageError for a state of other samples: another snapshot, policy, order or seed.
+        UsageError for a state of other samples: other videos, policy, order or seed. Another snapshot or a copy of the
+        dataset will do if it has the same videos.
         """
         if not isinstance(state, Mapping) or "version" not in state:
             named = f"; it has {', '.join(map(repr, state))}" if isinstance(state, Mapping) else f" but {state!r}"
@@ -217,12 +225,17 @@ class ElasticSampler(DistributedSampler[int]):
         missing = [name for name in self.state_dict() if name not in state]
         if missing:
             raise UsageError(f"the state lacks {', '.join(map(repr, missing))}: it was changed or cut off")
+        own = self._identity
+        if state["videos"] != own["videos"]:
+            raise UsageError(
+                f"the state was taken with other videos, in snapshot {state['snapshot']!r}, and this is "
+                f"{own['snapshot']!r}; its position means nothing here; give shortgop.ClipDataset that snapshot"
+            )
         for name, what in _FINGERPRINTS.items():
-            if state[name] != self._identity[name]:
+            if state[name] != own[name]:
                 raise UsageError(
-                    f"the state was taken with another {what}: {state[name]!r}, now {self._identity[name]!r}; its "
-                    "position means nothing here"
-                    + ("; give shortgop.ClipDataset that snapshot" if name == "snapshot" else "")
+                    f"the state was taken with another {what}: {state[name]!r}, now {own[name]!r}; its position means "
+                    "nothing here"
                 )
         start, offset = integer(state["position"], "the state's position"), int(state["rank_offset"])
         epoch = integer(state["epoch"], "the state's epoch")
@@ -261,7 +274,8 @@ class ElasticSampler(DistributedSampler[int]):
     @property
     def _identity(self) -> dict[str, Any]:
         return {
-            "snapshot": self._snapshot,
+            "snapshot": self._dataset.snapshot,
+            "videos": self._dataset.videos_fingerprint,
             "clips": self._clips.fingerprint,
             "order": self._order.fingerprint,
             "seed": self.seed,
@@ -284,7 +298,7 @@ class ElasticSampler(DistributedSampler[int]):
         )
 
 
-_FINGERPRINTS = {"snapshot": "snapshot", "clips": "policy or other videos", "order": "order", "seed": "seed"}
+_FINGERPRINTS = {"clips": "policy", "order": "order", "seed": "seed"}
 
 
 @dataclass
