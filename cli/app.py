@@ -52,17 +52,22 @@ def main(
     """Videos re-encoded once to short GOPs, and any frames of them read back quickly."""
 
 
-class TerminatedError(KeyboardInterrupt):
-    """SIGTERM has come. What is done on Ctrl-C is done then, too."""
+class _Sigterm:
+    """Whether SIGTERM has come. Ray raises a KeyboardInterrupt of its own in place of what a handler raises, so the
+    exception cannot say which signal it was."""
+
+    has_come = False
 
 
 def end_tidily_on_sigterm() -> None:
     """From now on SIGTERM, with which job managers end a job, ends this process as cleanly as Ctrl-C does."""
 
-    def terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise TerminatedError
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        _Sigterm.has_come = True
+        raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, terminate)
+    _Sigterm.has_come = False
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 @contextmanager
@@ -75,7 +80,7 @@ def errors() -> Iterator[None]:
         raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED) from error
     except KeyboardInterrupt as error:
         err.print("interrupted; finished work is kept, and the same command goes on from there")
-        raise typer.Exit(EXIT_TERMINATED if isinstance(error, TerminatedError) else EXIT_INTERRUPTED) from error
+        raise typer.Exit(EXIT_TERMINATED if _Sigterm.has_come else EXIT_INTERRUPTED) from error
 
 
 def megabytes(count: int) -> str:

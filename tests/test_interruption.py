@@ -33,6 +33,22 @@ _VIDEOS = 7
 _FRAMES = 60
 _PATIENCE_SECONDS = 120
 
+_RAISES_ITS_OWN = """
+import os, sys, time, typer
+from shortgop.cli.app import end_tidily_on_sigterm, errors
+
+end_tidily_on_sigterm()
+try:
+    with errors():
+        try:
+            os.kill(os.getpid(), int(sys.argv[1]))
+            time.sleep(60)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None
+except typer.Exit as ended:
+    sys.exit(ended.exit_code)
+"""
+
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -131,6 +147,13 @@ def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.
     # All that was finished is published, not just the first result.
     assert len(shortgop.open(dataset)) >= 2
     wait_until_gone(below)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_exit_status_says_which_signal_came_whatever_was_raised_for_it(number: signal.Signals) -> None:
+    """Where Ray waits, it raises a KeyboardInterrupt of its own in place of the handler's."""
+    command = [sys.executable, "-c", _RAISES_ITS_OWN, str(int(number))]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 128 + number
 
 
 def test_told_to_end_while_ray_starts(sources: Path, tmp_path: Path) -> None:
