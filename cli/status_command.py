@@ -156,7 +156,7 @@ def status_lines(found: JobStatus, now: float, changed: float | None = None) -> 
     return [
         head,
         *([f"now: {found.note}"] if found.state == "running" and found.note else []),
-        f"{found.sources_done} of {counted(found.sources_total, 'source')} done{failed}",
+        f"{found.sources_done} of {counted(found.sources_total, 'source')} done{failed}{found.there_before()}",
         f"{found.frames_done} of {about}{counted(found.frames_expected, 'frame')}, {rate}{found.time_left}",
         f"{megabytes(found.bytes_in)} of sources became {megabytes(found.bytes_out)}",
         *_nodes(found),

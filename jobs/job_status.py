@@ -19,7 +19,7 @@ from typing import Any
 from ..errors import CorruptDataError, ShortGopError, UsageError
 from ..prep.stretch import Stretch
 from ..storage.interface import NO_BUCKET, Storage
-from ..wording import duration
+from ..wording import counted, duration
 from .encoding_time import EncodingRates, EncodingTime
 from .job_history import Stretch as TimeStretch
 from .job_history import stretches_of, with_stretch
@@ -56,7 +56,9 @@ class Task:
 class JobStatus:
     """What a job writes of itself. Times are in seconds since 1970.
 
-    `state` is "running", "finished", or "ended" with the error in `reason`. `frames_planned` are those of the
+    `state` is "running", "finished", or "ended" with the error in `reason`. `sources_total` are those that the job
+    prepares, `sources_there` the others that were given, which the dataset had before; 0 in a status of earlier
+    versions. `frames_planned` are those of the
     `sources_planned` sources that were looked at so far; `sources_planned` is 0 in a status of earlier versions.
     `bytes_in` are those of the files of finished sources, each file counted once, and `bytes_out` those of what was
     made of them. `recent_frames_per_second` is the rate over the last minute. `nodes` has the frames that each machine
@@ -94,6 +96,15 @@ class JobStatus:
     lists_more: bool = False
     encoding_seconds: float | None = None
     encoding_frames_per_second: float = 0.0
+    sources_there: int = 0
+
+    def there_before(self, *, grouped: bool = False) -> str:
+        """What there is to say of the sources that the job does not prepare: ", 59 others were in the dataset before",
+        or nothing. `grouped`: see `counted`."""
+        if not self.sources_there:
+            return ""
+        verb = "was" if self.sources_there == 1 else "were"
+        return f", {counted(self.sources_there, 'other', grouped=grouped)} {verb} in the dataset before"
 
     @property
     def frames_expected(self) -> int:
@@ -313,6 +324,7 @@ class StatusBoard:
                 history=self._history_now(),
                 sources_planned=done.sources_planned,
                 lists_more=done.lists_more,
+                sources_there=done.sources_there,
                 encoding_seconds=encoding_seconds,
                 encoding_frames_per_second=self._rates.while_encoding(encoding_seconds),
             )

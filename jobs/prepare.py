@@ -190,6 +190,9 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
             known, surveyed, aside = decided.known, decided.surveyed, decided.aside
             _remember(out, listing)
             tally.expect(decided.to_prepare, lists_more=not listing.is_complete)
+            if decided.due is not None:
+                # Without those that were dropped or set aside.
+                tally.expect_among(len(table) - len(decided.aside))
             totals = Totals()
             if decided.to_prepare:
                 keep_status()

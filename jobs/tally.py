@@ -18,7 +18,8 @@ class Progress:
     """How far a job is.
 
     `sources_total` are the sources that the job prepares, those not counted that are in the dataset already; it is 0
-    until it is known which these are, and grows while more are found. `sources_planned` of them were looked at, and
+    until it is known which these are, and grows while more are found. `sources_there` are the others that were given:
+    the dataset had them before. `sources_planned` of them were looked at, and
     their units planned. `sources_done` are prepared, or have failed like `sources_failed` of them. `frames_planned` are
     those of the sources that were looked at, an estimate from their headers until prep has planned each source.
     `bytes_done` are those of finished units. `seconds` is the time since the job began. `note` says what the job is
@@ -35,6 +36,7 @@ class Progress:
     note: str = ""
     sources_planned: int = 0
     lists_more: bool = False
+    sources_there: int = 0
 
     @property
     def frames_expected(self) -> int:
@@ -95,6 +97,8 @@ class Tally:
         self._sources_done = self._sources_planned = self._sources_failed = self._bytes = 0
         # Set by the thread that lists sources, while other threads read it.
         self._listed, self._lists_more = 0, False
+        # Those that the job prepares, and those that the dataset has.
+        self._given = 0
         # The frames of units that have ended; of all others, those that are done and those that are expected.
         self._frames_ended = self._frames_others = self._estimates = 0
         self._units: dict[str, _Unit] = {}
@@ -118,6 +122,11 @@ class Tally:
         """How many sources the job prepares, before all of their units are planned. With `lists_more` they are those
         that were found so far. Any thread may call this."""
         self._listed, self._lists_more = sources_total, lists_more
+
+    def expect_among(self, sources_given: int) -> None:
+        """How many sources were given that are prepared or in the dataset, once that is known. Call `expect` first."""
+        self._given = sources_given
+        self._update()
 
     @property
     def sources_total(self) -> int | None:
@@ -208,6 +217,7 @@ class Tally:
             note="; ".join(filter(None, (self._note, self._still_looking()))),
             sources_planned=self._sources_planned,
             lists_more=self._lists_more,
+            sources_there=max(0, self._given - self._num_sources()),
         )
         for listener in self._listeners:
             listener.on_update(progress)

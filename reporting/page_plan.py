@@ -185,16 +185,32 @@ def _over(status: JobStatus, num_videos: int) -> Verdict:
     if status.state != "finished":
         return Verdict("bad", "The last job ended before it was done", (name(status.reason), _done(status), took))
     if not status.sources_failed:
-        every = "its source is" if status.sources_total == 1 else f"all {whole(status.sources_total)} sources are"
-        return Verdict("good", f"The job finished: {every} in the dataset", (took,))
+        return Verdict("good", f"The job finished: {_all_sources(status)}", (*_there_before(status), took))
     if not num_videos:
         return Verdict("bad", f"The job finished, and the dataset has no video: {_failed(status)}", (took,))
     return Verdict("warning", f"The job finished: {_failed(status)}", (took,))
 
 
+def _all_sources(status: JobStatus) -> str:
+    count = status.sources_total + status.sources_there
+    if not count:
+        return "nothing was left to do"
+    return "its source is in the dataset" if count == 1 else f"all {whole(count)} sources are in the dataset"
+
+
+def _there_before(status: JobStatus) -> list[str]:
+    if not status.sources_there:
+        return []
+    there, prepared = how_many(status.sources_there, "source"), whole(status.sources_total)
+    verb = "was" if status.sources_there == 1 else "were"
+    return [f"{there} {verb} in the dataset before, and the job prepared {prepared}"]
+
+
 def _done(status: JobStatus) -> str:
-    return f"{whole(status.sources_done)} of {how_many(status.sources_total, 'source')} done"
+    of_all = how_many(status.sources_total, "source")
+    return f"{whole(status.sources_done)} of {of_all} done{status.there_before(grouped=True)}"
 
 
 def _failed(status: JobStatus) -> str:
-    return f"{whole(status.sources_failed)} of {how_many(status.sources_total, 'source')} failed"
+    of_all = how_many(status.sources_total, "source")
+    return f"{whole(status.sources_failed)} of {of_all} failed{status.there_before(grouped=True)}"

@@ -178,10 +178,23 @@ def status_of(state: str, done: int, failed: int, written: float = 100.0) -> Job
     )  # fmt: skip
 
 
+def second(status: JobStatus) -> JobStatus:
+    """The status of a job of whose sources most were done before."""
+    return dataclasses.replace(status, sources_there=1000)
+
+
 @pytest.mark.parametrize(
     ("dataset", "mood", "sentence"),
     [
         (found(status_of("finished", 4, 0)), "good", "The job finished: all 4 sources are in the dataset"),
+        (found(second(status_of("finished", 4, 0))), "good", "The job finished: all 1,004 sources are in the dataset"),
+        (
+            found(second(status_of("finished", 4, 1))),
+            "warning",
+            "1 of 4 sources failed, 1,000 others were in the dataset",
+        ),
+        (found(second(status_of("running", 1, 0))), "running", "1 of 4 sources done, 1,000 others were in the dataset"),
+        (found(JobStatus("host", 7, 0.0, 1.0, "finished")), "good", "The job finished: nothing was left to do"),
         (found(status_of("finished", 4, 1)), "warning", "The job finished: 1 of 4 sources failed"),
         (found(status_of("finished", 4, 4), 0), "bad", "and the dataset has no video: 4 of 4 sources failed"),
         (found(status_of("ended", 2, 1)), "bad", "The last job ended before it was done"),
@@ -200,6 +213,11 @@ def test_the_verdict(dataset: Dataset, mood: str, sentence: str) -> None:
     verdict = verdict_of(dataset, now=100.0)
     assert verdict.mood == mood
     assert sentence in verdict.sentence
+
+
+def test_a_job_that_went_well_says_what_was_there_before_it() -> None:
+    details = verdict_of(found(second(status_of("finished", 4, 0))), now=100.0).details
+    assert details[0] == "1,000 sources were in the dataset before, and the job prepared 4"
 
 
 def test_a_job_whose_clock_is_wrong_is_heard_of_by_the_clock_of_the_store() -> None:

@@ -123,7 +123,7 @@ def test_a_job_that_finds_nothing_left_to_do_finishes_the_one_that_died_and_noth
     assert "it may be dead" in show(dataset)
     run(sources / "0.mp4", dataset)
     found = read_status(DiskStorage(dataset))
-    assert (found.state, found.sources_total, found.frames_done) == ("finished", 0, 0)
+    assert (found.state, found.sources_total, found.sources_there, found.frames_done) == ("finished", 0, 1, 0)
     # Its history goes on.
     assert found.history[: len(dead.history)] == dead.history
 
