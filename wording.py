@@ -29,10 +29,12 @@ def duration(seconds: float) -> str:
 
 def missing(path: str, remedy: str) -> str:
     """What a message says behind the name of a file that is not there: that its link leads nowhere, or that it does not
-    exist, with the remedy for that."""
+    exist, with the remedy for that; and that its name begins or ends with a space, which is hard to see."""
     link = Path(path)
     if link.is_symlink():
         return f"is a link to {str(link.readlink())!r}, which does not exist; put that there, or make the link again"
+    if link.name != link.name.strip():
+        remedy = f"its name is {link.name!r}, with a space at an end: take that out, or {remedy}"
     return f"does not exist; {remedy}"
 
 

@@ -263,3 +263,11 @@ def test_a_link_that_leads_nowhere_is_called_a_link() -> None:
         identity_of("corpus/gone.mp4")
     with pytest.raises(SourceNotFoundError, match=said):
         probe("corpus/gone.mp4")
+
+
+@pytest.mark.parametrize("name", ["a.mp4 ", " a.mp4", "a.mp4\u00a0"])
+def test_a_space_at_an_end_of_a_name_is_pointed_at(name: str) -> None:
+    make("corpus/a.mp4")
+    with pytest.raises(SourceNotFoundError, match="with a space at an end: take that out, or") as caught:
+        identity_of(f"corpus/{name}")
+    assert repr(name) in str(caught.value)
