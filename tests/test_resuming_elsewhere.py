@@ -12,6 +12,7 @@ from torch.utils.data import BatchSampler
 import shortgop
 from shortgop.errors import UsageError
 from shortgop.manifests.annotate import annotate
+from shortgop.manifests.compact import compact
 from shortgop.manifests.copying import copy_videos
 from shortgop.storage.disk import DiskStorage
 from training_videos import make_videos, numbers
@@ -56,6 +57,16 @@ def test_a_copy_of_the_dataset_will_do(dataset: Path, tmp_path: Path) -> None:
     shutil.rmtree(dataset)
     assert shortgop.open(tmp_path / "copy").metadata.snapshot != state["snapshot"]
     assert rest_of(tmp_path / "copy", state) == left
+
+
+def test_shards_that_were_rewritten_meanwhile_change_nothing(dataset: Path, tmp_path: Path) -> None:
+    """Each video has another revision then."""
+    copy_videos([DiskStorage(make_videos(tmp_path / "more", prefix="z-"))], DiskStorage(dataset))
+    state = state_after_two(dataset)
+    left = rest_of(dataset, state)
+    assert compact(DiskStorage(dataset)).shards > 1
+    assert shortgop.open(dataset).metadata.snapshot != state["snapshot"]
+    assert rest_of(dataset, state) == left
 
 
 def test_where_videos_were_added_those_of_the_state_are_named(dataset: Path, tmp_path: Path) -> None:
