@@ -23,9 +23,11 @@ import numpy as np
 from ..arguments import integer
 from ..errors import UsageError
 from ..manifests.ragged import Array, lazy, offsets_of
+from ..readers.times import seconds_of
+from ..wording import counted
 from .ends import frames_within
 from .keyed import below, hashes, key, permuted
-from .offsets import Spacing, exact_seconds, frame_offsets, nearest_frame
+from .offsets import Spacing, exact_seconds, frame_offsets, nearest_frames
 from .policies import (
     AllClips,
     ClipsAt,
@@ -138,9 +140,7 @@ class PlacedIndex:
 
     def _clip(self, draw: int, video: int, number: int, bits: int) -> Clip:
         num_frames, fps = int(self.videos.num_frames[video]), self.videos.fps(video)
-        offsets = frame_offsets(self.common.spaced, fps)
-        jitter = _jitter_frames(self.common, fps)
-        first, stop = _start_range(self.common, min(offsets), max(offsets) + jitter, num_frames)
+        first, stop = _start_range(self.common, *_extent(self.common, fps), num_frames)
         row = self.videos.row(video)
         if self.common.align:
             references = self.videos.references()
@@ -148,7 +148,8 @@ class PlacedIndex:
             start = references.frame(row, start_of(self.policy, starts, number, bits))
         else:
             start = first + start_of(self.policy, stop - first, number, bits)
-        wanted = np.array(offsets, dtype=np.int64) + start
+        wanted = _wanted(self.common.spaced, start, fps, num_frames)
+        jitter = _jitter_frames(self.common, fps)
         if jitter:
             wanted = wanted + _jittered(self.seed, draw, len(wanted), jitter)
         frames, mask = frames_within(wanted, num_frames, self.common.ends)
@@ -190,7 +191,7 @@ class TableIndex:
     def _clip(self, draw: int, index: int) -> Clip:
         video = int(self.places[index])
         num_frames, fps = int(self.videos.num_frames[video]), self.videos.fps(video)
-        start, wanted = _from_place(self.common.spaced, self.starts[index], fps)
+        start, wanted = _from_place(self.common.spaced, self.starts[index], fps, num_frames)
         jitter = _jitter_frames(self.common, fps)
         if jitter:
             wanted = wanted + _jittered(self.seed, draw, len(wanted), jitter)
@@ -258,6 +259,7 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
     """
     common = placed_clips(policy)
     starts = _places_of(policy)
+    _check_times(videos, places, starts)
     first, low, high = _reach(common, videos, places, starts)
     num_frames = videos.num_frames[places]
     outside = np.flatnonzero((first < 0) | (first >= num_frames))
@@ -265,7 +267,7 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
         clip = int(outside[0])
         raise UsageError(
             f"clip {clip} of the table starts at frame {int(first[clip])} of video {videos.name(int(places[clip]))!r}, "
-            f"which has {int(num_frames[clip])} frames"
+            f"which has {counted(int(num_frames[clip]), 'frame')}"
         )
     beyond = np.flatnonzero((low < 0) | (high >= num_frames))
     if len(beyond) and common.ends == "error":
@@ -290,17 +292,33 @@ def _places_of(policy: ClipsAt) -> Array | list[Fraction]:
     return np.array([integer(each, "a frame of the table") for each in policy.frames], dtype=np.int64)
 
 
+def _check_times(videos: VideoTable, places: Array, starts: Array | list[Fraction]) -> None:
+    """UsageError for a time that is not within its video."""
+    if not isinstance(starts, list):
+        return
+    for clip, (place, start) in enumerate(zip(places.tolist(), starts, strict=True)):
+        num_frames, fps = int(videos.num_frames[place]), videos.fps(place)
+        # As for get_frame_played_at, a video ends at the float nearest to its end, too.
+        if start < 0 or start >= num_frames / fps or float(start) >= seconds_of(num_frames, fps):
+            raise UsageError(
+                f"clip {clip} of the table starts at {float(start)} s of video {videos.name(place)!r}, which lasts "
+                f"from 0 s to just before {seconds_of(num_frames, fps)} s"
+            )
+
+
 def _reach(
     common: PlacedClips, videos: VideoTable, places: Array, starts: Array | list[Fraction]
 ) -> tuple[Array, Array, Array]:
     """The first frame, and the least and the greatest one, jitter included, of each clip of a table."""
     if not isinstance(starts, list):
-        low, high = (np.broadcast_to(each, len(videos))[places] for each in _extents(common, videos))
-        return starts, starts + low, starts + high
+        low, high, shown = (np.broadcast_to(each, len(videos))[places] for each in _extents(common, videos))
+        num_frames = videos.num_frames[places]
+        last = np.where(starts + shown == num_frames - 1, num_frames - 1, starts + high)
+        return starts, starts + low, last
     reach = np.zeros((3, len(starts)), dtype=np.int64)
     for clip, (video, start) in enumerate(zip(places.tolist(), starts, strict=True)):
         fps = videos.fps(video)
-        frame, wanted = _from_place(common.spaced, start, fps)
+        frame, wanted = _from_place(common.spaced, start, fps, int(videos.num_frames[video]))
         reach[:, clip] = frame, wanted.min(), wanted.max() + _jitter_frames(common, fps)
     return reach[0], reach[1], reach[2]
 
@@ -317,16 +335,24 @@ def _fingerprint(values: list[Any], columns: list[Array]) -> str:
     return digest.hexdigest()
 
 
-def _from_place(spaced: Spacing, start: Any, fps: Fraction) -> tuple[int, Array]:
+def _from_place(spaced: Spacing, start: Any, fps: Fraction, num_frames: int) -> tuple[int, Array]:
     """A clip's start and its frames, from a frame number or from a time in seconds."""
     if not isinstance(start, Fraction):
-        return int(start), np.array(frame_offsets(spaced, fps), dtype=np.int64) + int(start)
-    frame = nearest_frame(start, fps)
-    if spaced.frames is not None:
-        return frame, np.array(spaced.frames, dtype=np.int64) + frame
+        return int(start), _wanted(spaced, int(start), fps, num_frames)
+    (frame,) = nearest_frames([start], fps, num_frames)
+    if spaced.seconds is None:
+        return frame, _wanted(spaced, frame, fps, num_frames)
     # Each frame is rounded once, from its own time.
-    times = [start + offset for offset in spaced.seconds or ()]
-    return frame, np.array([nearest_frame(time, fps) for time in times], dtype=np.int64)
+    times = [start + offset for offset in spaced.seconds]
+    return frame, np.array(nearest_frames(times, fps, num_frames), dtype=np.int64)
+
+
+def _wanted(spaced: Spacing, start: int, fps: Fraction, num_frames: int) -> Array:
+    """The frames of a clip that starts at this frame."""
+    frames = np.array(frame_offsets(spaced, fps), dtype=np.int64) + start
+    if spaced.seconds is not None and (frames == num_frames).any():
+        frames = np.array(nearest_frames([start / fps + each for each in spaced.seconds], fps, num_frames))
+    return frames
 
 
 def _jitter_frames(common: PlacedClips, fps: Fraction) -> int:
@@ -337,11 +363,13 @@ def _jittered(seed: int, draw: int, count: int, jitter: int) -> Array:
     return below(hashes(key(seed, "jitter", draw), np.arange(count)), jitter + 1)
 
 
-def _start_range(common: PlacedClips, low: int, high: int, num_frames: int) -> tuple[int, int]:
+def _start_range(common: PlacedClips, low: int, high: int, shown: int, num_frames: int) -> tuple[int, int]:
     """The frames [first, stop) where a clip may start; at least one where the rule pads."""
     if not common.whole:
         return 0, num_frames
     first, stop = max(0, -low), num_frames - max(0, high)
+    if stop <= first:
+        stop = min(first + 1, num_frames - max(0, shown))
     if common.pads and stop <= first:
         first = min(first, num_frames - 1)
         stop = first + 1
@@ -353,32 +381,39 @@ def _start_ranges(common: PlacedClips, videos: VideoTable) -> tuple[Array, Array
     num_frames = videos.num_frames.astype(np.int64)
     if not common.whole:
         return np.zeros_like(num_frames), num_frames
-    low, high = _extents(common, videos)
-    return np.zeros_like(num_frames) + np.maximum(0, -low), num_frames - np.maximum(0, high)
+    low, high, shown = _extents(common, videos)
+    first, stop = np.zeros_like(num_frames) + np.maximum(0, -low), num_frames - np.maximum(0, high)
+    # A clip that just fits by its times has one start.
+    return first, np.where(stop <= first, np.minimum(first + 1, num_frames - np.maximum(0, shown)), stop)
 
 
-def _extents(common: PlacedClips, videos: VideoTable) -> tuple[Array, Array]:
-    """The least and the greatest offset of a clip's frames, jitter included; one for all videos or one each."""
+def _extents(common: PlacedClips, videos: VideoTable) -> tuple[Array, Array, Array]:
+    """The least and the greatest offset of a clip's frames, jitter included, and how many frames a video has to have
+    behind the start for the last one to exist; one for all videos or one each."""
     if not common.spaced.needs_rate:
-        offsets = frame_offsets(common.spaced, Fraction(1))
-        return np.array(min(offsets)), np.array(max(offsets) + int(common.jitter))
+        low_of_all, high_of_all, shown_of_all = map(np.array, _extent(common, Fraction(1)))
+        return low_of_all, high_of_all, shown_of_all
     # Corpora have few rates; each is worked out once.
     numerators, which_numerator = np.unique(videos.fps_num, return_inverse=True)
     denominators, which_denominator = np.unique(videos.fps_den, return_inverse=True)
     low = np.zeros((len(numerators), len(denominators)), dtype=np.int64)
-    high = np.zeros_like(low)
+    high, shown = np.zeros_like(low), np.zeros_like(low)
     present = np.zeros(low.shape, dtype=bool)
     present[which_numerator, which_denominator] = True
     for place in zip(*np.nonzero(present), strict=True):
-        low[place], high[place] = _extent(common, int(numerators[place[0]]), int(denominators[place[1]]))
-    return low[which_numerator, which_denominator], high[which_numerator, which_denominator]
+        rate = Fraction(int(numerators[place[0]]), int(denominators[place[1]]))
+        low[place], high[place], shown[place] = _extent(common, rate)
+    which = which_numerator, which_denominator
+    return low[which], high[which], shown[which]
 
 
 @lru_cache(maxsize=4096)
-def _extent(common: PlacedClips, fps_num: int, fps_den: int) -> tuple[int, int]:
-    fps = Fraction(fps_num, fps_den)
-    offsets = frame_offsets(common.spaced, fps)
-    return min(offsets), max(offsets) + _jitter_frames(common, fps)
+def _extent(common: PlacedClips, fps: Fraction) -> tuple[int, int, int]:
+    offsets, jitter = frame_offsets(common.spaced, fps), _jitter_frames(common, fps)
+    high = max(offsets) + jitter
+    # Jitter counts from the nearest frame. Without it the last time has to lie before the end: see nearest_frames.
+    times = None if jitter else common.spaced.seconds
+    return min(offsets), high, high if times is None else floor(max(times) * fps)
 
 
 def _too_short_text(videos: VideoTable, too_short: Array, policy: Placement) -> str:

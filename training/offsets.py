@@ -7,9 +7,10 @@
     Offsets(seconds=[-1, 0, 0.5])         f...F.f                  the same in seconds, at 4 frames/s
 
 Where a time lies between two frames of a video, the nearer one is taken, and the later one when it lies in the middle:
-offset t of a video with rate r is frame floor(t * r + 1/2). The arithmetic is exact, so videos of different rates get
-equal steps in time to within half a frame, however long the clip is. A float counts as the decimal number that it is
-printed as: fps=29.97 is 2997/100.
+offset t of a video with rate r is frame floor(t * r + 1/2). Within the last half frame of a video it is the last frame:
+a time before the end of a video has a frame. The arithmetic is exact, so videos of different rates get equal steps in
+time to within half a frame, however long the clip is. A float counts as the decimal number that it is printed as:
+fps=29.97 is 2997/100.
 """
 
 from __future__ import annotations
@@ -134,6 +135,12 @@ def frame_offsets(spaced: Spacing, fps: Fraction) -> tuple[int, ...]:
 def nearest_frame(seconds: Fraction, fps: Fraction) -> int:
     """The frame that is shown nearest to a time; the later one when the time lies in the middle of two."""
     return floor(seconds * fps + Fraction(1, 2))
+
+
+def nearest_frames(times: Iterable[Fraction], fps: Fraction, num_frames: int) -> list[int]:
+    """The frames nearest to times of a video: the last one for times in its last half frame, and numbers of frames that
+    do not exist for times from its end on."""
+    return [num_frames - 1 if floor(time * fps) == num_frames - 1 else nearest_frame(time, fps) for time in times]
 
 
 def exact_seconds(value: Any, what: str) -> Fraction:
