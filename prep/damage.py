@@ -25,6 +25,8 @@ _HARMLESS = (
     "deprecated pixel format used", "Last message repeated",
 )  # fmt: skip
 MAY_BE_INCOMPLETE = "it may be incomplete"
+# What FFmpeg says of a command of H.264 to forget a frame that it does not have.
+FORGETS_ANOTHER = "mmco: unref short failure"
 
 
 @dataclass(frozen=True)
@@ -156,22 +158,29 @@ def _broken(scan: Scan) -> list[bool]:
 
 
 def _excused(packets: tuple[ScannedPacket, ...]) -> set[int]:
-    """Packets after an entry that are shown before it, and whose references are missing because the decoder started at
-    the entry. Their complaints are no damage: no later frame refers to them."""
+    """Packets whose complaints are no damage, because the decoder started at the entry before them: those that are
+    shown before it, as no later frame refers to them, and those that tell it to forget frames before it."""
     excused: set[int] = set()
     entry_pts: int | None = None
-    fresh = True
+    fresh, is_broken, started_here = True, True, False
     for number, packet in enumerate(packets):
-        if packet.is_entry and not packet.complaint:
-            entry_pts = packet.pts
+        if packet.is_entry and (not packet.complaint or (fresh and forgets_another(packet))):
+            entry_pts, started_here, is_broken = packet.pts, is_broken, False
         leads = entry_pts is not None and packet.pts is not None and packet.pts < entry_pts
-        if packet.complaint and fresh and leads and not (packet.is_incomplete or packet.break_before):
+        is_whole = not (packet.is_incomplete or packet.break_before)
+        if packet.complaint and is_whole and ((fresh and leads) or (started_here and forgets_another(packet))):
             excused.add(number)
+            fresh = fresh and (leads or packet.is_entry)
         elif packet.complaint or packet.break_before:
-            fresh = True
+            fresh, is_broken, started_here = True, True, False
         elif not leads and not packet.is_entry and entry_pts is not None:
             fresh = False
     return excused
+
+
+def forgets_another(packet: ScannedPacket) -> bool:
+    """Whether all that is said of a packet is that it is to forget a frame that the decoder does not have."""
+    return packet.complaint == FORGETS_ANOTHER
 
 
 def _disordered(scan: Scan, sound: list[bool]) -> set[int]:
@@ -357,6 +366,8 @@ def kept_numbers(keeps: Sequence[bool]) -> Kept:
 
 
 def first_complaint(lines: Sequence[str]) -> str:
-    """The first of FFmpeg's log lines that may be about damage, "" if there is none."""
-    said = (re.sub(r"^(\[[^\]]*\] *)+", "", line.strip()) for line in lines)
-    return next((line.rstrip(".") for line in said if line and not any(harmless in line for harmless in _HARMLESS)), "")
+    """The first of FFmpeg's log lines that may be about damage, "" if there is none; FORGETS_ANOTHER only where there
+    is no other."""
+    said = (re.sub(r"^(\[[^\]]*\] *)+", "", line.strip()).rstrip(".") for line in lines)
+    found = [line for line in said if line and not any(harmless in line for harmless in _HARMLESS)]
+    return next((line for line in found if line != FORGETS_ANOTHER), found[0] if found else "")

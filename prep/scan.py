@@ -85,6 +85,7 @@ class _Scanner:
         self._demuxed = packets
         self._sized = container.format.name not in UNSIZED
         self._is_avi = container.format.name == "avi"
+        self._is_matroska = "matroska" in container.format.name
         self._counts_time = container.format.name in _COUNTING
         self._decoder = stream.codec_context
         self._decoder.thread_count, self._decoder.thread_type = 1, ThreadType.NONE
@@ -187,7 +188,9 @@ class _Scanner:
             complaint = packet.complaint or ("a frame is corrupt" if number in self._corrupt else "")
             entry_pts = packet.pts if is_entry else entry_pts
             # Decoders leave out frames that are shown before the first keyframe; that is no damage.
-            leads = entry_pts is not None and packet.pts is not None and packet.pts < entry_pts
+            # Matroska's demuxer gives no times before 0.
+            is_before_0 = self._is_matroska and packet.pts is None
+            leads = entry_pts is not None and (is_before_0 or (packet.pts is not None and packet.pts < entry_pts))
             frameless = number not in shown and number not in self._empty and not packet.is_hidden
             if one_to_one and frameless and not (leads or complaint):
                 complaint = "a packet decodes to no frame"

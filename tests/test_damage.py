@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from shortgop import DamagedSourceError
 from shortgop.prep.damage import (
+    FORGETS_ANOTHER,
     Damage,
     Scan,
     ScannedPacket,
@@ -163,6 +164,39 @@ def test_a_pause_in_a_stream_of_uneven_frames_is_no_hole() -> None:
     times = [0, 1, 2, 9, 10, 11, 12, 13, 22]
     assert frames_behind_hole(times, 12, is_cut=False) == 0
     assert frames_behind_hole(times, 12, is_cut=True) == 1
+
+
+def forgetting(scan: Scan, *numbers: int) -> Scan:
+    """The scan, in which these packets tell the decoder to forget a frame that it does not have."""
+    return replace(
+        scan,
+        packets=tuple(
+            replace(packet, complaint=FORGETS_ANOTHER) if number in numbers else packet
+            for number, packet in enumerate(scan.packets)
+        ),
+    )
+
+
+def test_where_decoding_starts_anew_frames_before_may_be_forgotten() -> None:
+    cut = assess(forgetting(stream("IPPPIPPP"), 1), max_hole_units=10**6)
+    assert cut is not None
+    assert cut.lost == 0
+    assert cut.sound_pts.tolist() == list(range(8))
+    # And behind damage.
+    assert sound(forgetting(stream("IPxPIPPPIPPP"), 5)) == [0, *range(4, 12)]
+
+
+def test_elsewhere_a_frame_to_forget_that_is_not_there_was_lost() -> None:
+    assert sound(forgetting(stream("IPPPIPPPIPPP"), 6)) == [*range(5), *range(8, 12)]
+    # Behind a loss in the same GOP.
+    assert sound(forgetting(stream("IPx.PIPPP"), 4)) == [0, *range(5, 9)]
+
+
+def test_a_worse_complaint_is_not_hidden_behind_it() -> None:
+    assert first_complaint([f"[h264 @ 0x1] {FORGETS_ANOTHER}.", "[h264 @ 0x1] error while decoding MB 3 4"]) == (
+        "error while decoding MB 3 4"
+    )
+    assert first_complaint(["", f"[h264 @ 0x1] {FORGETS_ANOTHER}"]) == FORGETS_ANOTHER
 
 
 def test_a_frame_that_a_damaged_file_lacks_without_a_word_takes_those_along_that_may_refer_to_it() -> None:

@@ -1,0 +1,43 @@
+"""Files cut out of others without encoding them anew, as `ffmpeg -ss ... -c copy` does: what plays is kept."""
+
+from __future__ import annotations
+
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import imageio_ffmpeg
+import pytest
+
+import shortgop
+from datasets import make_dataset
+from synthetic import constant_rate_pts, frame_to_rgb, make_video, read_number
+
+RATE, KHZ = Fraction(30), Fraction(1, 90000)
+# Their frames refer to some before the keyframe at which the cut begins, or tell the decoder to forget such frames.
+OPEN_GOP = {"libx264": {"x264-params": "open-gop=1:keyint=24:bframes=3"}}
+OPEN_GOP["libx265"] = {"x265-params": "log-level=error:open-gop=1:keyint=24:bframes=3:pools=none:frame-threads=1"}
+
+
+def played(path: Path) -> list[int]:
+    """The numbers of the frames that libavcodec puts out."""
+    with av.open(path) as container:
+        return [read_number(frame_to_rgb(frame)) for frame in container.decode(video=0)]
+
+
+@pytest.mark.parametrize("suffix", [".ts", ".mp4", ".mkv"])
+@pytest.mark.parametrize(("codec", "name", "second"), [("libx264", "v.ts", "1"), ("libx265", "v.mp4", "1.07")])
+def test_all_frames_that_play_are_there(codec: str, name: str, second: str, suffix: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"codec": codec, "options": OPEN_GOP[codec], "gop": 24, "b_frames": 3}
+    full = make_video(tmp_path / name, pts=constant_rate_pts(RATE, 120, KHZ), timebase=KHZ, **options)
+    cut = tmp_path / f"cut{suffix}"
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-ss", second, "-i", str(full.path), "-c", "copy"]
+    subprocess.run([*ffmpeg, str(cut)], check=True)
+    expected = played(cut)
+    assert expected[-1] == 119
+    assert expected == list(range(expected[0], 120))
+    assert len(expected) > 80
+    assert make_dataset([cut], tmp_path / "dataset").failures == ()
+    assert [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]] == expected
