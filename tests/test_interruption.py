@@ -34,9 +34,11 @@ _FRAMES = 60
 _PATIENCE_SECONDS = 120
 
 _RAISES_ITS_OWN = """
-import os, sys, time, typer
+import os, signal, sys, time, typer
 from shortgop.cli.app import end_tidily_on_sigterm, errors
 
+# A shell has its background programs ignore SIGINT, and tests may run in one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 end_tidily_on_sigterm()
 try:
     with errors():
