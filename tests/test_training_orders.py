@@ -263,7 +263,7 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
         (Weighted([1, 2]), "2 weights and 3 videos"),
         (Weighted([1, -1, 1]), "finite and 0 or more"),
         (Weighted([0, 0, 0]), "one of them more than 0"),
-        (Weighted([1, float("nan"), 1]), "finite"),
+        (Weighted([1, float("inf"), 1]), "finite"),
         (Weighted([1, 2, 3], of="frames"), "of is 'frames'"),
         (ClassBalanced(["a"]), "1 labels and 3 videos"),
         (Mixture([1, 1]), "2 quotas and 2 orders for 1 datasets|2 quotas and 1 orders for 1 datasets"),
@@ -273,6 +273,46 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
 def test_what_does_not_fit_the_dataset_is_refused(order: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         order.bound(clips_of(AllClips(1), [3, 3, 3]), 0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, None, 2, None],
+        [1.0, float("nan"), 2.0, np.float32("nan")],
+        np.array([1, np.nan, 2, np.nan]),
+        np.array([1, None, 2, None], dtype=object),
+        ["cat", None, "dog", float("nan")],
+        np.array(["cat", np.nan, "dog", np.nan], dtype=np.dtypes.StringDType(na_object=np.nan)),
+    ],
+)
+def test_missing_labels_and_weights_are_refused_with_their_number_and_the_first_video(values: Any) -> None:
+    """NaN was a class of its own, and None no error of this package."""
+    clips = clips_of(AllClips(1), [3, 3, 3, 3])
+    remedy = r"'v1'; .* dataset.where\(lambda columns: columns.present\(name\)"
+    with pytest.raises(
+        UsageError, match=rf"2 of 4 labels are missing \(None or NaN\), the first that of video {remedy}"
+    ):
+        ClassBalanced(values).bound(clips, 0)
+    for order in (Weighted(values), Systematic(values)):
+        with pytest.raises(UsageError, match=rf"2 of 4 weights are missing .* video {remedy}"):
+            order.bound(clips, 0)
+    with pytest.raises(UsageError, match="the first that of clip 1;"):
+        Weighted(values, of="clips").bound(clips_of(AllClips(1), [4]), 0)
+
+
+def test_the_first_video_without_a_label_is_named_in_joined_datasets_and_tables() -> None:
+    joined = MixedIndex((clips_of(AllClips(1), [3, 3]), clips_of(AllClips(1), [3, 3, 3])))
+    with pytest.raises(UsageError, match="1 of 5 labels is missing .* video 'v1';"):
+        ClassBalanced([0, 1, 0, None, 1]).bound(joined, 0)
+    table = table_index(ClipsAt([1, 0], frames=[0, 0]), video_table([3, 3]), np.array([1, 0]), 0)
+    with pytest.raises(UsageError, match="1 of 2 labels is missing .* video 'v1';"):
+        ClassBalanced([0, None]).bound(table, 0)
+
+
+def test_labels_of_several_kinds_are_refused() -> None:
+    with pytest.raises(UsageError, match="labels have to be all numbers or all texts"):
+        ClassBalanced(np.array([1, "a"], dtype=object)).bound(clips_of(AllClips(1), [3, 3]), 0)
 
 
 def test_positions_of_a_billion_clips_cost_nothing_that_grows() -> None:

@@ -123,6 +123,9 @@ class ListedIndex:
     def __len__(self) -> int:
         return len(self.table)
 
+    def video_name(self, place: int) -> str:
+        return self.videos.name(place)
+
     def clip_numbers(self, places: Array) -> Array:
         return np.asarray(self.order[places])
 

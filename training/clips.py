@@ -88,6 +88,9 @@ class Clips(Protocol):
     def clips(self, draws: Sequence[int]) -> list[Clip]:
         """What these draws stand for."""
 
+    def video_name(self, place: int) -> str:
+        """The id of the video at this place in the order of `firsts`, for messages."""
+
 
 @dataclass(frozen=True, eq=False)
 class PlacedIndex:
@@ -118,6 +121,9 @@ class PlacedIndex:
         details = [getattr(self.policy, name, None) for name in ("step", "clips_per_video")]
         kind = "RandomFrames" if self.scattered else type(self.policy).__name__
         return _fingerprint([kind, self.common, details, self.seed], [*_columns(self.videos), self.firsts])
+
+    def video_name(self, place: int) -> str:
+        return self.videos.name(place)
 
     def clip_numbers(self, places: Array) -> Array:
         return places
@@ -180,6 +186,9 @@ class TableIndex:
     def fingerprint(self) -> str:
         starts = self.starts if isinstance(self.starts, list) else self.starts.tolist()
         return _fingerprint(["ClipsAt", self.common, self.seed, starts], [*_columns(self.videos), self.places])
+
+    def video_name(self, place: int) -> str:
+        return self.videos.name(place)
 
     def clip_numbers(self, places: Array) -> Array:
         return self.order[places]

@@ -46,6 +46,11 @@ class MixedIndex:
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 
+    def video_name(self, place: int) -> str:
+        videos = np.cumsum([0, *(len(part.firsts) - 1 for part in self.parts)])
+        part = int(np.searchsorted(videos, place, side="right")) - 1
+        return self.parts[part].video_name(place - int(videos[part]))
+
     def clip_numbers(self, places: Array) -> Array:
         result = np.empty_like(places)
         which = np.searchsorted(self.bounds, places, side="right") - 1

@@ -23,13 +23,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import UsageError
+from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from .clips import Clips
 from .keyed import below, hashes, key, permuted, permuted_blocks
 from .mixing import MixedIndex
 from .offsets import at_least_one, listed
-from .weights import WeightLine, systematic_points, weight_line
+from .weights import WeightLine, check_present, systematic_points, weight_line
 
 _MAX_SLOTS = 1 << 31
 # A draw is round * N + index and an int64. So many epochs have to fit beside the rounds within an epoch.
@@ -198,19 +198,24 @@ class Systematic:
 class ClassBalanced:
     """`num_samples` clips an epoch (as many as there are): each class as often as the others, to within one.
 
-    `labels` has one label, a number or a text, for each video. Within a class each clip is drawn as often as the
-    others, to within one.
+    `labels` has one label, a number or a text, for each video; missing ones, None or NaN, are a UsageError. Within a
+    class each clip is drawn as often as the others, to within one.
     """
 
     labels: Any
     num_samples: int | None = None
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
-        labels = np.asarray(self.labels if hasattr(self.labels, "dtype") else listed(self.labels, "labels"))
+        given = self.labels if hasattr(self.labels, "dtype") else listed(self.labels, "labels")
+        check_present(given, "label", clips)
+        labels = np.asarray(given)
         counts = np.diff(clips.firsts)
         if labels.shape != counts.shape:
             raise UsageError(f"there are {len(labels)} labels and {len(counts)} videos; each has one")
-        _, classes = np.unique(labels, return_inverse=True)
+        try:
+            _, classes = np.unique(labels, return_inverse=True)
+        except TypeError:
+            raise WrongTypeError("labels have to be all numbers or all texts: others have no order") from None
         of_class = np.bincount(classes, weights=counts)
         weights = 1.0 / np.maximum(of_class, 1)[classes]
         # Classes side by side on the line: the points in each are as many as in any other, to within one.

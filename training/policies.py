@@ -196,8 +196,9 @@ class ClipsAt:
         (0, frame 6)              f f f
 
     With `seconds=`, each frame of a clip is the one nearest to its own time, and the last one of the video just before
-    its end. Nothing is required of the places but that they lie in their videos; frames beyond the ends are replaced by the rule `ends`, which is "error" or one of those
-    that pad. Offsets(seconds=[-0.2, -0.1, 0]) for `num_frames` makes windows around each place.
+    its end. Nothing is required of the places but that they lie in their videos; frames beyond the ends are replaced by
+    the rule `ends`, which is "error" or one of those that pad. Offsets(seconds=[-0.2, -0.1, 0]) for `num_frames` makes
+    windows around each place.
     """
 
     videos: Sequence[str | int]

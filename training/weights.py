@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..manifests.ragged import Array, offsets_of
+from ..wording import counted
 from .clips import Clips
 from .offsets import listed
 
@@ -45,10 +46,12 @@ def weight_line(clips: Clips, weights: Any, of: str, arranged: Array | None = No
     """A line of the clips of a dataset.
 
     `weights` has one number for each video ("videos"; each of its clips has that weight) or one for each clip
-    ("clips"). `arranged` is the order in which the videos come on the line. UsageError for weights that are negative,
-    not finite, all 0, or not as many.
+    ("clips"). `arranged` is the order in which the videos come on the line. UsageError for weights that are missing,
+    negative, not finite, all 0, or not as many.
     """
-    values = np.asarray(weights if hasattr(weights, "dtype") else listed(weights, "weights"))
+    given = weights if hasattr(weights, "dtype") else listed(weights, "weights")
+    check_present(given, "weight", clips, of)
+    values = np.asarray(given)
     if values.ndim != 1 or values.dtype.kind not in "iuf":
         raise UsageError("weights are a list of numbers")
     if of == "clips":
@@ -68,6 +71,31 @@ def weight_line(clips: Clips, weights: Any, of: str, arranged: Array | None = No
     whole = _whole(values, counts)
     # Groups without length are never found; their weight must not be divided by.
     return WeightLine(offsets_of(whole * counts), np.maximum(whole, 1), first_places)
+
+
+def check_present(given: Any, what: str, clips: Clips, of: str = "videos") -> None:
+    """UsageError where some of the given values, one for each video or clip, are None or NaN: columns have these for
+    videos without a value."""
+    values = np.asarray(given) if hasattr(given, "dtype") else given
+    kind = getattr(values, "dtype", np.dtype(object)).kind
+    if kind in "iubUS":
+        return
+    absent = np.isnan(values) if kind == "f" else np.fromiter(map(_is_missing, values), dtype=bool)
+    if not absent.any():
+        return
+    first = int(np.flatnonzero(absent)[0])
+    named = f"clip {first}"
+    if of == "videos":
+        named = f"video {clips.video_name(first)!r}" if first < len(clips.firsts) - 1 else f"number {first}"
+    raise UsageError(
+        f"{absent.sum()} of {counted(len(absent), what)} {'is' if absent.sum() == 1 else 'are'} missing (None or NaN), "
+        f"the first that of {named}; take clips of the videos that have one: give ClipDataset "
+        "dataset.where(lambda columns: columns.present(name)), or their ids or numbers as videos="
+    )
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, (float, np.floating)) and bool(np.isnan(value)))
 
 
 def _whole(values: Array, counts: Array) -> Array:
