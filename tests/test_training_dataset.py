@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import random
 from collections import Counter
@@ -202,9 +203,32 @@ def test_it_pickles_as_a_path_and_a_policy(folder: Path) -> None:
     dumped = pickle.dumps(dataset)
     # Most of it the numbers that are shared.
     assert len(dumped) < 5000
-    copy = pickle.loads(dumped)
-    assert torch.equal(copy[4]["frames"], dataset[4]["frames"])
-    assert copy.clip_index.fingerprint == dataset.clip_index.fingerprint
+    copied = pickle.loads(dumped)
+    assert torch.equal(copied[4]["frames"], dataset[4]["frames"])
+    assert copied.clip_index.fingerprint == dataset.clip_index.fingerprint
+
+
+@pytest.mark.parametrize("order", [shortgop.Chunked(3), shortgop.ClassBalanced([0, 1, 1])], ids=repr)
+def test_a_sampler_pickles_as_its_dataset_and_order_and_the_copy_is_at_the_same_place(folder: Path, order: Any) -> None:
+    """As for `torch.multiprocessing.spawn`: what an order bound to a dataset is does not pickle."""
+    clips = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=8, ends="drop"))
+    for dataset in (clips, shortgop.MixedClips([clips])):
+        sampler = shortgop.ElasticSampler(dataset, 4, order=order, seed=3)
+        resumed = shortgop.ElasticSampler(dataset, 4, order=order, seed=3)
+        sampler.set_epoch(2)
+        running = iter(sampler)
+        taken = [next(running) for _ in range(8)]
+        dumped = pickle.dumps(sampler)
+        assert len(dumped) < 7000
+        copies = [pickle.loads(dumped), copy.copy(sampler), copy.deepcopy(sampler)]
+        state, whole = sampler.state_dict(), list(sampler)
+        assert state["position"] == 8
+        for copied in copies:
+            assert copied.state_dict() == state
+            assert list(copied) == whole
+        # A copy of a sampler that goes on in mid-epoch goes on there as well.
+        resumed.load_state_dict(state)
+        assert taken + list(pickle.loads(pickle.dumps(resumed))) == whole
 
 
 class Noisy:

@@ -12,9 +12,10 @@ from torch.utils.data import DistributedSampler
 
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
+from ..manifests.ragged import lazy
 from .clips import Clips, Draw
 from .offsets import at_least_one
-from .orders import Order, Shuffled
+from .orders import BoundOrder, Order, Shuffled
 from .slices import EpochSlices, PlannedBatch
 
 _STATE_VERSION = 2
@@ -55,7 +56,8 @@ class ElasticSampler(DistributedSampler[int]):
     ranks may have one sample more or fewer than others.
 
     `state_dict` and `load_state_dict` resume in mid-epoch, on another number of ranks and with another batch size if
-    need be, with no sample lost or repeated. Nothing in memory grows with the number of samples.
+    need be, with no sample lost or repeated. Nothing in memory grows with the number of samples. Pickles as the dataset
+    and the order do; the copy is at the same place.
 
     `order` is Shuffled() when not given. `rank` and `world_size` are those of torch.distributed where it is
     initialised, otherwise 0 and 1; with tensor or pipeline parallelism give those of data parallelism. A subclass of
@@ -94,7 +96,6 @@ class ElasticSampler(DistributedSampler[int]):
             )
         super().__init__(dataset, world_size, rank, shuffle=False, seed=integer(seed, "seed"), drop_last=drop_last)  # type: ignore[arg-type]
         self.global_batch_size = batch
-        self._clips = dataset.clip_index
         self._dataset = dataset
         if order is not None and (isinstance(order, type) or not hasattr(order, "bound")):
             raise WrongTypeError(f"order is {order!r}; it is an order such as shortgop.Shuffled()")
@@ -103,7 +104,7 @@ class ElasticSampler(DistributedSampler[int]):
                 "the dataset has no clips: give it videos, or clips that are short enough for them "
                 "(ClipDataset.too_short names those that are left out)"
             )
-        self._order = (Shuffled() if order is None else order).bound(self._clips, self.seed)
+        self._given_order: Order = Shuffled() if order is None else order
         if drop_last and self._order.length < batch:
             raise UsageError(
                 f"an epoch has {self._order.length} samples, fewer than global_batch_size {batch}; take a smaller "
@@ -117,6 +118,18 @@ class ElasticSampler(DistributedSampler[int]):
         # Where the iteration that was last begun started, and where it is.
         self._began_at = 0
         self._running: _Pass | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is bound to the index of clips is bound anew where the copy is used: a function, and much larger.
+        return {name: value for name, value in self.__dict__.items() if name != "_order"}
+
+    @lazy
+    def _order(self) -> BoundOrder:
+        return self._given_order.bound(self._clips, self.seed)
+
+    @property
+    def _clips(self) -> Clips:
+        return self._dataset.clip_index
 
     def __len__(self) -> int:
         """How many samples of a whole epoch this rank has, also where an epoch was resumed."""
