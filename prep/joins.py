@@ -117,7 +117,8 @@ def recordings(times: Sequence[int | None], timebase: Fraction) -> list[int]:
         step = time - current[-1] if current else 0
         # Times jump forward again after a few packets: these had wrong timestamps.
         returns = len(current) < _FEWEST_LATER and step > _MAX_STEPS * longest_step
-        continues = step > usual_step and 0 < time - end_before <= _MAX_STEPS * usual_step
+        # Times that were rounded to milliseconds are no jump.
+        continues = 2 * step > 3 * usual_step and 0 < time - end_before <= _MAX_STEPS * usual_step
         if step > pause or (len(starts) > 1 and (returns or continues)):
             return [0]
         current.append(time)

@@ -14,13 +14,17 @@ from ..wording import counted
 from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
 from .options import SourcePolicy
 from .probe import SourceVideo
-from .rates import constant_rate, variable_rate
+from .rates import MAX_RATE, constant_rate, variable_rate
 from .stretch import Stretch, part_of
 
 # Longer pauses do not count when the rate is chosen, whether they are closed or kept.
 _PAUSE_SECONDS = Fraction(10)
 # Decoders put out a few frames in the wrong order; in joined recordings times jump back by more than this.
 _MAX_JUMP_BACK_SECONDS = 1
+# Decoders put out no more than these frames in the wrong order.
+_MOST_LEFT_OUT_TOGETHER = 4
+# Two or three frames may lie close together for other reasons than a wrong rate.
+_FEWEST_FOR_A_RATE = 4
 # Each is a term of an expression that ffmpeg evaluates for every frame.
 _MAX_CLOSED_GAPS = 1000
 
@@ -49,8 +53,16 @@ class Rhythm:
 
 
 def rhythm_of(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -> Rhythm:
-    """The rate `fps`, or the one chosen for a source that has timestamps, with all pauses left out."""
+    """The rate `fps`, or the one chosen for a source that has timestamps, with all pauses left out. EncodeError for a
+    source with more frames per second than any video may have, whose timestamps are wrong."""
     pts, timebase = times_of(source), source.timebase
+    if len(pts) >= _FEWEST_FOR_A_RATE and float(np.median(np.diff(pts))) * float(timebase) < 1 / MAX_RATE:
+        stated = 1 / (float(np.median(np.diff(pts))) * float(timebase))
+        raise EncodeError(
+            f"{source.path} has {stated:.0f} frames/s by its timestamps, or by its header if it is a raw stream; "
+            f"videos have at most {MAX_RATE}. Give its frames their times first: ffmpeg -r RATE -i FILE OUT.mp4",
+            file=source.path,
+        )
     pauses = find_gaps(pts, source.end_pts, timebase, min(policy.max_gap_seconds, _PAUSE_SECONDS))
     without = TickRule(timebase, Fraction(1), int(pts[0]), Fraction(0), pauses)
     spans, end = without.spans(pts), int(without.spans(np.array([source.end_pts]))[0])
@@ -118,9 +130,12 @@ def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:
 
 
 def check_order(source: SourceVideo, decoded_pts: Array) -> None:
-    """DamagedSourceError where times jump back by more than a second, as in recordings that were joined."""
+    """DamagedSourceError where times jump back by more than a second, as in recordings that were joined, or where a run
+    of frames would be left out."""
     latest = np.maximum.accumulate(decoded_pts)
     back = np.flatnonzero((latest - decoded_pts) * float(source.timebase) > _MAX_JUMP_BACK_SECONDS)
+    if not len(back):
+        back = _runs_left_out(decoded_pts)
     if len(back):
         first = int(back[0])
         seconds, at = (
@@ -133,6 +148,16 @@ def check_order(source: SourceVideo, decoded_pts: Array) -> None:
             "file continues after the one before",
             file=source.path,
         )
+
+
+def _runs_left_out(decoded_pts: Array) -> Array:
+    """Where times first jump back in a run of frames that do not rise, if it is too long for a decoder's mistake: the
+    number of a frame, or none."""
+    left_out = np.flatnonzero(~longest_rise(decoded_pts))
+    span = _MOST_LEFT_OUT_TOGETHER
+    runs = np.flatnonzero(left_out[span:] - left_out[:-span] == span)
+    falls = np.flatnonzero(np.diff(decoded_pts) <= 0) + 1
+    return falls[:1] if len(runs) else runs
 
 
 def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:

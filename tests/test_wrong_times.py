@@ -1,0 +1,73 @@
+"""Sources whose timestamps cannot be right: refused with what is wrong, and never a few frames in place of all."""
+
+from __future__ import annotations
+
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+
+import shortgop
+from datasets import make_dataset
+from shortgop.errors import DamagedSourceError
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probe import probe
+from shortgop.prep.profile import Profile
+from shortgop.prep.source_times import check_order
+from shortgop.storage.disk import DiskStorage
+from synthetic import constant_rate_pts, make_video, read_number
+
+RATE, KHZ = Fraction(30), Fraction(1, 90000)
+
+
+def ffmpeg(*arguments: str | Path) -> None:
+    subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", *map(str, arguments)], check=True)
+
+
+def prepared(source: Path, out: Path, *, salvage: bool) -> Report:
+    policy = SourcePolicy(salvage=salvage)
+    return prepare([str(source)], DiskStorage(out), Profile(), policy=policy, where=Where("inline"))
+
+
+def test_a_rate_that_no_video_has_is_refused(tmp_path: Path) -> None:
+    """The header of a raw stream says 90,000 frames/s, the timebase of the file that it was taken from."""
+    source = make_video(tmp_path / "v.mp4", pts=constant_rate_pts(RATE, 60, KHZ), timebase=KHZ)
+    ffmpeg("-i", source.path, "-c", "copy", tmp_path / "v.h264")
+    for fps in (None, Fraction(25)):
+        (failure,) = make_dataset([tmp_path / "v.h264"], tmp_path / f"dataset {fps}", fps=fps).failures
+        assert "frames/s by its timestamps, or by its header if it is a raw stream" in failure.reason
+        assert "ffmpeg -r RATE" in failure.reason
+    ffmpeg("-r", "30", "-i", tmp_path / "v.h264", tmp_path / "timed.mp4")
+    assert make_dataset([tmp_path / "timed.mp4"], tmp_path / "timed").failures == ()
+    assert [read_number(frame) for frame in shortgop.open(tmp_path / "timed")[0]] == list(range(60))
+
+
+def test_frames_without_times_before_0_are_not_left_out_in_silence(tmp_path: Path) -> None:
+    """FFmpeg gives them times from 0 on, and then the others from 0 on."""
+    source = make_video(tmp_path / "v.mp4", pts=constant_rate_pts(RATE, 120), timebase=1 / RATE)
+    options = ("-c", "copy", "-avoid_negative_ts", "disabled")
+    ffmpeg("-itsoffset", "-0.5", "-i", source.path, *options, tmp_path / "v.mkv")
+    (failure,) = prepared(tmp_path / "v.mkv", tmp_path / "refused", salvage=False).failures
+    assert "its timestamps jump back by 0.4" in failure.reason
+    assert "--salvage" in failure.reason
+    assert prepared(tmp_path / "v.mkv", tmp_path / "salvaged", salvage=True).failures == ()
+    video = shortgop.open(tmp_path / "salvaged")[0]
+    assert [read_number(frame) for frame in video] == list(range(120))
+
+
+@pytest.mark.parametrize(("together", "is_refused"), [(4, False), (5, True)])
+def test_a_few_frames_in_the_wrong_order_are_left_out_and_no_more(
+    together: int, is_refused: bool, tmp_path: Path
+) -> None:
+    source = probe(str(make_video(tmp_path / "v.mp4", pts=constant_rate_pts(RATE, 30), timebase=1 / RATE).path))
+    interval = round(1 / (RATE * source.timebase))
+    decoded = np.array([*range(together), *range(30)]) * interval
+    if not is_refused:
+        check_order(source, decoded)
+        return
+    with pytest.raises(DamagedSourceError, match=rf"jump back by 0\.133 s, .* at frame {together}"):
+        check_order(source, decoded)
