@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torchcodec import samplers
@@ -283,6 +284,25 @@ def test_clips_that_fit_their_video_by_their_times_exist() -> None:
         ClipsAt([0], frames=[118], num_frames=Offsets(seconds=[0, 0.05])), video_table([120]), np.array([0]), 0
     )
     assert listed(at_frames) == [(0, [118, 119])]
+
+
+@pytest.mark.parametrize(
+    ("places", "shown"),
+    [
+        ({"frames": [[0, 1], [5, 6]]}, r"frames of ClipsAt has \[0, 1\] for clip 0; each clip has one of these"),
+        ({"frames": [3, range(2)]}, r"frames of ClipsAt has range\(0, 2\) for clip 1"),
+        ({"frames": np.array([[0, 1], [5, 6]])}, r"frames of ClipsAt has array\(\[0, 1\]\) for clip 0"),
+        ({"frames": torch.tensor([[0, 1], [5, 6]])}, r"frames of ClipsAt has tensor\(\[0, 1\]\) for clip 0"),
+        ({"seconds": np.array([[0, 1], [5, 6]])}, r"seconds of ClipsAt has array\(\[0, 1\]\) for clip 0"),
+    ],
+)
+def test_several_places_of_one_clip_are_refused_at_once(places: Any, shown: str) -> None:
+    with pytest.raises(UsageError, match=shown):
+        ClipsAt([0, 1], **places)
+    with pytest.raises(UsageError, match=r"say which with num_frames=, a number or shortgop.Offsets\(frames="):
+        ClipsAt([0, 1], **places)
+    ClipsAt([0, 1], frames=cast(Any, torch.tensor([4, 5])))
+    ClipsAt([0, 1], seconds=cast(Any, np.array([4.5, 5])))
 
 
 @st.composite

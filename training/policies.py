@@ -190,6 +190,7 @@ class RandomFrames:
 @dataclass(frozen=True, eq=False)
 class ClipsAt:
     """Clips at places that a table names: each has a video, by id or number, and a frame or a time where it starts.
+    A clip has one frame unless `num_frames` says otherwise.
 
         frames        0 1 2 3 4 5 6 7 8
         (0, frame 4)          f f f            ClipsAt([0, 0], frames=[4, 6], num_frames=3)
@@ -217,12 +218,29 @@ class ClipsAt:
         if (self.frames is None) == (self.seconds is None):
             raise UsageError("ClipsAt takes either frames=[...] or seconds=[...]: where each clip starts")
         places = self.frames if self.seconds is None else self.seconds
-        counts = len(listed(self.videos, "videos")), len(listed(places, "frames or seconds"))
+        counts = (
+            len(listed(self.videos, "videos")),
+            len(_single(places, "frames" if self.seconds is None else "seconds")),
+        )
         if counts[0] != counts[1]:
             raise UsageError(f"ClipsAt has {counts[0]} videos and {counts[1]} places; each clip has one of both")
         if self.ends == "drop":
             raise UsageError('ends="drop" would renumber the rows of the table; drop them from it beforehand')
         placed_clips(self)
+
+
+def _single(places: Any, name: str) -> list[Any]:
+    """The places of a table as a list; UsageError where one of them is several."""
+    each_place = listed(places, name)
+    for clip, place in enumerate(each_place):
+        # A tensor of one number has `__iter__` too.
+        is_one = isinstance(place, (str, bytes)) or not hasattr(place, "__iter__") or getattr(place, "ndim", None) == 0
+        if not is_one:
+            raise UsageError(
+                f"{name} of ClipsAt has {place!r} for clip {clip}; each clip has one of these, where it starts. Its "
+                "frames are counted from there: say which with num_frames=, a number or shortgop.Offsets(frames=[0, 1])"
+            )
+    return each_place
 
 
 Placement = AllClips | RandomClips | UniformClips | CenterClips
