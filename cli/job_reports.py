@@ -50,6 +50,15 @@ def _problems(report: job.Report) -> list[str]:
             f"{counted(len(rest), 'video')} cannot be read because shards are missing or damaged: {some_of(rest)}; "
             "give the sources to make them again, or copy the shards to the dataset again"
         )
+    lacking = report.lacking_frames
+    if report.videos_added and lacking.videos:
+        shown = ", ".join(f"{video_id} ({counted(frames, 'frame')})" for video_id, frames in lacking.shown)
+        more = f" and {lacking.videos - len(lacking.shown)} more" if lacking.videos > len(lacking.shown) else ""
+        verb = "lacks" if lacking.videos == 1 else "lack"
+        lines.append(
+            f"{counted(lacking.videos, 'video')} of the dataset {verb} many frames of the source, which were damaged, "
+            f"had wrong times or nearly coincide: {shown}{more}; `shortgop info` lists what differs"
+        )
     no_gpu = report.not_for_gpus
     if report.videos_added and no_gpu.videos:
         lines.append(

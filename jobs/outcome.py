@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ..manifests.equal_contents import NO_EQUAL_CONTENTS, EqualContents
+from ..manifests.lacking import NONE_LACK_FRAMES, Lacking
 from .gpu_readable import NONE, NotForGpus
 from .work import Failure
 
@@ -21,7 +22,8 @@ class Report:
     sources that were left out because they were dropped.
     `videos_added` counts none of these. `frames_added` and `bytes_added` count all that was
     written. `equal_contents` says which videos of the dataset have the same content under different ids, `not_for_gpus`
-    how many of the dataset's videos NVDEC does not decode.
+    how many of the dataset's videos NVDEC does not decode, `lacking_frames` which of them lack many frames of their
+    sources.
     """
 
     sources: int
@@ -40,6 +42,7 @@ class Report:
     dropped: tuple[str, ...] = ()
     equal_contents: EqualContents = NO_EQUAL_CONTENTS
     not_for_gpus: NotForGpus = NONE
+    lacking_frames: Lacking = NONE_LACK_FRAMES
 
 
 def with_context(failure: Failure, lost: Mapping[str, str], to_replace: Collection[str]) -> Failure:

@@ -10,6 +10,7 @@ from ..errors import DatasetBusyError, UsageError
 from ..manifests import layout
 from ..manifests.equal_contents import equal_contents
 from ..manifests.host_copies import copies_in
+from ..manifests.lacking import NONE_LACK_FRAMES, lacking_frames
 from ..manifests.lost import lost_shards, where_it_is, why_lost
 from ..manifests.publish import latest_root, publish, unpublished
 from ..manifests.snapshots import open_manifest
@@ -228,6 +229,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
         dropped=decided.left_out,
         equal_contents=equal_contents(after),
         not_for_gpus=not_for_gpus(after),
+        lacking_frames=lacking_frames(after) if how.options.profile.fps is None else NONE_LACK_FRAMES,
     )
 
 

@@ -17,7 +17,7 @@ snapshots, snapshot_files, snapshot_columns  how a snapshot is opened: its table
 verify, layer_check, column_check, layer_blocks  whether bytes, layers and columns are as they must be
 lost, export, summary, history, output_files  operations on a whole dataset
 annotate, drop                 columns that are set, and videos that are taken out
-equal_contents, shard_bytes    videos that hold the same; pieces of shards, checked
+equal_contents, lacking, shard_bytes  videos that hold the same, or lack frames; pieces of shards, checked
 collect, rewrite, stored_bytes  removal of what is no longer needed, also from within shards
 moving, compact, copying, rollback  videos moved to other shards and datasets, and back to an earlier snapshot
 """

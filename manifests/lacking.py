@@ -1,0 +1,34 @@
+"""Which videos lack many frames of their sources. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .tables import Manifest
+
+# A rate that was chosen for a source leaves out at most one frame in a hundred, and frames that nearly coincide.
+_FEW = 50
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """How many `videos` lack many frames. `shown` has the id of some of them, and how many frames are left out."""
+
+    videos: int = 0
+    shown: tuple[tuple[str, int], ...] = ()
+
+
+NONE_LACK_FRAMES = Lacking()
+
+
+def lacking_frames(manifest: Manifest) -> Lacking:
+    """The videos that lack more than one frame of their sources, and more than one in fifty. Call this only for a
+    dataset whose videos have the rates of their sources: another rate leaves out frames on purpose."""
+    videos = manifest.videos
+    # -1 where that is unknown.
+    dropped = videos.dropped.astype(np.int64)
+    rows = np.flatnonzero((dropped > 1) & (dropped * _FEW > videos.num_frames + dropped))
+    return Lacking(len(rows), tuple((videos.id.text(row), int(dropped[row])) for row in rows[:_SHOWN].tolist()))
