@@ -83,11 +83,27 @@ def _plain_columns(labels: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[st
             raise UsageError(
                 f"the labels have {video_id!r}: {type(values).__name__}; give ids and, for each, a dict of columns"
             )
-        try:
-            columns[valid_text(video_id)] = dict(plain(dict(values)))
-        except NotJsonError as error:
-            raise UsageError(f"the labels of {video_id!r} have {error}; turn it into text, numbers or lists") from None
+        wanted = {name: value for name, value in values.items() if not (name == "id" and value == video_id)}
+        keys = {"id", "path"} & wanted.keys()
+        if keys:
+            name = min(keys)
+            raise UsageError(
+                f"the labels of {video_id!r} have a column {name!r}, which is no label but says which video it is; "
+                "leave it out, or call it otherwise"
+            )
+        columns[valid_text(video_id)] = {
+            valid_text(str(name)): _plain(video_id, name, value) for name, value in wanted.items()
+        }
     return columns
+
+
+def _plain(video_id: str, name: Any, value: Any) -> Any:
+    try:
+        return plain(value)
+    except NotJsonError as error:
+        raise UsageError(
+            f"the labels of {video_id!r} have {error} in column {name!r}; turn it into text, numbers or lists"
+        ) from None
 
 
 def update_listed(dataset: Storage, manifest: Manifest, batches: Iterable[Iterable[tuple[str, str]]]) -> int:

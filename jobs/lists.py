@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..errors import UsageError
 from .addresses import is_url, shown
 from .column_types import TEXT, ColumnType, typed, typed_cells
@@ -22,6 +24,8 @@ from .list_lines import Line, batches_of, names_of
 from .places import is_shortest
 
 # Types of Parquet columns that JSON does not have, and whose text loses nothing.
+# Of pandas, which need not be installed.
+_MISSING = ("NAType", "NaTType")
 _WRITTEN_AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
 # How Python reads bytes of a file that are not UTF-8.
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
@@ -247,8 +251,12 @@ class NotJsonError(Exception):
 
 
 def plain(value: Any) -> Any:
-    """The value in the types of JSON: text for dates and decimals, null for NaN and infinities. NotJsonError for a
-    type that JSON cannot hold."""
+    """The value in the types of JSON: numpy's as Python's, text for dates and decimals, null for NaN, infinities and
+    what pandas has for missing values. NotJsonError for a type that JSON cannot hold."""
+    if isinstance(value, np.ndarray | np.integer | np.floating | np.bool_ | np.str_):
+        value = value.tolist()
+    if type(value).__name__ in _MISSING:
+        value = None
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
