@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from numbers import Integral
+from reprlib import repr as shortened
 from typing import Any, overload
 
 import numpy as np
@@ -304,6 +306,12 @@ class Dataset:
 
         With a boolean for each video, the dataset of those where it is True, as `where` makes it.
         """
+        if isinstance(key, slice) or _is_list_of_keys(key):
+            raise WrongTypeError(
+                f"{shortened(key)} is no video: a dataset takes one id or number, or a boolean for each video. For "
+                "several videos write [dataset[key] for key in keys], choose them by columns with dataset.where(...), "
+                "or give ClipDataset their ids or numbers as videos=..."
+            )
         return self.where(key) if _is_mask(key) else self._video(self._row_of(key))
 
     def get_clips(self, requests: Sequence[tuple[str | int, Indices]], *, out: torch.Tensor | None = None) -> ClipBatch:
@@ -339,6 +347,14 @@ class Dataset:
 
     def _video(self, row: int) -> Video:
         return Video(self._reader, row)
+
+
+def _is_list_of_keys(key: Any) -> bool:
+    """Whether a key is a list of ids or numbers, and not of booleans."""
+    if not _is_mask(key):
+        return False
+    values = key.tolist() if hasattr(key, "tolist") else key
+    return bool(values) and all(isinstance(each, (str, Integral)) and not isinstance(each, bool) for each in values)
 
 
 def _is_mask(key: Any) -> bool:

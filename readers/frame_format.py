@@ -72,7 +72,12 @@ class PixelFormat:
         except (TypeError, ValueError, OverflowError):
             mean, std = (), ()
         count = self.channels
-        if len(mean) != count or len(std) != count or min(std) <= 0 or not all(map(math.isfinite, mean + std)):
+        if len(mean) == len(std) == count and min(std) <= 0:
+            raise UsageError(
+                f"normalize is {self.normalize!r}; values are divided by std, and the one of channel "
+                f"{std.index(min(std))} is {min(std):g}: it has to be more than 0"
+            )
+        if len(mean) != count or len(std) != count or not all(map(math.isfinite, mean + std)):
             channels = "a number each" if count == 1 else "three numbers each for red, green and blue"
             if self.color == "ycbcr":
                 channels = "three numbers each for Y, Cb and Cr"

@@ -145,9 +145,14 @@ def parse_indices(text: str, num_frames: int) -> list[int]:
     return indices
 
 
+def _frames_named(count: int) -> str:
+    """How many frames a video has, and their numbers: "75 frames, 0 to 74"."""
+    return f"{counted(count, 'frame')}, 0 to {count - 1}" if count != 1 else "1 frame, 0"
+
+
 def _no_frame(video: VideoRow, number: int) -> FrameIndexError:
     return FrameIndexError(
-        f"video {video.id!r} has no frame {number}: it has {video.num_frames}, 0 to {video.num_frames - 1}",
+        f"video {video.id!r} has no frame {number}: it has {_frames_named(video.num_frames)}",
         video=video.id,
         frame=number,
     )

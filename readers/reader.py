@@ -109,9 +109,13 @@ class SnapshotReader:
             self._fill(videos, frames, [self.own_output(videos)], [out])
         return out
 
-    def own_output(self, videos: Sequence[int]) -> ClipOutput:
-        """What clips of these videos become with the options that the dataset was opened with."""
-        return ClipOutput(self._pixels, [self._geometry(video) for video in videos], layout=self._layout)
+    def own_output(self, videos: list[int]) -> ClipOutput:
+        """What clips of these videos become with the options that the dataset was opened with. UsageError when frames
+        of these videos differ in size."""
+        geometries = [self._geometry(video) for video in videos]
+        if any(each.size != geometries[0].size for each in geometries):
+            self._frame_shape(videos)
+        return ClipOutput(self._pixels, geometries, layout=self._layout)
 
     def read_outputs(
         self, videos: list[int], frames: list[list[int]], outputs: Sequence[ClipOutput]
@@ -153,7 +157,8 @@ class SnapshotReader:
             if frames and (tuple(tensor.shape[1:]), tensor.dtype) != (shape, output.pixels.dtype):
                 raise UsageError(
                     f"clips of video {self._id(videos[0])!r} are {output.pixels.dtype} {shape}, and do not go into "
-                    f"rows of {tensor.dtype} {tuple(tensor.shape[1:])}: give a size=(height, width)",
+                    f"rows of {tensor.dtype} {tuple(tensor.shape[1:])}: open the dataset with size=(height, width), or "
+                    "give its shortgop.Output that",
                     video=self._id(videos[0]),
                 )
         self._fill(videos, frames, outputs, tensors, rows)

@@ -62,6 +62,21 @@ def is_range(start_seconds: Time, stop_seconds: Time, fps: Fraction, num_frames:
     return ordered and frame_played_at(start_seconds, fps, num_frames) is not None
 
 
+def why_no_range(start_seconds: Time, stop_seconds: Time, fps: Fraction, num_frames: int) -> str:
+    """What is wrong with a range that is none."""
+    end = seconds_of(num_frames, fps)
+    for name, time in (("start", start_seconds), ("stop", stop_seconds)):
+        if isinstance(time, float) and math.isnan(time):
+            return f"its {name} is no number"
+    if start_seconds < 0:
+        return "a range starts at 0 s or later"
+    if stop_seconds < start_seconds:
+        return "it stops before it starts"
+    if frame_played_at(start_seconds, fps, num_frames) is None:
+        return f"the video lasts {end} s, and a range has to start before that"
+    return f"the video lasts {end} s, and a range stops there at the latest"
+
+
 def _is_up_to_the_end(seconds: Time, fps: Fraction, num_frames: int) -> bool:
     """Whether `seconds` are at most the exact end, or at most the float nearest to it."""
     # No other float lies between the two.

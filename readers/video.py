@@ -30,6 +30,7 @@ from .times import (
     resampled_count,
     seconds_of,
     seconds_tensor,
+    why_no_range,
 )
 
 # An int64 for each frame.
@@ -169,10 +170,9 @@ class Video:
         start = number(start_seconds, "start_seconds", video=video)
         stop = number(stop_seconds, "stop_seconds", video=video)
         if not is_range(start, stop, row.fps, row.num_frames):
+            why = why_no_range(start, stop, row.fps, row.num_frames)
             raise UsageError(
-                f"video {video!r} has no range from {start_seconds} s to {stop_seconds} s: it lasts "
-                f"{self._end_seconds} s, and a range has to start before that",
-                video=video,
+                f"video {video!r} has no range from {start_seconds} s to {stop_seconds} s: {why}", video=video
             )
         if fps is not None:
             return self._resampled(float(start), float(stop), fps)

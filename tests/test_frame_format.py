@@ -34,7 +34,10 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
         ),
         ({"normalize": MEAN_STD}, "normalize makes floats: give dtype=torch.float32"),
         ({"normalize": (0.5, 0.5), "dtype": torch.float32}, r"normalize is \(0.5, 0.5\); it has to be \(mean, std\)"),
-        ({"normalize": ((0, 0, 0), (1, 0, 1)), "dtype": torch.float32}, "normalize is"),
+        (
+            {"normalize": ((0, 0, 0), (1, 0, 1)), "dtype": torch.float32},
+            "by std, and the one of channel 1 is 0",
+        ),
         ({"color": "bgr"}, 'color is \'bgr\'; it can be "rgb", "ycbcr", "grey" or "yuv420"'),
         ({"color": "yuv420", "dtype": torch.float32}, "leave dtype and normalize out"),
         ({"color": "yuv420", "size": (3, 4)}, "takes only even numbers"),

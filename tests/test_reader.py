@@ -210,8 +210,8 @@ def test_sources(folder: Path, video: shortgop.Video) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda v: v[75], shortgop.FrameIndexError, "video 'ntsc.mp4' has no frame 75: it has 75, 0 to 74"),
-        (lambda v: v.get_frames_at([0, -76]), shortgop.FrameIndexError, "no frame -76: it has 75, 0 to 74"),
+        (lambda v: v[75], shortgop.FrameIndexError, "video 'ntsc.mp4' has no frame 75: it has 75 frames, 0 to 74"),
+        (lambda v: v.get_frames_at([0, -76]), shortgop.FrameIndexError, "no frame -76: it has 75 frames, 0 to 74"),
         (lambda v: v[10:0:-1], shortgop.UsageError, "step is -1; it has to be 1 or more"),
         (lambda v: v[::0], shortgop.UsageError, "step is 0"),
         (lambda v: v.get_frames_in_range(0, 9, -2), shortgop.UsageError, "step is -2"),
@@ -229,7 +229,7 @@ def test_sources(folder: Path, video: shortgop.Video) -> None:
         (lambda v: v.get_frame_played_at(2.5025), shortgop.FrameIndexError, "from 0 s to just before 2.5025 s"),
         (lambda v: v.get_frame_played_at(float("nan")), shortgop.FrameIndexError, "no frame at nan s"),
         (lambda v: v.get_frame_played_at(float("inf")), shortgop.FrameIndexError, "no frame at inf s"),
-        (lambda v: v.get_frames_played_in_range(0, float("nan")), shortgop.UsageError, "it lasts 2.5025 s"),
+        (lambda v: v.get_frames_played_in_range(0, float("nan")), shortgop.UsageError, "its stop is no number"),
         (lambda v: v.get_all_frames(fps=0), shortgop.UsageError, "fps is 0; it has to be positive"),
         (
             lambda v: v.get_all_frames(fps=Fraction(10**400)),

@@ -129,8 +129,10 @@ def test_conditions_that_cannot_be_met_are_explained(dataset: shortgop.Dataset) 
     for wrong in ([0, 1, 1], np.array([0, 2]), lambda columns: columns["label"]):
         with pytest.raises(WrongTypeError, match="dtype int64; it has to be a boolean for each video"):
             dataset.where(wrong)
-    with pytest.raises(WrongTypeError):
-        dataset[np.array([0, 2])]
+    several: list[Any] = [slice(0, 3), [0, 2], ["a.mp4"], np.array([0, 2]), torch.tensor([0, 2])]
+    for keys in several:
+        with pytest.raises(WrongTypeError, match=r"\[dataset\[key\] for key in keys\], .*dataset.where\(.*videos="):
+            dataset[keys]
 
 
 def test_a_pickled_one_has_the_same_videos(dogs: shortgop.Dataset) -> None:

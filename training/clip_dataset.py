@@ -17,7 +17,7 @@ from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from ..readers.stats import Stats
 from .clip_table import ClipTable
-from .clips import Clip, Clips, Draw, in_epoch
+from .clips import Clip, Clips, Draw, draw_from_start, in_epoch
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, paint_black
@@ -213,7 +213,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     def __getitem__(self, draw: int) -> Item:
         """The item of a draw; -1 is the last clip of the first epoch."""
         number = integer(draw, "a draw")
-        return self.__getitems__([number + len(self) if number < 0 else draw])[0]
+        return self.__getitems__([draw_from_start(number, len(self)) if number < 0 else draw])[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
         """The items of several draws, read together; DataLoader calls this."""

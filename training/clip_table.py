@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import ToolError, UsageError
 from ..manifests.output_files import check_output, new_file
 from ..manifests.ragged import Array, lazy, offsets_of
+from ..wording import missing
 from .clips import Clip, split_draws
 from .video_table import VideoTable
 
@@ -77,13 +78,17 @@ class ClipTable:
     def from_parquet(path: str | os.PathLike[str]) -> ClipTable:
         """Read a table that `to_parquet` wrote, or that has such columns. UsageError when there is none."""
         arrow, parquet = _pyarrow()
+        if not Path(path).exists():
+            raise UsageError(
+                f"{path} {missing(os.fspath(path), 'give the file that ClipTable.to_parquet wrote')}", file=str(path)
+            )
         try:
             table = parquet.read_table(path)
         except (OSError, arrow.ArrowInvalid) as error:
             raise UsageError(f"{path} cannot be read as a Parquet file: {error}", file=str(path)) from error
-        missing = {"video", "start", "frames"} - set(table.column_names)
-        if missing:
-            raise UsageError(f"{path} has no column {min(missing)!r}; it is no table of clips", file=str(path))
+        lacking = {"video", "start", "frames"} - set(table.column_names)
+        if lacking:
+            raise UsageError(f"{path} has no column {min(lacking)!r}; it is no table of clips", file=str(path))
         return ClipTable(
             videos=table["video"].to_pylist(),
             starts=np.asarray(table["start"].to_numpy(), dtype=np.int64),

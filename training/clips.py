@@ -214,6 +214,13 @@ def in_epoch(draws: Sequence[int], epoch: int, count: int) -> list[int]:
     return [int(each) if not shift or isinstance(each, Draw) or each >= count else each + shift for each in draws]
 
 
+def draw_from_start(number: int, count: int) -> int:
+    """A draw, where a negative number counts from the end of the first epoch; UsageError when it has no such clip."""
+    if number < -count:
+        raise UsageError(f"there is no clip {number}: the dataset has {counted(count, 'clip')}")
+    return number + count if number < 0 else number
+
+
 def split_draws(draws: Sequence[int], count: int) -> tuple[Array, Array]:
     """Rounds and indices of draws; UsageError for a draw below 0, and where there are no clips."""
     if not count:

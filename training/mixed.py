@@ -11,7 +11,7 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..readers.stats import Stats
 from .clip_dataset import ClipDataset, Item
-from .clips import in_epoch
+from .clips import draw_from_start, in_epoch
 from .mixing import MixedIndex
 from .offsets import listed
 from .rows import Rows
@@ -86,7 +86,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
 
     def __getitem__(self, draw: int) -> Item:
         number = integer(draw, "a draw")
-        return self.__getitems__([number + len(self) if number < 0 else draw])[0]
+        return self.__getitems__([draw_from_start(number, len(self)) if number < 0 else draw])[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
         return self.items(self.full_draws(draws))

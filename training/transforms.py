@@ -88,9 +88,14 @@ def transformed(
 
 
 def _called(transform: Transform, read: dict[str, torch.Tensor], *, named: bool) -> dict[str, Any]:
+    made = transform(read if named else read["frames"])
+    if made is None:
+        raise WrongTypeError(
+            "the transform returned None; it returns what it makes of the frames, and one that changes them in place "
+            "has to return them"
+        )
     if not named:
-        return {"frames": transform(read["frames"])}
-    made = transform(read)
+        return {"frames": made}
     if not isinstance(made, Mapping):
         raise WrongTypeError(
             f"the transform returned a {type(made).__name__}; with outputs it gets a dict of them and returns one"

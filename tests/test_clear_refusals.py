@@ -1,0 +1,93 @@
+"""Refusals name what is wrong, and say what to do instead."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import shortgop
+from datasets import make_dataset
+from shortgop.errors import UsageError, WrongTypeError
+from synthetic import constant_rate_pts, make_video
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two videos of 40 frames at 10 frames/s, whose frames differ in size."""
+    root = tmp_path_factory.mktemp("refusals")
+    for name, size in (("a.mp4", (96, 64)), ("b.mp4", (128, 96))):
+        pts = constant_rate_pts(Fraction(10), 40)
+        make_video(root / name, pts=pts, timebase=Fraction(1, 10), size=size)
+    make_dataset([root / "a.mp4", root / "b.mp4"], root / "dataset", gop_frames=8)
+    return root / "dataset"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_over_frames_of_several_sizes_says_what_get_clips_says(folder: Path, workers: int) -> None:
+    """It asked for a size of "the output", where there are no outputs."""
+    clips = shortgop.ClipDataset(folder, shortgop.AllClips(4, step=4))
+    loader = shortgop.ClipLoader(
+        clips, shortgop.ElasticSampler(clips, 20, order=shortgop.Sequential()), workers=workers
+    )
+    said = r"frames of video 'b.mp4' have shape .* 'a.mp4' .*: open the dataset with size=\(height, width\)"
+    with pytest.raises(UsageError, match=said):
+        list(loader)
+    with pytest.raises(UsageError, match=said):
+        clips.source.get_clips([("a.mp4", [0]), ("b.mp4", [0])])
+    alone = shortgop.ClipLoader(clips, shortgop.ElasticSampler(clips, 10, order=shortgop.Sequential()), workers=workers)
+    with pytest.raises(UsageError, match=r"clips of video 'b.mp4' .* open the dataset with size=\(height, width\)"):
+        list(alone)
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "why"),
+    [
+        (2, 1, "it stops before it starts"),
+        (-1, 1, "a range starts at 0 s or later"),
+        (3.9, 5, "the video lasts 4.0 s, and a range stops there at the latest"),
+        (4, 5, "the video lasts 4.0 s, and a range has to start before that"),
+        (float("nan"), 1, "its start is no number"),
+        (1, float("nan"), "its stop is no number"),
+    ],
+)
+def test_a_range_of_time_that_is_none_says_why(folder: Path, start: float, stop: float, why: str) -> None:
+    with pytest.raises(UsageError, match=f"video 'a.mp4' has no range from {start} s to {stop} s: {why}"):
+        shortgop.open(folder)["a.mp4"].get_frames_played_in_range(start, stop)
+
+
+def test_a_clip_before_the_first_is_named_as_it_was_asked_for(folder: Path) -> None:
+    clips = shortgop.ClipDataset(folder, shortgop.AllClips(1), videos=["a.mp4"])
+    for dataset in (clips, shortgop.MixedClips([clips])):
+        assert int(dataset[-40]["start"]) == 0
+        with pytest.raises(UsageError, match="there is no clip -41: the dataset has 40 clips"):
+            dataset[-41]
+
+
+def _nothing(_: Any) -> Any:
+    return None
+
+
+@pytest.mark.parametrize("options", [{}, {"transform_batch": True}, {"outputs": {"x": shortgop.Output(size=(32, 32))}}])
+def test_a_transform_that_returns_nothing(folder: Path, options: Any) -> None:
+    size: Any = {} if "outputs" in options else {"size": (32, 32)}
+    clips = shortgop.ClipDataset(folder, shortgop.AllClips(1), transform=_nothing, **options, **size)
+    with pytest.raises(WrongTypeError, match="the transform returned None; .* has to return them"):
+        next(iter(DataLoader(clips, batch_size=2)))
+
+
+def test_a_table_of_clips_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="none.parquet does not exist; give the file that ClipTable.to_parquet wrote"):
+        shortgop.ClipTable.from_parquet(tmp_path / "none.parquet")
+    (tmp_path / "text.parquet").write_text("no table", encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot be read as a Parquet file"):
+        shortgop.ClipTable.from_parquet(tmp_path / "text.parquet")
+
+
+def test_values_that_normalize_divides_by(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"values are divided by std, and the one of channel 2 is 0: .* more than 0"):
+        shortgop.open(folder, dtype=torch.float32, normalize=((0, 0, 0), (1, 1, 0)))
