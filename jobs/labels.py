@@ -9,7 +9,7 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, WrongTypeError
 from ..manifests.annotate import Annotation, plan_edits, write_edits
 from ..manifests.annotate import annotate as set_columns
 from ..manifests.publish import publish
@@ -43,8 +43,8 @@ def annotate(
     `on_types` is called with the types of all columns. `cuts` names the columns with the times of stretches, like
     prep's --cuts. Returns the ids whose columns changed, and those that are not in the dataset.
 
-    Raises UsageError for a list that cannot be read or a value that JSON cannot hold, NotADatasetError, and
-    DatasetBusyError while a job writes to the dataset.
+    Raises UsageError for a list that cannot be read or a value that JSON cannot hold, WrongTypeError,
+    NotADatasetError, and DatasetBusyError while a job writes to the dataset.
     """
     names = [remove] if isinstance(remove, str) else list(remove)
     kept = {"id", "path"} & set(names)
@@ -54,6 +54,11 @@ def annotate(
         columns: dict[str, dict[str, Any]] = {}
     elif isinstance(labels, Mapping):
         columns = _plain_columns(labels)
+    elif not isinstance(labels, str | PathLike):
+        raise WrongTypeError(
+            f"labels is a {type(labels).__name__}; give a list's path, or a dict of ids and their columns, such as "
+            "table.set_index('id').to_dict('index') of a DataFrame"
+        )
     else:
         columns = _listed(str(labels), types, on_types, importing_of(cuts))
     return set_columns(dataset_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)

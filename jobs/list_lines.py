@@ -109,9 +109,14 @@ def _table_rows(file: str, delimiter: str, keys: tuple[str, ...]) -> Iterator[Li
                     _check_columns(file, header, keys)
                 elif cells and header is not None:
                     if len(cells) != len(header):
+                        remedy = (
+                            "put text that holds the separator in double quotes"
+                            if len(cells) > len(header)
+                            else "add the cells that are missing, empty ones as well"
+                        )
                         raise UsageError(
                             f"line {line} of {file!r} has {counted(len(cells), 'cell')} and the header {len(header)}; "
-                            "put text that holds the separator in double quotes",
+                            f"{remedy}",
                             file=file,
                         )
                     yield f"line {line} of {name}", dict(zip(header, cells, strict=True))

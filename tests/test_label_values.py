@@ -11,7 +11,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
-from shortgop.errors import UsageError
+from shortgop.errors import UsageError, WrongTypeError
 from synthetic import constant_rate_pts, make_video
 
 
@@ -57,3 +57,13 @@ def test_the_id_of_a_video_is_no_label(dataset: Path) -> None:
             shortgop.annotate(dataset, {"a.mp4": {name: "other", "label": 4}})
     assert shortgop.open(dataset)["a.mp4"].attributes == {"label": 3}
     assert shortgop.open(dataset).columns["id"].tolist() == ["a.mp4"]
+
+
+def test_a_table_of_pandas_is_refused_with_the_call_that_makes_a_dict_of_it(dataset: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table: Any = pandas.DataFrame({"id": ["a.mp4"], "label": [3]})
+    with pytest.raises(WrongTypeError, match=r"labels is a DataFrame; .* table\.set_index\('id'\)") as caught:
+        shortgop.annotate(dataset, table)
+    assert "a.mp4" not in str(caught.value)
+    shortgop.annotate(dataset, table.set_index("id").to_dict("index"))
+    assert shortgop.open(dataset)["a.mp4"].attributes == {"label": 3}

@@ -169,7 +169,7 @@ def write(name: str, text: str) -> Callable[[], str]:
             write("l.csv", "path,label\na.mp4,x\nb.mp4,x,y\n"),
             "line 3 of 'l.csv' has 3 cells and the header 2",
         ),
-        (write("l.csv", "path,label\na.mp4\n"), "line 2 of 'l.csv' has 1 cell and the header 2"),
+        (write("l.csv", "path,label\na.mp4\n"), "line 2 of 'l.csv' has 1 cell and the header 2; add the cells"),
         (write("l.csv", "path,label\n,x\n"), "line 2 of 'l.csv' has an empty `path`; give the video's file there"),
         (write("l.csv", 'path,label\na.mp4,"x\nb.mp4,y\n'), "line 2 of 'l.csv' is malformed"),
         (write("l.jsonl", '{"path": "a.mp4"}\n{"path": \n'), "line 2 of 'l.jsonl' is not JSON"),
