@@ -61,7 +61,7 @@ def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources
             )
         if not overwrite:
             raise UsageError(
-                f"{out} exists; write somewhere else, or replace it with --overwrite (overwrite=True)",
+                f"{out} exists; write somewhere else, or replace it with --overwrite (overwrite=True in Python)",
                 file=str(out),
             )
 
@@ -117,7 +117,8 @@ def _publish(temporary: Path, final: Path) -> None:
         final.hardlink_to(temporary)
     except FileExistsError:
         raise UsageError(
-            f"{final} was created meanwhile; write somewhere else, or replace it with --overwrite (overwrite=True)",
+            f"{final} was created meanwhile; write somewhere else, or replace it with --overwrite (overwrite=True in "
+            "Python)",
             file=str(final),
         ) from None
     except OSError as error:

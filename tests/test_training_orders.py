@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.training.clips import table_index
 from shortgop.training.keyed import below, hashes, key, permuted
 from shortgop.training.mixing import MixedIndex
 from shortgop.training.orders import (
@@ -27,6 +26,7 @@ from shortgop.training.orders import (
     Weighted,
 )
 from shortgop.training.policies import AllClips, ClipsAt, RandomClips
+from shortgop.training.table_index import table_index
 from shortgop.training.weights import systematic_points
 from test_training_keyed import chi_square_is_ordinary
 from video_tables import clips_of, video_table

@@ -1,6 +1,7 @@
 """A dataset becomes clips for a training run. This room knows torch and the readers. Start at `clip_dataset`.
 
-policies, offsets, ends, references, clips  which clips there are, and which frames each has: pure functions
+policies, offsets, ends, references, clips, clip_reach, table_index  which clips there are, and which frames each
+                               has: pure functions
 video_table, running_counts    the videos that clips are taken from, and which of them has the n-th clip
 keyed                          random numbers that are functions of a key
 orders, weights, mixing, slices, sampler  in which order clips come, and the sampler that deals them to ranks

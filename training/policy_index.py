@@ -10,9 +10,10 @@ import numpy as np
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from .clip_table import ClipTable, listed_index
-from .clips import Clips, placed_index, table_index
+from .clips import Clips, placed_index
 from .offsets import MultiRate, Offsets
 from .policies import ClipsAt, Placement, RandomClips, RandomFrames
+from .table_index import table_index
 from .video_table import VideoTable
 
 Policy = Placement | RandomFrames | ClipsAt | ClipTable | MultiRate | Offsets

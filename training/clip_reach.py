@@ -1,0 +1,114 @@
+"""Which frames a clip has from its start on, how far they reach, and so where it may start."""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+from functools import lru_cache
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from ..manifests.ragged import Array
+from .keyed import below, hashes, key
+from .offsets import Spacing, frame_offsets, nearest_frames
+from .policies import PlacedClips
+from .video_table import VideoTable
+
+
+def columns_of(videos: VideoTable) -> list[Array]:
+    """What the frames of clips depend on, of each video."""
+    return [videos.num_frames, videos.fps_num, videos.fps_den]
+
+
+def fingerprint_of(values: list[Any], columns: list[Array]) -> str:
+    """A hash of columns, and of values whose repr says all of them."""
+    digest = hashlib.blake2b(repr(values).encode(), digest_size=8)
+    for column in columns:
+        digest.update(np.ascontiguousarray(column, dtype="<i8").data)
+    return digest.hexdigest()
+
+
+def from_place(spaced: Spacing, start: Any, fps: Fraction, num_frames: int) -> tuple[int, Array]:
+    """A clip's start and its frames, from a frame number or from a time in seconds."""
+    if not isinstance(start, Fraction):
+        return int(start), wanted_frames(spaced, int(start), fps, num_frames)
+    (frame,) = nearest_frames([start], fps, num_frames)
+    if spaced.seconds is None:
+        return frame, wanted_frames(spaced, frame, fps, num_frames)
+    # Each frame is rounded once, from its own time.
+    times = [start + offset for offset in spaced.seconds]
+    return frame, np.array(nearest_frames(times, fps, num_frames), dtype=np.int64)
+
+
+def wanted_frames(spaced: Spacing, start: int, fps: Fraction, num_frames: int) -> Array:
+    """The frames of a clip that starts at this frame."""
+    frames = np.array(frame_offsets(spaced, fps), dtype=np.int64) + start
+    if spaced.seconds is not None and (frames == num_frames).any():
+        frames = np.array(nearest_frames([start / fps + each for each in spaced.seconds], fps, num_frames))
+    return frames
+
+
+def jitter_frames(common: PlacedClips, fps: Fraction) -> int:
+    """By how many frames jitter moves a frame of a clip at most."""
+    return floor(common.jitter * fps) if common.spaced.needs_rate else int(common.jitter)
+
+
+def jittered(seed: int, draw: int, count: int, jitter: int) -> Array:
+    """By how many frames jitter moves each of the frames of a draw, int64, (count,)."""
+    return below(hashes(key(seed, "jitter", draw), np.arange(count)), jitter + 1)
+
+
+def start_range(common: PlacedClips, low: int, high: int, shown: int, num_frames: int) -> tuple[int, int]:
+    """The frames [first, stop) where a clip may start; at least one where the rule pads."""
+    if not common.whole:
+        return 0, num_frames
+    first, stop = max(0, -low), num_frames - max(0, high)
+    if stop <= first:
+        stop = min(first + 1, num_frames - max(0, shown))
+    if common.pads and stop <= first:
+        first = min(first, num_frames - 1)
+        stop = first + 1
+    return first, stop
+
+
+def start_ranges(common: PlacedClips, videos: VideoTable) -> tuple[Array, Array]:
+    """The same for all videos, without what the rule does to those that are too short."""
+    num_frames = videos.num_frames.astype(np.int64)
+    if not common.whole:
+        return np.zeros_like(num_frames), num_frames
+    low, high, shown = extents(common, videos)
+    first, stop = np.zeros_like(num_frames) + np.maximum(0, -low), num_frames - np.maximum(0, high)
+    # A clip that just fits by its times has one start.
+    return first, np.where(stop <= first, np.minimum(first + 1, num_frames - np.maximum(0, shown)), stop)
+
+
+def extents(common: PlacedClips, videos: VideoTable) -> tuple[Array, Array, Array]:
+    """The least and the greatest offset of a clip's frames, jitter included, and how many frames a video has to have
+    behind the start for the last one to exist; one for all videos or one each."""
+    if not common.spaced.needs_rate:
+        low_of_all, high_of_all, shown_of_all = map(np.array, extent(common, Fraction(1)))
+        return low_of_all, high_of_all, shown_of_all
+    # Corpora have few rates; each is worked out once.
+    numerators, which_numerator = np.unique(videos.fps_num, return_inverse=True)
+    denominators, which_denominator = np.unique(videos.fps_den, return_inverse=True)
+    low = np.zeros((len(numerators), len(denominators)), dtype=np.int64)
+    high, shown = np.zeros_like(low), np.zeros_like(low)
+    present = np.zeros(low.shape, dtype=bool)
+    present[which_numerator, which_denominator] = True
+    for place in zip(*np.nonzero(present), strict=True):
+        rate = Fraction(int(numerators[place[0]]), int(denominators[place[1]]))
+        low[place], high[place], shown[place] = extent(common, rate)
+    which = which_numerator, which_denominator
+    return low[which], high[which], shown[which]
+
+
+@lru_cache(maxsize=4096)
+def extent(common: PlacedClips, fps: Fraction) -> tuple[int, int, int]:
+    """The same for one rate."""
+    offsets, jitter = frame_offsets(common.spaced, fps), jitter_frames(common, fps)
+    high = max(offsets) + jitter
+    # Jitter counts from the nearest frame. Without it the last time has to lie before the end: see nearest_frames.
+    times = None if jitter else common.spaced.seconds
+    return min(offsets), high, high if times is None else floor(max(times) * fps)
