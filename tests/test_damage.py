@@ -178,10 +178,7 @@ def forgetting(scan: Scan, *numbers: int) -> Scan:
 
 
 def test_where_decoding_starts_anew_frames_before_may_be_forgotten() -> None:
-    cut = assess(forgetting(stream("IPPPIPPP"), 1), max_hole_units=10**6)
-    assert cut is not None
-    assert cut.lost == 0
-    assert cut.sound_pts.tolist() == list(range(8))
+    assert assess(forgetting(stream("IPPPIPPP"), 1), max_hole_units=10**6) is None
     # And behind damage.
     assert sound(forgetting(stream("IPxPIPPPIPPP"), 5)) == [0, *range(4, 12)]
 
