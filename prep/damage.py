@@ -36,7 +36,8 @@ class ScannedPacket:
     `is_entry`: a decoder may start here, by the packet's own headers; `promised_entry`: by the container's keyframe
     flag. `is_incomplete`: the demuxer did not get all of its bytes. `complaint`: why its frame is not used, "" if it
     is. `break_before`: why something is missing between the previous packet and this one, "" if nothing is.
-    `is_hidden`: an edit list does not show its frame, but other frames may refer to it.
+    `is_hidden`: an edit list does not show its frame, but other frames may refer to it. `is_before_start`: the demuxer
+    gives it no time, because that lies before the start of the file.
     """
 
     pts: int | None
@@ -47,6 +48,7 @@ class ScannedPacket:
     complaint: str = ""
     break_before: str = ""
     is_hidden: bool = False
+    is_before_start: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def _excused(packets: tuple[ScannedPacket, ...]) -> set[int]:
     for number, packet in enumerate(packets):
         if packet.is_entry and (not packet.complaint or (fresh and forgets_another(packet))):
             entry_pts, started_here, is_broken = packet.pts, is_broken, False
-        leads = entry_pts is not None and packet.pts is not None and packet.pts < entry_pts
+        leads = leads_to(packet, entry_pts)
         is_whole = not (packet.is_incomplete or packet.break_before)
         if packet.complaint and is_whole and ((fresh and leads) or (started_here and forgets_another(packet))):
             excused.add(number)
@@ -176,6 +178,13 @@ def _excused(packets: tuple[ScannedPacket, ...]) -> set[int]:
         elif not leads and not packet.is_entry and entry_pts is not None:
             fresh = False
     return excused
+
+
+def leads_to(packet: ScannedPacket, entry_pts: int | None) -> bool:
+    """Whether a packet is shown before the entry at `entry_pts` that precedes it in decode order."""
+    if entry_pts is None:
+        return False
+    return packet.is_before_start or (packet.pts is not None and packet.pts < entry_pts)
 
 
 def forgets_another(packet: ScannedPacket) -> bool:

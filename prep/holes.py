@@ -40,7 +40,8 @@ def after_holes(pts: Sequence[int | None], entries: Sequence[bool], max_hole_uni
     """The numbers of packets, in decode order, that may refer to a frame that is lost in a hole: up to the next entry.
 
     Where only some frames are missing from evenly spaced ones, of a codec whose frames are not numbered, nothing else
-    tells. `entries`: at which packets a decoder may start.
+    tells. `entries`: at which packets a decoder may start. A hole that the end of a cut file made is none: the frames
+    in it would have come after all others.
     """
     known = sorted((time, number) for number, time in enumerate(pts) if time is not None)
     spacing = spacing_of([time for time, _ in known])
@@ -49,7 +50,8 @@ def after_holes(pts: Sequence[int | None], entries: Sequence[bool], max_hole_uni
     is_reordered = [number for _, number in known] != sorted(number for _, number in known)
     found: set[int] = set()
     for (time, number), (next_time, next_number) in pairwise(known):
-        if not spacing.is_hole(time, next_time, max_hole_units):
+        is_at_end = is_reordered and all(each is None or each <= next_time for each in pts[next_number:])
+        if is_at_end or not spacing.is_hole(time, next_time, max_hole_units):
             continue
         first = next_number
         if is_reordered:

@@ -17,7 +17,7 @@ from av.video.stream import VideoStream
 
 from .access_units import HeaderReader
 from .chains import first_break, lacks_movi
-from .damage import MAY_BE_INCOMPLETE, Scan, ScannedPacket, first_complaint
+from .damage import MAY_BE_INCOMPLETE, Scan, ScannedPacket, first_complaint, leads_to
 from .opening import open_source, packets_from, packets_of
 from .signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 
@@ -156,6 +156,8 @@ class _Scanner:
                 complaint="a packet is incomplete" if packet.is_corrupt else said,
                 break_before=broken,
                 is_hidden=packet.is_discard,
+                # Matroska's demuxer gives no times before 0.
+                is_before_start=self._is_matroska and packet.pts is None,
             )
         )
 
@@ -188,9 +190,7 @@ class _Scanner:
             complaint = packet.complaint or ("a frame is corrupt" if number in self._corrupt else "")
             entry_pts = packet.pts if is_entry else entry_pts
             # Decoders leave out frames that are shown before the first keyframe; that is no damage.
-            # Matroska's demuxer gives no times before 0.
-            is_before_0 = self._is_matroska and packet.pts is None
-            leads = entry_pts is not None and (is_before_0 or (packet.pts is not None and packet.pts < entry_pts))
+            leads = leads_to(packet, entry_pts)
             frameless = number not in shown and number not in self._empty and not packet.is_hidden
             if one_to_one and frameless and not (leads or complaint):
                 complaint = "a packet decodes to no frame"

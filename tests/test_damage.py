@@ -218,6 +218,14 @@ def test_of_reordered_frames_a_hole_takes_along_all_up_to_the_next_entry() -> No
     assert sound(replace(scan, numbers_frames=True)) == [*range(7, 15), 16, 17, *range(18, 22)]
 
 
+def test_a_hole_that_the_cut_end_of_a_file_made_takes_nothing_along() -> None:
+    """The frames in it would have come after 6, which lies behind it."""
+    order = [0, 3, 1, 2, 6, 4]
+    assert after_holes(order, [number == 0 for number in range(len(order))], max_hole_units=1000) == set()
+    # Elsewhere frames behind it are there.
+    assert after_holes([*order, 9, 7, 8], [number == 0 for number in range(9)], max_hole_units=1000) == set(range(1, 9))
+
+
 @pytest.mark.parametrize("times", [[0, 1, 3, 9, 11, 12, 19, 30, 31], [0, 1, 2, 3, 4, 5, 6, 7, 10**9]])
 def test_where_frames_are_not_evenly_spaced_or_a_gap_is_long_nothing_is_lost_in_it(times: list[int]) -> None:
     entries = [number == 0 for number in range(len(times))]
