@@ -52,7 +52,8 @@ def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -
     """The exact rate of a source whose frames have these `pts` (int64, strictly rising, at least one), or None when
     they are not evenly spaced.
 
-    `hints` are the rates that the container states. They are tried before the standard ones. A rate is accepted only if
+    `hints` are the rates that the container states. Standard rates are tried before other ones, which demuxers may have
+    worked out from the times of a few frames. A rate is accepted only if
     every pts lies within one unit of the timebase of its place at that rate, each frame has its own tick, and an MP4
     can have the rate. For a single frame it is the first hint, or 25 frames/s.
     """
@@ -60,7 +61,8 @@ def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -
         return next((hint for hint in hints if _possible(hint)), _USUAL_RATE)
     spans = pts - pts[0]
     mean = Fraction(len(pts) - 1) / (int(spans[-1]) * timebase)
-    for rate in (*hints, *STANDARD_RATES, mean):
+    standard = [hint for hint in hints if hint in STANDARD_RATES]
+    for rate in (*standard, *STANDARD_RATES, *hints, mean):
         # Check the last frame first, which is cheap: a wrong rate has drifted by then.
         if (
             _possible(rate)

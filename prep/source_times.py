@@ -15,7 +15,7 @@ from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_g
 from .options import SourcePolicy
 from .probe import SourceVideo
 from .rates import MAX_RATE, constant_rate, variable_rate
-from .stretch import Stretch, part_of
+from .stretch import Part, Stretch, part_of
 
 # Longer pauses do not count when the rate is chosen, whether they are closed or kept.
 _PAUSE_SECONDS = Fraction(10)
@@ -85,6 +85,8 @@ def plan_stretch(
     """
     pts, timebase = times_of(source), source.timebase
     part = part_of(source.path, stretch, pts, source.end_pts, timebase, rhythm.interval)
+    if rhythm.interval == 1 / rhythm.fps:
+        part = _at_frames(part, pts, float(rhythm.interval / timebase))
     befores = {gap.pts: int(pts[np.searchsorted(pts, gap.pts) - 1]) for gap in gaps}
     touched = tuple(gap for gap in gaps if befores[gap.pts] < part.end_pts and gap.pts > part.origin_pts)
     _check_gaps(source, touched, policy)
@@ -93,6 +95,20 @@ def plan_stretch(
     inside = tuple(gap for gap in touched if befores[gap.pts] >= part.origin_pts and gap.pts <= shown[-1])
     rule = TickRule.of(shown, timebase, rhythm.fps, rhythm.interval, inside if policy.gaps == "close" else ())
     return grid_of(replace(source, end_pts=part.end_pts), shown, replace(rule, origin_pts=part.origin_pts))
+
+
+def _at_frames(part: Part, pts: Array, interval_units: float) -> Part:
+    """The part with its ends moved to frames that are near, for a video in which each frame has a tick of its own.
+
+    If ticks began between two frames, as at 4.25 s of 30 frames/s, times that were rounded to milliseconds would give
+    some frames the tick of a neighbour. Ends within a gap stay where they are.
+    """
+    origin_pts, end_pts = part.origin_pts, part.end_pts
+    if origin_pts - int(pts[part.first]) <= interval_units:
+        origin_pts = int(pts[part.first])
+    if part.stop < len(pts) and int(pts[part.stop]) - int(pts[part.stop - 1]) <= 1.5 * interval_units:
+        end_pts = int(pts[part.stop])
+    return replace(part, origin_pts=origin_pts, end_pts=end_pts)
 
 
 def times_of(source: SourceVideo) -> Array:
