@@ -50,8 +50,9 @@ def after_holes(pts: Sequence[int | None], entries: Sequence[bool], max_hole_uni
     is_reordered = [number for _, number in known] != sorted(number for _, number in known)
     found: set[int] = set()
     for (time, number), (next_time, next_number) in pairwise(known):
-        is_at_end = is_reordered and all(each is None or each <= next_time for each in pts[next_number:])
-        if is_at_end or not spacing.is_hole(time, next_time, max_hole_units):
+        if not spacing.is_hole(time, next_time, max_hole_units):
+            continue
+        if is_reordered and all(each is None or each <= next_time for each in pts[next_number:]):
             continue
         first = next_number
         if is_reordered:
