@@ -166,11 +166,11 @@ def _excused(packets: tuple[ScannedPacket, ...]) -> set[int]:
     entry_pts: int | None = None
     fresh, is_broken, started_here = True, True, False
     for number, packet in enumerate(packets):
-        if packet.is_entry and (not packet.complaint or (fresh and forgets_another(packet))):
+        if packet.is_entry and (not packet.complaint or (fresh and _forgets_another(packet))):
             entry_pts, started_here, is_broken = packet.pts, is_broken, False
         leads = leads_to(packet, entry_pts)
         is_whole = not (packet.is_incomplete or packet.break_before)
-        if packet.complaint and is_whole and ((fresh and leads) or (started_here and forgets_another(packet))):
+        if packet.complaint and is_whole and ((fresh and leads) or (started_here and _forgets_another(packet))):
             excused.add(number)
             fresh = fresh and (leads or packet.is_entry)
         elif packet.complaint or packet.break_before:
@@ -187,7 +187,7 @@ def leads_to(packet: ScannedPacket, entry_pts: int | None) -> bool:
     return packet.is_before_start or (packet.pts is not None and packet.pts < entry_pts)
 
 
-def forgets_another(packet: ScannedPacket) -> bool:
+def _forgets_another(packet: ScannedPacket) -> bool:
     """Whether all that is said of a packet is that it is to forget a frame that the decoder does not have."""
     return packet.complaint == FORGETS_ANOTHER
 

@@ -196,9 +196,9 @@ def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decod
     stated_pts = decoded_pts
     if options.policy.salvage:
         decoded_pts = continued_times(stated_pts, source.timebase)
-    else:
-        check_order(source, decoded_pts)
     rising = longest_rise(decoded_pts)
+    if not options.policy.salvage:
+        check_order(source, decoded_pts, rising)
     plan = plan_video(with_pts(source, decoded_pts[rising]), options, ffmpeg_path, decoded_pts)
     plan = replace(plan, encode=replace(plan.encode, joins=joins_of(stated_pts[rising], decoded_pts[rising])))
     if rising.all():

@@ -144,8 +144,8 @@ class _Work:
         decoded_pts = tried_again(self.path, lambda: decode_pts(source, self.ffmpeg_path))
         if may_have_lost(source, decoded_pts):
             look()
-        self._check_is_one_recording(source, decoded_pts)
         rising = longest_rise(decoded_pts)
+        self._check_is_one_recording(source, decoded_pts, rising)
         kept = None if rising.all() else kept_numbers(rising.tolist())
         source = with_pts(source, decoded_pts[rising])
         runs = runs_of(self._pieces(source), times_of(source), NO_ENTRIES, source.timebase, 0)
@@ -182,14 +182,14 @@ class _Work:
             ),
         )
 
-    def _check_is_one_recording(self, source: SourceVideo, decoded_pts: Array) -> None:
+    def _check_is_one_recording(self, source: SourceVideo, decoded_pts: Array, rising: Array) -> None:
         if self.options.policy.salvage and len(recordings(decoded_pts.tolist(), source.timebase)) > 1:
             raise DamagedSourceError(
                 f"{self.path} consists of several recordings, each with times of its own, so no stretch of it can be "
                 "cut out; remux it first",
                 file=self.path,
             )
-        check_order(source, decoded_pts)
+        check_order(source, decoded_pts, rising)
 
     def _pieces(self, source: SourceVideo) -> list[Piece]:
         """The cuts that are left, as pieces. Those that cannot be cut from this source get their reason."""

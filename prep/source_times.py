@@ -56,11 +56,12 @@ def rhythm_of(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -
     """The rate `fps`, or the one chosen for a source that has timestamps, with all pauses left out. EncodeError for a
     source with more frames per second than any video may have, whose timestamps are wrong."""
     pts, timebase = times_of(source), source.timebase
-    if len(pts) >= _FEWEST_FOR_A_RATE and float(np.median(np.diff(pts))) * float(timebase) < 1 / MAX_RATE:
-        stated = 1 / (float(np.median(np.diff(pts))) * float(timebase))
+    median_seconds = float(np.median(np.diff(pts))) * float(timebase) if len(pts) >= _FEWEST_FOR_A_RATE else 1.0
+    if median_seconds < 1 / MAX_RATE:
         raise EncodeError(
-            f"{source.path} has {stated:.0f} frames/s by its timestamps, or by its header if it is a raw stream; "
-            f"videos have at most {MAX_RATE}. Give its frames their times first: ffmpeg -r RATE -i FILE OUT.mp4",
+            f"{source.path} has {1 / median_seconds:.0f} frames/s by its timestamps, or by its header if it is a raw "
+            f"stream; videos have at most {MAX_RATE}. Give its frames their times first: "
+            "ffmpeg -r RATE -i FILE OUT.mp4",
             file=source.path,
         )
     pauses = find_gaps(pts, source.end_pts, timebase, min(policy.max_gap_seconds, _PAUSE_SECONDS))
@@ -145,13 +146,13 @@ def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:
         raise EncodeError(f"{source.path}: {error.message}", file=source.path) from None
 
 
-def check_order(source: SourceVideo, decoded_pts: Array) -> None:
+def check_order(source: SourceVideo, decoded_pts: Array, rising: Array) -> None:
     """DamagedSourceError where times jump back by more than a second, as in recordings that were joined, or where a run
-    of frames would be left out."""
+    of frames would be left out. `rising` is the `longest_rise` of the times."""
     latest = np.maximum.accumulate(decoded_pts)
     back = np.flatnonzero((latest - decoded_pts) * float(source.timebase) > _MAX_JUMP_BACK_SECONDS)
     if not len(back):
-        back = _runs_left_out(decoded_pts)
+        back = _runs_left_out(decoded_pts, rising)
     if len(back):
         first = int(back[0])
         seconds, at = (
@@ -166,10 +167,10 @@ def check_order(source: SourceVideo, decoded_pts: Array) -> None:
         )
 
 
-def _runs_left_out(decoded_pts: Array) -> Array:
+def _runs_left_out(decoded_pts: Array, rising: Array) -> Array:
     """Where times first jump back in a run of frames that do not rise, if it is too long for a decoder's mistake: the
     number of a frame, or none."""
-    left_out = np.flatnonzero(~longest_rise(decoded_pts))
+    left_out = np.flatnonzero(~rising)
     span = _MOST_LEFT_OUT_TOGETHER
     runs = np.flatnonzero(left_out[span:] - left_out[:-span] == span)
     falls = np.flatnonzero(np.diff(decoded_pts) <= 0) + 1

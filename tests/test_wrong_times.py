@@ -17,7 +17,7 @@ from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probe import probe
 from shortgop.prep.profile import Profile
-from shortgop.prep.source_times import check_order
+from shortgop.prep.source_times import check_order, longest_rise
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -67,7 +67,7 @@ def test_a_few_frames_in_the_wrong_order_are_left_out_and_no_more(
     interval = round(1 / (RATE * source.timebase))
     decoded = np.array([*range(together), *range(30)]) * interval
     if not is_refused:
-        check_order(source, decoded)
+        check_order(source, decoded, longest_rise(decoded))
         return
     with pytest.raises(DamagedSourceError, match=rf"jump back by 0\.133 s, .* at frame {together}"):
-        check_order(source, decoded)
+        check_order(source, decoded, longest_rise(decoded))
