@@ -253,10 +253,6 @@ class NotJsonError(Exception):
 def plain(value: Any) -> Any:
     """The value in the types of JSON: numpy's as Python's, text for dates and decimals, null for NaN, infinities and
     what pandas has for missing values. NotJsonError for a type that JSON cannot hold."""
-    if isinstance(value, np.ndarray | np.integer | np.floating | np.bool_ | np.str_):
-        value = value.tolist()
-    if type(value).__name__ in _MISSING:
-        value = None
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
@@ -267,6 +263,19 @@ def plain(value: Any) -> Any:
         return {valid_text(str(key)): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
+    return _plain_of_libraries(value)
+
+
+def _plain_of_libraries(value: Any) -> Any:
+    if isinstance(value, np.integer | np.bool_):
+        return value.item()
+    if isinstance(value, np.floating):
+        return plain(float(value))
+    if isinstance(value, np.ndarray):
+        # Its own numbers: `tolist` makes integers of nanoseconds.
+        return [plain(entry) for entry in value] if value.ndim else plain(value[()])
+    if type(value).__name__ in _MISSING:
+        return None
     if isinstance(value, _WRITTEN_AS_TEXT):
         return str(value)
     raise NotJsonError(f"a value of type {type(value).__name__}")

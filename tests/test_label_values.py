@@ -26,7 +26,9 @@ def dataset(tmp_path: Path) -> Path:
     ("value", "stored"),
     [
         (np.int64(3), 3), (np.uint8(3), 3), (np.float32(0.5), 0.5), (np.float64("nan"), None), (np.bool_(True), True),
-        (np.str_("cat"), "cat"), (np.array([1, 2]), [1, 2]), ([np.int64(1), {"x": np.float64(2)}], [1, {"x": 2.0}]),
+        (np.str_("cat"), "cat"), (np.longdouble(0.5), 0.5), (np.array(7), 7),
+        (np.array([[1.5], [2]]), [[1.5], [2.0]]), (np.array([1, 2]), [1, 2]),
+        ([np.int64(1), {"x": np.float64(2)}], [1, {"x": 2.0}]),
     ],
 )  # fmt: skip
 def test_numpys_values_are_those_of_python(value: Any, stored: Any, dataset: Path) -> None:
@@ -45,6 +47,8 @@ def test_what_pandas_has_for_missing_values_is_null(dataset: Path) -> None:
 def test_the_column_of_a_value_that_cannot_be_stored_is_named(dataset: Path) -> None:
     with pytest.raises(UsageError, match="the labels of 'a.mp4' have a value of type complex in column 'label'; turn"):
         shortgop.annotate(dataset, {"a.mp4": {"split": "train", "label": 1j}})
+    with pytest.raises(UsageError, match="a value of type datetime64 in column 'days'"):
+        shortgop.annotate(dataset, {"a.mp4": {"days": np.array(["2026-01-02"], dtype="M8[ns]")}})
 
 
 def test_the_id_of_a_video_is_no_label(dataset: Path) -> None:
