@@ -19,7 +19,8 @@ _LEAST_SECONDS = 2.0
 
 
 class EncodingRate:
-    """Frames/s of a job since its first frames were about to come: without the start of Ray, and looks at sources."""
+    """Frames/s of a job since its first frames were about to come: without the start of Ray, and looks at sources.
+    `EncodingTime`, which leaves out later pauses too, needs to hear of each unit, and a bar hears of sums alone."""
 
     def __init__(self) -> None:
         self._began_seconds = 0.0

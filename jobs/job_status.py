@@ -58,16 +58,15 @@ class JobStatus:
 
     `state` is "running", "finished", or "ended" with the error in `reason`. `sources_total` are those that the job
     prepares, `sources_there` the others that were given, which the dataset had before; 0 in a status of earlier
-    versions. `frames_planned` are those of the
-    `sources_planned` sources that were looked at so far; `sources_planned` is 0 in a status of earlier versions.
-    `bytes_in` are those of the files of finished sources, each file counted once, and `bytes_out` those of what was
-    made of them. `recent_frames_per_second` is the rate over the last minute. `nodes` has the frames that each machine
-    encoded, and `node_rates` their frames/s over the last minute. `encoding_seconds` is the time in which units were
-    encoded, without the start of Ray and pauses; None in a status of earlier versions. `encoding_frames_per_second` is
-    the rate over that part of the last minute, 0 if there is none. `units_running` is their number; `running` has those
-    that run longest. `history` is what was done over time, by this job and those before it; it is empty in a status of
-    earlier versions. `lists_more`: more sources are still being found, so the total and the frames of all are those of
-    what was found so far.
+    versions. `frames_planned` are those of the `sources_planned` sources that were looked at so far; `sources_planned`
+    is 0 in a status of earlier versions. `bytes_in` are those of the files of finished sources, each file counted once,
+    and `bytes_out` those of what was made of them. `recent_frames_per_second` is the rate over the last minute. `nodes`
+    has the frames that each machine encoded, and `node_rates` their frames/s over the last minute. `encoding_seconds`
+    is the time in which units were encoded, without the start of Ray and pauses; None in a status of earlier versions.
+    `encoding_frames_per_second` is the rate over that part of the last minute, 0 if there is none. `units_running` is
+    their number; `running` has those that run longest. `history` is what was done over time, by this job and those
+    before it; it is empty in a status of earlier versions. `lists_more`: more sources are still being found, so the
+    total and the frames of all are those of what was found so far.
     """
 
     host: str

@@ -114,6 +114,7 @@ class SnapshotReader:
         of these videos differ in size."""
         geometries = [self._geometry(video) for video in videos]
         if any(each.size != geometries[0].size for each in geometries):
+            # The error names two videos whose frames differ.
             self._frame_shape(videos)
         return ClipOutput(self._pixels, geometries, layout=self._layout)
 
