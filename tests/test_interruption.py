@@ -216,7 +216,8 @@ class Interruptions:
         job.kill()
         job.wait()
 
-    @pytest.mark.parametrize("finished", sample([6], more=[1]))
+    # In a store, to look how many are finished takes as long as some units, and one has to be left.
+    @pytest.mark.parametrize("finished", sample([4], more=[1]))
     def test_driver_killed(
         self, sources: Path, expected: Storage, places: Places, tmp_path: Path, finished: int
     ) -> None:
