@@ -143,12 +143,13 @@ class Bucket:
             raise self._changing(key) from None
 
     def read_tail(self, key: str, max_bytes: int) -> tuple[bytes, Stored]:
-        """The last bytes of a file, at most `max_bytes`, and what the file is. In Azure, which counts no ranges from
-        the end, and for an empty file, that takes two requests."""
-        if not self.is_azure:
-            with contextlib.suppress(_NothingThereError):
-                data, meta = self._get(key, {"range": {"suffix": max_bytes}})
-                return data, self._stored(meta)
+        """The last bytes of a file, at most `max_bytes`, and what the file is. An empty file takes two requests, and in
+        Azure, which counts no ranges from the end, so does a file of more than `max_bytes`."""
+        with contextlib.suppress(_NothingThereError):
+            if self.is_azure:
+                return self._tail_after_start(key, max_bytes)
+            data, meta = self._get(key, {"range": {"suffix": max_bytes}})
+            return data, self._stored(meta)
         for _ in range(_ATTEMPTS):
             found = self.find(key)
             if found is None:
@@ -286,6 +287,21 @@ class Bucket:
                 raise self._too_short(key, stop)
             of_range[number].append(data)
         return [each[0] if len(each) == 1 else b"".join(each) for each in of_range]
+
+    def _tail_after_start(self, key: str, max_bytes: int) -> tuple[bytes, Stored]:
+        """Like `read_tail`, by a request for the start of the file, which says how long it is. _NothingThereError if it
+        is empty."""
+        for _ in range(_ATTEMPTS):
+            data, meta = self._piece(key, 0, max_bytes, None)
+            found = self._stored(meta)
+            if len(data) == found.num_bytes:
+                return data, found
+            tail = found.num_bytes - max_bytes, found.num_bytes
+            try:
+                return self._ranges(key, [tail], found.version)[0], found
+            except _ReplacedError:
+                continue
+        raise self._changing(key)
 
     def _too_short(self, key: str, stop: int) -> EOFError:
         return EOFError(f"{self.place(key)} ends before byte {stop}")

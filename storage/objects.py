@@ -28,7 +28,7 @@ class ObjectStorage:
     Requests per call, when none fails: `find`, `read` of up to 8 MiB, `open`, `put_new`, `replace` and `take` one;
     `remove` two, and for a folder two more for 1000 files; an upload one if it has less than 8 MiB, else two and one
     for each 8 MiB; `put_new_file` from 8 MiB on as many as an upload, and four; `lock` eight, and two when it is
-    released. In Azure `open` takes two, and `put_new_file` one whatever its length.
+    released. In Azure `open` takes two for a file of more than 256 KiB, and `put_new_file` one whatever its length.
     """
 
     def __init__(self, url: str, options: NetworkOptions) -> None:

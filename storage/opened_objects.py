@@ -14,8 +14,8 @@ MAX_GAP_BYTES = 1024 * 1024
 
 
 class OpenedObject:
-    """`OpenedFile` in a store. One request when it is opened, which brings the end of the file; then one for each read
-    of what neither that nor `will_need` has brought."""
+    """`OpenedFile` in a store. One request when it is opened, which brings the end of the file, and in Azure two if it
+    is long; then one for each read of what neither that nor `will_need` has brought."""
 
     def __init__(self, bucket: Bucket, key: str) -> None:
         self._bucket = bucket

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import azurite
-from dataset_places import Places
+import shortgop
+from dataset_places import Places, copied
 from flaky_proxy import FLAKY, Faults, FlakyProxy, flaky_proxy
 from root_race import race
 from shortgop.errors import OutputError
@@ -18,7 +21,9 @@ from shortgop.storage.interface import Storage, Stored
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import PIECE_BYTES, NetworkOptions
 from shortgop.storage.objects import ObjectStorage
+from shortgop.storage.opened_objects import TAIL_BYTES
 from storage_conformance import StorageConformance
+from synthetic import read_number
 
 pytestmark = pytest.mark.skipif(azurite.program() is None, reason=azurite.HOW_TO_GET_IT)
 
@@ -132,31 +137,56 @@ def test_a_large_put_may_take_as_long_as_its_pieces(url: str, proxy: FlakyProxy,
 def test_the_end_of_a_file_and_what_it_is_are_of_one_version(
     place: ObjectStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Azure has no ranges that are counted from the end, so the length is asked for first."""
+    """Azure has no ranges that are counted from the end, so the start says how long a file is, and another request
+    brings the end."""
     other = storage_at(place.url)
-    place.put_new("zarr.json", b"one")
-    find = place._bucket.find
+    long, longer = bytes(TAIL_BYTES) + b"one", bytes(2 * TAIL_BYTES) + b"three"
+    place.put_new("zarr.json", long)
+    stored = place._bucket._stored
 
-    def found_and_then_replaced(key: str) -> Stored | None:
-        found = find(key)
-        if found is not None and found.num_bytes == len(b"one"):
-            assert other.replace(key, b"three", found.version)
+    def asked_and_then_replaced(meta: Any) -> Stored:
+        found = stored(meta)
+        if found.num_bytes == len(long):
+            assert other.replace("zarr.json", longer, found.version)
         return found
 
-    monkeypatch.setattr(place._bucket, "find", found_and_then_replaced)
+    monkeypatch.setattr(place._bucket, "_stored", asked_and_then_replaced)
     with place.open("zarr.json") as file:
-        assert file.read(0, file.stored.num_bytes) == b"three"
         assert file.stored == other.find("zarr.json")
+        assert file.read(len(longer) - 5, len(longer)) == b"three"
+        assert file.read(0, len(longer)) == longer
 
 
-def test_an_opened_file_takes_two_requests(place: ObjectStorage, proxy: FlakyProxy) -> None:
-    place.put_new("zarr.json", b"one")
+@pytest.mark.parametrize(
+    ("num_bytes", "expected"),
+    [
+        (0, {"GET": 1, "HEAD": 1}),
+        (1, {"GET": 1}),
+        (TAIL_BYTES, {"GET": 1}),
+        (TAIL_BYTES + 1, {"GET": 2}),
+        (3 * TAIL_BYTES, {"GET": 2}),
+    ],
+)
+def test_an_opened_file_takes_one_request_and_a_long_one_two(
+    place: ObjectStorage, proxy: FlakyProxy, num_bytes: int, expected: dict[str, int]
+) -> None:
+    content = random.Random(0).randbytes(num_bytes)
+    place.put_new("zarr.json", content)
     proxy.forget()
     before = place.counts().requests
     with place.open("zarr.json") as file:
-        assert file.read(0, 3) == b"one"
-    assert proxy.counts() == {"GET": 1, "HEAD": 1}
-    assert place.counts().requests - before == 2
+        assert file.read(max(0, num_bytes - TAIL_BYTES), num_bytes) == content[-TAIL_BYTES:]
+        assert file.stored.num_bytes == num_bytes
+    assert proxy.counts() == expected
+    assert place.counts().requests - before == sum(expected.values())
+
+
+def test_a_small_dataset_is_opened_with_three_requests(three_videos: Path, place: Storage, proxy: FlakyProxy) -> None:
+    copied(three_videos, place)
+    proxy.forget()
+    dataset = shortgop.open(place.url)
+    assert proxy.counts() == {"GET": 3}
+    assert read_number(dataset["film.mkv"][3]) == 3
 
 
 def test_a_token_in_place_of_the_key(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
