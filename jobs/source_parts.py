@@ -47,7 +47,8 @@ Fingerprint = tuple[int, int]
 
 @dataclass(frozen=True)
 class Imported:
-    """A source that an importer found. `place` says where, for messages; `given` is the name that the user knows."""
+    """A source that an importer found. `path` is that of its file; in a store, the file's key. `place` says where it
+    was found, for messages; `given` is the name that the user knows."""
 
     id: str
     path: Path

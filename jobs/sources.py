@@ -15,9 +15,10 @@ from ..errors import SourceError, SourceNotFoundError, UsageError
 from ..prep.stretch import Stretch
 from ..storage.locate import refuse_half_a_url
 from ..wording import missing
-from .addresses import beside, is_url, parse, shown
+from .addresses import Address, beside, is_url, parse, shown
 from .column_types import check_types
 from .ids import Folder, common_folder, folder_of, id_of_url, id_roots, prefixes_below
+from .importers.in_stores import RecognisedInStore, kinetics_at, lerobot_at, no_videos, refuse_pictures
 from .importers.recognise import inside, recognised
 from .importers.webdataset import samples_of
 from .importing import PLAIN, Importing
@@ -25,7 +26,7 @@ from .list_lines import is_list
 from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, read_list, valid_text
 from .places import absolute_below, from_home, is_shortest, without_scheme
 from .source_parts import Imported, Member, SourcePart, stretch_of_row
-from .store_files import StoreFile, asked, files_below, has_files, is_folder, small_copy
+from .store_files import StoreFile, asked, files_below, is_folder, small_copy
 from .video_names import VIDEO_SUFFIXES, has_known_name, is_video_name
 from .walking import fixed_part, is_local_folder, matching, walk
 
@@ -126,9 +127,10 @@ def found_in(
     The types of the columns of CSV and TSV lists are inferred, unless `types` gives them; `on_types` is told which they
     are.
 
-    - A LeRobot v3 dataset stands for its episodes, a `.tar` for the samples with videos in it, a list with Kinetics'
-      columns for its rows, and with `--image-fps` a folder for a video of each folder of pictures in it (`importers/`).
-      In a folder that holds one of these, only video files are found; if there is none, its tars.
+    - A LeRobot v3 dataset stands for its episodes, and a list with Kinetics' columns for its rows; both may lie in a
+      store. On disks a `.tar` stands for the samples with videos in it, and with `--image-fps` a folder for a video of
+      each folder of pictures in it. In a folder that holds one of these, only video files are found; if there is none,
+      its tars (`importers/`).
 
     `importing` says what more a list's columns mean, and the rate of pictures.
 
@@ -211,21 +213,10 @@ def _find_in_store(
     address = parse(argument)
     url = address.url
     if is_folder(argument, has_known_name):
-        place, is_empty = f"in {url!r}", True
-        for file in files_below(address, is_video_name):
-            is_empty = False
-            yield Found(_in_store(naming(url, file.address.url), file), place, listed=False)
-        if is_empty:
-            if not has_files(address):
-                raise UsageError(f"nothing lies at or below {url!r}; check the URL, or put the videos there", file=url)
-            raise UsageError(
-                f"the folder {url!r} holds no videos: nothing below it ends in one of {VIDEO_SUFFIXES}; give another "
-                "URL, or a list of files of another kind",
-                file=url,
-            )
+        yield from _below_url(address, naming, importing)
         return
     if is_list(address.name):
-        yield from _in_list(argument, read, importing)
+        yield from _in_list_at(address, argument, read, importing)
         return
     if address.name.lower().endswith(".tar"):
         raise UsageError(f"{url} is a tar, and tars are read from disks; copy it to one, and give that", file=url)
@@ -241,6 +232,56 @@ def _find_in_store(
     except SourceError as error:
         raise UsageError(error.message, file=url) from error
     yield Found(_in_store(naming(folder_of(url), url), file), "given by itself", listed=False)
+
+
+def _below_url(address: Address, naming: Callable[[str, str], str], importing: Importing) -> Iterator[Found]:
+    """The sources in a folder of a store."""
+    refuse_pictures(address, importing)
+    url = address.url
+    imported = lerobot_at(address)
+    if imported is not None:
+        yield from _imported_at(address, imported, lambda each: naming(url, f"{url}/{each}"), importing)
+        return
+    is_empty = True
+    for file in files_below(address, is_video_name):
+        is_empty = False
+        yield Found(_in_store(naming(url, file.address.url), file), f"in {url!r}", listed=False)
+    if is_empty:
+        raise no_videos(address)
+
+
+def _in_list_at(address: Address, argument: str, read: _ReadList, importing: Importing) -> Iterator[Found]:
+    """The sources of a list in a store."""
+    refuse_pictures(address, importing)
+    # The rows of a long list do not fit into memory, so the copy stays until the last one is taken, or nobody wants it.
+    with small_copy(address) as copy:
+        imported = kinetics_at(address, copy)
+        if imported is not None:
+            yield from _imported_at(address, imported, None, importing)
+        else:
+            yield from _in_list(argument, _rows_of_copy(address, str(copy), read), importing)
+
+
+def _rows_of_copy(address: Address, copy: str, read: _ReadList) -> Iterator[Row]:
+    """The rows of a list in a store, of which there is a local copy."""
+    try:
+        for row in read(copy):
+            yield row._replace(place=row.place.replace(copy, address.url))
+    except UsageError as error:
+        error.message = error.message.replace(copy, address.url)
+        error.file = address.url
+        raise
+
+
+def _imported_at(
+    address: Address, found: RecognisedInStore, naming: Callable[[str], str] | None, importing: Importing
+) -> Iterator[Found]:
+    """The sources of another tool's format in a store. Without `naming` their ids are what a list says."""
+    importing.tell(f"{address.url}: {found.what}")
+    for each, file in found.sources:
+        source = _in_store(naming(each.id) if naming else each.id, file)
+        source = source._replace(attributes=_columns(each), is_listed=naming is None, part=each.part)
+        yield Found(source, each.place, listed=True)
 
 
 def _in_store(source_id: str, file: StoreFile) -> Source:
@@ -282,14 +323,13 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
                 file=argument,
             )
     elif is_list(argument):
-        yield from _in_list(argument, read, importing)
+        yield from _in_list(argument, _rows(argument, read), importing)
     else:
         yield Found(_source(_id_of(path, naming(path.parent)), path, argument), "given by itself", listed=False)
 
 
 def _imported(each: Imported, folder: Path | None, naming: _Naming) -> Found:
     """The source of an importer, whose ids are paths below `folder`; without one they are what a list says."""
-    attributes = valid_text(json.dumps(each.attributes, ensure_ascii=False, allow_nan=False))
     video_id = each.id
     if folder is not None and each.path.is_dir():
         # A folder of pictures is a video itself.
@@ -297,33 +337,24 @@ def _imported(each: Imported, folder: Path | None, naming: _Naming) -> Found:
     elif folder is not None and PurePath(each.id).as_posix() == each.id and not PurePath(each.id).is_absolute():
         # A key may be no path, such as one that begins with a slash.
         video_id = _id_of(folder / each.id, naming(folder))
-    source = _source(video_id, each.path, each.given, attributes)._replace(is_listed=folder is None, part=each.part)
+    source = _source(video_id, each.path, each.given, _columns(each))._replace(is_listed=folder is None, part=each.part)
     return Found(source, each.place, listed=True)
 
 
+def _columns(each: Imported) -> str:
+    return valid_text(json.dumps(each.attributes, ensure_ascii=False, allow_nan=False))
+
+
 def _rows(argument: str, read: _ReadList) -> Iterator[Row]:
-    """The rows of a list, which may lie in a store."""
-    if not is_url(argument):
-        for row in read(argument):
-            yield row._replace(path=without_scheme(row.path)) if "://" in row.path else row
-        return
-    address = parse(argument)
-    # The rows of a long list do not fit into memory, so the copy stays until the last one is taken, or nobody wants it.
-    with small_copy(address) as copy:
-        name = str(copy)
-        try:
-            for row in read(name):
-                yield row._replace(place=row.place.replace(name, address.url))
-        except UsageError as error:
-            error.message = error.message.replace(name, address.url)
-            error.file = address.url
-            raise
+    """The rows of a list on a disk."""
+    for row in read(argument):
+        yield row._replace(path=without_scheme(row.path)) if "://" in row.path else row
 
 
-def _in_list(argument: str, read: _ReadList, importing: Importing) -> Iterator[Found]:
+def _in_list(argument: str, rows: Iterable[Row], importing: Importing) -> Iterator[Found]:
     folder, list_url = str(Path(argument).parent.absolute()), is_url(argument)
     below = f"{folder.rstrip('/')}/"
-    for row in _rows(argument, read):
+    for row in rows:
         place, given, given_id, attributes = row
         part = None if importing.cuts is None else stretch_of_row(row, importing)
         row_id = given_id or id_of_path(given) + (f"@{part}" if part else "")
@@ -361,7 +392,7 @@ def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importin
                 continue
             read_already.add(path)
             if is_list(path.name):
-                found = _in_list(str(path), read, importing)
+                found = _in_list(str(path), _rows(str(path), read), importing)
             else:
                 found = (_imported(each, root, naming) for each in samples_of(path, is_video_name).sources)
         elif spelled_out or is_video_name(path.name):

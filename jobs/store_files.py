@@ -94,6 +94,12 @@ def has_files(folder: Address) -> bool:
         raise UsageError(error.message, file=folder.url) from error
 
 
+def content(address: Address) -> bytes:
+    """The content of a small file. SourceNotFoundError if there is none, SourceError if it cannot be read."""
+    with told(address):
+        return _storage(address).read(address.key)
+
+
 def is_folder(argument: str, is_file_name: Callable[[str], bool]) -> bool:
     """Whether a URL stands for what is below it. It does if it ends with a slash, or if no file has that key. A URL
     with the name of a file is taken for one without a request."""

@@ -215,7 +215,8 @@ def test_looking_at_objects_reads_none_of_their_content(proxied_url: str, s3_pro
     prepare(proxied_url, tmp_path / "dataset")
     s3_proxy.forget()
     assert prepare(f"{proxied_url}/", tmp_path / "dataset").already_there == 3
-    (listing,) = s3_proxy.requests()
+    asked, listing = s3_proxy.requests()
+    assert asked.key.endswith("meta/info.json"), "which would make it a LeRobot dataset"
     assert "list-type" in listing.query
 
 

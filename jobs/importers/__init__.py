@@ -6,4 +6,6 @@
 - `webdataset.py`: the samples with videos in WebDataset tars
 - `kinetics.py`: lists with the columns of Kinetics
 - `images.py`: folders and lists of numbered pictures
+
+`in_stores.py` is `recognise.py` for URLs.
 """

@@ -10,9 +10,10 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
-from ...errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
+from ...errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError, UsageError
 from ...prep.options import SourcePolicy
 from ...wording import counted
+from ..addresses import is_url, shown
 from ..lists import Row, read_list
 from ..places import from_home
 from ..source_parts import Images, Imported, Recognised
@@ -53,6 +54,13 @@ def list_of_images(path: Path, fps: Fraction) -> Recognised | None:
     rows = list(read_list(str(path)))
     if not all(is_image_name(row.path) for row in rows):
         return None
+    url = next((row for row in rows if is_url(row.path)), None)
+    if url is not None:
+        raise UsageError(
+            f"{url.place} names the picture {shown(url.path)}, and pictures are read from disks; copy them to one, and "
+            "list the copies",
+            file=str(path),
+        )
     videos: dict[str, list[Row]] = {}
     for row in rows:
         videos.setdefault(row.id or path.stem, []).append(row)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -36,14 +36,21 @@ def is_kinetics(path: Path) -> bool:
 
 
 def rows_of(path: Path, is_video_name: Callable[[str], bool]) -> Recognised:
+    """The videos of a list on a disk."""
+    return rows_among(path, str(path), path.parent, _videos_below(path.parent, is_video_name))
+
+
+def rows_among(path: Path, shown: str, folder: Path, files: Mapping[str, Path]) -> Recognised:
     """The videos of a list: id `<youtube_id>_<start>_<end>`, with all columns. A file that is cut already is taken
-    whole, from a whole file the stretch is cut. A row whose file is missing becomes a failure."""
-    files = _videos_below(path.parent, is_video_name)
+    whole, from a whole file the stretch is cut. A row whose file is missing becomes a failure.
+
+    `shown` is what messages call the list. `files` are those below its folder, by their names without the suffix.
+    """
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
         reader = csv.DictReader(stream, skipinitialspace=True)
-        sources = [_source(path, f"line {reader.line_num} of {str(path)!r}", row, files) for row in reader]
+        sources = [_source(folder, shown, f"line {reader.line_num} of {shown!r}", row, files) for row in reader]
     if not sources:
-        raise UsageError(f"the list {str(path)!r} is empty; add a line for each video", file=str(path))
+        raise UsageError(f"the list {shown!r} is empty; add a line for each video", file=shown)
     return Recognised(f"a Kinetics list of {counted(len(sources), 'video')}", tuple(sources))
 
 
@@ -56,7 +63,7 @@ def _videos_below(folder: Path, is_video_name: Callable[[str], bool]) -> dict[st
     }
 
 
-def _source(path: Path, place: str, row: dict[str, Any], files: dict[str, Path]) -> Imported:
+def _source(folder: Path, shown: str, place: str, row: dict[str, Any], files: Mapping[str, Path]) -> Imported:
     values = {valid_text((name or "").strip()): value for name, value in row.items()}
     key = str(values["youtube_id"] or "").strip()
     start, end = (_seconds(values[name]) for name in ("time_start", "time_end"))
@@ -64,17 +71,17 @@ def _source(path: Path, place: str, row: dict[str, Any], files: dict[str, Path])
         raise UsageError(
             f"{place} has no `youtube_id`, or no stretch from `time_start` to a later `time_end` in seconds; correct "
             "it, or take the line out",
-            file=str(path),
+            file=shown,
         )
     name = f"{key}_{int(start):06d}_{int(end):06d}"
     is_whole = name not in files and key in files
-    file = files.get(name) or files.get(key) or path.parent / f"{name}.mp4"
+    file = files.get(name) or files.get(key) or folder / f"{name}.mp4"
     numbers = {name: int(time) if time.denominator == 1 else float(time) for name, time in
                (("time_start", start), ("time_end", end))}  # fmt: skip
     return Imported(
         id=valid_text(name),
         path=file,
-        given=os.path.relpath(file, path.parent),
+        given=os.path.relpath(file, folder),
         attributes={**values, "youtube_id": key, **numbers},
         part=Stretch(start, end, place) if is_whole else None,
         place=place,
