@@ -89,7 +89,7 @@ stores. None for those that could not be read there."""
 
 
 class Looking:
-    """Where sources are looked at: here, or `elsewhere` as soon as that is set, if there are `many_sources`."""
+    """Where sources are looked at: here, or `elsewhere` as soon as that is set, if `many_sources` or more are left."""
 
     def __init__(self, many_sources: int) -> None:
         self.elsewhere: LookElsewhere | None = None
@@ -104,16 +104,23 @@ class Looking:
         num_in_store: int,
         is_over: Callable[[], bool] = bool,
     ) -> list[Looked]:
-        """Like the function `look_at`."""
-        found: Sequence[Looked | None] = [None] * len(sources)
-        if self.elsewhere is not None and len(sources) >= self._many_sources:
-            found = self.elsewhere(sources, options, there, num_in_store)
-        own = look_at(
-            [source for source, other in zip(sources, found, strict=True) if other is None], options, there,
-            num_in_store=num_in_store, is_over=is_over,
-        )  # fmt: skip
-        left = iter(own)
-        return [next(left) if other is None else other for other in found]
+        """Like the function `look_at`. Here only some sources are looked at at a time: the machines that look at the
+        others may join meanwhile."""
+        looked: list[Looked] = []
+        while len(looked) < len(sources):
+            left = sources[len(looked) :]
+            if self.elsewhere is not None and len(left) >= self._many_sources:
+                found = self.elsewhere(left, options, there, num_in_store)
+            else:
+                left = left[: self._many_sources]
+                found = [None] * len(left)
+            own = look_at(
+                [source for source, other in zip(left, found, strict=True) if other is None], options, there,
+                num_in_store=num_in_store, is_over=is_over,
+            )  # fmt: skip
+            rest = iter(own)
+            looked += [next(rest) if other is None else other for other in found]
+        return looked
 
 
 def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolicy) -> _T:

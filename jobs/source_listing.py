@@ -34,7 +34,7 @@ def _ignore(sources_total: int, *, lists_more: bool) -> None:
 class Listing:
     """The sources of a job, which go into `table` as they are found. `id_roots` are the folders that gave the sources
     their ids, `roots_before` those that the dataset remembered at that time. `first` is the window of the sources that
-    were found first, None if there is one window of all."""
+    were found first, if that can be told."""
 
     def __init__(  # noqa: PLR0917  # what the job is about, and what was found
         self,
@@ -104,9 +104,9 @@ def list_first(  # noqa: PLR0917  # what the user gave, and where it goes
     window_sources: int,
     id_root: str | None = None,
 ) -> Listing:
-    """Find the first sources of a job: all of them if they are of one window. `find_below` finds sources, given the
-    folders that ids are below. UsageError for what is wrong with an argument or with one of these sources, SourceError
-    if a folder does not answer."""
+    """Find the first sources of a job: all of them if they are no more than `window_sources`. `find_below` finds
+    sources, given the folders that ids are below. UsageError for what is wrong with an argument or with one of these
+    sources, SourceError if a folder does not answer."""
     roots_before = layout.read_root(out).id_roots if layout.is_dataset(out) else ()
 
     def find() -> Listing:
@@ -116,6 +116,6 @@ def list_first(  # noqa: PLR0917  # what the user gave, and where it goes
         return Listing(table, arguments, policy, window_sources, roots, roots_before, left)
 
     listing = search(find, arguments, policy)
-    if listing.first is None:
+    if listing.first is None or table.num_found <= window_sources:
         listing.complete()
     return listing

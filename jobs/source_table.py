@@ -23,7 +23,7 @@ from ..errors import OutputError
 from ..prep.stretch import Stretch
 from .look import Looked
 from .sources import Found, Source, same
-from .windows import Window, first_size, windows
+from .windows import Window, first_size, one_window_size, windows
 
 _CACHE_KILOBYTES = 32_768
 _CLOSING_SECONDS = 2
@@ -224,7 +224,7 @@ class SourceTable:
         it before all are found. None if stretches are among them: their files may have others further on."""
         number = first_size(size)
         stretches = "SELECT 1 FROM sources WHERE number <= ? AND file IS NOT NULL"
-        self._num_first = 0 if self.num_found <= size or self._has(stretches, number) else number
+        self._num_first = 0 if self.num_found <= one_window_size(size) or self._has(stretches, number) else number
         if not self._num_first:
             return None
         (count,) = self._first("SELECT count(*) FROM sources WHERE number <= ?", number) or (0,)
@@ -242,7 +242,7 @@ class SourceTable:
                 "(SELECT min(other.id) FROM sources AS other WHERE other.file = sources.file) WHERE file IS NOT NULL"
             )
             self._execute("CREATE INDEX IF NOT EXISTS in_order ON sources (coalesce(leader, id))")
-        after_first = size if first is not None or len(self) <= size else first_size(size)
+        after_first = size if first is not None or len(self) <= one_window_size(size) else first_size(size)
         with _on_disk():
             keys = self._database.execute(
                 f"SELECT {place} AS place FROM sources WHERE +number > ? ORDER BY place",  # noqa: S608  # of constants

@@ -32,6 +32,12 @@ def first_size(size: int) -> int:
     return max(1, size // _FIRST_PART)
 
 
+def one_window_size(size: int) -> int:
+    """Up to so many neighbours are one window: looking at them takes hardly longer than at those of a first one, and
+    the window after it would be smaller than it."""
+    return min(size, 2 * first_size(size))
+
+
 def windows(keys: Iterable[_K], size: int, first: int) -> Iterator[Window[_K]]:
     """Windows of at least `size` neighbours, the first one of at least `first`; only the last one may be of fewer.
     Those with the same key, such as the stretches of a file, are neighbours and in one window, which may be larger for

@@ -82,6 +82,23 @@ class TestLooking:
         (video,) = looking.look_at([gone], _OPTIONS, There({gone.id: 7}), num_in_store=0)
         assert (video.item.identity, video.item.size_bytes) == (7, 0)
 
+    def test_workers_that_join_while_the_driver_looks_take_the_rest(
+        self, sources: list[Source], elsewhere: LookElsewhere
+    ) -> None:
+        looking, asked = Looking(many_sources=1), list[Sequence[Source]]()
+
+        def look(some: Sequence[Source], *more: Any) -> Sequence[Looked | None]:
+            asked.append(some)
+            return elsewhere(some, *more)
+
+        def join() -> bool:
+            looking.elsewhere = look
+            return False
+
+        found = looking.look_at(sources, _OPTIONS, NOTHING, num_in_store=0, is_over=join)
+        assert found == look_at(sources, _OPTIONS)
+        assert asked == [sources[1:]]
+
     def test_workers_know_what_the_dataset_has(self, sources: list[Source], elsewhere: LookElsewhere) -> None:
         """The length of a video that stays is not looked up."""
         identities = {each.item.source.id: each.item.identity for each in look_at(sources, _OPTIONS)}

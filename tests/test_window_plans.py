@@ -20,7 +20,7 @@ from shortgop.jobs.order import Order
 from shortgop.jobs.source_table import SourceTable
 from shortgop.jobs.sources import Found, Source
 from shortgop.jobs.units import Item, Unit, plan_units
-from shortgop.jobs.windows import first_size, windows
+from shortgop.jobs.windows import WINDOW_SOURCES, first_size, one_window_size, windows
 from shortgop.prep.stretch import Stretch
 
 KEYS = st.lists(st.integers(0, 30), max_size=60).map(sorted)
@@ -78,8 +78,8 @@ def test_windows_of_sources_do_not_divide_a_file_and_depend_on_which_were_found_
         assert found == [[row.source for row in other.rows(window)] for window in other.windows(size)]
         assert list(table.sources()) == sorted(sources, key=lambda each: each.id)
     assert sorted(each.id for window in found for each in window) == sorted(each.id for each in sources)
-    # As many as are planned at once need not wait for others.
-    assert len(found) == (len(sources) > 0) or len(sources) > size
+    # As few as these need not wait for others.
+    assert len(found) == (len(sources) > 0) or len(sources) > one_window_size(size)
     for window in found:
         assert [each.id for each in window] == sorted(each.id for each in window)
     for film in {each.path for each in sources if each.part}:
@@ -136,6 +136,16 @@ def test_what_is_left_of_a_job_has_the_units_of_an_undisturbed_one(
 def test_one_window_has_the_units_of_all_sources(sources: list[Source]) -> None:
     items = [Item(each, 1, 100_000) for each in sources]
     assert units_of(sources, 1000) == plan_units(items, profile_key="p", done={}, shard_bytes=10**9)
+
+
+@pytest.mark.parametrize(
+    ("num_sources", "counts"),
+    [(1000, [1000]), (2000, [2000]), (2001, [1000, 1001]), (10_000, [1000, 9000]), (12_000, [1000, 10_000, 1000])],
+)
+def test_encoding_waits_for_one_or_two_thousand_sources_at_most(num_sources: int, counts: list[int]) -> None:
+    with table_of([source(f"{number:05d}") for number in range(num_sources)]) as table:
+        found = table.windows(WINDOW_SOURCES)
+        assert [window.count for window in found] == [len(table.rows(window)) for window in found] == counts
 
 
 def test_a_source_that_was_removed_moves_no_other_to_another_window() -> None:

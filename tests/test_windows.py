@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,7 @@ from shortgop.jobs.work import give_up
 from shortgop.manifests.drop import drop
 from shortgop.manifests.parts import finished_parts, finished_units
 from shortgop.storage.disk import DiskStorage
-from windowed_jobs import NAMES, film, films_in, first_numbers, noted, run
+from windowed_jobs import NAMES, film, films_in, first_numbers, noted, run, stops_when, without_places
 
 
 @pytest.fixture(scope="module")
@@ -46,24 +45,6 @@ def in_windows(films: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run(out, films).videos_added == len(NAMES)
     assert len(finished_units(DiskStorage(out))) == 4
     return out
-
-
-def without_places(rows: dict[str, Any]) -> dict[str, Any]:
-    """The rows of a dataset without where its bytes lie: their checksums say what they are."""
-    places = {"segments.shard", "segments.offset", "gops.offset"}
-    return {
-        name: values
-        for name, values in rows.items()
-        if name not in places and not name.startswith(("shards.", "bytes of "))
-    }
-
-
-def stops_when(is_time: Callable[[Progress], bool]) -> Callable[[Progress], None]:
-    def stop(progress: Progress) -> None:
-        if is_time(progress):
-            raise KeyboardInterrupt
-
-    return stop
 
 
 def test_a_job_in_windows_makes_the_same_videos(films: Path, in_windows: Path, tmp_path: Path) -> None:

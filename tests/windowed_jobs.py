@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import shortgop
 from shortgop.jobs.look import Looked, LookElsewhere
 from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.tally import Progress
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
@@ -65,3 +66,21 @@ def noted(
 def first_numbers(out: Path) -> dict[str, int]:
     """The number that is burnt into the first frame of each video, by id."""
     return {video.id: read_number(video[0]) for video in shortgop.open(out)}
+
+
+def without_places(rows: dict[str, Any]) -> dict[str, Any]:
+    """The rows of a dataset without where its bytes lie: their checksums say what they are."""
+    places = {"segments.shard", "segments.offset", "gops.offset"}
+    return {
+        name: values
+        for name, values in rows.items()
+        if name not in places and not name.startswith(("shards.", "bytes of "))
+    }
+
+
+def stops_when(is_time: Callable[[Progress], bool]) -> Callable[[Progress], None]:
+    def stop(progress: Progress) -> None:
+        if is_time(progress):
+            raise KeyboardInterrupt
+
+    return stop
