@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
+REQUIRE_BROWSER = "SHORTGOP_REQUIRE_BROWSER"
 BROWSERS = {
     "chromium": ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
     "firefox": ("firefox", "firefox-esr"),
@@ -52,6 +55,18 @@ def find_browser() -> tuple[str, str] | None:
     """The kind and the path of the first browser on the PATH."""
     there = ((kind, shutil.which(name)) for kind, names in BROWSERS.items() for name in names)
     return next(((kind, path) for kind, path in there if path), None)
+
+
+def browser_or_skip() -> tuple[str, str]:
+    """The browser that `find_browser` finds. Where there is none, the test is skipped; with SHORTGOP_REQUIRE_BROWSER=1
+    it fails."""
+    browser = find_browser()
+    if browser is not None:
+        return browser
+    missing = "there is no Chromium, Chrome or Firefox on the PATH"
+    if os.environ.get(REQUIRE_BROWSER, "") not in {"", "0"}:
+        pytest.fail(f"{missing}, and {REQUIRE_BROWSER} is set")
+    pytest.skip(missing)
 
 
 def look_at(kind: str, browser: str, pages: Sequence[Path], widths: Sequence[int]) -> list[Seen]:

@@ -21,7 +21,7 @@ from scale_data import made_up
 from typer.testing import CliRunner
 
 import shortgop
-from browser import Seen, find_browser, look_at
+from browser import REQUIRE_BROWSER, Seen, browser_or_skip, look_at
 from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
 from shortgop.cli import app
@@ -357,9 +357,7 @@ def test_prep_writes_the_page_at_its_end_however_it_ends(tmp_path: Path) -> None
 @pytest.fixture(scope="module")
 def seen(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
     """Load three pages into a browser: the report, that of an empty dataset, and one that does everything wrong."""
-    browser = find_browser()
-    if browser is None:
-        pytest.skip("there is no Chromium, Chrome or Firefox on the PATH")
+    browser = browser_or_skip()
     folder = tmp_path_factory.mktemp("pages")
     create(DiskStorage(folder / "empty"), {"gop_frames": 4})
     write_report(folder / "full.html", str(footage))
@@ -398,3 +396,17 @@ def test_what_a_page_does_wrong_is_seen(seen: dict[str, Seen]) -> None:
     assert page.images == [False, False]
     assert page.too_wide[400]
     assert page.scroll_widths[400] >= 2000
+
+
+def test_a_browser_that_is_missing_fails_the_tests_where_it_is_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for value, outcome in (("", pytest.skip), ("0", pytest.skip), ("1", pytest.fail)):
+        monkeypatch.setenv(REQUIRE_BROWSER, value)
+        with pytest.raises(outcome.Exception, match="no Chromium, Chrome or Firefox on the PATH"):
+            browser_or_skip()
+    program = tmp_path / "firefox"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert browser_or_skip() == ("firefox", str(program))
