@@ -146,3 +146,20 @@ def test_a_job_without_anything_to_do_puts_nothing_but_its_lock(
     found = files(s3_proxy, dataset)
     assert {each for each in found if each.startswith("PUT")} == {"PUT .tmp", "PUT .lock"}
     assert len(found) <= 55
+
+
+def test_a_job_lists_parts_up_to_three_times(sources: Path, dataset: Storage, s3_proxy: FlakyProxy) -> None:
+    """Each time takes a request for a thousand parts: docs/scale.md."""
+
+    def listings() -> int:
+        parts = f"{dataset.url.rpartition('/')[2]}/parts"
+        found = [each for each in s3_proxy.requests() if "list-type" in each.query and each.key.startswith(parts)]
+        s3_proxy.forget()
+        return len(found)
+
+    shortgop.annotate(dataset.url, {"a.mp4": {"label": 1}})
+    assert listings() == 2
+    make_dataset([sources / "a.mp4"], dataset)
+    assert listings() == 1
+    make_dataset([sources / "a.mp4", sources / "b.mp4"], dataset)
+    assert listings() == 3
