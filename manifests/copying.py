@@ -20,7 +20,7 @@ from ..errors import UsageError
 from ..storage.interface import Storage
 from ..wording import counted
 from .edits import Drop, dropped, drops_table, last_number, sorted_json
-from .layout import Root, create, is_dataset, make_place, read_root, set_id_roots, set_profile
+from .layout import Root, create, is_dataset, make_place, read_root, set_profile
 from .lost import lost_shards, lost_text
 from .moving import DEFAULT_SHARD_BYTES, Move, move_segments, put_together, unit_of_move
 from .parts import finished_parts, write_part
@@ -107,8 +107,7 @@ def copy_videos(
     make_place(target)
     with target.lock():
         if not is_dataset(target):
-            create(target, first.profile)
-            set_id_roots(target, first.id_roots)
+            create(target, first.profile, first.id_roots)
         publish(target)
         now = _current(target)
         if not len(now.videos):
@@ -264,7 +263,8 @@ def _copy(source: _Source, target: Storage, now: Manifest, on_bytes: Callable[[i
 
 
 def _bring_the_rest(manifests: Sequence[Manifest], target: Storage, now: Manifest) -> None:
-    """Write a part of what was dropped, and of the failures, of ids that are not among the videos."""
+    """Write a part of what was dropped, and of the failures, of ids that are not among the videos, unless the target,
+    which has `now`, knows of it."""
     there = set(now.ids).union(*(manifest.ids for manifest in manifests))
     known, number = dropped(now), last_number(now) + 1
     drops = {
@@ -273,7 +273,9 @@ def _bring_the_rest(manifests: Sequence[Manifest], target: Storage, now: Manifes
         for video_id, drop in dropped(manifest).items()
         if video_id not in there and (video_id not in known or known[video_id].revision < drop.revision)
     }
-    failures = stack([_without(manifest.failures, there | known.keys() | drops.keys()) for manifest in manifests])
+    attempted = dict(zip(now.failures.id.texts(), now.failures.attempted_ns.tolist(), strict=True))
+    out = there | known.keys() | drops.keys()
+    failures = stack([_later(manifest.failures, attempted, without=out) for manifest in manifests])
     if drops or len(failures):
         unit = hashlib.blake2b(repr((sorted(drops), failures.id.texts())).encode("utf-8", "backslashreplace"))
         write_part(
@@ -283,5 +285,8 @@ def _bring_the_rest(manifests: Sequence[Manifest], target: Storage, now: Manifes
         )
 
 
-def _without(failures: Failures, ids: Collection[str]) -> Failures:
-    return take(failures, np.array([row for row, each in enumerate(failures.id.texts()) if each not in ids], np.int64))
+def _later(failures: Failures, attempted: Mapping[str, int], *, without: Collection[str]) -> Failures:
+    """The failures after these times of attempts, by id, but for some ids."""
+    times = zip(failures.id.texts(), failures.attempted_ns.tolist(), strict=True)
+    rows = [row for row, (each, at) in enumerate(times) if each not in without and attempted.get(each, -1) < at]
+    return take(failures, np.array(rows, np.int64))

@@ -2,24 +2,27 @@
 
     python killed_steps.py
 
-Each line on standard input is a list in JSON: DATASET, COPIES, OPERATION, FIRST, STRIDE. It has COPIES/1, COPIES/2, ...
-made, a path or a URL, up to the first copy on which the operation comes to its end. They begin with the number FIRST,
-and only every STRIDE of them is made, and the last one. Each line on standard output has the numbers of those that were
-killed. OPERATION is the name of a function of this module. It runs as a process of its own, until its standard input
-ends: it forks, and the processes that are killed must have no threads.
+Each line on standard input is a list in JSON: DATASET, COPIES, OPERATION, FIRST, STRIDE, LAST, SOURCE... It has
+COPIES/1, COPIES/2, ... made, a path or a URL, up to the first copy on which the operation comes to its end. They begin
+with the number FIRST, and only every STRIDE of them is made, and the last one if LAST is true. Each line on standard
+output has the numbers of those that were killed. OPERATION is the name of a function of this module, which takes the
+copy, and the sources if there are any. It runs as a process of its own, until its standard input ends: it forks, and
+the processes that are killed must have no threads when they begin.
 
 A change is one to the file system, or a request that changes a store.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dataset_places import copied
@@ -27,6 +30,7 @@ from s3_server import share_models
 from shortgop.manifests.annotate import annotate
 from shortgop.manifests.collect import collect
 from shortgop.manifests.compact import compact
+from shortgop.manifests.copying import copy_videos
 from shortgop.manifests.drop import drop
 from shortgop.manifests.layout import snapshots
 from shortgop.manifests.publish import publish
@@ -71,18 +75,30 @@ def rolled_back(dataset: Storage) -> None:
     rollback(dataset, sorted(snapshots(dataset))[1])
 
 
-OPERATIONS: dict[str, Callable[[Storage], None]] = {
-    each.__name__: each for each in (annotated, dropped, collected, published, compacted, rolled_back)
-}
+def filled(dataset: Storage, source: Storage) -> None:
+    """Copy a dataset to this place."""
+    copy_videos([source], dataset, update=True)
 
 
-def killed_before(step: int, original: str, copy: str, operation: Callable[[Storage], None]) -> bool:
+def merged(dataset: Storage, *sources: Storage) -> None:
+    """Bring the videos of other datasets into this one."""
+    copy_videos(sources, dataset)
+
+
+Operation = Callable[..., None]
+EDITS = ("annotated", "dropped", "collected", "published", "compacted", "rolled_back")
+# These take sources.
+MOVES = ("filled", "merged")
+OPERATIONS: dict[str, Operation] = {name: globals()[name] for name in (*EDITS, *MOVES)}
+
+
+def killed_before(step: int, original: str, copy: str, operation: Operation, sources: Sequence[str]) -> bool:
     """Whether the operation was killed, in a process of its own, before so many changes were made."""
     child = os.fork()
     if not child:
         dataset = copied(storage_at(original), storage_at(copy))
         kill_at(step, copy)
-        operation(dataset)
+        operation(dataset, *map(storage_at, sources))
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
@@ -94,13 +110,14 @@ def killed_before(step: int, original: str, copy: str, operation: Callable[[Stor
 def kill_at(step: int, dataset: str) -> Callable[[], int]:
     """Have this process killed before its change number `step`, from 1, to the files of a dataset, given by its path or
     URL. The result says how many changes there have been."""
-    seen = 0
+    seen, counting = 0, threading.Lock()
 
     def change() -> None:
         nonlocal seen
-        seen += 1
-        if seen == step:
-            os.kill(os.getpid(), signal.SIGKILL)
+        with counting:
+            seen += 1
+            if seen == step:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         # Opening for reading changes nothing.
@@ -130,7 +147,7 @@ def _before_requests(change: Callable[[], None]) -> None:
         setattr(obstore, name, with_change(getattr(obstore, name)))
 
 
-Killer = Callable[[str, str, str, int, int], list[str]]
+Killer = Callable[..., list[str]]
 """What `killed_steps.py` does with a line."""
 
 
@@ -156,18 +173,20 @@ def killer() -> Iterator[Killer]:
 
 
 def killed_steps(
-    original: str, copies: str, operation: Callable[[Storage], None], first: int, stride: int
+    original: str, copies: str, operation: Operation, first: int, stride: int, last: bool, sources: Sequence[str]
 ) -> list[int]:
     """The numbers of the copies on which the operation was killed."""
 
     def killed(step: int) -> bool:
-        return killed_before(step, original, f"{copies}/{step}", operation)
+        return killed_before(step, original, f"{copies}/{step}", operation, sources)
 
     for step in range(first, _MOST_STEPS, stride):
         if not killed(step):
-            # The last change of all is always among them.
-            last = [earlier for earlier in range(step - 1, step - stride, -1) if killed(earlier)][:1]
-            return [*range(first, step, stride), *last]
+            some = [*range(first, step, stride)]
+            between = range(max(first, step - stride + 1), step if last else 0)
+            # Of these the first ones are killed, and the others come to their end.
+            num_killed = bisect.bisect_left(between, True, key=lambda each: not killed(each))
+            return [*some, *between[:num_killed][-1:]]
     raise AssertionError(f"the operation makes more than {_MOST_STEPS} changes")
 
 
@@ -175,8 +194,8 @@ def main() -> None:
     if "AWS_ENDPOINT_URL" in os.environ:
         share_models()
     for line in sys.stdin:
-        original, copies, operation, first, stride = json.loads(line)
-        print(*killed_steps(original, copies, OPERATIONS[operation], first, stride), flush=True)
+        original, copies, operation, first, stride, last, *sources = json.loads(line)
+        print(*killed_steps(original, copies, OPERATIONS[operation], first, stride, last, sources), flush=True)
 
 
 if __name__ == "__main__":

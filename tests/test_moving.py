@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,6 +23,7 @@ from shortgop.manifests.compact import compact
 from shortgop.manifests.copying import copy_videos
 from shortgop.manifests.drop import drop
 from shortgop.manifests.moving import sharing_videos
+from shortgop.manifests.parts import finished_parts
 from shortgop.manifests.rollback import rollback
 from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
@@ -34,6 +31,7 @@ from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
+from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -160,38 +158,6 @@ class TestCopyingToS3(Copying):
         return storage_at(s3_url)
 
 
-_KILLED = """
-import os, signal, sys
-from shortgop.manifests import copying
-from shortgop.storage.locate import storage_at
-write_part, left = copying.write_part, int(sys.argv[3])
-def write(*arguments, **keywords):
-    global left
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    left -= 1
-    return write_part(*arguments, **keywords)
-copying.write_part = write
-copying._AT_A_TIME = 1
-copying.DEFAULT_SHARD_BYTES = 1
-copying.copy_videos([storage_at(sys.argv[1])], storage_at(sys.argv[2]))
-"""
-
-
-@pytest.mark.parametrize("parts", [0, 1])
-def test_a_copy_that_was_killed_goes_on(original: Path, tmp_path: Path, parts: int) -> None:
-    target = DiskStorage(tmp_path / "target")
-    argv = [sys.executable, "-c", _KILLED, str(original), target.url, str(parts)]
-    assert subprocess.run(argv, check=False, env=dict(os.environ)).returncode == -signal.SIGKILL
-    done = copy_videos([DiskStorage(original)], target)
-    assert numbers_of(target) == CONTENT
-    assert is_whole(target)
-    assert set(done.ids).union(done.already) == {"a.mp4", "b.mp4"}
-    # What the first copy left is in use, or gone in a day: none is there twice.
-    named = set(open_current(target)[1].shards.name.texts())
-    assert len(named) <= len(list((tmp_path / "target" / "shards").iterdir())) <= len(named) + 1
-
-
 # What holds wherever the datasets lie
 
 
@@ -255,7 +221,9 @@ class Moving:
         target = places.new()
         copy_videos([place], target)
         assert numbers_of(target) == CONTENT
+        parts, snapshot = finished_parts(target), current(target)
         assert copy_videos([place], target).ids == ()
+        assert (finished_parts(target), current(target)) == (parts, snapshot)
         assert is_whole(target)
 
 
@@ -265,6 +233,12 @@ class TestMovingOnADisk(Moving):
 
 class TestMovingInS3(Moving):
     where = "s3"
+
+
+# It is the same store.
+@only_in_a_sweep
+class TestMovingOverAFlakyNetwork(Moving):
+    where = "flaky"
 
 
 # Merging datasets
