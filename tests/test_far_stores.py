@@ -1,0 +1,81 @@
+"""Stores that are far away, and stores that do not answer any more: what a reader makes of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+import shortgop
+from dataset_places import copied
+from datasets import current_manifest, make_dataset
+from flaky_proxy import Faults, FlakyProxy
+from shortgop.manifests.copying import copy_videos
+from shortgop.readers import dataset as opening
+from shortgop.storage.disk import DiskStorage
+from shortgop.storage.locate import storage_at
+from shortgop.storage.network import NetworkOptions
+from synthetic import constant_rate_pts, make_video, read_number
+
+RATE = Fraction(25)
+NEAR, FAR = Faults(), Faults(latency_seconds=0.05)
+
+
+@pytest.fixture(scope="module")
+def far_apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a dataset of two short videos, with one of noise between them in their shard."""
+    root = tmp_path_factory.mktemp("far apart")
+    for number, name in enumerate(("a.mp4", "c.mp4")):
+        make_video(root / name, pts=constant_rate_pts(RATE, 16), timebase=1 / RATE, first_number=100 * number)
+    noise = np.random.default_rng(0)
+    with av.open(root / "b.mp4", "w") as container:
+        stream: Any = container.add_stream("libx264", rate=25, options={"crf": "1", "preset": "ultrafast"})
+        stream.width, stream.height, stream.pix_fmt = 320, 240, "yuv420p"
+        for _ in range(16):
+            picture = noise.integers(0, 256, (240, 320, 3), dtype=np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture)))
+        container.mux(stream.encode())
+    make_dataset([root / f"{name}.mp4" for name in "abc"], root / "three shards", crf=1)
+    # The noise is a unit by itself. A copy has one shard, in the order of the videos.
+    copy_videos([DiskStorage(root / "three shards")], DiskStorage(root / "dataset"))
+    gops = current_manifest(root / "dataset").gops
+    assert 1e6 < gops.offset[2] - gops.offset[0] - gops.length[0] < 3e6
+    return root / "dataset"
+
+
+@pytest.mark.parametrize(("distance", "requests"), [(NEAR, 2), (FAR, 1)])
+def test_what_opening_took_decides_which_gaps_are_read_over(
+    far_apart: Path, proxied_url: str, s3_proxy: FlakyProxy, distance: Faults, requests: int
+) -> None:
+    """In 50 ms a connection carries more than what lies between the two GOPs, and in what the server takes less."""
+    copied(far_apart, storage_at(proxied_url))
+    s3_proxy.faults(distance)
+    dataset = shortgop.open(proxied_url)
+    s3_proxy.forget()
+    batch = dataset.get_clips([("a.mp4", [3]), ("c.mp4", [5])])
+    assert [read_number(frame) for frame in batch.data.flatten(0, 1)] == [3, 105]
+    assert len(s3_proxy.requests()) == requests
+
+
+def test_a_store_that_does_not_come_back_is_an_error_that_says_what_was_read(
+    far_apart: Path, proxied_url: str, s3_proxy: FlakyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied(far_apart, storage_at(proxied_url))
+    monkeypatch.setattr(opening, "network_of", lambda _: NetworkOptions(retries=2, first_backoff_seconds=0.01))
+    dataset = shortgop.open(proxied_url)
+    s3_proxy.faults(Faults(statuses=1000, status=503))
+    s3_proxy.forget()
+    with pytest.raises(shortgop.UnreadableDataError, match="answered 503 SlowDown") as caught:
+        dataset["c.mp4"][3]
+    assert [each.status for each in s3_proxy.requests()] == [503] * 3
+    manifest = current_manifest(far_apart)
+    start = int(manifest.gops.offset[2])
+    stop = start + int(manifest.gops.length[2])
+    url = f"{proxied_url}/shards/{manifest.shards.name.text(0)}"
+    assert (caught.value.file, caught.value.byte_range) == (url, (start, stop))
+    assert url in str(caught.value)
+    assert f"bytes {start} to {stop}" in str(caught.value)
