@@ -7,7 +7,6 @@ decoded after it are not used either. docs/design/prep.md gives the reasons.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +15,8 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from ..manifests.ragged import Array
+from .complaints import FORGETS_ANOTHER, MAY_BE_INCOMPLETE
 from .holes import after_holes, frames_behind_hole, spacing_of
-
-# FFmpeg logs these for sound streams too: about B-frames after the first keyframe of a stream, about values that
-# encoders declare, and about ffmpeg's own output.
-_HARMLESS = (
-    "co located POCs unavailable", "number of reference frames (0+", "non monotonically increasing dts to muxer",
-    "deprecated pixel format used", "Last message repeated",
-)  # fmt: skip
-MAY_BE_INCOMPLETE = "it may be incomplete"
-# What FFmpeg says of a command of H.264 to forget a frame that it does not have.
-FORGETS_ANOTHER = "mmco: unref short failure"
 
 
 @dataclass(frozen=True)
@@ -57,6 +47,7 @@ class Scan:
 
     `shown` lists the packets (by number) whose frames the decoder put out, in that order. `fed` says for each of these
     frames which packet the decoder had been given last; after the end of the stream it is the number of packets.
+    `corrupt`: the packets whose frames are shown only if the decoder is told to put out corrupt ones; ffmpeg's is not.
     `stopped`: why reading ended before the end of the file, "" if it did not; `unread`: how many packets an index lists
     after that. `ends_early`: the file was cut at its end. `sized`: the container states the size of each packet.
     `timed`: how many packets, from the first, have reliable times; None for all. `counts_time`: some packets of this
@@ -68,6 +59,7 @@ class Scan:
     packets: tuple[ScannedPacket, ...]
     shown: tuple[int, ...]
     fed: tuple[int, ...]
+    corrupt: frozenset[int] = frozenset()
     stopped: str = ""
     unread: int = 0
     ends_early: bool = False
@@ -92,15 +84,17 @@ class Damage:
     """What a scan found. Pts are int64, rising.
 
     `sound_pts`: the pts of the sound frames. `due_pts`: the same, and the pts of the lost frames between the first and
-    the last of them. `sound_from_start`: how many frames the decoder puts out before the first lost one; without
-    `has_times` (the packets do not state when their frames are shown) only these are used. `kept` selects the frames
-    that are used. `lost`: how many of the `total` frames of the file are lost. `complaint`: the first complaint.
-    `is_only_cut`: all lost frames lie before the first or after the last sound frame, where the file was cut.
+    the last of them. `sound_run`: the frames [first, stop) of the `num_shown` ones that ffmpeg's decoder puts out, from
+    the first sound one to the next lost one; without `has_times` (the packets do not state when their frames are shown)
+    only these are used. `kept` selects the frames that are used. `lost`: how many of the `total` frames of
+    the file are lost. `complaint`: the first complaint. `is_only_cut`: all lost frames lie before the first or after
+    the last sound frame, where the file was cut.
     """
 
     sound_pts: Array
     due_pts: Array
-    sound_from_start: int
+    sound_run: tuple[int, int]
+    num_shown: int
     has_times: bool
     kept: Kept
     total: int
@@ -132,18 +126,24 @@ def _timed(scan: Scan, broken: list[bool]) -> int:
     if not scan.counts_time or True not in broken:
         return count
     # Parsers count on from the last timestamp, and give the next timestamp to the next frame they find, which is the
-    # wrong one after a loss.
-    first = broken.index(True)
+    # wrong one after a loss. Nothing is lost where a file only begins in the middle of a GOP.
+    packets = scan.packets
+    begin = next((number for number, each in enumerate(packets) if each.is_entry and not broken[number]), 0)
+    if any(packet.break_before for packet in packets[: begin + 1]):
+        begin = 0
+    if True not in broken[begin:]:
+        return count
+    first = broken.index(True, begin)
     if first >= _cut_off_from(scan) - 1:
         return min(count, first)
-    entries = [number for number in range(first) if scan.packets[number].is_entry]
+    entries = [number for number in range(begin, first) if packets[number].is_entry]
     return min(count, entries[-1] if entries else 0)
 
 
 def _broken(scan: Scan) -> list[bool]:
     """For each packet whether it is damaged, or may be affected by damage in its neighbour."""
     packets = scan.packets
-    excused = _excused(packets)
+    excused = _excused(scan)
     wrong = [number not in excused and bool(each.complaint or each.break_before) for number, each in enumerate(packets)]
     broken = [each and bool(packets[number].complaint or not scan.sized) for number, each in enumerate(wrong)]
     first_entry = next((number for number, packet in enumerate(packets) if packet.is_entry), len(packets))
@@ -159,23 +159,26 @@ def _broken(scan: Scan) -> list[bool]:
     return broken
 
 
-def _excused(packets: tuple[ScannedPacket, ...]) -> set[int]:
+def _excused(scan: Scan) -> set[int]:
     """Packets whose complaints are no damage, because the decoder started at the entry before them: those that are
     shown before it, as no later frame refers to them, and those that tell it to forget frames before it."""
-    excused: set[int] = set()
-    entry_pts: int | None = None
+    packets, excused = scan.packets, set[int]()
+    position = {number: place for place, number in enumerate(scan.shown)}
+    entry: int | None = None
     fresh, is_broken, started_here = True, True, False
     for number, packet in enumerate(packets):
         if packet.is_entry and (not packet.complaint or (fresh and _forgets_another(packet))):
-            entry_pts, started_here, is_broken = packet.pts, is_broken, False
-        leads = leads_to(packet, entry_pts)
+            entry, started_here, is_broken = number, is_broken, False
+        leads = entry is not None and leads_to(packet, packets[entry].pts)
+        if entry in position and number in position and packet.pts is None:
+            leads = position[number] < position[entry]
         is_whole = not (packet.is_incomplete or packet.break_before)
         if packet.complaint and is_whole and ((fresh and leads) or (started_here and _forgets_another(packet))):
             excused.add(number)
             fresh = fresh and (leads or packet.is_entry)
         elif packet.complaint or packet.break_before:
             fresh, is_broken, started_here = True, True, False
-        elif not leads and not packet.is_entry and entry_pts is not None:
+        elif not leads and not packet.is_entry and entry is not None:
             fresh = False
     return excused
 
@@ -242,33 +245,47 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     lost = [pts for pts, number in known if not sound[number]]
     total = scan.unread + sum(not packet.is_hidden for packet in packets)
     complaints = [text for packet in packets for text in (packet.break_before, packet.complaint) if text]
-    from_start = _sound_from_start(scan, trusted)
+    first, stop = sound_run = _sound_run(scan, trusted)
     return Damage(
         sound_pts=np.array([pts for pts, number in known if sound[number]], dtype=np.int64),
         due_pts=np.array(_due(known, sound, packets, max_hole_units), dtype=np.int64),
-        sound_from_start=from_start,
+        sound_run=sound_run,
+        num_shown=len(scan.shown) - len(scan.corrupt),
         has_times=has_times,
-        kept=Kept("pts", _sound_runs(known, sound)) if has_times else Kept("n", ((0, from_start - 1),)),
+        kept=Kept("pts", _sound_runs(known, sound)) if has_times else Kept("n", ((first, stop - 1),)),
         total=total,
-        lost=total - (sound.count(True) if has_times else from_start),
+        lost=total - (sound.count(True) if has_times else stop - first),
         first_lost_pts=lost[0] if lost else None,
         complaint=next(filter(None, [scan.stopped, *complaints]), "it begins without a keyframe or ends too early"),
         is_only_cut=is_only_cut,
     )
 
 
-def _sound_from_start(scan: Scan, trusted: list[bool]) -> int:
-    """How many frames the decoder puts out before it gets the first packet that is not sound. Their times do not depend
-    on lost frames."""
+def _sound_run(scan: Scan, trusted: list[bool]) -> tuple[int, int]:
+    """The frames [first, stop) that ffmpeg's decoder puts out from the first sound one on, before it gets the next
+    packet that is not sound. Their times do not depend on frames that are lost after them."""
+    put_out = [(number, fed) for number, fed in zip(scan.shown, scan.fed, strict=True) if number not in scan.corrupt]
+    shown = [number for number, _ in put_out]
+    first = next((place for place, number in enumerate(shown) if trusted[number]), len(shown))
+    if first == len(shown):
+        return 0, 0
+    entry = trusted.index(True)
+    position = {number: place for place, number in enumerate(scan.shown)}
     # A frame that the decoder puts out at the end of a cut file may belong after a frame that was cut off.
     end = len(trusted) if scan.ends_early else len(trusted) + 1
-    first = trusted.index(False) if False in trusted else end
-    places = (
-        place
-        for place, (number, fed) in enumerate(zip(scan.shown, scan.fed, strict=True))
-        if not trusted[number] or fed >= first
+    lost = next(
+        (
+            number
+            for number in range(entry, len(trusted))
+            if not trusted[number] and not _leads(scan.packets, position, number, entry)
+        ),
+        end,
     )
-    return next(places, len(scan.shown))
+    stop = next(
+        (place for place in range(first, len(shown)) if not trusted[shown[place]] or put_out[place][1] >= lost),
+        len(shown),
+    )
+    return first, stop
 
 
 def _behind_hole(scan: Scan) -> set[int]:
@@ -342,7 +359,7 @@ def _is_only_cut(scan: Scan, sound: list[bool]) -> bool:
     if scan.stopped or True not in sound:
         return False
     first = sound.index(True)
-    excused = _excused(packets)
+    excused = _excused(scan)
     wrong = [
         number
         for number, packet in enumerate(packets)
@@ -375,11 +392,3 @@ def kept_numbers(keeps: Sequence[bool]) -> Kept:
             numbers = [number for number, _ in run]
             runs.append((numbers[0], numbers[-1]))
     return Kept("n", tuple(runs))
-
-
-def first_complaint(lines: Sequence[str]) -> str:
-    """The first of FFmpeg's log lines that may be about damage, "" if there is none; FORGETS_ANOTHER only where there
-    is no other."""
-    said = (re.sub(r"^(\[[^\]]*\] *)+", "", line.strip()).rstrip(".") for line in lines)
-    found = [line for line in said if line and not any(harmless in line for harmless in _HARMLESS)]
-    return next((line for line in found if line != FORGETS_ANOTHER), found[0] if found else "")

@@ -16,7 +16,8 @@ from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .attempts import raise_if_failed, raise_if_killed, tried_again
 from .command import Encode, decode_argv
-from .damage import Damage, assess, first_complaint, kept_numbers
+from .complaints import first_complaint
+from .damage import Damage, assess, kept_numbers
 from .encode_run import STATS, Count, Plan
 from .ffmpeg import crops_by_itself, running
 from .frame_report import parse_stats
@@ -33,12 +34,14 @@ from .salvage import check_salvage, salvaged_runs
 from .scan import scan
 from .shards import ShardWriter
 from .sizes import check_taken, picture_layout
-from .source_times import check_order, grid_of, longest_rise, may_have_lost, plan_times
+from .source_times import check_order, evened, grid_of, longest_rise, may_have_lost, plan_times
 from .stalls import stall_limit
 from .tool_choice import pipeline_for
 
 # A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10
+# Demuxers of streams that may state the times of some frames only.
+_STATES_SOME_TIMES = ("mpeg", "mpegts")
 
 
 @dataclass(frozen=True)
@@ -167,8 +170,10 @@ def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
         plan = replace(due, grid=grid_of(whole, sound_pts, due.grid.rule), encode=replace(due.encode, joins=joins))
     else:
         decoded_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
-        decoded_pts = decoded_pts[: damage.sound_from_start]
-        due = plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
+        first, stop = damage.sound_run
+        if first and len(decoded_pts) != damage.num_shown:
+            raise _not_as_planned(source, damage)
+        due = plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts, range(first, stop))
     pipeline = decoded_on_cpu(plan.encode.pipeline, "damaged")
     plan = replace(plan, encode=replace(plan.encode, kept=plan.encode.kept or kept, pipeline=pipeline))
     watcher.on_plan(len(plan.grid))
@@ -191,20 +196,30 @@ def _not_as_planned(source: SourceVideo, damage: Damage) -> DamagedSourceError:
     )
 
 
-def _plan_decoded(source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array) -> Plan:
-    """The plan for frames in the order of the decoder's output. As few as possible are left out so that times rise."""
-    stated_pts = decoded_pts
+def _plan_decoded(
+    source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array, used: range | None = None
+) -> Plan:
+    """The plan for frames in the order of the decoder's output, of those numbered in `used` (None: all). As few as
+    possible are left out so that times rise."""
+    part = slice(0, None) if used is None else slice(used.start, used.stop)
+    times = stated_pts = decoded_pts[part]
+    if source.pts is None and source.demuxer in _STATES_SOME_TIMES:
+        times = evened(times)
     if options.policy.salvage:
-        decoded_pts = continued_times(stated_pts, source.timebase)
-    rising = longest_rise(decoded_pts)
+        times = continued_times(times, source.timebase)
+    rising = longest_rise(times)
     if not options.policy.salvage:
-        check_order(source, decoded_pts, rising)
-    plan = plan_video(with_pts(source, decoded_pts[rising]), options, ffmpeg_path, decoded_pts)
-    plan = replace(plan, encode=replace(plan.encode, joins=joins_of(stated_pts[rising], decoded_pts[rising])))
-    if rising.all():
+        check_order(source, times, rising)
+    known = decoded_pts.copy()
+    known[part] = times
+    plan = plan_video(with_pts(source, times[rising]), options, ffmpeg_path, known)
+    plan = replace(plan, encode=replace(plan.encode, joins=joins_of(stated_pts[rising], times[rising])))
+    keeps = np.zeros(len(decoded_pts), dtype=bool)
+    keeps[part] = rising
+    if keeps.all():
         return plan
     grid = replace(plan.grid, dropped=plan.grid.dropped + int(np.count_nonzero(~rising)))
-    return replace(plan, grid=grid, encode=replace(plan.encode, kept=kept_numbers(rising.tolist())))
+    return replace(plan, grid=grid, encode=replace(plan.encode, kept=kept_numbers(keeps.tolist())))
 
 
 def plan_video(

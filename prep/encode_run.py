@@ -15,7 +15,7 @@ from ..manifests.ragged import Array
 from ..manifests.records import SourceChanges
 from .attempts import raise_if_failed, raise_if_killed, tried_again
 from .command import Encode, encode_argv
-from .damage import first_complaint
+from .complaints import first_complaint
 from .ffmpeg import running
 from .fragments import fragments
 from .frame_report import Shown, parse_stats, pts_by_number

@@ -22,8 +22,8 @@ def salvaged_runs(shown: Array, due: Array) -> tuple[tuple[int, int], ...]:
 
 def check_salvage(path: str, damage: Damage, timebase: Fraction, policy: SourcePolicy) -> None:
     """DamagedSourceError if no sound frame is left, or if the policy does not accept the damage."""
-    left = len(damage.sound_pts) if damage.has_times else damage.sound_from_start
-    if left == 0:
+    first, stop = damage.sound_run
+    if not (len(damage.sound_pts) if damage.has_times else stop - first):
         raise DamagedSourceError(
             f"{path} is damaged ({damage.complaint}): not one frame is certain to decode as it was encoded; "
             "copy or download it again",

@@ -17,7 +17,8 @@ from av.video.stream import VideoStream
 
 from .access_units import HeaderReader
 from .chains import first_break, lacks_movi
-from .damage import MAY_BE_INCOMPLETE, Scan, ScannedPacket, first_complaint, leads_to
+from .complaints import MAY_BE_INCOMPLETE, first_complaint
+from .damage import Scan, ScannedPacket, leads_to
 from .opening import open_source, packets_from, packets_of
 from .signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 
@@ -43,7 +44,8 @@ def scan(path: str, stream_index: int) -> Scan:
         reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
         if may_lack_an_end(path, container, stream):
             found = replace(found, packets=_last_in_doubt(found.packets))
-        promises_more = promises_more_chunks(container, stream, len(found.packets))
+        last_dts = found.packets[-1].dts if found.packets else None
+        promises_more = promises_more_chunks(container, stream, len(found.packets), last_dts)
         if promises_more and lacks_movi(path):
             # Those that are missing may be the first ones, so that no time is right.
             found = replace(found, stopped=NO_CHAIN, timed=0)
@@ -125,6 +127,7 @@ class _Scanner:
             packets=tuple(self._judged()),
             shown=tuple(self._shown),
             fed=tuple(self._fed),
+            corrupt=frozenset(self._corrupt),
             stopped=stopped or ("" if is_end else broken),
             ends_early=ends_early,
             sized=self._sized,
@@ -185,12 +188,16 @@ class _Scanner:
         """The packets, with what is known only after all frames were put out."""
         one_to_one = self._decoder.name not in _HIDDEN_FRAMES and not self._interlaced
         shown, entry_pts = set(self._shown), None
+        # Whether no packet behind the entry had a frame yet. Where packets have no times, those that have none are
+        # shown before it, and refer to frames before it.
+        begins = False
         for number, packet in enumerate(self._packets):
             is_entry = packet.is_entry if self._has_headers else number in self._keyframes
             complaint = packet.complaint or ("a frame is corrupt" if number in self._corrupt else "")
             entry_pts = packet.pts if is_entry else entry_pts
+            begins = is_entry or (begins and number not in shown)
             # Decoders leave out frames that are shown before the first keyframe; that is no damage.
-            leads = leads_to(packet, entry_pts)
+            leads = leads_to(packet, entry_pts) or (begins and packet.pts is None)
             frameless = number not in shown and number not in self._empty and not packet.is_hidden
             if one_to_one and frameless and not (leads or complaint):
                 complaint = "a packet decodes to no frame"

@@ -138,7 +138,7 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
     signs = [
         (first_break(path, container.format.name) is not None, NO_CHAIN),
         (
-            promises_more_chunks(container, stream, len(packets.pts)),
+            promises_more_chunks(container, stream, len(packets.pts), packets.last_dts),
             f"its header states {counted(stream.frames, 'frame')}, but {len(packets.pts)} were found",
         ),
         (may_lack_an_end(path, container, stream), "its last packet may be incomplete"),
@@ -176,9 +176,14 @@ def cut_index(path: str, container: InputContainer, stream: VideoStream) -> str:
     return f"its index lists bytes up to {end}, but the file has only {size}" if end > size else ""
 
 
-def promises_more_chunks(container: InputContainer, stream: VideoStream, count: int) -> bool:
-    """Whether the header of an AVI states more frames than the stream has."""
-    return container.format.name == "avi" and stream.frames > count
+def promises_more_chunks(container: InputContainer, stream: VideoStream, count: int, last_dts: int | None) -> bool:
+    """Whether the header of an AVI states more chunks than the stream has, of which `count` have a frame.
+
+    Others are empty: they only make the frame before them last longer. A dts counts them all.
+    """
+    last = last_dts or 0
+    interval = max(1, round(last / max(1, count - 1)))
+    return container.format.name == "avi" and stream.frames > max(count, last + interval)
 
 
 def promised_end(stream: VideoStream) -> Fraction | None:

@@ -23,6 +23,8 @@ _PAUSE_SECONDS = Fraction(10)
 _MAX_JUMP_BACK_SECONDS = 1
 # Decoders put out no more than these frames in the wrong order.
 _MOST_LEFT_OUT_TOGETHER = 4
+# Parsers count the times of at most about so many frames wrongly before they get the next stated one.
+_MOST_COUNTED_WRONGLY = 32
 # Two or three frames may lie close together for other reasons than a wrong rate.
 _FEWEST_FOR_A_RATE = 4
 # Each is a term of an expression that ffmpeg evaluates for every frame.
@@ -175,6 +177,36 @@ def _runs_left_out(decoded_pts: Array, rising: Array) -> Array:
     runs = np.flatnonzero(left_out[span:] - left_out[:-span] == span)
     falls = np.flatnonzero(np.diff(decoded_pts) <= 0) + 1
     return falls[:1] if len(runs) else runs
+
+
+def evened(times: Array) -> Array:
+    """The times of frames in the order of the decoder's output, with those put right that were counted wrongly.
+
+    Streams may state the time of only some frames; parsers count the others, wrongly around B-frames. Where such times
+    lie closer together than half an interval, or fall, and as many frames as fit lie between two whose times are right,
+    these are evenly spaced. `times`: int64, (frames,).
+    """
+    interval = float(np.median(np.diff(times))) if len(times) > 2 else 0.0
+    steps = np.diff(times)
+    wrong = np.flatnonzero(steps < interval / 2)
+    if interval <= 0 or not len(wrong):
+        return times
+    regular = np.abs(steps - interval) <= 1
+    # The first and the last frame have nothing to be compared with on one side.
+    right = np.flatnonzero(np.concatenate([[True], regular]) | np.concatenate([regular, [True]]))
+    found = times.copy()
+    for place in wrong.tolist():
+        middle = int(np.searchsorted(right, place, side="right"))
+        befores = right[max(0, middle - _MOST_COUNTED_WRONGLY) : middle][::-1]
+        counts = right[middle : middle + _MOST_COUNTED_WRONGLY] - befores[:, None]
+        spans = times[right[middle : middle + _MOST_COUNTED_WRONGLY]] - times[befores][:, None]
+        fits = np.argwhere(np.abs(spans - counts * interval) <= counts)
+        if len(fits):
+            # The fewest frames are moved.
+            shortest = tuple(fits[np.argmin(counts[tuple(fits.T)])])
+            before, count, span = int(befores[shortest[0]]), int(counts[shortest]), int(spans[shortest])
+            found[before : before + count] = times[before] + np.arange(count) * span // count
+    return found
 
 
 def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:

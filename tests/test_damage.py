@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop import DamagedSourceError
+from shortgop.prep.complaints import FORGETS_ANOTHER, first_complaint
 from shortgop.prep.damage import (
-    FORGETS_ANOTHER,
     Damage,
     Scan,
     ScannedPacket,
     assess,
-    first_complaint,
 )
 from shortgop.prep.holes import after_holes, frames_behind_hole
 from shortgop.prep.options import SourcePolicy

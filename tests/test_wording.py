@@ -19,8 +19,9 @@ from shortgop.storage.disk import DiskStorage
 from shortgop.wording import counted, duration
 
 DAMAGE = Damage(
-    sound_pts=np.arange(39), due_pts=np.arange(40), sound_from_start=39, has_times=True, kept=Kept("pts", ((0, 38),)),
-    total=40, lost=1, first_lost_pts=20, complaint="a packet is incomplete", is_only_cut=False,
+    sound_pts=np.arange(39), due_pts=np.arange(40), sound_run=(0, 39), num_shown=40, has_times=True,
+    kept=Kept("pts", ((0, 38),)), total=40, lost=1, first_lost_pts=20,
+    complaint="a packet is incomplete", is_only_cut=False,
 )  # fmt: skip
 
 

@@ -1,0 +1,24 @@
+"""What FFmpeg logs, and which of it may be about damage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# FFmpeg logs these for sound streams too: about B-frames after the first keyframe of a stream, about values that
+# encoders declare, and about ffmpeg's own output.
+_HARMLESS = (
+    "co located POCs unavailable", "number of reference frames (0+", "non monotonically increasing dts to muxer",
+    "deprecated pixel format used", "Last message repeated",
+)  # fmt: skip
+MAY_BE_INCOMPLETE = "it may be incomplete"
+# What FFmpeg says of a command of H.264 to forget a frame that it does not have.
+FORGETS_ANOTHER = "mmco: unref short failure"
+
+
+def first_complaint(lines: Sequence[str]) -> str:
+    """The first of FFmpeg's log lines that may be about damage, "" if there is none; FORGETS_ANOTHER only where there
+    is no other."""
+    said = (re.sub(r"^(\[[^\]]*\] *)+", "", line.strip()).rstrip(".") for line in lines)
+    found = [line for line in said if line and not any(harmless in line for harmless in _HARMLESS)]
+    return next((line for line in found if line != FORGETS_ANOTHER), found[0] if found else "")
