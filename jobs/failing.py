@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,7 +17,9 @@ from .work import Failure
 
 # Part of the reason that is recorded for a source that kills its workers.
 WORKER_DIED = "its worker died"
-# How often a step is begun again after Ray has lost it together with its machine, each time Ray tried it.
+TRIES = 4
+"""How often a worker may die of a step before the step is given up. Where the machine was lost, this is one round."""
+# How many rounds may be followed by another one.
 _ROUNDS, _MOST_ROUNDS = 1, 5
 _AGAIN = "it was set aside; --retry-failed tries it again"
 
@@ -56,16 +59,41 @@ def parse_max_failures(text: str | int | None) -> MaxFailures | None:
     return MaxFailures(int(match[1])) if match[1] else MaxFailures(percent=Fraction(match[2]))
 
 
-def is_chance(rounds: int, tries: int, machines_lost: int) -> bool:
-    """Whether a step may be begun again that Ray has given up `rounds` times, after as many `tries` each, in the end
-    because its machine was lost. `machines_lost` counts all that the job has lost.
+def is_chance(lost: int, machines_lost: int) -> bool:
+    """Whether a step may be begun again that was lost `lost` times together with its machine. `machines_lost` counts
+    all that the job has lost.
 
-    A step that needs too much memory may take its machine along, and would take one after the other. So it is begun
-    again once. Where at least as many other machines were lost, as spot machines are, this says little of the step: it
-    is begun again more often, though not without end.
+    A step that needs too much memory may take its machine along, and would take one after the other. So it is tried in
+    two rounds. Where at least as many other machines were lost, as spot machines are, this says little of the step: it
+    is tried in more rounds, though not without end.
     """
-    with_it = rounds * tries
-    return rounds <= _ROUNDS or (rounds <= _MOST_ROUNDS and machines_lost >= 2 * with_it)
+    rounds, within = divmod(lost, TRIES)
+    return within > 0 or rounds <= _ROUNDS or (rounds <= _MOST_ROUNDS and machines_lost >= 2 * lost)
+
+
+class Losses:
+    """How often the worker of each step has died, and how often its machine or its result was lost, by a key."""
+
+    def __init__(self) -> None:
+        self.died: Counter[Hashable] = Counter()
+        self._lost: Counter[Hashable] = Counter()
+
+    def add(self, key: Hashable, machines_lost: int | None) -> bool:
+        """Count a loss. Returns whether the step may be begun again. `machines_lost` is None where its worker alone
+        died, else as in `is_chance`."""
+        if machines_lost is None:
+            self.died[key] += 1
+            return self.died[key] < TRIES
+        self._lost[key] += 1
+        return is_chance(self._lost[key], machines_lost)
+
+    def reason(self, key: Hashable, why: str, *, for_memory: bool) -> str:
+        """Why a source is set aside whose worker died, the last time `why`, which may be for lack of memory."""
+        times = f"{WORKER_DIED} {self.died[key] + self._lost[key]} times"
+        if not for_memory:
+            return f"{times}: {why}"
+        remedy = "take machines with more memory, or let fewer units run at a time (--workers)"
+        return f"{times}, in the end because its machine ran out of memory; {remedy}: {why}"
 
 
 def set_aside(dataset: Storage, find: Callable[[str], Source | None]) -> dict[str, Failure]:

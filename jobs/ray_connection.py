@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import (
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayError,
+    RayTaskError,
+    WorkerCrashedError,
+)
 
 from ..errors import ShortGopError, ToolError
 from .gpu_slots import Slots, slots_of, with_machines
@@ -19,9 +26,9 @@ from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
 from .ray_tasks import AskSlots
 
-MAX_RETRIES = 3
-"""The units of a worker or a node that dies are simply done again. This bound is for a unit that kills its worker each
-time."""
+LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError)
+"""The errors of a task whose worker, machine or result is lost. Jobs let Ray retry no task (max_retries=0): one whose
+worker its memory monitor has killed it would retry without end, unless the cluster is told otherwise."""
 
 # A job's own Ray looks at itself for a dashboard and for other nodes that it does not have: 3 % of a core in all
 # (benchmarks/idle_ray.py). These environment variables make it do so more rarely. Ray ignores those that it does not
@@ -100,12 +107,8 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                _system_config={
-                    # By default Ray retries a task that ran out of memory for ever,
-                    "task_oom_retries": MAX_RETRIES,
-                    # and waits for workers that may die meanwhile, see `ray_first_driver`.
-                    "prestart_worker_first_driver": False,
-                },
+                # By default Ray waits for workers that may die meanwhile, see `ray_first_driver`.
+                _system_config={"prestart_worker_first_driver": False},
             )
     except ShortGopError:
         raise

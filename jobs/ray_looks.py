@@ -6,6 +6,7 @@ import contextlib
 import statistics
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -16,15 +17,15 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..prep.options import Options
+from .failing import TRIES
 from .look import Looked, LookElsewhere, There, look_at
-from .ray_connection import connected
+from .ray_connection import LOST, connected
 from .sources import Source
 from .where import Where
 
 # About a quarter of a second for one core.
 _TASK_SOURCES = 250
 _CPU_SHARE = 0.25
-_MAX_RETRIES = 3
 # After this time the driver looks at the remaining sources itself.
 _PATIENCE_SECONDS = 60.0
 # A source that gives no byte for so long is left to the driver, which has more patience.
@@ -89,12 +90,13 @@ def _looked(
     stall_seconds = min(policy.max_stall_seconds, Fraction(_STALL_SECONDS))
     options = replace(options, policy=replace(policy, max_stall_seconds=stall_seconds))
     # A part of a CPU, so that they fit between the units, and a head without CPUs gets none.
-    task: Any = ray.remote(num_cpus=_CPU_SHARE, max_retries=_MAX_RETRIES)(_look)
+    task: Any = ray.remote(num_cpus=_CPU_SHARE, max_retries=0)(_look)
     found: list[list[Looked | None]] = [[None] * len(part) for part in parts]
     running: dict[Any, int] = {}
     ended_seconds: list[float] = []
     # A machine that could read something, and the parts that were given to a second one.
     answers, twice = "", set[int]()
+    lost: Counter[int] = Counter()
     began = time.monotonic()
 
     def submit(number: int, strategy: str | NodeAffinitySchedulingStrategy) -> None:
@@ -112,11 +114,18 @@ def _looked(
         waited_seconds = time.monotonic() - began
         for reference in done:
             number = running.pop(reference)
-            with contextlib.suppress(RayError):
+            try:
                 machine, looked = ray.get(reference)
-                answers = machine if any(looked) else answers
-                found[number] = [before or now for before, now in zip(found[number], looked, strict=True)]
-                ended_seconds.append(waited_seconds)
+            except LOST:
+                lost[number] += 1
+                if lost[number] < TRIES:
+                    submit(number, "SPREAD")
+                continue
+            except RayError:
+                continue
+            answers = machine if any(looked) else answers
+            found[number] = [before or now for before, now in zip(found[number], looked, strict=True)]
+            ended_seconds.append(waited_seconds)
         if answers and is_late(waited_seconds, ended_seconds, len(parts)):
             for number in sorted(set(filter(is_wanted, running.values())) - twice):
                 twice.add(number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,32 +12,34 @@ from typing import Any
 import ray
 from ray.exceptions import (
     NodeDiedError,
+    ObjectLostError,
     OutOfMemoryError,
     RayError,
     RaySystemError,
     RayTaskError,
     TaskUnschedulableError,
-    WorkerCrashedError,
 )
 
 from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
 from ..prep.pipelines import NoEncoderError
 from ..storage.interface import Storage
-from .failing import WORKER_DIED, is_chance
+from .failing import Losses
 from .gpu_slots import Slots
 from .order import Order
 from .progress_boards import Board
-from .ray_connection import MAX_RETRIES, brief
+from .ray_connection import LOST, brief
 from .ray_metrics import StepMetrics
 from .ray_tasks import AskSlots, RayTasks
-from .second_attempts import Attempt, Attempts, Key, key_of
+from .second_attempts import Attempt, Attempts, key_of
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
 from .steps import Join, Look, OneSection, Outcome, Step, Whole, run_step
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up
 
 _POLL_SECONDS = 0.5
+# A step whose machine ran out of memory waits so long, and twice as long each time.
+_FIRST_WAIT_SECONDS = 5.0
 _HAS_SELECTORS = tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 49)
 
 
@@ -70,21 +71,20 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     meanwhile take part, and what waits for one that was lost is begun anew. `on_note` is told what `RayTasks` says,
     `on_progress` what units have reported since it was last called.
 
-    A unit whose worker keeps dying, and not just with its machine, is split into its sources; `on_split` gets it and
-    its parts. A single source whose worker keeps dying becomes a failure, so that the other sources of its unit are
-    still prepared. What takes far longer than usual is attempted twice, see `second_attempts`. With `shared`, workers
-    may be on other machines: each checks that it sees the dataset and the sources, and OutputError or ToolError names a
-    machine that does not.
+    Ray retries nothing. A unit whose worker keeps dying, and not just with its machine, is split into its sources;
+    `on_split` gets it and its parts. A single source whose worker keeps dying becomes a failure, so that the other
+    sources of its unit are still prepared. Where a machine runs out of memory, a unit is tried again some seconds
+    later, on another machine if possible, and asks for more. What takes far longer than usual is attempted twice, see
+    `second_attempts`. With `shared`, workers may be on other machines: each checks that it sees the dataset and the
+    sources, and OutputError or ToolError names a machine that does not.
 
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
-    task: Any = ray.remote(num_cpus=1, max_retries=MAX_RETRIES, retry_exceptions=False)(_run_step)
+    task: Any = ray.remote(num_cpus=1, max_retries=0)(_run_step)
     mark = leave_mark(dataset) if shared else None
     attempts = Attempts(order, options.profile.encoder)
-    # How often Ray has given up a step, and how often because of its machine.
-    rounds: Counter[Key] = Counter()
-    rounds_lost: Counter[Key] = Counter()
+    losses = Losses()
 
     def after_end(attempt: Attempt, outcome: Outcome | _NoEncoder, seconds: float) -> UnitResult | None:
         if isinstance(outcome, _NoEncoder):
@@ -94,20 +94,22 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             return None
         return order.done(attempt.step, outcome) if attempts.ended(attempt, seconds) else None
 
-    def after_loss(step: Step, error: RayError) -> UnitResult | None:
-        unit, key = step.unit, key_of(step)
-        is_lost = isinstance(error, NodeDiedError)
-        rounds[key] += 1
-        rounds_lost[key] += is_lost
-        if is_lost and is_chance(rounds_lost[key], MAX_RETRIES + 1, tasks.machines_lost):
-            order.again([step])
+    def after_loss(attempt: Attempt, error: RayError) -> UnitResult | None:
+        step, unit, key = attempt.step, attempt.step.unit, key_of(attempt.step)
+        is_lost, for_memory = isinstance(error, NodeDiedError | ObjectLostError), isinstance(error, OutOfMemoryError)
+        if losses.add(key, tasks.machines_lost if is_lost else None):
+            if for_memory:
+                wait_seconds = _FIRST_WAIT_SECONDS * 2 ** (losses.died[key] - 1)
+                tasks.begin_later(with_less_beside(attempt, error), time.monotonic() + wait_seconds)
+            else:
+                order.again([step])
         elif len(unit.items) > 1:
             parts = split_unit(unit, options.profile.key())
             on_split(unit, parts)
             order.again(Whole(part) for part in parts)
         elif order.give_up(step):
-            times = (MAX_RETRIES + 1) * rounds[key]
-            return give_up(dataset, unit, f"{unit.items[0].source.given}: {WORKER_DIED} {times} times: {brief(error)}")
+            reason = losses.reason(key, brief(error), for_memory=for_memory)
+            return give_up(dataset, unit, f"{unit.items[0].source.given}: {reason}")
         return None
 
     def submit(attempt: Attempt, slots: Slots, asked_bytes: int, avoided: frozenset[str]) -> ray.ObjectRef[Done]:
@@ -140,8 +142,8 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             step, result = attempt.step, None
             try:
                 result = after_end(attempt, *ray.get(reference))
-            except (WorkerCrashedError, NodeDiedError, OutOfMemoryError) as error:
-                result = after_loss(step, error) if attempts.ended(attempt, None) else None
+            except LOST as error:
+                result = after_loss(attempt, error) if attempts.ended(attempt, None) else None
             except TaskUnschedulableError as error:
                 raise ToolError(f"Ray cannot place a unit of work: {brief(error)}") from error
             except RayTaskError as error:
@@ -153,10 +155,22 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
 
 def ended(references: Sequence[Any]) -> list[Any]:
     """The tasks that have ended; if there are none, it waits a moment for one."""
+    if not references:
+        time.sleep(_POLL_SECONDS)
+        return []
     done, others = ray.wait(list(references), timeout=_POLL_SECONDS)
     # Ray gives one alone, and looks at all for it. On a large cluster many may have ended meanwhile.
     more = ray.wait(others, num_returns=len(others), timeout=0)[0] if done and others else []
     return [*done, *more]
+
+
+def with_less_beside(attempt: Attempt, error: RayError) -> Attempt:
+    """The attempt that follows one whose machine ran out of memory: on another one if possible, with twice as much."""
+    unit = attempt.step.unit
+    step = replace(attempt.step, unit=replace(unit, expected_bytes=2 * unit.expected_bytes))
+    # Ray's error holds the id of the machine only in its text.
+    match = re.search(r"\(IP: [^,]+, ID: ([0-9a-f]+)\)", str(error))
+    return replace(attempt, step=step, avoided=attempt.avoided | ({match[1]} if match else set()))
 
 
 def elsewhere(avoided: Collection[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,8 @@ class RayTasks:
         self._seen: set[str] = set()
         self._left_out: frozenset[str] = frozenset()
         self._running: dict[Any, _Running] = {}
+        # Attempts that wait, each with the time at which it is begun.
+        self._later: list[tuple[float, Attempt]] = []
 
     @property
     def references(self) -> list[Any]:
@@ -93,13 +96,19 @@ class RayTasks:
             self._ask()
             self._asked = now
             self._begin_anew()
-        for attempt in self._attempts.start(self._slots, now):
+        due = [attempt for begin_at, attempt in self._later if begin_at <= now]
+        self._later = [each for each in self._later if each[0] > now]
+        for attempt in itertools.chain(due, self._attempts.start(self._slots, now)):
             self._give(attempt)
         alone = sum(each.alone for each in self._running.values())
         note = self._missing or note_of(self._slots, alone=alone, left_out=len(self._left_out))
         if note != self._noted:
             self._on_note(note)
             self._noted = note
+
+    def begin_later(self, attempt: Attempt, begin_at: float) -> None:
+        """Begin an attempt at this time or soon after it."""
+        self._later.append((begin_at, self._attempts.add(attempt)))
 
     def _ask(self) -> None:
         self._seen.update(each.id for each in self._slots.machines)

@@ -102,9 +102,24 @@ class Attempts:
             for number, (times, tried) in enumerate(self._slow(slots, now)):
                 if times > _FAR_LONGER or number < idle:
                     place = self._place_for(tried.attempts[0], slots)
-                    yield self._add(Attempt(tried.step, place, frozenset(tried.machines)))
+                    yield self.add(Attempt(tried.step, place, frozenset(tried.machines)))
         while (attempt := self._next(slots)) is not None:
-            yield self._add(attempt)
+            yield self.add(attempt)
+
+    def add(self, attempt: Attempt) -> Attempt:
+        """Count an attempt that is begun, or is to be. Returns it."""
+        self._running[attempt.place] += 1
+        key = key_of(attempt.step)
+        tried = self._wanted.get(key)
+        if tried is None:
+            step = attempt.step
+            tried = self._wanted[key] = _Tried(step, class_of(step), seconds_of(step), machines=set(attempt.avoided))
+            self._measured.began(tried.own_class)
+            self._most_frames.pop(key, None)
+        else:
+            self._most_frames[key] = tried.frames
+        tried.attempts.append(attempt)
+        return attempt
 
     def progressed(self, key: Key, frames: int, now: float, machine: str = "") -> bool:
         """A worker of a machine has done this number of frames of a step. Returns whether that counts: of several
@@ -136,7 +151,7 @@ class Attempts:
             return None
         place: Place = "gpu" if attempt.place == "gpu" and slots.on_gpus else "cpu"
         # Added before the other one is removed: should that begin after all, only the one that is further counts.
-        new = self._add(replace(attempt, place=place))
+        new = self.add(replace(attempt, place=place))
         tried.attempts.remove(attempt)
         if len(tried.attempts) == 1:
             tried.begun = None
@@ -158,20 +173,6 @@ class Attempts:
         if seconds is not None and tried.expected_seconds:
             self._measured.took(tried.cost_class, attempt.place, seconds / tried.expected_seconds)
         return True
-
-    def _add(self, attempt: Attempt) -> Attempt:
-        self._running[attempt.place] += 1
-        key = key_of(attempt.step)
-        tried = self._wanted.get(key)
-        if tried is None:
-            step = attempt.step
-            tried = self._wanted[key] = _Tried(step, class_of(step), seconds_of(step))
-            self._measured.began(tried.own_class)
-            self._most_frames.pop(key, None)
-        else:
-            self._most_frames[key] = tried.frames
-        tried.attempts.append(attempt)
-        return attempt
 
     def _next(self, slots: Slots) -> Attempt | None:
         """The first attempt at the first step that waits and has a free place."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from pathlib import Path
 
@@ -46,12 +47,11 @@ def test_a_part_is_one_of_all_sources_of_the_job(failed: int, total: int, percen
 
 
 @pytest.mark.parametrize(
-    ("others_lost", "most_rounds"), [(0, 1), (7, 1), (8, 2), (16, 4), (1000, 5)],
+    ("others_lost", "attempts"), [(0, 8), (7, 8), (8, 12), (16, 20), (1000, 24)],
 )  # fmt: skip
-def test_how_often_a_step_is_begun_again_after_its_machine_was_lost(others_lost: int, most_rounds: int) -> None:
-    """Once, and more often where as many other machines were lost as with it; each time it was tried four times."""
-    again = [rounds for rounds in range(1, 10) if is_chance(rounds, 4, 4 * rounds + others_lost)]
-    assert again == list(range(1, most_rounds + 1))
+def test_how_often_a_step_is_tried_whose_machine_is_lost_each_time(others_lost: int, attempts: int) -> None:
+    """Eight times, and more often where as many other machines were lost as with it."""
+    assert next(lost for lost in itertools.count(1) if not is_chance(lost, lost + others_lost)) == attempts
 
 
 def corpus(folder: Path, *, good: int, broken: int) -> Path:

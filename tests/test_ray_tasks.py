@@ -12,6 +12,7 @@ from shortgop.jobs.order import Order
 from shortgop.jobs.ray_tasks import RayTasks
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
 from shortgop.jobs.sources import Source
+from shortgop.jobs.steps import Whole
 from shortgop.jobs.units import Item, Unit
 
 _LARGE = 8 << 30
@@ -76,6 +77,19 @@ def test_a_second_attempt_whose_machines_are_lost_is_begun_anew_on_the_one_that_
     assert [avoided for _, avoided in ray.submitted[4:]] == [{"a"}, set()]
     tasks.begin(60.0)
     assert len(ray.submitted) == 6
+
+
+def test_an_attempt_that_is_to_wait_is_begun_at_its_time_with_all_that_it_asks_for() -> None:
+    ray = Ray({"a": _LARGE, "b": _LARGE})
+    attempts = Attempts(Order())
+    tasks = ray.tasks(attempts)
+    attempt = Attempt(Whole(unit("p")), "cpu", frozenset("a"))
+    tasks.begin_later(attempt, 3.0)
+    tasks.begin(2.9)
+    assert (ray.submitted, bool(attempts)) == ([], True), "the job does not end"
+    for now in (3.0, 3.1):
+        tasks.begin(now)
+        assert ray.submitted == [(attempt, frozenset("a"))]
 
 
 def test_machines_that_are_lost_are_counted_once_each() -> None:
