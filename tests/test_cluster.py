@@ -18,6 +18,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
+from loader_helpers import comes_true
 from own_units import make_own_units
 from ray_heads import BIN, Head, free_ports, ray_head, user_environment
 from shortgop.jobs.prepare import Where, prepare
@@ -126,6 +127,14 @@ def job(head: Head, command: str, *arguments: str) -> subprocess.CompletedProces
     return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
 
 
+def tasks_of(head: Head) -> set[tuple[str, str]]:
+    """The state and the name of each task that Ray knows of."""
+    argv = ["ray", "list", "tasks", "--address", head.dashboard, "--format", "json", "--limit", "1000"]
+    environment = {**head.environment, "RAY_AUTH_MODE": "token"}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    return {(task["state"], task["name"]) for task in json.loads(done.stdout)}
+
+
 def test_a_submitted_job(guarded: Head, folder: Path) -> None:
     """It gives neither an address nor a token: Ray's environment says where it runs."""
     command = ["shortgop", "prep", str(folder / "clips"), "--out", str(folder / "submitted")]
@@ -133,6 +142,9 @@ def test_a_submitted_job(guarded: Head, folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"joining the Ray cluster at {guarded.address}" in done.stdout
     assert_whole(folder / "submitted")
+    # What the dashboard shows, which Ray's processes report every second.
+    name = f"encode {folder}/clips/0.mp4 and 2 more"
+    assert comes_true(lambda: ("FINISHED", name) in tasks_of(guarded), _PATIENCE_SECONDS), tasks_of(guarded)
 
 
 def test_a_submitted_job_that_is_stopped_leaves_the_dataset_tidy(guarded: Head, tmp_path: Path) -> None:

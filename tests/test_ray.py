@@ -23,7 +23,9 @@ from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_source
 from own_units import make_own_units
 from ray_heads import cluster_of
 from shortgop.cli import app
+from shortgop.errors import TooManyFailuresError
 from shortgop.jobs import ray_runner, running, second_attempts
+from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.job_status import JobStatus, read_status, status_kept
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.tally import Progress
@@ -261,6 +263,26 @@ def test_a_job_that_is_stopped_takes_its_unit_along(sources: Path, cluster: Any,
     assert running_on(source) == []
     assert not (tmp_path / "dataset" / ".tmp").exists()
     assert finished_units(DiskStorage(tmp_path / "dataset")) == set()
+
+
+def test_a_job_with_too_many_failures_ends_with_all_that_it_runs(
+    sources: Path, cluster: Any, stand_in: StandIn, tmp_path: Path
+) -> None:
+    """One source fails while ffmpeg encodes another one, which would take some ten seconds more."""
+    begun = tmp_path / "begun"
+    script = (
+        f'case "$*" in *{sources}/0.mp4*) touch {begun};; '
+        f"*{sources}/1.mp4*) while [ ! -e {begun} ]; do sleep 0.1; done; exit 1;; esac"
+    )
+    given, where = [str(sources / name) for name in ("0.mp4", "1.mp4")], Where(address=cluster.address)
+    slow = Profile(size=parse_size("1080"), upscale=True, preset="veryslow")
+    dataset, limit = DiskStorage(tmp_path / "dataset"), parse_max_failures("5%")
+    with stand_in.does(script), pytest.raises(TooManyFailuresError, match="1 of 2 sources failed, more than"):
+        prepare(given, dataset, slow, where=where, max_failures=limit)
+    assert begun.exists()
+    assert [running_on(sources / name) for name in ("0.mp4", "1.mp4")] == [[], []]
+    assert not (tmp_path / "dataset" / ".tmp").exists()
+    assert (len(finished_units(dataset)), read_status(dataset).sources_failed) == (1, 1)
 
 
 def running_on(source: Path) -> list[str]:
