@@ -235,12 +235,14 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
 
 def _remember(out: Storage, listing: Listing) -> None:
     """Let the dataset remember the folders that gave this job's sources their ids. The caller holds the writer lock."""
-    if layout.read_root(out).id_roots != listing.roots_before:
+    known, new = layout.read_root(out).id_roots, listing.id_roots[:MAX_ROOTS]
+    # Of the same folders another job has made the same ids.
+    if known not in (listing.roots_before, new):
         raise DatasetBusyError(
             f"another job has prepared other folders into {out} meanwhile, which may change ids; run this again",
             file=out.url,
         )
-    layout.set_id_roots(out, listing.id_roots[:MAX_ROOTS])
+    layout.set_id_roots(out, new)
 
 
 def _current(out: Storage) -> Manifest:

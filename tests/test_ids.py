@@ -178,6 +178,19 @@ def test_roots_that_another_job_added_meanwhile_are_noticed(corpus: Path) -> Non
     assert ids() == ["u.mp4"]
 
 
+def test_another_job_may_have_added_the_same_roots(corpus: Path) -> None:
+    prep("B")
+    before = roots()
+
+    def other_job(progress: shortgop.Progress) -> None:
+        if progress.note.startswith("looking"):
+            set_id_roots(DiskStorage(Path("dataset")), (str(corpus / "B"), str(corpus / "A")))
+
+    assert before == ["B"]
+    assert prep("A", on_update=other_job).failures == ()
+    assert ids() == ["u.mp4", "w.mp4", "x/v.mp4"]
+
+
 def test_equal_contents_under_two_ids_are_reported_and_not_refused(corpus: Path) -> None:
     for copy in ("A/x/copy.mp4", "B/again.mp4"):
         shutil.copy("A/w.mp4", copy)
