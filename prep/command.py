@@ -208,7 +208,9 @@ def _seek_options(seek: Seek | None) -> list[str]:
 def _filters(encode: Encode) -> list[str]:
     source = encode.source
     times = (
-        piece_filters(encode.pieces) if encode.pieces else time_filters(encode.rule, encode.num_frames, encode.joins)
+        piece_filters(encode.pieces, encode.joins)
+        if encode.pieces
+        else time_filters(encode.rule, encode.num_frames, encode.joins)
     )
     kept = [] if encode.kept is None else [_selection(encode.kept)]
     if encode.pipeline.scaling == "scale_cuda":

@@ -34,14 +34,12 @@ from .salvage import check_salvage, salvaged_runs
 from .scan import scan
 from .shards import ShardWriter
 from .sizes import check_taken, picture_layout
-from .source_times import check_order, evened, grid_of, longest_rise, may_have_lost, plan_times
+from .source_times import check_order, grid_of, longest_rise, may_have_lost, mended_times, plan_times
 from .stalls import stall_limit
 from .tool_choice import pipeline_for
 
 # A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10
-# Demuxers of streams that may state the times of some frames only.
-_STATES_SOME_TIMES = ("mpeg", "mpegts")
 
 
 @dataclass(frozen=True)
@@ -109,14 +107,15 @@ def _prepare_whole(
     path = source.path
     if source.suspicion:
         look_closer(source)
-    if source.pts is not None:
+    if source.pts is not None and not source.has_decode_times:
         plan = plan_video(source, options, ffmpeg_path)
         watcher.on_plan(len(plan.grid))
         video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, lambda: look_closer(source))
         if video is not None:
             return plan, video
-    # The packets do not determine which frames the decoder shows: timestamps are missing or occur twice, the fields of
-    # a frame are in two packets, or the first frames refer to earlier ones. So decode once to find out.
+    # The packets do not determine which frames the decoder shows: timestamps are missing, occur twice, or are those of
+    # decoding, the fields of a frame are in two packets, or the first frames refer to earlier ones. So decode once to
+    # find out.
     decoded_pts = tried_again(path, lambda: decode_pts(source, ffmpeg_path))
     if may_have_lost(source, decoded_pts):
         look_closer(source)
@@ -202,9 +201,8 @@ def _plan_decoded(
     """The plan for frames in the order of the decoder's output, of those numbered in `used` (None: all). As few as
     possible are left out so that times rise."""
     part = slice(0, None) if used is None else slice(used.start, used.stop)
-    times = stated_pts = decoded_pts[part]
-    if source.pts is None and source.demuxer in _STATES_SOME_TIMES:
-        times = evened(times)
+    stated_pts = decoded_pts[part]
+    times = mended_times(source, stated_pts)
     if options.policy.salvage:
         times = continued_times(times, source.timebase)
     rising = longest_rise(times)

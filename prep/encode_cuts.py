@@ -24,7 +24,7 @@ from .encode import DamageFoundError, decode_pts, look_closer, plan_video
 from .encode_run import Count, Plan, of_piece
 from .gpu_attempts import attempt
 from .grid import FrameGrid
-from .joins import recordings
+from .joins import Join, joins_of, recordings
 from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
@@ -35,7 +35,16 @@ from .pipelines import decoded_on_cpu
 from .probe import NO_ENTRIES, SourceVideo, probe, with_pts
 from .salvage import check_salvage, salvaged_runs
 from .shards import ShardWriter
-from .source_times import check_order, gaps_of, longest_rise, may_have_lost, plan_stretch, rhythm_of, times_of
+from .source_times import (
+    check_order,
+    gaps_of,
+    longest_rise,
+    may_have_lost,
+    mended_times,
+    plan_stretch,
+    rhythm_of,
+    times_of,
+)
 from .stalls import stall_limit
 from .stretch import Stretch
 
@@ -129,7 +138,7 @@ class _Work:
 
         if source.suspicion:
             look()
-        if source.pts is not None:
+        if source.pts is not None and not source.has_decode_times:
             pieces = self._pieces(source)
             lead_frames = least_lead_frames(source, self.options.profile)
             if self.part is None:
@@ -144,12 +153,14 @@ class _Work:
         decoded_pts = tried_again(self.path, lambda: decode_pts(source, self.ffmpeg_path))
         if may_have_lost(source, decoded_pts):
             look()
-        rising = longest_rise(decoded_pts)
-        self._check_is_one_recording(source, decoded_pts, rising)
+        times = mended_times(source, decoded_pts)
+        rising = longest_rise(times)
+        self._check_is_one_recording(source, times, rising)
         kept = None if rising.all() else kept_numbers(rising.tolist())
-        source = with_pts(source, decoded_pts[rising])
+        source = with_pts(source, times[rising])
         runs = runs_of(self._pieces(source), times_of(source), NO_ENTRIES, source.timebase, 0)
-        self._encode(source, runs, look, decoded_pts=decoded_pts, kept=kept)
+        joins = joins_of(decoded_pts[rising], times[rising])
+        self._encode(source, runs, look, decoded_pts=times, kept=kept, joins=joins)
         self.refuse(
             self.left(),
             EncodeError(
@@ -217,13 +228,14 @@ class _Work:
         *,
         decoded_pts: Array | None = None,
         kept: Kept | None = None,
+        joins: tuple[Join, ...] = (),
         due: dict[int, Piece] | None = None,
     ) -> None:
         """Encode the runs. The cuts of a run in which ffmpeg shows other frames than planned are left."""
         for run in runs:
             grid = joined_grid(run.pieces)
             plan = plan_video(source, self.options, self.ffmpeg_path, decoded_pts, grid)
-            encode = replace(plan.encode, pieces=run.pieces, seek=run.seek, kept=kept)
+            encode = replace(plan.encode, pieces=run.pieces, seek=run.seek, kept=kept, joins=joins)
             if due is not None:
                 encode = replace(encode, pipeline=decoded_on_cpu(encode.pipeline, "damaged"))
             videos = self._attempt(replace(plan, encode=encode), look)

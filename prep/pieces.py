@@ -17,6 +17,7 @@ import numpy as np
 from ..manifests.ragged import Array
 from .expressions import sum_of
 from .grid import FrameGrid
+from .joins import Join
 
 # ffmpeg starts about as fast as it decodes this many frames. So a run does not end for a shorter way to the next
 # stretch.
@@ -113,7 +114,7 @@ def joined_grid(pieces: Sequence[Piece]) -> FrameGrid:
     )
 
 
-def piece_filters(pieces: Sequence[Piece]) -> list[str]:
+def piece_filters(pieces: Sequence[Piece], joins: tuple[Join, ...] = ()) -> list[str]:
     """Filters that keep only the frames of the pieces, put each at its tick, and repeat it until the next one's tick.
 
     The same as `time_filters` for each piece, with the origin and the first tick of the piece that a frame belongs to.
@@ -141,9 +142,11 @@ def piece_filters(pieces: Sequence[Piece]) -> list[str]:
         tick = f"max(0,{tick}-{pieces[0].first_tick})"
     length = 1 / (fps * unit)
     wanted = sum_of(f"between(pts,{piece.first_pts * parts},{piece.last_pts * parts})" for piece in pieces)
+    moves = [f"gte(N,{join.frame})*({join.units * parts})" for join in joins]
     return [
         # Earlier filters may have changed the timebase: bwdif halves it.
         f"settb={unit.numerator}/{unit.denominator}",
+        *([f"setpts='PTS+{sum_of(moves)}'"] if moves else []),
         # Ends the input behind the last piece.
         f"trim=end_pts={pieces[-1].last_pts * parts + 1}",
         f"select='{wanted}'",

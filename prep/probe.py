@@ -45,7 +45,8 @@ class SourceVideo:
     so that the source has to be decoded. `end_pts`: where the last frame ends. `num_packets`: how many packets have
     frames that are shown. `suspicion`: a sign of damage, "" if there is none. `demuxer`: FFmpeg's name for the format;
     with "" ffmpeg detects it. `entries`: the pts of frames that are shown, int64, rising; a decoder that starts at one
-    of them shows all later frames as they were encoded.
+    of them shows all later frames as they were encoded. `has_decode_times`: although there
+    are B-frames, each packet has the same pts and dts, so that no pts is that of its own frame.
     """
 
     path: str
@@ -69,6 +70,7 @@ class SourceVideo:
     crop: ContainerCrop | None = None
     entries: Array = field(default_factory=NO_ENTRIES.copy)
     places: Array = field(default_factory=NO_ENTRIES.copy)
+    has_decode_times: bool = False
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -129,6 +131,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
     order = _presentation_order(pts)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
+    has_decode_times = order is not None and packets.has_decode_times and stream.codec_context.has_b_frames
     source = SourceVideo(
         path=path,
         stream_index=stream.index,
@@ -157,7 +160,8 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
             aspect_changes=packets.aspect_changes,
         ),
         crop=crop,
-        entries=NO_ENTRIES if order is None else packets.entries(container.format.name),
+        entries=NO_ENTRIES if order is None or has_decode_times else packets.entries(container.format.name),
+        has_decode_times=has_decode_times,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     return source if order is None else with_pts(source, order, durations[last])

@@ -56,6 +56,7 @@ class PacketLog:
         self.pts: list[int | None] = []
         self.durations: list[int] = []
         self.last_dts: int | None = None
+        self.has_decode_times = True
         self.ends_incomplete = False
         self._seen = 0
         self.suspicion = ""
@@ -92,6 +93,7 @@ class PacketLog:
         self.pts.append(packet.pts)
         self.durations.append(packet.duration or 0)
         self.last_dts = packet.dts
+        self.has_decode_times = self.has_decode_times and packet.pts == packet.dts
         if packet.pts is not None:
             # Frames that are decoded before an entry and shown after it could refer to what is before the entry.
             is_latest = self._latest is None or packet.pts > self._latest

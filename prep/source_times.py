@@ -25,6 +25,8 @@ _MAX_JUMP_BACK_SECONDS = 1
 _MOST_LEFT_OUT_TOGETHER = 4
 # Parsers count the times of at most about so many frames wrongly before they get the next stated one.
 _MOST_COUNTED_WRONGLY = 32
+# Demuxers of streams that may state the times of some frames only.
+_STATES_SOME_TIMES = ("mpeg", "mpegts")
 # Two or three frames may lie close together for other reasons than a wrong rate.
 _FEWEST_FOR_A_RATE = 4
 # Each is a term of an expression that ffmpeg evaluates for every frame.
@@ -177,6 +179,17 @@ def _runs_left_out(decoded_pts: Array, rising: Array) -> Array:
     runs = np.flatnonzero(left_out[span:] - left_out[:-span] == span)
     falls = np.flatnonzero(np.diff(decoded_pts) <= 0) + 1
     return falls[:1] if len(runs) else runs
+
+
+def mended_times(source: SourceVideo, decoded_pts: Array) -> Array:
+    """The times of frames in the order of the decoder's output, int64, (frames,): FFmpeg's own, `decoded_pts`, except
+    where they are known to be wrong."""
+    if source.pts is None and source.demuxer in _STATES_SOME_TIMES:
+        return evened(decoded_pts)
+    if source.pts is not None and source.has_decode_times and len(decoded_pts) == len(source.pts):
+        # Frames are shown as evenly as they are decoded.
+        return source.pts
+    return decoded_pts
 
 
 def evened(times: Array) -> Array:
