@@ -105,8 +105,7 @@ def note_of(slots: Slots, *, alone: int = 0, left_out: int = 0) -> str:
     if not slots.machines:
         return "waiting for machines: Ray has none with a CPU for this job"
     on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
-    needs = "needs" if alone == 1 else "need"
-    more = f"; {counted(alone, 'unit')} {needs} more memory than any machine has and will run alone on one"
+    more = f"; {counted(alone, 'unit')} may need more memory than any machine has and will run alone on one"
     lack = f"; {counted(left_out, 'machine')} cannot run the encoder and {'is' if left_out == 1 else 'are'} left out"
     return f"encoding, {slots.at_a_time} at a time{on_gpus}{more if alone else ''}{lack if left_out else ''}"
 

@@ -34,6 +34,7 @@ from .ray_tasks import AskSlots, RayTasks
 from .second_attempts import Attempt, Attempts, key_of
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
 from .steps import Join, Look, OneSection, Outcome, Step, Whole, run_step
+from .task_memory import ALL_BYTES
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up
 
@@ -74,9 +75,10 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     Ray retries nothing. A unit whose worker keeps dying, and not just with its machine, is split into its sources;
     `on_split` gets it and its parts. A single source whose worker keeps dying becomes a failure, so that the other
     sources of its unit are still prepared. Where a machine runs out of memory, a unit is tried again some seconds
-    later, on another machine if possible, and asks for more. What takes far longer than usual is attempted twice, see
-    `second_attempts`. With `shared`, workers may be on other machines: each checks that it sees the dataset and the
-    sources, and OutputError or ToolError names a machine that does not.
+    later, on another machine if possible, and at last alone there: Ray kills workers beside the one that takes the
+    memory, too. What takes far longer than usual is attempted twice, see `second_attempts`. With `shared`, workers may
+    be on other machines: each checks that it sees the dataset and the sources, and OutputError or ToolError names a
+    machine that does not.
 
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
@@ -100,7 +102,8 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
         if losses.add(key, tasks.machines_lost if is_lost else None):
             if for_memory:
                 wait_seconds = _FIRST_WAIT_SECONDS * 2 ** (losses.died[key] - 1)
-                tasks.begin_later(with_less_beside(attempt, error), time.monotonic() + wait_seconds)
+                again = with_less_beside(attempt, error, alone=losses.died[key] > 1)
+                tasks.begin_later(again, time.monotonic() + wait_seconds)
             else:
                 order.again([step])
         elif len(unit.items) > 1:
@@ -164,10 +167,12 @@ def ended(references: Sequence[Any]) -> list[Any]:
     return [*done, *more]
 
 
-def with_less_beside(attempt: Attempt, error: RayError) -> Attempt:
-    """The attempt that follows one whose machine ran out of memory: on another one if possible, with twice as much."""
+def with_less_beside(attempt: Attempt, error: RayError, *, alone: bool) -> Attempt:
+    """The attempt that follows one whose machine ran out of memory: on another one if possible, with twice as much, or
+    `alone` there."""
     unit = attempt.step.unit
-    step = replace(attempt.step, unit=replace(unit, expected_bytes=2 * unit.expected_bytes))
+    unit = replace(unit, expected_bytes=ALL_BYTES if alone else 2 * unit.expected_bytes)
+    step = replace(attempt.step, unit=unit)
     # Ray's error holds the id of the machine only in its text.
     match = re.search(r"\(IP: [^,]+, ID: ([0-9a-f]+)\)", str(error))
     return replace(attempt, step=step, avoided=attempt.avoided | ({match[1]} if match else set()))

@@ -37,7 +37,7 @@ class _Running:
 
 class RayTasks:
     """Those that run or wait in Ray. `begin` gives it new ones, and `take` takes one that has ended. `on_note` is told
-    how many units run at a time, what they wait for, and how many need more memory than any machine has.
+    how many units run at a time, what they wait for, and how many may need more memory than any machine has.
 
     Ray waits without a word for a machine that is large enough, also when all that were are lost. What a task asked for
     cannot be changed, so its attempt is begun anew and asks for what is there. The task itself is left to Ray, because
@@ -134,8 +134,10 @@ class RayTasks:
     def _give(self, attempt: Attempt) -> None:
         needed_bytes = attempt.step.unit.expected_bytes
         asked_bytes = reserved_bytes(needed_bytes, self._slots.memory_for(attempt.place))
-        # Where no other machine is left, the one that is slow may be quicker the next time.
         avoided = attempt.avoided
+        if asked_bytes < needed_bytes:
+            asked_bytes = self._slots.memory_for(attempt.place, avoided) or asked_bytes
+        # Where no other machine is left, the one that is slow may be quicker the next time.
         if avoided and waits_in_vain(self._slots, attempt.place, asked_bytes, avoided):
             avoided = frozenset[str]()
         avoided |= self._left_out

@@ -117,7 +117,7 @@ def test_what_a_job_says_of_its_slots() -> None:
     slots = on(Slots(12, 4, 0.25), _SMALL, _WITH_GPU)
     assert note_of(slots) == "encoding, 12 at a time, 4 of them with a GPU"
     assert note_of(on(Slots(8), _SMALL), alone=2) == (
-        "encoding, 8 at a time; 2 units need more memory than any machine has and will run alone on one"
+        "encoding, 8 at a time; 2 units may need more memory than any machine has and will run alone on one"
     )
     assert note_of(on(Slots(1), _HEAD)) == "waiting for machines: Ray has none with a CPU for this job"
 

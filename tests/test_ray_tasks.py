@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -13,6 +13,7 @@ from shortgop.jobs.ray_tasks import RayTasks
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
 from shortgop.jobs.sources import Source
 from shortgop.jobs.steps import Whole
+from shortgop.jobs.task_memory import ALL_BYTES
 from shortgop.jobs.units import Item, Unit
 
 _LARGE = 8 << 30
@@ -88,6 +89,17 @@ def test_an_attempt_that_is_to_wait_is_begun_at_its_time_with_all_that_it_asks_f
     tasks.begin(2.9)
     assert (ray.submitted, bool(attempts)) == ([], True), "the job does not end"
     for now in (3.0, 3.1):
+        tasks.begin(now)
+        assert ray.submitted == [(attempt, frozenset("a"))]
+
+
+def test_what_is_to_run_alone_asks_for_all_of_a_machine_that_it_does_not_avoid() -> None:
+    """It would ask for more than any other machine has, if it asked for what the largest one has."""
+    ray = Ray({"a": _LARGE, "b": _LARGE // 2})
+    tasks = ray.tasks(Attempts(Order()))
+    attempt = Attempt(Whole(replace(unit("p"), expected_bytes=ALL_BYTES)), "cpu", frozenset("a"))
+    tasks.begin_later(attempt, 0.0)
+    for now in (0.0, 10.0):
         tasks.begin(now)
         assert ray.submitted == [(attempt, frozenset("a"))]
 

@@ -97,7 +97,7 @@ def test_a_unit_whose_machine_is_lost_runs_where_there_is_less_memory(
     assert (report.videos_added, report.failures) == (1, ())
     assert "encoding, 2 at a time" in notes
     # Before the semicolon stands how many fit at once, which Ray may correct only after the unit has ended.
-    assert notes[-1].endswith("; 1 unit needs more memory than any machine has and will run alone on one")
+    assert notes[-1].endswith("; 1 unit may need more memory than any machine has and will run alone on one")
 
 
 @given(st.integers(0, 10**11), st.integers(0, 10**12))
