@@ -100,7 +100,7 @@ race: $(STAMP)
 SWEPT := attempts batches changed_sources cluster cluster_chaos cluster_docs corpus_life edits examples \
     far_section_trouble far_sections fuzz interruption killed_edits layers_of_a_life loader_failures long_sources \
     long_stretches moving publish root_race schedule_simulation shared_tables snapshot_layers source_listing \
-    training_dataset where zarr_small
+    training_dataset two_jobs where zarr_small
 
 sweep: $(STAMP)
 	@echo "Running tests with all their cases: ten minutes and more"
