@@ -96,14 +96,14 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             return None
         return order.done(attempt.step, outcome) if attempts.ended(attempt, seconds) else None
 
-    def after_loss(attempt: Attempt, error: RayError) -> UnitResult | None:
+    def after_loss(attempt: Attempt, error: RayError, now: float) -> UnitResult | None:
         step, unit, key = attempt.step, attempt.step.unit, key_of(attempt.step)
         is_lost, for_memory = isinstance(error, NodeDiedError | ObjectLostError), isinstance(error, OutOfMemoryError)
         if losses.add(key, tasks.machines_lost if is_lost else None):
             if for_memory:
                 wait_seconds = _FIRST_WAIT_SECONDS * 2 ** (losses.died[key] - 1)
                 again = with_less_beside(attempt, error, alone=losses.died[key] > 1)
-                tasks.begin_later(again, time.monotonic() + wait_seconds)
+                tasks.begin_later(again, now + wait_seconds, now + _FIRST_WAIT_SECONDS)
             else:
                 order.again([step])
         elif len(unit.items) > 1:
@@ -146,7 +146,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             try:
                 result = after_end(attempt, *ray.get(reference))
             except LOST as error:
-                result = after_loss(attempt, error) if attempts.ended(attempt, None) else None
+                result = after_loss(attempt, error, now) if attempts.ended(attempt, None) else None
             except TaskUnschedulableError as error:
                 raise ToolError(f"Ray cannot place a unit of work: {brief(error)}") from error
             except RayTaskError as error:

@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 from ..errors import ToolError
 from .gpu_slots import Place, Slots, note_of, slots_for, waits_in_vain, without
 from .second_attempts import Attempt, Attempts
-from .task_memory import reserved_bytes
+from .task_memory import ALL_BYTES, reserved_bytes
 
 AskSlots = Callable[[], Slots]
 Submit = Callable[[Attempt, Slots, int, frozenset[str]], Any]
@@ -96,9 +96,7 @@ class RayTasks:
             self._ask()
             self._asked = now
             self._begin_anew()
-        due = [attempt for begin_at, attempt in self._later if begin_at <= now]
-        self._later = [each for each in self._later if each[0] > now]
-        for attempt in itertools.chain(due, self._attempts.start(self._slots, now)):
+        for attempt in itertools.chain(self._due(now), self._attempts.start(self._slots, now)):
             self._give(attempt)
         alone = sum(each.alone for each in self._running.values())
         note = self._missing or note_of(self._slots, alone=alone, left_out=len(self._left_out))
@@ -106,9 +104,29 @@ class RayTasks:
             self._on_note(note)
             self._noted = note
 
-    def begin_later(self, attempt: Attempt, begin_at: float) -> None:
-        """Begin an attempt at this time or soon after it."""
+    def begin_later(self, attempt: Attempt, begin_at: float, others_at: float) -> None:
+        """Begin an attempt at this time or soon after it, and those that wait already at `others_at` or later.
+
+        One that runs alone on a machine would begin there as soon as the one before it is killed. The memory of that
+        one may not be free yet, and Ray would kill the next one for it.
+        """
+        self._later = [(max(others_at, at), each) for at, each in self._later]
         self._later.append((begin_at, self._attempts.add(attempt)))
+
+    def _due(self, now: float) -> list[Attempt]:
+        """Those that have waited long enough; of those that run alone no more than there are machines."""
+        due: list[Attempt] = []
+        later: list[tuple[float, Attempt]] = []
+        free = len(self._slots.machines) - sum(each.alone for each in self._running.values())
+        for begin_at, attempt in self._later:
+            is_alone = attempt.step.unit.expected_bytes == ALL_BYTES
+            if begin_at > now or (is_alone and free <= 0):
+                later.append((begin_at, attempt))
+            else:
+                due.append(attempt)
+                free -= is_alone
+        self._later = later
+        return due
 
     def _ask(self) -> None:
         self._seen.update(each.id for each in self._slots.machines)

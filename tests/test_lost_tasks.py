@@ -3,6 +3,7 @@ without end. All jobs run on the same cluster, whose head runs no step; its mach
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from fractions import Fraction
@@ -19,13 +20,24 @@ from shortgop.jobs import failing, ray_runner
 from shortgop.jobs.job_status import read_status
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.parts import finished_units
+from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video
 
 # The monitor of such a machine kills every worker as soon as it does something.
 _LACKS_MEMORY = {"RAY_memory_usage_threshold": "0.001", "RAY_memory_monitor_refresh_ms": "100"}
 _PATIENCE_SECONDS = 60
+_GB = 10**9
+# Takes memory as long as the process that started it is there, but no more than the machine has.
+_TAKES_MEMORY = """
+import os, time
+parent, held = os.getppid(), []
+while os.getppid() == parent and len(held) < 100:
+    held.append(b"x" * 50_000_000)
+    time.sleep(0.02)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +59,23 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_runner, "_FIRST_WAIT_SECONDS", 0.1)
 
 
-def run(sources: Path, dataset: Path, cluster: Any) -> Report:
-    return prepare([str(sources)], DiskStorage(dataset), Profile(), where=Where(address=cluster.address))
+def run(sources: Path, dataset: Path, cluster: Any, notes: set[str] | None = None) -> Report:
+    """Run a job; what it says of itself is added to `notes`."""
+    said = set[str]() if notes is None else notes
+    return prepare(
+        [str(sources)], DiskStorage(dataset), Profile(), where=Where(address=cluster.address),
+        on_update=lambda progress: said.add(progress.note),
+    )  # fmt: skip
 
 
 def test_sources_for_which_there_is_no_memory_are_set_aside_each_for_itself(cluster: Any, tmp_path: Path) -> None:
-    """Both are one unit, which is split. The job ends, and says what may help."""
+    """Both are one unit, which is split. The job ends, and says what may help; at last it tried each alone."""
+    notes: set[str] = set()
     corpus, dataset = tmp_path / "corpus", tmp_path / "dataset"
     corpus.mkdir()
     for name in ("0.mp4", "1.mp4"):
         make_video(corpus / name, pts=constant_rate_pts(Fraction(30), 20), timebase=Fraction(1, 30))
-    report = run(corpus, dataset, cluster)
+    report = run(corpus, dataset, cluster, notes)
     assert report.videos_added == 0
     assert {failure.id for failure in report.failures} == {"0.mp4", "1.mp4"}
     for failure in report.failures:
@@ -65,6 +83,9 @@ def test_sources_for_which_there_is_no_memory_are_set_aside_each_for_itself(clus
         assert "running low on memory" in failure.reason, "what Ray says"
     status = read_status(DiskStorage(dataset))
     assert (status.sources_done, status.sources_total, status.running) == (2, 2, ())
+    assert any(
+        note.endswith("1 unit may need more memory than any machine has and will run alone on one") for note in notes
+    )
     again = run(corpus, dataset, cluster).failures
     assert [failure.reason.endswith("--retry-failed tries it again") for failure in again] == [True, True]
 
@@ -113,3 +134,36 @@ def test_a_step_whose_result_is_lost_with_its_machine_is_done_again(
     assert (report.videos_added, report.failures) == (1, ())
     assert len(lost) == 1
     assert lost[0] is not None, "the machine was lost, not the worker alone"
+
+
+def memory_of_this_machine() -> tuple[int, int]:
+    """All of it, and what is in use, in bytes."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    found = {words[0]: int(words[1]) * 1024 for words in lines}
+    return found["MemTotal:"], found["MemTotal:"] - found["MemAvailable:"]
+
+
+# It takes three gigabytes of the machine, and nothing else may take much meanwhile.
+@only_in_a_sweep
+def test_units_beside_one_that_takes_all_memory_are_prepared(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray kills their workers, too."""
+    total_bytes, used_bytes = memory_of_this_machine()
+    if total_bytes - used_bytes < 8 * _GB:
+        pytest.skip("it takes a machine with 8 GB of memory to spare")
+    program = tmp_path / "ffmpeg"
+    (tmp_path / "takes_memory.py").write_text(_TAKES_MEMORY)
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *2.mp4*) exec {sys.executable} {tmp_path}/takes_memory.py;; *.mp4*) sleep 2;; esac\n'
+        f'exec {find_ffmpeg().path} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
+    monkeypatch.setattr(ray_runner, "_FIRST_WAIT_SECONDS", 2.0)
+    threshold = {"RAY_memory_usage_threshold": str((used_bytes + 3 * _GB) / total_bytes)}
+    with cluster_of({"num_cpus": 2, "memory": 4 * _GB, "env_vars": threshold}) as (own, _):
+        report = run(sources, tmp_path / "dataset", own)
+    assert (report.videos_added, [failure.id for failure in report.failures]) == (3, ["2.mp4"])
+    assert "its machine ran out of memory" in report.failures[0].reason

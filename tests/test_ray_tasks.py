@@ -85,7 +85,7 @@ def test_an_attempt_that_is_to_wait_is_begun_at_its_time_with_all_that_it_asks_f
     attempts = Attempts(Order())
     tasks = ray.tasks(attempts)
     attempt = Attempt(Whole(unit("p")), "cpu", frozenset("a"))
-    tasks.begin_later(attempt, 3.0)
+    tasks.begin_later(attempt, 3.0, 0.0)
     tasks.begin(2.9)
     assert (ray.submitted, bool(attempts)) == ([], True), "the job does not end"
     for now in (3.0, 3.1):
@@ -98,10 +98,30 @@ def test_what_is_to_run_alone_asks_for_all_of_a_machine_that_it_does_not_avoid()
     ray = Ray({"a": _LARGE, "b": _LARGE // 2})
     tasks = ray.tasks(Attempts(Order()))
     attempt = Attempt(Whole(replace(unit("p"), expected_bytes=ALL_BYTES)), "cpu", frozenset("a"))
-    tasks.begin_later(attempt, 0.0)
+    tasks.begin_later(attempt, 0.0, 0.0)
     for now in (0.0, 10.0):
         tasks.begin(now)
         assert ray.submitted == [(attempt, frozenset("a"))]
+
+
+def test_what_is_to_run_alone_begins_some_time_after_what_was_killed_on_its_machine() -> None:
+    ray = Ray({"a": _LARGE})
+    attempts = Attempts(Order())
+    tasks = ray.tasks(attempts)
+    bad, good = (Attempt(Whole(replace(unit(name), expected_bytes=ALL_BYTES)), "cpu") for name in ("bad", "good"))
+    for attempt in (bad, good):
+        tasks.begin_later(attempt, 1.0, 0.0)
+    for now in (1.0, 2.0):
+        tasks.begin(now)
+    # The one ends, and is to be tried again.
+    assert attempts.ended(tasks.take(0), None)
+    tasks.begin_later(bad, 20.0, 7.0)
+    for now in (3.0, 6.9, 7.0, 20.0):
+        assert len(ray.submitted) == 1 + (now > 7.0)
+        tasks.begin(now)
+    assert attempts.ended(tasks.take(1), 1.0)
+    tasks.begin(21.0)
+    assert [attempt for attempt, _ in ray.submitted] == [bad, good, bad]
 
 
 def test_machines_that_are_lost_are_counted_once_each() -> None:
