@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,7 +36,7 @@ from typing import Any
 import shortgop
 from dataset_places import Places, folders, left_over, names, prefixes, s3_settings, shard_names
 from datasets import current_manifest, rows_of
-from flaky_proxy import FLAKY, flaky_proxy
+from flaky_proxy import FLAKY, FlakyProxy, flaky_proxy
 from ray_machines import Machines, machines, may_have_networks, start_missing
 from s3_server import BUCKET, make_bucket, running
 from shortgop.jobs.failing import WORKER_DIED
@@ -153,10 +153,18 @@ def job(sources: str, dataset: str, address: str) -> None:
 
 
 class Disturbance:
-    """Runs a case, kills what belongs to it, and counts that."""
+    """Runs a case, kills what belongs to it, and counts that. `when_all_are_killed` is called after the last kill."""
 
-    def __init__(self, case: Case, cluster: Machines, corpus: Corpus, dataset: Storage) -> None:
+    def __init__(
+        self,
+        case: Case,
+        cluster: Machines,
+        corpus: Corpus,
+        dataset: Storage,
+        when_all_are_killed: Callable[[], object] = bool,
+    ) -> None:
         self.case, self.cluster, self.dataset = case, cluster, dataset
+        self._when_all_are_killed = when_all_are_killed
         self.sources, self.undisturbed = corpus.sources(case.has_sections), corpus.undisturbed(case.has_sections)
         self.said = cluster.folder / f"driver-{case.seed}.log"
         self.counts: Counter[str] = Counter()
@@ -212,6 +220,8 @@ class Disturbance:
                     cut_off |= what == "cut off"
                     self._kills.remove(what)
                     kill_at, heard = self._next_kill(), time.monotonic()
+                    if not self._kills:
+                        self._when_all_are_killed()
         code = process.returncode
         self.counts[f"ended with {code}"] += 1
         if code in _ENDED:
@@ -331,15 +341,21 @@ def places_of(where: str, cluster: Machines, folder: Path) -> Iterator[Places]:
     if where == "disk":
         yield folders(folder)
         return
+    with s3_behind_proxy(cluster) as proxy:
+        if where == "flaky":
+            proxy.faults(FLAKY)
+        yield prefixes()
+
+
+@contextlib.contextmanager
+def s3_behind_proxy(cluster: Machines) -> Iterator[FlakyProxy]:
+    """An S3 server that all machines reach through the proxy, as above. Nothing goes wrong until the proxy is told."""
     with contextlib.ExitStack() as servers:
         server = servers.enter_context(running("s3_server.py", "0.0.0.0"))
         make_bucket(server, BUCKET)
-        if where == "flaky":
-            proxy = servers.enter_context(flaky_proxy(server, "0.0.0.0"))
-            proxy.faults(FLAKY)
-            server = proxy.endpoint
-        servers.enter_context(s3_settings(f"http://{cluster.here_ip}:{server.rpartition(':')[2]}"))
-        yield prefixes()
+        proxy = servers.enter_context(flaky_proxy(server, "0.0.0.0"))
+        servers.enter_context(s3_settings(f"http://{cluster.here_ip}:{proxy.endpoint.rpartition(':')[2]}"))
+        yield proxy
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -30,13 +30,15 @@ _PORT = 6379
 # A machine that the head does not know after so long is not coming.
 _TO_JOIN_SECONDS = 150
 _ASK_EVERY_SECONDS = 1.0
-# By default Ray waits a minute before it takes a head for dead. Less than this, and a busy machine is taken for dead.
+# By default Ray waits a minute before it takes a head for dead, and two for an answer of a machine that has lost its
+# network, also after it was found dead. Less than this, and a busy machine is taken for dead.
 QUICK = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "5",
+    "RAY_grpc_client_keepalive_timeout_ms": "10000",
 }
 # What runs as the first process of a machine. It collects the processes that others leave.
 _FIRST = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,34 +13,46 @@ import pytest
 
 import cluster_chaos
 import shortgop
-from cluster_chaos import Case, Corpus, Disturbance, assert_same, make_corpus, places_of, run
-from dataset_places import Places, folders
+from cluster_chaos import Case, Corpus, Disturbance, assert_same, make_corpus, run, s3_behind_proxy
+from dataset_places import Places, folders, prefixes
+from flaky_proxy import FLAKY, Faults, FlakyProxy
 from ray_machines import Machines, machines, may_have_networks, start_all, start_missing
 from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
 from shortgop.jobs.where import Where
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
-from sweep import SWEEP, only_in_a_sweep, sample
+from sweep import only_in_a_sweep
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are looked up in /proc")
 
 _PATIENCE_SECONDS = 120
+# Where a dataset lies, and what is killed while it is made.
 _CASES = {
     "disk": Case(1, has_sections=True, kills=("worker", "driver", "head", "machine"), longest_wait_seconds=2),
-    "s3": Case(2, has_sections=False, kills=("worker", "machine"), longest_wait_seconds=2),
+    "disk, cut off": Case(3, has_sections=False, kills=("worker", "cut off"), longest_wait_seconds=2),
+    "s3": Case(2, has_sections=True, kills=("worker", "machine"), longest_wait_seconds=2),
+    "s3, flaky": Case(4, has_sections=False, kills=("driver", "worker"), longest_wait_seconds=2),
 }
+# A source of all cases: a job that waits for it does not end.
+_HELD_BACK = "large3.mp4"
 
 
 @dataclass(frozen=True)
 class Killer:
     """A program in the place of ffmpeg, on all machines: while `what` is in the file, it kills the process that runs it
-    on a source with this in its path, as running out of memory would. While `gate` is there, it waits, and has a file
-    in `waiting`."""
+    on a source with this in its path, as running out of memory would. While `gate` is there, it waits before a
+    source with what is in that file in its path, and has a file in `waiting`."""
 
     program: Path
     what: Path
     gate: Path
     waiting: Path
+
+    def hold_back(self, source: str) -> None:
+        """Wait from now on before sources with this in their paths."""
+        for left in self.waiting.iterdir():
+            left.unlink()
+        self.gate.write_text(source)
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +62,9 @@ def killer(tmp_path_factory: pytest.TempPathFactory) -> Killer:
     killer.waiting.mkdir()
     killer.program.write_text(
         "#!/bin/sh\n"
-        f'case "$*" in *.mp4*) [ -e {killer.gate} ] && mktemp -p {killer.waiting} > /dev/null\n'
-        f"while [ -e {killer.gate} ]; do sleep 0.1; done;; esac\n"
+        f'if held=$(cat {killer.gate} 2> /dev/null); then case "$*" in *"$held"*)\n'
+        f"mktemp -p {killer.waiting} > /dev/null\n"
+        f"while [ -e {killer.gate} ]; do sleep 0.1; done;; esac; fi\n"
         f'if [ -s {killer.what} ]; then case "$*" in *"$(cat {killer.what})"*) kill -9 $PPID;; esac; fi\n'
         f'exec {find_ffmpeg().path} "$@"\n'
     )
@@ -67,14 +80,17 @@ def cluster(killer: Killer) -> Iterator[Machines]:
 
 
 @pytest.fixture(scope="module")
-def places(cluster: Machines, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Places]]:
-    """Return new places for datasets that all machines reach, on the disk and, in a sweep, in S3."""
-    on_disk = {"disk": folders(tmp_path_factory.mktemp("places"))}
-    if not SWEEP:
-        yield on_disk
-        return
-    with places_of("s3", cluster, Path()) as in_s3:
-        yield on_disk | {"s3": in_s3}
+def proxy(cluster: Machines) -> Iterator[FlakyProxy]:
+    """Start a store that all machines reach over a network which works until it is told otherwise."""
+    with s3_behind_proxy(cluster) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def places(proxy: FlakyProxy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Places]:
+    """Return new places for datasets that all machines reach. Machines that start later have the store's settings."""
+    del proxy
+    return {"disk": folders(tmp_path_factory.mktemp("places")), "s3": prefixes()}
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +98,28 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return make_corpus(tmp_path_factory.mktemp("corpus"), copies=1)
 
 
-@pytest.mark.parametrize("case", sample(["disk"], more=["s3"]))
+@pytest.mark.parametrize("name", _CASES)
 def test_whatever_is_killed_the_dataset_is_the_undisturbed_one(
-    case: str, cluster: Machines, corpus: Corpus, places: dict[str, Places]
+    name: str, cluster: Machines, corpus: Corpus, places: dict[str, Places], proxy: FlakyProxy, killer: Killer
 ) -> None:
-    done = Disturbance(_CASES[case], cluster, corpus, places["s3" if case == "s3" else "disk"].new())
-    done.run()
-    assert done.killed > 1
+    """What is killed is known, the moment is not: the job cannot end before."""
+    case = _CASES[name]
+    if not cluster.separate:
+        # Without a network of its own a machine cannot lose it.
+        case = replace(case, kills=tuple(kill.replace("cut off", "machine") for kill in case.kills))
+    where, _, network = name.partition(", ")
+    done = Disturbance(case, cluster, corpus, places[where].new(), killer.gate.unlink)
+    killer.hold_back(_HELD_BACK)
+    proxy.faults(FLAKY if network == "flaky" else Faults())
+    try:
+        done.run()
+    finally:
+        proxy.faults(Faults())
+        killer.gate.unlink(missing_ok=True)
+        if "cut off" in case.kills and "a" in cluster.all:
+            # It runs, and would be waited for.
+            cluster.kill("a")
+    assert {kill: done.counts[f"killed: {kill}"] for kill in case.kills} == dict.fromkeys(case.kills, 1)
 
 
 def test_a_machine_that_joins_during_the_job_takes_part(
@@ -96,7 +127,7 @@ def test_a_machine_that_joins_during_the_job_takes_part(
 ) -> None:
     start_all(cluster)
     dataset, sources = places["disk"].new(), corpus.sources(has_sections=False)
-    killer.gate.touch()
+    killer.hold_back(".mp4")
     job = cluster.all["head"].at([sys.executable, cluster_chaos.__file__, "--job"])
     process = subprocess.Popen([*job, str(sources), dataset.url, cluster.address], env=cluster.environment)
     try:
@@ -121,8 +152,6 @@ def test_units_that_lose_spot_machines_again_and_again_are_done_in_the_end(
 ) -> None:
     """Each of two units loses its machine eight times, and the job sixteen machines."""
     dataset, sources = places["disk"].new(), corpus.sources(has_sections=False)
-    for left in killer.waiting.iterdir():
-        left.unlink()
     start_all(cluster)
     spot_machines = ("a", "b")
 
@@ -135,7 +164,7 @@ def test_units_that_lose_spot_machines_again_and_again_are_done_in_the_end(
                 cluster.start(name)
         return len(list(killer.waiting.iterdir())) >= num_units
 
-    killer.gate.touch()
+    killer.hold_back(".mp4")
     job = cluster.all["head"].at([sys.executable, cluster_chaos.__file__, "--job"])
     process = subprocess.Popen([*job, str(sources), dataset.url, cluster.address], env=cluster.environment)
     try:
