@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ _LOOK_THREADS = 16
 # store has as many in its first window already.
 _MANY_IN_STORES = 1000
 _LEAST_SECONDS = 1e-3
+# Here a fraction of what counts as many is looked at at a time. Whether machines have joined is asked so often.
+_PARTS, _JOINED_SECONDS = 4, 0.05
 
 _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
@@ -89,10 +92,12 @@ stores. None for those that could not be read there."""
 
 
 class Looking:
-    """Where sources are looked at: here, or `elsewhere` as soon as that is set, if `many_sources` or more are left."""
+    """Where sources are looked at: here, or `elsewhere` as soon as that is set, if `many_sources` or more are left.
+    These wait for it where `is_joining`: looking at them here takes Python's lock from what starts Ray."""
 
     def __init__(self, many_sources: int) -> None:
         self.elsewhere: LookElsewhere | None = None
+        self.is_joining = False
         self._many_sources = max(1, many_sources)
 
     def look_at(
@@ -109,10 +114,14 @@ class Looking:
         looked: list[Looked] = []
         while len(looked) < len(sources):
             left = sources[len(looked) :]
+            while self.is_joining and self.elsewhere is None and len(left) >= self._many_sources:
+                if is_over():
+                    raise CancelledError
+                time.sleep(_JOINED_SECONDS)
             if self.elsewhere is not None and len(left) >= self._many_sources:
                 found = self.elsewhere(left, options, there, num_in_store)
             else:
-                left = left[: self._many_sources]
+                left = left[: max(1, self._many_sources // _PARTS)]
                 found = [None] * len(left)
             own = look_at(
                 [source for source, other in zip(left, found, strict=True) if other is None], options, there,

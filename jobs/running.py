@@ -137,6 +137,7 @@ def _results(  # noqa: PLR0917  # what `run_all` was given
     from . import progress_boards, ray_connection, ray_looks, ray_runner
 
     shared = cluster is not None
+    looking.is_joining = True
     with (
         ray_connection.connected(cluster, where.workers, where.streams_per_gpu) as ask_slots,
         ray_looks.looks_on_cluster() as looking.elsewhere,
