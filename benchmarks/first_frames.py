@@ -2,7 +2,10 @@
 
 All sources are one short clip: lists name it a million times by ids of its own, and folders hold links to it, which are
 made first and kept. Each job runs in a process of its own, without Ray, and ends when all sources are known. With
---done N it goes on with a dataset that has the first N sources.
+--done N it goes on with a dataset that has the first N sources. With --runner ray a Ray is started for each job.
+
+--window-sources plans so many sources at a time in turn: 100000 has up to 20,000 in one window, all of which are looked
+at before anything is encoded. Then a job ends when all were looked at.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import footage
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.sources import found_in
 from shortgop.jobs.tally import Progress
+from shortgop.jobs.windows import WINDOW_SOURCES
 from shortgop.manifests.layout import create, read_root, set_id_roots
 from shortgop.manifests.merge import merge
 from shortgop.manifests.parts import write_part
@@ -39,7 +43,7 @@ _PART_VIDEOS = 1000
 
 
 class KnownError(Exception):
-    """All sources are known."""
+    """All sources are known, or were looked at."""
 
 
 LISTS: dict[str, tuple[str, Callable[[Path, int], str]]] = {
@@ -94,14 +98,16 @@ def begun(source: Path, clip: Path, count: int) -> Path:
     return out
 
 
-def child(source: str, begun_at: str) -> str:
+def child(source: str, begun_at: str, runner: str, window_sources: int, until: str) -> str:
     first = known = processor = 0.0
+    where = Where(runner=runner)
 
     def on_update(progress: Progress) -> None:
         nonlocal first, known, processor
         if progress.frames_done and not first:
             first, processor = progress.seconds, time.process_time()
-        if first and not progress.lists_more:
+        is_looked_at = progress.sources_planned == progress.sources_total
+        if first and not progress.lists_more and (until == "known" or is_looked_at):
             known = known or progress.seconds
             raise KnownError
 
@@ -110,26 +116,34 @@ def child(source: str, begun_at: str) -> str:
         if begun_at:
             shutil.copytree(begun_at, Path(out) / "dataset")
         with contextlib.suppress(KnownError):
-            prepare([source], storage, Profile(), where=Where(runner="inline"), on_update=on_update)
-    return f"first frames after {first:.1f} s ({processor:.1f} s of CPU), all sources known after {known:.1f} s"
+            prepare([source], storage, Profile(), where=where, window_sources=window_sources, on_update=on_update)
+    return f"first frames after {first:.1f} s ({processor:.1f} s of CPU), all sources {until} after {known:.1f} s"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, default=1_000_000)
     parser.add_argument("--done", type=int, default=0, help="how many of them the dataset has already")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--runner", choices=["inline", "ray"], default="inline")
+    parser.add_argument("--kinds", nargs="+", choices=[*LISTS, "folder"], default=[*LISTS, "folder"])
+    parser.add_argument("--window-sources", nargs="+", type=int, default=[])
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(child(*options.child))
+        source, begun_at, runner, size, until = options.child
+        print(child(source, begun_at, runner, int(size), until))
         return
+    until = "looked at" if options.window_sources else "known"
     footage.WORK.mkdir(parents=True, exist_ok=True)
     (clip,) = footage.make_sources("first-frames", 1, 256, 2)
-    for kind in (*LISTS, "folder"):
+    for kind in options.kinds:
         source = made(kind, clip, options.sources)
         begun_at = begun(source, clip, options.done) if options.done else ""
-        print(f"{kind}: ", end="", flush=True)
-        subprocess.run([sys.executable, __file__, "--child", str(source), str(begun_at)], check=True)
+        for size in [*(options.window_sources or [WINDOW_SOURCES])] * options.rounds:
+            print(f"{kind}, {size} at a time: " if options.window_sources else f"{kind}: ", end="", flush=True)
+            command = [sys.executable, __file__, "--child", source, begun_at, options.runner, size, until]
+            subprocess.run(list(map(str, command)), check=True)
 
 
 if __name__ == "__main__":
