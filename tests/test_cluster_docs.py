@@ -1,6 +1,6 @@
 """What docs/cluster.md says can be copied. The commands of all blocks are parsed by the programs that they call, as far
-as these are here. Blocks marked `run` are run as they stand in a sweep, with Ray and all, on a network and among
-processes of their own; those marked `check` need a cloud or a cluster."""
+as these are here. Blocks marked `run` are run as they stand, with Ray and all, on a network and among processes of
+their own; those marked `check` need a cloud or a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ import shortgop
 from cluster_files import ROOT, lint
 from ray_heads import user_environment
 from shortgop.cli import app
-from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
 PAGE = (ROOT / "docs" / "cluster.md").read_text()
@@ -116,8 +115,6 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-# It starts Ray three times. `test_cluster.py` joins clusters in each of these ways.
-@only_in_a_sweep
 def test_the_commands_for_one_machine_and_for_machines_of_ones_own(folder: Path) -> None:
     if subprocess.run([*_APART, "true"], capture_output=True, check=False).returncode:
         pytest.skip("a network of its own takes rights that are missing here")
