@@ -93,7 +93,7 @@ stores. None for those that could not be read there."""
 
 class Looking:
     """Where sources are looked at: here, or `elsewhere` as soon as that is set, if `many_sources` or more are left.
-    These wait for it where `is_joining`: looking at them here takes Python's lock from what starts Ray."""
+    These wait for it where `is_joining`: looking at them here takes time of the cores that start Ray."""
 
     def __init__(self, many_sources: int) -> None:
         self.elsewhere: LookElsewhere | None = None
