@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any, cast
@@ -375,6 +376,11 @@ def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
             UsageError,
             "size: an open dataset is read as it was opened",
         ),
+        (
+            lambda f: shortgop.ClipDataset(f, shortgop.AllClips(2), size=(8, 8), crop="random", flip=0.5),
+            UsageError,
+            r"crop='random', flip: an output has this; give ClipDataset outputs=\{",
+        ),
         (lambda f: shortgop.MixedClips(cast(Any, [shortgop.open(f)])), WrongTypeError, "MixedClips takes ClipDatasets"),
         (
             lambda f: shortgop.ClipDataset(f, shortgop.AllClips(50, ends="drop"))[0],
@@ -386,3 +392,74 @@ def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
 def test_what_makes_no_sense_is_refused(folder: Path, make: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         make(folder)
+
+
+class WithItsLabel(shortgop.ClipDataset):
+    """As people write it who know torch's datasets."""
+
+    def __getitem__(self, draw: int) -> dict[str, Any]:
+        item = super().__getitem__(draw)
+        return {**item, "first": numbers(item["frames"])[0]}
+
+
+class WithItsLabelTwice(WithItsLabel):
+    """The same for one item and for several."""
+
+    def __getitems__(self, draws: Any) -> list[dict[str, Any]]:
+        return [{**item, "first": numbers(item["frames"])[0]} for item in super().__getitems__(draws)]
+
+
+@pytest.mark.parametrize("kind", [WithItsLabel, WithItsLabelTwice])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_data_loader_calls_the_getitem_of_a_subclass(folder: Path, kind: Any, workers: int) -> None:
+    dataset = kind(folder, shortgop.RandomClips(3))
+    sampler = shortgop.ElasticSampler(dataset, 3)
+    (batch,) = DataLoader(dataset, batch_size=3, sampler=sampler, num_workers=workers)
+    assert batch["first"].tolist() == (1000 * batch["video"] + batch["start"]).tolist()
+    assert dataset[-1]["first"] == 2000 + dataset[-1]["start"]
+
+
+@pytest.mark.parametrize("kind", [WithItsLabel, WithItsLabelTwice])
+def test_what_does_not_call_the_getitem_of_a_subclass_refuses_it(folder: Path, kind: Any) -> None:
+    dataset = kind(folder, shortgop.RandomClips(3))
+    with pytest.raises(UsageError, match=r"of its own, which ClipLoader does not call: it calls items\(draws, rows\)"):
+        shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 3), workers=0)
+    with pytest.raises(UsageError, match="of its own, which MixedClips does not call"):
+        shortgop.MixedClips([dataset])
+
+
+class Both(shortgop.MixedClips):
+    def __getitem__(self, draw: int) -> dict[str, Any]:
+        return {**super().__getitem__(draw), "draw": 100 + draw}
+
+
+def test_a_subclass_of_several_datasets_is_called_too(folder: Path) -> None:
+    both = Both([shortgop.ClipDataset(folder, shortgop.CenterClips(3))] * 2)
+    (batch,) = DataLoader(both, batch_size=6)
+    assert batch["draw"].tolist() == [100, 101, 102, 103, 104, 105]
+    with pytest.raises(UsageError, match="Both has a __getitem__ of its own, which ClipLoader does not call"):
+        shortgop.ClipLoader(both, range(6), batch_size=6, workers=0)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_of_a_transform_names_the_clip(folder: Path, together: bool, workers: int) -> None:
+    dataset = shortgop.ClipDataset(
+        folder, shortgop.CenterClips(3), transform=fails_for_the_second_video, transform_batch=together
+    )
+    loader = shortgop.ClipLoader(dataset, range(3), batch_size=3, workers=workers)
+    with pytest.raises(ZeroDivisionError) as raised:
+        list(loader)
+    others = r"draw 0, which starts at frame 18 of video '[^']*a.mp4'; " if together else ""
+    notes = "".join(raised.value.__notes__)
+    assert re.search(
+        f"The transform was called with {others}draw 1, which starts at frame 11 of video '[^']*b.mp4'", notes
+    )
+    loader.close()
+
+
+def fails_for_the_second_video(frames: torch.Tensor) -> torch.Tensor:
+    shown = [numbers(clip)[0] for clip in (frames if frames.ndim == 5 else [frames])]
+    if any(1000 <= first < 2000 for first in shown):
+        raise ZeroDivisionError("the transform is wrong")
+    return frames

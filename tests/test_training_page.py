@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,41 @@ def test_columns_and_some_of_the_videos(tmp_path: Path) -> None:
     assert list(names["long_ones"].ids) == ["1.mp4"]
     assert list(names["some"].ids) == ["1.mp4", "2.mp4"]
     assert [item["label"].item() for item in names["dataset"]] == [2, 3]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_labels_for_each_frame_and_several_cameras(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    lines = []
+    for number in range(3):
+        name = ("front/episode_000012.mp4", "wrist/episode_000012.mp4", "other.mp4")[number]
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        rate = Fraction(30000, 1001) if number else Fraction(10)
+        make_video(tmp_path / name, pts=constant_rate_pts(rate, 70), timebase=1 / rate, first_number=1000 * number)
+        actions = [[1000 * number + frame, 0.5] for frame in range(70)]
+        lines.append(json.dumps({"path": name, "id": name.removesuffix(".mp4"), "actions": actions}))
+    (tmp_path / "list.jsonl").write_text("\n".join(lines))
+    make_dataset([tmp_path / "list.jsonl"], tmp_path / "dataset")
+    first, second = re.findall(r"```python\n((?:class WithActions|cameras = ).*?)```", PAGE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {"shortgop": shortgop}
+    exec(second.replace('"DATASET"', repr(str(tmp_path / "dataset"))).replace("(224, 224)", "(64, 96)"), names)
+    shown = [[read_number(frame) for frame in clip] for clip in names["batch"].data]
+    assert shown == [list(range(0, 64, 4)), list(range(1000, 1064, 4))]
+
+    # Workers import the class.
+    (tmp_path / "class_of_the_page.py").write_text(f"import shortgop\nimport torch\n\n\n{first}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = importlib.import_module("class_of_the_page").WithActions
+    dataset = kind(tmp_path / "dataset", shortgop.RandomClips(8, fps=5), size=(64, 96))
+    sampler = shortgop.ElasticSampler(dataset, 3)
+    with shortgop.ClipLoader(dataset, sampler, workers=workers) as loader:
+        batches: list[Any] = [*loader, *DataLoader(dataset, 3, sampler=sampler, num_workers=workers)]
+    sys.modules.pop("class_of_the_page")
+    assert len(batches) == 2
+    for batch in batches:
+        assert batch["action"].shape == (3, 8, 2)
+        assert batch["action"][..., 0].tolist() == [[read_number(frame) for frame in clip] for clip in batch["frames"]]
 
 
 def test_clips_of_frames_one_second_apart(loaders: list[Any]) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import tracemalloc
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DistributedSampler
@@ -275,3 +278,45 @@ def test_states_that_are_none_or_were_changed(change: Any, message: str) -> None
 def test_what_is_no_order(order: Any) -> None:
     with pytest.raises(WrongTypeError, match=r"it is an order such as shortgop\.Shuffled\(\)"):
         ElasticSampler(numbered(10), 2, order=order)
+
+
+def test_a_state_after_more_batches_than_the_loader_took_is_refused() -> None:
+    """A loader whose batches are half of what a rank has of a global batch is counted twice too fast."""
+    sampler = ElasticSampler(numbered(40), 8, rank=0, world_size=2)
+    loader = iter(BatchSampler(sampler, 2, drop_last=False))
+    next(loader)
+    assert sampler.state_after(1)["position"] == 8
+    next(loader)
+    assert sampler.state_after(1)["position"] == 8
+    with pytest.raises(
+        UsageError, match="batches is 2, and samples of only 1 global batches were taken so far: this rank has 4"
+    ):
+        sampler.state_after(2)
+    assert len(list(loader)) == 8
+    assert sampler.state_after(5)["position"] == 40
+
+
+def test_a_sampler_made_before_the_ranks_are_known_is_refused(tmp_path: Path) -> None:
+    with get_context("spawn").Pool(2) as pool:
+        said = pool.starmap(made_before_the_ranks_are_known, [(rank, str(tmp_path / "store")) for rank in range(2)])
+    for rank, messages in enumerate(said):
+        expected = f"the sampler was made for rank 0 of 1, and this is now rank {rank} of 2: make it after"
+        assert [message[: len(expected)] for message in messages] == [expected] * 2
+
+
+def made_before_the_ranks_are_known(rank: int, store: str) -> list[str]:
+    """What a sampler says as it is iterated, by draws and by batches, in one of two ranks."""
+    early, given_ranks = ElasticSampler(numbered(8), 4), ElasticSampler(numbered(8), 4, rank=0, world_size=1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    try:
+        assert len(list(given_ranks)) == 8
+        assert len(list(ElasticSampler(numbered(8), 4))) == 4
+        said = []
+        for iterate in (early.__iter__, early.planned_batches):
+            try:
+                list(iterate())
+            except UsageError as error:
+                said.append(str(error))
+        return said
+    finally:
+        torch.distributed.destroy_process_group()

@@ -20,7 +20,8 @@ from .clip_table import ClipTable
 from .clips import Clip, Clips, Draw, draw_from_start, in_epoch
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
-from .outputs import Output, Outputs, paint_black
+from .outputs import Output, Outputs, paint_black, refuse_options_of_outputs
+from .own_items import has_own, is_read_one_by_one, refuse_own_items
 from .policies import RandomClips, RandomFrames
 from .policy_index import Policy, index_of, policy_of
 from .rows import Rows
@@ -100,6 +101,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         max_skipped: int = 100,
         **reading: Any,
     ) -> None:
+        refuse_options_of_outputs(reading)
         if isinstance(dataset, Dataset):
             if reading:
                 raise UsageError(
@@ -213,11 +215,20 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     def __getitem__(self, draw: int) -> Item:
         """The item of a draw; -1 is the last clip of the first epoch."""
         number = integer(draw, "a draw")
-        return self.__getitems__([draw_from_start(number, len(self)) if number < 0 else draw])[0]
+        draws = [draw_from_start(number, len(self)) if number < 0 else draw]
+        if has_own(self, ClipDataset, "__getitem__"):
+            return self.items(self.full_draws(draws))[0]
+        return self.__getitems__(draws)[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
         """The items of several draws, read together; DataLoader calls this."""
+        if is_read_one_by_one(self, ClipDataset):
+            return [self[draw] for draw in draws]
         return self.items(self.full_draws(draws))
+
+    def check_items(self, reader: str) -> None:
+        """UsageError for a subclass that makes items in `__getitem__`, where this reader calls `items` alone."""
+        refuse_own_items(self, ClipDataset, reader)
 
     def full_draws(self, draws: Sequence[int]) -> list[int]:
         """The draws that indices stand for in the epoch that was set; draws that hold an epoch stay as they are.
@@ -265,7 +276,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         return self.source.stats()
 
     def items(self, draws: Sequence[int], rows: Rows | None = None) -> list[Item]:
-        """The items of draws that hold their epoch, read together.
+        """The items of draws that hold their epoch, read together. A subclass that adds to items does so here: all
+        loaders call it.
 
         With `rows`, the frames are read into these, and items have views of them; a transform's results lie elsewhere.
         """
@@ -304,6 +316,10 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
                 stacklevel=3,
             )
 
+    def _told(self, clip: Clip) -> str:
+        name = self._opened.manifest.videos.id.text(clip.video)
+        return f"draw {clip.draw}, which starts at frame {clip.start} of video {name!r}"
+
     @property
     def _is_random(self) -> bool:
         if self._outputs is not None and self._outputs.are_random:
@@ -326,6 +342,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             seed=self._seed,
             together=self._transform_batch,
             named=self._outputs is not None,
+            tell=lambda place: self._told(clips[place]),
         )
         numbers = self._opened.numbers_of([clip.video for clip in clips]).tolist()
         return [

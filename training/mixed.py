@@ -14,6 +14,7 @@ from .clip_dataset import ClipDataset, Item
 from .clips import draw_from_start, in_epoch
 from .mixing import MixedIndex
 from .offsets import listed
+from .own_items import has_own, is_read_one_by_one, refuse_own_items
 from .rows import Rows
 from .shared import SharedNumbers
 
@@ -34,6 +35,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
         for each in self._datasets:
             if not isinstance(each, ClipDataset):
                 raise WrongTypeError(f"one of the datasets is a {type(each).__name__}; MixedClips takes ClipDatasets")
+            each.check_items("MixedClips")
         if not self._datasets:
             raise UsageError("MixedClips is empty; give it one ClipDataset or more")
         devices = {each.device for each in self._datasets}
@@ -86,10 +88,19 @@ class MixedClips(torch.utils.data.Dataset[Item]):
 
     def __getitem__(self, draw: int) -> Item:
         number = integer(draw, "a draw")
-        return self.__getitems__([draw_from_start(number, len(self)) if number < 0 else draw])[0]
+        draws = [draw_from_start(number, len(self)) if number < 0 else draw]
+        if has_own(self, MixedClips, "__getitem__"):
+            return self.items(self.full_draws(draws))[0]
+        return self.__getitems__(draws)[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
+        if is_read_one_by_one(self, MixedClips):
+            return [self[draw] for draw in draws]
         return self.items(self.full_draws(draws))
+
+    def check_items(self, reader: str) -> None:
+        """As ClipDataset.check_items."""
+        refuse_own_items(self, MixedClips, reader)
 
     def full_draws(self, draws: Sequence[int]) -> list[int]:
         """As ClipDataset.full_draws."""

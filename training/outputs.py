@@ -32,6 +32,8 @@ _STEPS = 16
 # Random numbers for each attempt (area, ratio, top, left), and one for the flip.
 _NUMBERS = 4 * _ATTEMPTS + 1
 _COLORS = ("rgb", "ycbcr", "grey")
+# What Output takes and shortgop.open does not.
+_OF_OUTPUTS = ("scale", "ratio", "flip", "layout")
 # What else an item of ClipDataset has.
 _TAKEN = ("pts_seconds", "video", "start", "mask", "draw")
 
@@ -226,6 +228,18 @@ class Views:
             columns[f"crop{suffix}"] = torch.tensor(regions, dtype=torch.int64, device="cpu").view(-1, 4)
             columns[f"flip{suffix}"] = torch.tensor([each.flip for each in made], dtype=torch.bool, device="cpu")
         return columns
+
+
+def refuse_options_of_outputs(reading: Mapping[str, Any]) -> None:
+    """UsageError where what is given for reading is something that only an output has, such as a random crop."""
+    named = [name for name in _OF_OUTPUTS if name in reading]
+    if isinstance(crop := reading.get("crop"), str) and crop in _RANDOM:
+        named.insert(0, f"crop={crop!r}")
+    if named:
+        raise UsageError(
+            f"{', '.join(named)}: an output has this; give ClipDataset "
+            'outputs={"frames": shortgop.Output(size=(224, 224), crop="random", flip=0.5)} in place of size and crop'
+        )
 
 
 class Outputs:

@@ -60,9 +60,9 @@ class ElasticSampler(DistributedSampler[int]):
     and the order do; the copy is at the same place.
 
     `order` is Shuffled() when not given. `rank` and `world_size` are those of torch.distributed where it is
-    initialised, otherwise 0 and 1; with tensor or pipeline parallelism give those of data parallelism. A subclass of
-    DistributedSampler, so that Lightning does not divide its samples among the ranks again. Accelerate does: see
-    docs/training.md.
+    initialised already, otherwise 0 and 1; with tensor or pipeline parallelism give those of data parallelism. A
+    subclass of DistributedSampler, so that Lightning does not divide its samples among the ranks again. Accelerate
+    does: see docs/training.md.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class ElasticSampler(DistributedSampler[int]):
             )
         if (rank is None) != (world_size is None):
             raise UsageError("rank and world_size go together; give both or neither")
+        self._ranks_given = rank is not None
         if rank is None or world_size is None:
             rank, world_size = _rank_and_world_size()
         world_size, rank = at_least_one(world_size, "world_size"), integer(rank, "rank")
@@ -136,6 +137,7 @@ class ElasticSampler(DistributedSampler[int]):
         return self.num_samples
 
     def __iter__(self) -> Iterator[int]:
+        self._check_ranks()
         return self._draws(_Pass(self.epoch, self._slices(self._start), self._offset))
 
     def set_epoch(self, epoch: int) -> None:
@@ -155,6 +157,7 @@ class ElasticSampler(DistributedSampler[int]):
         Each has the state after it. `state_dict` says where the epoch began meanwhile; `state_after` works as usual.
         The next time it is what is left again, unless `end_epoch` was called.
         """
+        self._check_ranks()
         epoch, offset, slices = self.epoch, self._offset, self._slices(self._start)
         self._began_at, self._running = slices.start, None
         number = 0
@@ -222,6 +225,11 @@ class ElasticSampler(DistributedSampler[int]):
             raise UsageError(
                 f"batches is {batches}; this iteration has {slices.num_batches} batches of {self.global_batch_size}"
             )
+        if self._running is not None and batches > (begun := self._running.begun()):
+            raise UsageError(
+                f"batches is {batches}, and samples of only {begun} global batches were taken so far: this rank has "
+                f"{self.most_per_batch} of each, so give the DataLoader that batch_size, or count whole global batches"
+            )
         return self._state(min(self._began_at + batches * self.global_batch_size, self._order.length), 0)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -284,6 +292,18 @@ class ElasticSampler(DistributedSampler[int]):
             skipped = 0
         self.end_epoch(running.epoch)
 
+    def _check_ranks(self) -> None:
+        """UsageError where torch.distributed was initialised only after it was asked for the ranks: each rank would
+        have the samples of all."""
+        if self._ranks_given or not _has_ranks():
+            return
+        rank, world_size = _rank_and_world_size()
+        if (rank, world_size) != (self.rank, self.num_replicas):
+            raise UsageError(
+                f"the sampler was made for rank {self.rank} of {self.num_replicas}, and this is now rank {rank} of "
+                f"{world_size}: make it after torch.distributed.init_process_group, or give it rank and world_size"
+            )
+
     @property
     def _identity(self) -> dict[str, Any]:
         return {
@@ -322,6 +342,12 @@ class _Pass:
     slices: EpochSlices
     taken: int
 
+    def begun(self) -> int:
+        """Of how many global batches samples were taken."""
+        if self.taken >= self.slices.num_samples:
+            return self.slices.num_batches
+        return -(-self.taken // len(self.slices.part(0)))
+
     def place(self) -> tuple[int, int]:
         """Where the first batch begins that was not taken whole, and how much of this rank's part of it was taken."""
         slices = self.slices
@@ -332,7 +358,11 @@ class _Pass:
         return min(slices.start + batches * slices.global_batch_size, slices.length), offset
 
 
+def _has_ranks() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
 def _rank_and_world_size() -> tuple[int, int]:
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if _has_ranks():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return 0, 1

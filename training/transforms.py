@@ -61,22 +61,24 @@ def transformed(
     seed: int,
     together: bool,
     named: bool,
+    tell: Callable[[int], str],
 ) -> list[dict[str, Any]]:
     """What was read of the clip of each draw, transformed: one clip at a time, or all of them `together`.
 
     With `named` the transform gets a dict and returns one; otherwise it gets the "frames". UsageError when it does not
-    return something for each clip.
+    return something for each clip. An error of the transform gets a note with the clip, which `tell` names by its place
+    among the draws.
     """
     if transform is None or not draws:
         return [{name: tensor[place] for name, tensor in read.items()} for place in range(len(draws))]
     if not together:
         items = []
         for place, draw in enumerate(draws):
-            with seeded(key(seed, "transform", draw)):
+            with seeded(key(seed, "transform", draw)), _noting([place], tell):
                 items.append(_called(transform, {name: tensor[place] for name, tensor in read.items()}, named=named))
         return items
     whole = {name: torch.stack(each) if isinstance(each, list) else each for name, each in read.items()}
-    with seeded(key(seed, "transform", *draws)):
+    with seeded(key(seed, "transform", *draws)), _noting(range(len(draws)), tell):
         batch = _called(transform, whole, named=named)
     for name, values in batch.items():
         if len(values) != len(draws):
@@ -85,6 +87,15 @@ def transformed(
                 "transform_batch it returns one for each"
             )
     return [{name: values[place] for name, values in batch.items()} for place in range(len(draws))]
+
+
+@contextlib.contextmanager
+def _noting(places: Sequence[int], tell: Callable[[int], str]) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"The transform was called with {'; '.join(map(tell, places))}")
+        raise
 
 
 def _called(transform: Transform, read: dict[str, torch.Tensor], *, named: bool) -> dict[str, Any]:

@@ -149,6 +149,7 @@ class ClipLoader:
             raise WrongTypeError(
                 f"the dataset is a {type(dataset).__name__}; ClipLoader takes a shortgop.ClipDataset or MixedClips"
             )
+        dataset.check_items("ClipLoader")
         given = None if batch_size is None else at_least_one(batch_size, "batch_size")
         if isinstance(sampler, ElasticSampler):
             if not sampler.is_for(dataset):
