@@ -98,8 +98,8 @@ race: $(STAMP)
 
 # The tests that have more cases with SHORTGOP_SWEEP=1: see tests/sweep.py.
 SWEPT := attempts batches changed_sources cluster cluster_chaos corpus_life edits examples \
-    far_section_trouble far_sections fuzz interruption killed_edits layers_of_a_life loader_failures long_sources \
-    long_stretches lost_tasks moving publish root_race schedule_simulation shared_tables snapshot_layers source_listing \
+    far_section_trouble far_sections fuzz interrupted_passes interruption killed_edits layers_of_a_life loader_failures \
+    long_sources long_stretches lost_tasks moving publish root_race schedule_simulation shared_tables snapshot_layers source_listing \
     training_dataset two_jobs where zarr_small
 
 sweep: $(STAMP)

@@ -11,14 +11,13 @@ import math
 import mmap
 import os
 import threading
-import weakref
-from collections import deque
 
 import numpy as np
 import torch
 
 from ..arguments import integer
 from ..errors import UsageError
+from ..loans import Loans
 from ..manifests.ragged import Array
 
 # Pages of x86-64. The system maps a huge page about as fast as a few small ones.
@@ -54,9 +53,7 @@ class _Blocks:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self.returned: deque[_Block] = deque()
-        """Blocks that nothing shares any more, for `take` to move to the free ones. A finalizer appends them, and may
-        run in any thread at any time, even in one that holds the lock: so it takes no lock, and append needs none."""
+        self.loans: Loans[_Block] = Loans()
         self._lock = threading.Lock()
         self._free: list[_Block] = []
         self._num_bytes = 0
@@ -68,8 +65,7 @@ class _Blocks:
         """
         size = -(-num_bytes // _PAGE_BYTES) * _PAGE_BYTES
         with self._lock:
-            while self.returned:
-                self._free.append(self.returned.popleft())
+            self._free += self.loans.take_back()
             fitting = [block for block in self._free if size <= block.num_bytes <= _MAX_WASTE * size]
             if fitting:
                 # Of equal ones the last returned: the processor's caches may still have it.
@@ -89,13 +85,6 @@ class _Blocks:
                 return None, False
             self._num_bytes += size
             return block, False
-
-
-def _return(block: _Block, blocks: weakref.ref[_Blocks]) -> None:
-    """Return a block to where it was taken from, unless that is gone."""
-    owner = blocks()
-    if owner is not None:
-        owner.returned.append(block)
 
 
 class MemoryPool:
@@ -124,8 +113,8 @@ class MemoryPool:
             block, used = blocks.take(num_bytes, self.max_bytes)
             if block is not None:
                 array = block.array(num_bytes)
-                # On the array, which the storage holds: a finalizer of the tensor would run while views of it exist.
-                weakref.finalize(array, _return, block, weakref.ref(blocks)).atexit = False
+                # The storage holds the array. The tensor may go while views of it exist.
+                blocks.loans.lend(array, block)
                 return torch.from_numpy(array).view(dtype).view(shape), used
         return torch.empty(shape, dtype=dtype, device="cpu"), False if pooled else None
 

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from ...errors import UsageError
+from ...loans import Loans
 from ...unnamed_files import unnamed_file
 from .batch_rows import BatchRows
 
@@ -41,6 +42,7 @@ class Arena:
         self.num_slots = rows.num_rows // batch_size
         size = max(1, rows.num_bytes)
         self.file = _file_of(size)
+        self._close_file = weakref.finalize(self, os.close, self.file)
         self._memory = mmap.mmap(self.file, size)
         _prefer_huge_pages(self._memory)
         # All tensors share this array: a finalizer of it runs when the last of them is gone.
@@ -48,24 +50,22 @@ class Arena:
         self.tensors, self.names = rows.tensors(self.bytes), rows.names
         self._leased_columns = rows.leased(batch_size)
         self._free = list(range(self.num_slots))
-        self._num_leased = 0
         self.fence: Callable[[], Fence] | None = None
         """Makes a fence where a slot is returned: the slot is free only when that has been passed."""
         self._fenced: deque[tuple[Fence, int]] = deque()
-        # A finalizer appends, in any thread at any time: it takes no lock, and append needs none.
-        self._returned: deque[int] = deque()
+        self._loans: Loans[int] = Loans()
+        self._lent_columns: dict[int, int] = {}
+        """By leased slot, how many of its columns the consumer's tensors share."""
 
     def close(self) -> None:
         """Close the file. Memory that tensors share stays until they are gone."""
-        if self.file >= 0:
-            os.close(self.file)
-            self.file = -1
+        self._close_file()
 
     @property
     def num_leased(self) -> int:
         """How many slots the consumer's tensors share."""
         self._collect_returned()
-        return self._num_leased
+        return len(self._lent_columns)
 
     def has_free(self, count: int) -> bool:
         """Whether so many slots are free. Waits for copies from returned ones where only these are missing."""
@@ -76,9 +76,11 @@ class Arena:
         return len(self._free) >= count
 
     def _collect_returned(self) -> None:
-        while self._returned:
-            self._num_leased -= 1
-            slot = self._returned.popleft()
+        for slot in self._loans.take_back():
+            self._lent_columns[slot] -= 1
+            if self._lent_columns[slot]:
+                continue
+            del self._lent_columns[slot]
             if self.fence is None:
                 self._free.append(slot)
             else:
@@ -110,27 +112,19 @@ class Arena:
         if not leased:
             self.give_back(slot)
             return batch
-        self._num_leased += 1
-        # The finalizer that pops token 0, which is the last one left, returns the slot: pop is atomic, a count would
-        # not be.
-        tokens = deque(range(len(leased)))
+        self._lent_columns[slot] = len(leased)
         for column in self._leased_columns:
             num_bytes = self.batch_size * column.row_bytes
             first = column.offset + slot * num_bytes
             array = self.bytes[first : first + num_bytes]
-            # On the array, which the storage holds: a finalizer of the tensor would run while views of it exist.
-            weakref.finalize(array, _return, tokens, self._returned, slot).atexit = False
+            # The storage holds the array. The tensor may go while views of it exist.
+            self._loans.lend(array, slot)
             batch[column.name] = torch.from_numpy(array).view(column.dtype).view(self.batch_size, *column.shape)[:size]
         return {name: batch[name] for name in self.tensors}
 
     def _of(self, tensor: torch.Tensor, slot: int, size: int) -> torch.Tensor:
         first = slot * self.batch_size
         return tensor[first : first + size]
-
-
-def _return(tokens: deque[int], returned: deque[int], slot: int) -> None:
-    if tokens.pop() == 0:
-        returned.append(slot)
 
 
 class MappedArena:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import warnings
@@ -44,12 +45,12 @@ class Core:
 
     def delivery(self, runs: Iterator[list[PlannedBatch]], division: Division, memory: Memory) -> Delivery:
         """Begin a pass, in memory of its own."""
-        number = next(self._numbers)
-        arena_number = self._arena(memory)
-        means = Means(self._pool, arena_number, self._arenas[arena_number], division, self._numbers)
-        delivery = Delivery(number, runs, means)
-        self._deliveries[number] = delivery
-        return delivery
+        with self._whole_or_closed():
+            number = next(self._numbers)
+            arena_number = self._arena(memory)
+            means = Means(self._pool, arena_number, self._arenas[arena_number], division, self._numbers)
+            self._deliveries[number] = Delivery(number, runs, means)
+            return self._deliveries[number]
 
     def _arena(self, memory: Memory) -> int:
         """The number of an arena that no pass uses, if need be a new one."""
@@ -69,30 +70,36 @@ class Core:
         return number
 
     def delivered(self, delivery: Delivery) -> Iterator[Delivered]:
-        """The batches of a pass."""
+        """The batches of a pass. Raises the error of a clip in place of the first batch that has it."""
         while (ready := self._next(delivery)) is not None:
+            if isinstance(ready, BaseException):
+                raise ready
             self._note(ready)
             yield ready
             del ready
 
-    def _next(self, delivery: Delivery) -> Delivered | None:
-        self._advance(delivery, wait=False)
-        while (ready := delivery.ready()) is None and not delivery.is_over:
-            self._advance(delivery, wait=True)
-        return ready
+    def _next(self, delivery: Delivery) -> Delivered | BaseException | None:
+        with self._whole_or_closed():
+            self._advance(delivery, wait=False)
+            while (ready := delivery.ready()) is None and not delivery.is_over:
+                self._advance(delivery, wait=True)
+            return ready
 
-    def _advance(self, delivery: Delivery | None, *, wait: bool) -> None:
-        """Gather what was done, and give out work.
-
-        An interruption such as Ctrl-C leaves this half done: then the workers end, and the next pass starts others.
-        """
+    @contextlib.contextmanager
+    def _whole_or_closed(self) -> Iterator[None]:
+        """An interruption such as Ctrl-C leaves a step half done: then the workers end, and the next pass starts
+        others."""
         try:
-            self._gather(wait=wait)
-            if delivery is not None:
-                delivery.plan()
+            yield
         except BaseException:
             self.close()
             raise
+
+    def _advance(self, delivery: Delivery | None, *, wait: bool) -> None:
+        """Gather what was done, and give out work."""
+        self._gather(wait=wait)
+        if delivery is not None:
+            delivery.plan()
 
     def _note(self, ready: Delivered) -> None:
         counts = self._counts
@@ -123,9 +130,10 @@ class Core:
         """Give up what is left of a pass, wherever it stands."""
         if self.is_closed or self._process != os.getpid():
             return
-        self._ended.add(delivery.number)
-        delivery.abandon()
-        self._settle(delivery.number)
+        with self._whole_or_closed():
+            self._ended.add(delivery.number)
+            delivery.abandon()
+            self._settle(delivery.number)
 
     def _settle(self, number: int) -> None:
         """Once nothing is written there any more, the memory of a pass that has ended is there for the next."""

@@ -132,14 +132,14 @@ class Delivery:
         for work in works:
             self._given.pop(work, None)
 
-    def ready(self) -> Delivered | None:
-        """The next batch if it is complete. Raises the error of a clip of it."""
+    def ready(self) -> Delivered | BaseException | None:
+        """The next batch if it is complete, or the error of a clip of it."""
         if not self._pending or self._pending[0].missing:
             return None
         pending = self._pending.popleft()
         if pending.error is not None:
             self.arena.give_back(pending.slot)
-            raise pending.error
+            return pending.error
         size = len(pending.planned.draws)
         copied = self._has_to_copy()
         batch: dict[str, Any] = (self.arena.copied if copied else self.arena.lease)(pending.slot, size)
