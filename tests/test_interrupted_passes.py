@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 import threading
 from collections import deque
@@ -147,24 +146,6 @@ def test_no_python_runs_where_memory_of_the_pool_returns() -> None:
     again, used = pool.empty((1 << 20,), torch.uint8)
     assert used
     assert again.shape == (1 << 20,)
-
-
-def test_an_interruption_while_memory_returns_is_raised() -> None:
-    loans: Loans[int] = Loans()
-
-    def interrupted() -> None:
-        for number in range(100_000):
-            loans.lend(np.zeros(1), number)
-
-    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    try:
-        for number in range(100):
-            signal.setitimer(signal.ITIMER_REAL, 0.001 + number * 1e-5)
-            with pytest.raises(KeyboardInterrupt):
-                interrupted()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
 
 
 def test_loans_come_back_in_the_order_in_which_their_arrays_went() -> None:
