@@ -14,6 +14,7 @@ new_arrays, scratch_arrays     arrays that are filled piece by piece
 layout, parts, sections, publish, tidy  the life of a dataset: keys and root, parts, publishing, removal
 in_order                       work on many files, several at once in a store
 snapshots, snapshot_files, snapshot_columns  how a snapshot is opened: its tables, its file, its label columns
+fetched_columns                which columns of a snapshot in a store are fetched together
 verify, layer_check, column_check, layer_blocks  whether bytes, layers and columns are as they must be
 lost, export, summary, history, output_files  operations on a whole dataset
 annotate, drop                 columns that are set, and videos that are taken out

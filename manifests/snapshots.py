@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import MissingDataError, NotADatasetError
 from ..storage.interface import Storage
 from . import zarr_zip as zips
+from .fetched_columns import fetching_in_turn
 from .frame_runs import FrameRuns, ReadRows, timeline_rows
 from .host_copies import HostCopies
 from .layer_blocks import read_attribute_blocks, read_tables_of_ids, read_video_blocks
@@ -27,6 +28,7 @@ from .snapshot_files import explained, layers_in, open_snapshot, reading
 from .tables import Failures, Manifest, Timeline, empty
 from .zarr_read import (
     OpenFile,
+    column_paths,
     read_failures,
     read_manifest,
     read_timeline,
@@ -104,9 +106,10 @@ def _tables(
     open_file: OpenFile, *, timeline: bool, copies: HostCopies | None, new_array: NewArray = in_memory
 ) -> Manifest:
     def read(new_array: NewArray) -> Manifest:
-        if isinstance(open_file, zips.Members):
-            open_file.will_need(lambda name: _of_tables(name) or (timeline and name.startswith("timeline/")))
-        return read_manifest(open_file, timeline=timeline, new_array=new_array)
+        if not isinstance(open_file, zips.Members):
+            return read_manifest(open_file, timeline=timeline, new_array=new_array)
+        before = fetching_in_turn(open_file, column_paths(timeline=timeline))
+        return read_manifest(open_file, timeline=timeline, new_array=new_array, before=before)
 
     if copies is not None and not timeline:
         key = _copy_key(open_file, copies.min_bytes)

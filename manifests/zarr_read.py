@@ -256,15 +256,28 @@ def read_layers(open_file: OpenFile) -> tuple[str, ...]:
         return tuple(names)
 
 
-def read_manifest(open_file: OpenFile, *, timeline: bool, new_array: NewArray = in_memory) -> Manifest:
+def column_paths(*, timeline: bool) -> list[str]:
+    """The columns of all tables, in the order in which `read_manifest` reads them."""
+    return [f"{table}/{name}" for table in SCHEMA for name in SCHEMA[table] if timeline or table != "timeline"]
+
+
+def read_manifest(
+    open_file: OpenFile,
+    *,
+    timeline: bool,
+    new_array: NewArray = in_memory,
+    before: Callable[[str], None] = lambda _: None,
+) -> Manifest:
     """Read all tables, into arrays that `new_array` makes; the timeline only on request. MissingDataError or
-    CorruptDataError names what is wrong.
+    CorruptDataError names what is wrong. `before` is called with the path of each column before it is read.
 
     Tables that are newer than the manifest's format version are empty; newer columns are filled with their `before`.
     """
     version = version_of(open_file)
     tables = {
-        name: read_table(open_file, name, version, new_array) for name in SCHEMA if timeline or name != "timeline"
+        name: read_table(open_file, name, version, new_array, before)
+        for name in SCHEMA
+        if timeline or name != "timeline"
     }
     return Manifest(**{"timeline": None, **tables})
 
@@ -283,28 +296,29 @@ def version_of(open_file: OpenFile) -> int:
     return int(version)
 
 
-def read_table(open_file: OpenFile, table: str, version: int, new_array: NewArray = in_memory) -> Any:
-    """One table of a manifest of this format version."""
-    return TABLE_TYPES[table](**_read_columns(open_file, table, SCHEMA[table], version, new_array))
+def read_table(
+    open_file: OpenFile,
+    table: str,
+    version: int,
+    new_array: NewArray = in_memory,
+    before: Callable[[str], None] = lambda _: None,
+) -> Any:
+    """One table of a manifest of this format version. `before` as in `read_manifest`."""
+    there = {}
+    for name, spec in SCHEMA[table].items():
+        path = f"{table}/{name}"
+        before(path)
+        if spec.since <= version and not (spec.optional and not _is_there(open_file, path)):
+            there[name] = _read_column(open_file, path, spec, new_array)
+    rows = len(next(iter(there.values()))) if there else 0
+    missing = {name: _column_before(spec, rows) for name, spec in SCHEMA[table].items() if name not in there}
+    return TABLE_TYPES[table](**there, **missing)
 
 
 def read_failures(open_file: OpenFile) -> Failures:
     """The failures table, without the others."""
     failures: Failures = read_table(open_file, "failures", read_attributes(open_file)["format_version"])
     return failures
-
-
-def _read_columns(
-    open_file: OpenFile, table: str, columns: dict[str, Column], version: int, new_array: NewArray = in_memory
-) -> dict[str, Any]:
-    there = {
-        name: _read_column(open_file, f"{table}/{name}", spec, new_array)
-        for name, spec in columns.items()
-        if spec.since <= version and not (spec.optional and not _is_there(open_file, f"{table}/{name}"))
-    }
-    rows = len(next(iter(there.values()))) if there else 0
-    missing = {name: _column_before(spec, rows) for name, spec in columns.items() if name not in there}
-    return {**there, **missing}
 
 
 def _is_there(open_file: OpenFile, path: str) -> bool:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from .bucket import Bucket
+from .network import PIECE_BYTES
 
 # The end of a zip archive says where its members are; a small file comes whole.
 TAIL_BYTES = 256 * 1024
@@ -28,19 +29,33 @@ class OpenedObject:
         if start < 0:
             raise EOFError(f"the file has no byte {start}")
         at = bisect_right(self._kept, start, key=lambda piece: piece[0]) - 1
-        if at >= 0:
-            first, data = self._kept[at]
-            if stop <= first + len(data):
-                return data[start - first : stop - first]
+        if at >= 0 and (kept := self._kept_bytes(at, start, stop)) is not None:
+            return kept
         if stop > self.stored.num_bytes:
             raise EOFError(f"the file ends before byte {stop}")
         return self._bucket.read_version(self._key, [(start, stop)], self.stored.version)[0]
 
+    def _kept_bytes(self, at: int, start: int, stop: int) -> bytes | None:
+        """Bytes [start, stop) of the kept pieces from number `at` on. None if some of them are not kept."""
+        parts = []
+        for first, data in self._kept[at:]:
+            if first > start:
+                return None
+            parts.append(data[start - first : stop - first])
+            start += len(parts[-1])
+            if start == stop:
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+        return None
+
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
         tail_start = self._kept[-1][0]
         wanted = coalesced([each for each in ranges if each[0] < tail_start], MAX_GAP_BYTES)
-        pieces = self._bucket.read_version(self._key, wanted, self.stored.version)
-        self._kept = [*((start, data) for (start, _), data in zip(wanted, pieces, strict=True)), self._kept[-1]]
+        # Put together, a long range would be in memory twice for a moment.
+        requests = [
+            (at, min(at + PIECE_BYTES, stop)) for start, stop in wanted for at in range(start, stop, PIECE_BYTES)
+        ]
+        pieces = self._bucket.read_version(self._key, requests, self.stored.version)
+        self._kept = [*((start, data) for (start, _), data in zip(requests, pieces, strict=True)), self._kept[-1]]
 
 
 def coalesced(ranges: Iterable[tuple[int, int]], max_gap_bytes: int) -> list[tuple[int, int]]:

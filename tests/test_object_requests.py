@@ -48,6 +48,14 @@ def read_members(storage: ObjectStorage) -> None:
         file.read(2000, 3000)
 
 
+def read_across_pieces(storage: ObjectStorage) -> None:
+    with storage.open("large") as file:
+        file.will_need([(0, PIECE_BYTES + 10)])
+        assert file.read(PIECE_BYTES - 5, PIECE_BYTES + 5) == bytes(10)
+        # Neither the pieces nor the end of the file, which came first, have the bytes in between.
+        assert len(file.read(PIECE_BYTES + 5, PIECE_BYTES + 100_000)) == 99_995
+
+
 def lock(storage: ObjectStorage) -> None:
     with storage.lock():
         pass
@@ -60,6 +68,7 @@ def lock(storage: ObjectStorage) -> None:
         ({"GET": 1}, lambda storage: storage.read("zarr.json")),
         ({"GET": 1}, open_and_read),
         ({"GET": 3}, read_members),
+        ({"GET": 4}, read_across_pieces),
         ({"GET": 2}, lambda storage: storage.read("large")),
         ({"GET": 2}, lambda storage: storage.read_ranges("large", [(0, 5), (9, 20)])),
         ({"GET": 1}, lambda storage: list(storage.files(""))),
