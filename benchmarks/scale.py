@@ -19,7 +19,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,11 +34,11 @@ import shortgop.readers.dataset  # so that opening does not include the import o
 from shortgop.manifests.folding import Folding
 from shortgop.manifests.host_copies import copies_in
 from shortgop.manifests.layout import create
-from shortgop.manifests.merge import merge, merge_tables
+from shortgop.manifests.merge import merge_tables
 from shortgop.manifests.parts import write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.snapshots import open_manifest
-from shortgop.manifests.tables import Manifest, Timeline
+from shortgop.manifests.tables import Manifest
 from shortgop.readers.dataset import reader_of
 from shortgop.readers.gops import GopStore
 from shortgop.readers.plan import VideoGops, plan_frames
@@ -47,7 +46,6 @@ from shortgop.storage.disk import DiskStorage
 
 CLIP_FRAMES = 16
 WORKERS = 2
-PART_VIDEOS = 1_000
 
 
 def memory() -> dict[str, int]:
@@ -135,10 +133,7 @@ def added(count: int, *, in_use: bool) -> dict[str, Any]:
     copy = dataset.with_name(f"{dataset.name}-added")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(dataset, copy, ignore=shutil.ignore_patterns("shards"))
-    numbers = np.arange(count, count + count // 100)
-    for start in range(0, len(numbers), PART_VIDEOS):
-        rows = scale_data.made_up(numbers[start : start + PART_VIDEOS], name=f"v{start:07x}")
-        write_part(DiskStorage(copy), f"{start:016x}", merge([_with_timeline(rows)]), {})
+    scale_data.write_more(copy, count)
     snapshot, seconds = timed(lambda: publish(DiskStorage(copy)))
     peak = peak_bytes() >> 20
     with in_memory_of(copy, in_use=in_use):
@@ -179,7 +174,9 @@ def folded(parts: int) -> dict[str, Any]:
 
         def merged() -> Manifest:
             for start in range(0, 20 * parts, 20):
-                fold.add(_with_timeline(scale_data.made_up(np.arange(start, start + 20), name=f"v{start:08x}")))
+                fold.add(
+                    scale_data.with_timeline(scale_data.made_up(np.arange(start, start + 20), name=f"v{start:08x}"))
+                )
             return merge_tables(*fold.result())[0]
 
         tables, seconds = timed(merged)
@@ -196,7 +193,7 @@ def write_parts(dataset: Path, numbers: range, videos: int) -> None:
     """Write the part files with these numbers, of so many videos each."""
     for number in numbers:
         rows = scale_data.made_up(np.arange(videos * number, videos * (number + 1)), name=f"w{number:08x}")
-        write_part(DiskStorage(dataset), f"{number:016x}", _with_timeline(rows), {})
+        write_part(DiskStorage(dataset), f"{number:016x}", scale_data.with_timeline(rows), {})
 
 
 def with_part_files(parts: int, videos: int) -> dict[str, Any]:
@@ -211,11 +208,6 @@ def with_part_files(parts: int, videos: int) -> dict[str, Any]:
     done = in_process("--child-publish", str(dataset))
     shutil.rmtree(dataset)
     return done
-
-
-def _with_timeline(rows: Manifest) -> Manifest:
-    timeline = Timeline(pts=512 * np.arange(int(rows.first_frames[-1]), dtype="<i8"))
-    return replace(rows, timeline=timeline)
 
 
 def in_process(*arguments: str, **environment: str) -> dict[str, Any]:

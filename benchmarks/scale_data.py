@@ -16,9 +16,10 @@ from zarr.storage import LocalStore
 from shortgop.manifests.edits import drops_table, edits_table
 from shortgop.manifests.label_columns import LabelColumn
 from shortgop.manifests.layout import change_root, create, shard_key, snapshot_key
-from shortgop.manifests.merge import patterns_table
+from shortgop.manifests.merge import merge, patterns_table
+from shortgop.manifests.parts import write_part
 from shortgop.manifests.ragged import Array, Ragged, from_rows, from_texts, offsets_of
-from shortgop.manifests.tables import Configs, Gops, Manifest, Segments, Shards, Videos, failures_table
+from shortgop.manifests.tables import Configs, Gops, Manifest, Segments, Shards, Timeline, Videos, failures_table
 from shortgop.manifests.zarr_sizes import BLOCK_ROWS
 from shortgop.manifests.zarr_write import write_manifest
 from shortgop.manifests.zarr_zip import pack_folder
@@ -30,6 +31,7 @@ INIT_BYTES = 800
 SHARD_BYTES = 256_000_000
 PATTERNS = 4
 DIGITS = 9
+PART_VIDEOS = 1_000
 
 
 def numbered(prefix: str, numbers: Array, suffix: str) -> Ragged:
@@ -150,3 +152,17 @@ def make(out: Path, count: int, *, timeline: bool = False) -> Path:
     change_root(DiskStorage(out), lambda root: replace(root, snapshot=snapshot))
     (out / "complete").touch()
     return out
+
+
+def with_timeline(rows: Manifest) -> Manifest:
+    """The same with a time for each frame."""
+    timeline = Timeline(pts=512 * np.arange(int(rows.first_frames[-1]), dtype="<i8"))
+    return replace(rows, timeline=timeline)
+
+
+def write_more(dataset: Path, count: int) -> None:
+    """Write the parts of 1 % more videos, in parts of 1,000, to a dataset of `count`."""
+    numbers = np.arange(count, count + count // 100)
+    for start in range(0, len(numbers), PART_VIDEOS):
+        rows = made_up(numbers[start : start + PART_VIDEOS], name=f"v{start:07x}")
+        write_part(DiskStorage(dataset), f"{start:016x}", merge([with_timeline(rows)]), {})

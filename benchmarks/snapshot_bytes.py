@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -24,7 +25,8 @@ import scale_data
 from zarr.storage import LocalStore
 
 from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.layout import ROOT_KEY, read_root, snapshot_key
+from shortgop.manifests.layout import ROOT_KEY, read_root
+from shortgop.manifests.publish import publish
 from shortgop.manifests.ragged import Array
 from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.zarr_sizes import BLOCK_ROWS
@@ -109,15 +111,29 @@ def child(place: str, copies_in: str | None) -> None:
     sys.stdout.write(f"{most[0] / 1e6:.0f} MB of its own at most, {requests} requests, {seconds:.1f} s")
 
 
-def opening(videos: int) -> None:
-    folder = scale_data.make(footage.WORK / f"scale-{videos}", videos)
-    key = snapshot_key(str(read_root(DiskStorage(folder)).snapshot))
-    print(f"opening {videos:,} videos; the snapshot has {(folder / key).stat().st_size / 1e6:.1f} MB:")
+def with_layer(videos: int) -> Path:
+    """A dataset of so many videos, and a layer with 1 % more."""
+    whole = scale_data.make(footage.WORK / f"scale-{videos}-whole", videos, timeline=True)
+    folder = whole.with_name(f"scale-{videos}-layer")
+    shutil.rmtree(folder, ignore_errors=True)
+    # Shards are holes, which a copy would fill.
+    shutil.copytree(whole, folder, ignore=shutil.ignore_patterns("shards"))
+    scale_data.write_more(folder, videos)
+    publish(DiskStorage(folder))
+    return folder
+
+
+def opening(videos: int, *, layer: bool) -> None:
+    folder = with_layer(videos) if layer else scale_data.make(footage.WORK / f"scale-{videos}", videos)
+    keys = sorted(f"manifest/{file.name}" for file in (folder / "manifest").iterdir())
+    sizes = ", ".join(f"{(folder / key).stat().st_size / 1e6:.1f} MB" for key in keys)
+    print(f"opening {videos:,} videos{' and a layer of 1 %' if layer else ''}; snapshots of {sizes}:")
     with s3_server() as endpoint:
         os.environ.update(environment(endpoint))
         url = f"s3://{BUCKET}/scale"
         store = storage_at(url)
-        store.put_new_file(key, folder / key)
+        for key in keys:
+            store.put_new_file(key, folder / key)
         store.put_new(ROOT_KEY, (folder / ROOT_KEY).read_bytes())
         for where, place in (("a disk", str(folder)), ("S3", url)):
             with TemporaryDirectory(dir=footage.WORK) as copies:
@@ -135,6 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--videos", type=int, default=100_000, help="of the timelines")
     parser.add_argument("--store", type=int, nargs="*", default=[], help="open snapshots of so many videos")
+    parser.add_argument("--layer", action="store_true", help="open snapshots with a layer of 1 %% more on top")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--copies", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -145,7 +162,7 @@ def main() -> None:
     if options.videos:
         bytes_of_timelines(options.videos)
     for videos in options.store:
-        opening(videos)
+        opening(videos, layer=options.layer)
 
 
 if __name__ == "__main__":

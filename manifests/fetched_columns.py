@@ -11,9 +11,12 @@ from .zarr_zip import Members
 MAX_BYTES = 128 * 1024 * 1024
 
 
-def fetching_in_turn(members: Members, columns: Sequence[str], max_bytes: int = MAX_BYTES) -> Callable[[str], None]:
-    """Has the first group of columns, such as "videos/id", fetched. Returns a function that is to be called before each
-    column is read, in this order: it has the group that begins there fetched, in place of the one before.
+def fetching_in_turn(
+    members: Members, columns: Sequence[str], *, first: Sequence[str] = (), max_bytes: int = MAX_BYTES
+) -> Callable[[str], None]:
+    """Has columns such as "videos/id" fetched: `first` at once, or the first group of `columns`. Returns a function
+    that is to be called before each of `columns` is read, in this order: it has the group that begins there fetched, in
+    place of what was fetched before.
 
     A column that has more than `max_bytes` is a group by itself.
     """
@@ -21,7 +24,7 @@ def fetching_in_turn(members: Members, columns: Sequence[str], max_bytes: int = 
     for name, (num_bytes, _) in members.contents().items():
         if _column_of(name) in sizes:
             sizes[_column_of(name)] += num_bytes
-    groups = grouped(sizes, max_bytes)
+    groups = [*([list(first)] if first else []), *grouped(sizes, max_bytes)]
     # The documents of the store and of its groups are read before any column.
     _fetch(members, {*groups[0], *(name for name in members.directory if name.count("/") < 2)})
     later = {group[0]: set(group) for group in groups[1:]}

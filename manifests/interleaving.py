@@ -78,6 +78,8 @@ class _Filling:
         columns: dict[str, Any] = {}
         for name, spec in SCHEMA[table].items():
             path = f"{table}/{name}"
+            for layer in self._layers:
+                layer.will_read(path)
             reads = [each.reads(path) for each in self._layers]
             if path in self._numbers:
                 reads = [_renumbered(*each) for each in zip(reads, self._numbers[path], strict=True)]

@@ -5,6 +5,7 @@ Decoding a large layer into a copy of its own first would write all of it twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,11 +17,13 @@ from .new_arrays import in_threads
 from .ragged import Array, Ragged
 from .schema import OFFSETS, SCHEMA
 from .tables import POSITIVE, Manifest
-from .zarr_read import OpenFile, StoredRows, read_ragged, read_rows, read_table, version_of
+from .zarr_read import OpenFile, StoredRows, column_paths, read_ragged, read_rows, read_table, version_of
 from .zarr_sizes import CHUNK_ROWS
 
 # Columns of references, and the tables that they refer to.
 REFERENCES = {"videos/config": "configs", "segments/shard": "shards", "gops/pattern": "patterns"}
+_COUNTED = ("num_frames", "gop_frames", "segment_gops")
+_OF_VIDEOS = ("videos", "segments", "gops")
 
 
 class LayerTables(Protocol):
@@ -38,6 +41,10 @@ class LayerTables(Protocol):
         """The first row of each video in segments, gops or the timeline (`frames`); then the number of rows."""
         ...
 
+    def will_read(self, path: str) -> None:
+        """Say that all rows of a column are read next: those of videos, segments and GOPs in the order of SCHEMA."""
+        ...
+
     def reads(self, path: str) -> ReadRows:
         """Reads rows of a column, or of the values of a ragged one."""
         ...
@@ -45,6 +52,19 @@ class LayerTables(Protocol):
     def offsets(self, path: str) -> Array:
         """The offsets of a ragged column of videos. They stay as they are until those of another are asked for."""
         ...
+
+
+def read_first() -> list[str]:
+    """The columns that EncodedTables reads when it is made, and those of which a part is read before any is read whole:
+    whole tables, counts and references."""
+    others = [path for path in column_paths(timeline=False) if path.partition("/")[0] not in _OF_VIDEOS]
+    return ["videos/id", *(f"videos/{name}" for name in _COUNTED), *REFERENCES, *others]
+
+
+def read_whole() -> list[str]:
+    """The columns of which all rows are read, one column after the other, in this order."""
+    paths = column_paths(timeline=False)
+    return [path for path in paths if path != "videos/id" and path.partition("/")[0] in _OF_VIDEOS]
 
 
 class DecodedTables:
@@ -62,6 +82,9 @@ class DecodedTables:
     def firsts(self, table: str) -> Array:
         firsts: Array = getattr(self._manifest, f"first_{table}")
         return firsts
+
+    def will_read(self, path: str) -> None:
+        """They are there."""
 
     def reads(self, path: str) -> ReadRows:
         column = self._column(path)
@@ -82,8 +105,11 @@ class EncodedTables:
     MissingDataError or CorruptDataError names what is wrong, as `zarr_read.read_manifest` does.
     """
 
-    def __init__(self, open_file: OpenFile) -> None:
-        self._file, self._version = open_file, version_of(open_file)
+    def __init__(self, open_file: OpenFile, before: Callable[[str], None] = lambda _: None) -> None:
+        """Reads the ids, and how many rows each video has. `before` is called with the path of each column of videos,
+        segments and GOPs before all of it is read."""
+        self._file, self._version, self.will_read = open_file, version_of(open_file), before
+        self._tables: dict[str, Any] = {}
         self._ids = read_ragged(open_file, "videos/id", "u1")
         self._firsts = self._first_rows()
         self._rows = {
@@ -97,10 +123,7 @@ class EncodedTables:
         """What `firsts` gives, put together block by block: whole columns in between would be new memory, and clearing
         its pages takes as long as decoding."""
         rows = len(self._ids)
-        counted = {
-            name: StoredRows(self._file, f"videos/{name}", SCHEMA["videos"][name].dtype)
-            for name in ("num_frames", "gop_frames", "segment_gops")
-        }
+        counted = {name: StoredRows(self._file, f"videos/{name}", SCHEMA["videos"][name].dtype) for name in _COUNTED}
         for name, column in counted.items():
             self._check_rows(f"videos/{name}", len(column), rows)
         firsts = {name: np.empty(rows + 1, np.int64) for name in ("frames", "gops", "segments")}
@@ -125,7 +148,9 @@ class EncodedTables:
         return firsts
 
     def table(self, name: str) -> Any:
-        return read_table(self._file, name, self._version)
+        if name not in self._tables:
+            self._tables[name] = read_table(self._file, name, self._version)
+        return self._tables[name]
 
     def ids(self) -> Ragged:
         return self._ids

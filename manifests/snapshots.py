@@ -19,7 +19,7 @@ from .fetched_columns import fetching_in_turn
 from .frame_runs import FrameRuns, ReadRows, timeline_rows
 from .host_copies import HostCopies
 from .layer_blocks import read_attribute_blocks, read_tables_of_ids, read_video_blocks
-from .layer_tables import DecodedTables, EncodedTables
+from .layer_tables import DecodedTables, EncodedTables, read_first, read_whole
 from .layers import combined_tables, failures_of
 from .layout import Root, read_root
 from .new_arrays import NewArray, in_memory
@@ -96,10 +96,14 @@ def _put_together(
     with reading(dataset, oldest) as open_file:
         own = None if copies is None else _copy_key(open_file, copies.min_bytes)
         there = None if copies is None or own is None else copies.find(own)
-        if there is None and isinstance(open_file, zips.Members):
-            open_file.will_need(_of_tables)
-        tables = EncodedTables(open_file) if there is None else DecodedTables(there)
+        tables = _encoded(open_file) if there is None else DecodedTables(there)
         return combined_tables([tables, *map(DecodedTables, newer)], new_array)
+
+
+def _encoded(open_file: OpenFile) -> EncodedTables:
+    if not isinstance(open_file, zips.Members):
+        return EncodedTables(open_file)
+    return EncodedTables(open_file, fetching_in_turn(open_file, read_whole(), first=read_first()))
 
 
 def _tables(
