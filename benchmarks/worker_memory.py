@@ -1,7 +1,8 @@
 """What a DataLoader's worker costs in memory, by number of videos: python benchmarks/worker_memory.py
 
-Private memory is what the worker shares with no other process: Private_Dirty and Private_Clean of its smaps_rollup, so
-this runs on Linux alone. Each worker reads 100 clips first. The same file lists what 10 million videos cost a policy.
+Private memory is what the worker shares with no other process, in its smaps_rollup, so this runs on Linux alone: what
+it wrote (Private_Dirty), and pages of files that no other process maps now (Private_Clean), which the system takes back
+when it needs memory. Each worker reads 100 clips first. The same file lists what 10 million videos cost a policy.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ ITEMS, BATCH, WORKERS = 100, 10, 2
 MIB = 1 << 20
 
 
-def private_bytes() -> int:
-    """The memory of this process that no other process has."""
+def private_bytes() -> tuple[int, int]:
+    """The memory of this process that no other process has: what it wrote, and pages of files."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))
+    sizes = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines[1:]}
+    return sizes["Private_Dirty"], sizes["Private_Clean"]
 
 
 def with_memory(items: list[dict[str, Any]]) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def measure(dataset: Path, method: str, *, half: bool) -> dict[str, Any]:
         collate_fn=with_memory,
     )
     started = time.perf_counter()
-    of_worker: dict[int, int] = {}
+    of_worker: dict[int, tuple[int, int]] = {}
     first = 0.0
     for batch in loader:
         first = first or time.perf_counter() - started
@@ -80,17 +82,19 @@ class _First:
 
 
 def workers_table(counts: list[int], *, half: bool) -> None:
-    print(f"Private memory of each of {WORKERS} workers after {ITEMS} clips, MiB")
-    print(f"{'start method':>14} {'videos':>10} {'a worker':>9} {'main':>9} {'first batch':>12}")
+    print(f"Private memory of each of {WORKERS} workers after {ITEMS} clips, MiB: written by it / pages of files")
+    print(f"{'start method':>14} {'videos':>10} {'a worker':>15} {'main':>15} {'first batch':>12}")
     for method in ("fork", "forkserver", "spawn"):
         for count in counts:
             argv = [sys.executable, __file__, "--child", str(make_repeated(count)), method, *(["--half"] * half)]
             done = subprocess.run(argv, check=True, capture_output=True, text=True)
             found = json.loads(done.stdout)
-            private = np.mean(found["workers"]) / MIB
+            workers, main = np.mean(found["workers"], axis=0) / MIB, np.array(found["main"]) / MIB
             seconds = found["first_batch_seconds"]
             print(
-                f"{method:>14} {count:>10,} {private:>9.1f} {found['main'] / MIB:>9.1f} {seconds:>10.2f} s", flush=True
+                f"{method:>14} {count:>10,} {workers[0]:>7.1f} / {workers[1]:>5.1f} {main[0]:>7.1f} / {main[1]:>5.1f} "
+                f"{seconds:>10.2f} s",
+                flush=True,
             )
 
 
@@ -105,11 +109,11 @@ def policy_table(count: int) -> None:
 
     videos = VideoTable(None, frames, *rates, name=str, references=nothing)
     print(f"AllClips(16, stride=4) over {count:,} videos")
-    before, started = private_bytes(), time.perf_counter()
+    before, started = sum(private_bytes()), time.perf_counter()
     clips = placed_index(shortgop.AllClips(16, stride=4), videos, seed=0)
     placed = time.perf_counter()
     clips.clips([0, len(clips) - 1])
-    read, after = time.perf_counter(), private_bytes()
+    read, after = time.perf_counter(), sum(private_bytes())
     print(
         f"  {len(clips):,} clips; {placed - started:.2f} s to place them, {1e6 * (read - placed):.0f} us for two clips"
     )
