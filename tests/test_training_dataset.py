@@ -387,6 +387,13 @@ def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
             UsageError,
             "the dataset has no clips",
         ),
+        (
+            lambda f: shortgop.ElasticSampler(
+                shortgop.ClipDataset(shortgop.open(f).where(id="a.mpg"), shortgop.AllClips(2)), 1
+            ),
+            UsageError,
+            r": 0 of \d+ videos>: 0 clips, .* has no clips: give it videos",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(folder: Path, make: Any, kind: type[Exception], message: str) -> None:

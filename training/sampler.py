@@ -102,7 +102,7 @@ class ElasticSampler(DistributedSampler[int]):
             raise WrongTypeError(f"order is {order!r}; it is an order such as shortgop.Shuffled()")
         if not len(self._clips):
             raise UsageError(
-                "the dataset has no clips: give it videos, or clips that are short enough for them "
+                f"{dataset!r} has no clips: give it videos, or clips that are short enough for them "
                 "(ClipDataset.too_short names those that are left out)"
             )
         self._given_order: Order = Shuffled() if order is None else order
