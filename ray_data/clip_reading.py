@@ -31,6 +31,15 @@ def read_function(
     # Ray sends this function itself, and not only its name, and what it holds is no object of shortgop's: so it can say
     # what is wrong on a node that has no shortgop.
     def read_clips() -> Iterator[pa.Table]:
+        import signal
+        import threading
+
+        # Ray interrupts a task that is not needed any more, and uses its process again. torch that was imported by half
+        # makes each later task fail; and if a task is repeated because its worker was killed, Ray (2.60) takes such an
+        # error for the end of the task's blocks.
+        interruptions: list[int] = []
+        is_main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGINT, lambda number, _: interruptions.append(number)) if is_main else None
         try:
             from .clip_columns import Column
             from .clip_reading import read_blocks
@@ -41,6 +50,11 @@ def read_function(
                 f"the cluster's node {socket.gethostname()} cannot run shortgop: {error}; install the same version of "
                 "shortgop[ray] on every node, in the Python that runs its Ray"
             ) from error
+        finally:
+            if is_main:
+                signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        if interruptions:
+            raise KeyboardInterrupt
         columns = [Column(*each) for each in plain_columns]
         yield from read_blocks(pickled, columns, epoch, places, clips_per_block)
 

@@ -291,6 +291,31 @@ def test_a_worker_without_shortgop_says_so(folder: Path, tmp_path: Path) -> None
     assert "install the same version of shortgop[ray] on every node" in said
 
 
+def test_an_interrupted_import_leaves_the_process_usable(folder: Path, tmp_path: Path) -> None:
+    """As Ray interrupts tasks that it needs no more, in a process that it goes on using."""
+    from shortgop.ray_data.clip_columns import columns_of
+    from shortgop.ray_data.clip_reading import read_function
+
+    clips = shortgop.ClipDataset(folder, POLICY)
+    task = tmp_path / "task"
+    task.write_bytes(pickled(read_function(pickled(clips), columns_of(clips[0], []), 0, range(3), 2)))
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import _thread, pickle, sys, threading, time\n"
+        f"read = pickle.loads(open({str(task)!r}, 'rb').read())\n"
+        "def interrupt():\n"
+        "    while 'torch.nn' not in sys.modules: time.sleep(0.001)\n"
+        "    print('imports torch', flush=True)\n"
+        "    _thread.interrupt_main()\n"
+        "threading.Thread(target=interrupt).start()\n"
+        "try: next(read())\n"
+        "except KeyboardInterrupt: print('interrupted', flush=True)\n"
+        "print([table.num_rows for table in read()])\n"
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False, cwd="/")
+    assert done.stdout.splitlines() == ["imports torch", "interrupted", "[2, 1]"], done.stderr
+
+
 def test_a_missing_package_is_named(folder: Path) -> None:
     said = failing("pandas", f"import shortgop; shortgop.ray_dataset({str(folder)!r}, shortgop.AllClips(1))")
     assert "ToolError: ray_dataset needs Ray Data" in said
