@@ -60,6 +60,7 @@ class Arena:
     def close(self) -> None:
         """Close the file. Memory that tensors share stays until they are gone."""
         self._close_file()
+        self.file = -1
 
     @property
     def num_leased(self) -> int:
