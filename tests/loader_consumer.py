@@ -27,7 +27,9 @@ def train(how: str, dataset: str) -> None:
         with contextlib.suppress(KeyboardInterrupt):
             while True:
                 for batch in loader:
-                    print(len(batch["draw"]), flush=True)
+                    # print() writes the end of a line by itself: an interrupt between the two would join two lines.
+                    sys.stdout.write(f"{len(batch['draw'])}\n")
+                    sys.stdout.flush()
     if how == "goes on":
         print(sum(len(shown(batch)) for batch in loader))
         return
