@@ -2,7 +2,8 @@
 
 The bytes of a frame in the timeline, for sources of constant and of variable rates; their times are made up. With
 --store the memory of a process that opens a snapshot without its timeline, from a disk and from an S3 server on
-loopback (`scale_data`; that of the tests). Linux only.
+loopback (`scale_data`): that of the tests, or with --endpoint another one, with the credentials of the environment.
+Linux only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tempfile import TemporaryDirectory
 import footage
 import numpy as np
 import scale_data
+from s3_place import means, s3_at
 from zarr.storage import LocalStore
 
 from shortgop.manifests.host_copies import HostCopies
@@ -33,9 +35,6 @@ from shortgop.manifests.zarr_sizes import BLOCK_ROWS
 from shortgop.manifests.zarr_write import write_manifest
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.locate import storage_at
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from s3_server import BUCKET, environment, s3_server
 
 # Of a frame's number in its video, and something random between 0 and 1 for each frame: how long after the one before.
 _Lengths = Callable[[Array, Array], Array]
@@ -123,14 +122,12 @@ def with_layer(videos: int) -> Path:
     return folder
 
 
-def opening(videos: int, *, layer: bool) -> None:
+def opening(videos: int, endpoint: str | None, *, layer: bool) -> None:
     folder = with_layer(videos) if layer else scale_data.make(footage.WORK / f"scale-{videos}", videos)
     keys = sorted(f"manifest/{file.name}" for file in (folder / "manifest").iterdir())
     sizes = ", ".join(f"{(folder / key).stat().st_size / 1e6:.1f} MB" for key in keys)
     print(f"opening {videos:,} videos{' and a layer of 1 %' if layer else ''}; snapshots of {sizes}:")
-    with s3_server() as endpoint:
-        os.environ.update(environment(endpoint))
-        url = f"s3://{BUCKET}/scale"
+    with s3_at(endpoint) as server, means(server) as url:
         store = storage_at(url)
         for key in keys:
             store.put_new_file(key, folder / key)
@@ -152,6 +149,7 @@ def main() -> None:
     parser.add_argument("--videos", type=int, default=100_000, help="of the timelines")
     parser.add_argument("--store", type=int, nargs="*", default=[], help="open snapshots of so many videos")
     parser.add_argument("--layer", action="store_true", help="open snapshots with a layer of 1 %% more on top")
+    parser.add_argument("--endpoint", help="http://HOST:PORT of an S3 server, in place of that of the tests")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--copies", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -162,7 +160,7 @@ def main() -> None:
     if options.videos:
         bytes_of_timelines(options.videos)
     for videos in options.store:
-        opening(videos, layer=options.layer)
+        opening(videos, options.endpoint, layer=options.layer)
 
 
 if __name__ == "__main__":

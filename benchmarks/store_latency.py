@@ -2,73 +2,18 @@
 
     python benchmarks/store_latency.py
 
-The S3 server of the tests, which `stores.py` uses, answers some 90 requests a second, however many come at once: less
-than a loader makes. nginx is no limit. It waits with each answer by its Lua module (Debian: nginx-light and
-libnginx-mod-http-lua). Loaders are timed in turn, round by round, between two batches in the middle of a pass.
+It needs no S3 server, only nginx. Loaders are timed in turn, round by round, between two batches in the middle of a
+pass.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import socket
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import footage
+from nginx import late_servers
 from stores import epochs_of, loader_of, timed
-
-_MODULES = "/etc/nginx/modules-enabled/*.conf"
-_SERVER = (
-    "server {{ listen 127.0.0.1:{port}; root {root}; location / {{ access_by_lua_block {{ ngx.sleep({seconds}) }} }} }}"
-)
-
-
-@contextmanager
-def late_servers(root: Path, latencies_ms: list[float]) -> Iterator[dict[float, str]]:
-    """Serve a folder with these latencies; yields the URL of each."""
-    nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if nginx is None:
-        sys.exit("nginx is missing: apt install nginx-light libnginx-mod-http-lua")
-    ports = {latency: free_port() for latency in latencies_ms}
-    with tempfile.TemporaryDirectory() as folder:
-        servers = "\n".join(
-            _SERVER.format(port=port, root=root, seconds=latency / 1000) for latency, port in ports.items()
-        )
-        configuration = Path(folder) / "nginx.conf"
-        configuration.write_text(
-            f"include {_MODULES};\ndaemon off;\nworker_processes 1;\npid {folder}/pid;\nerror_log {folder}/log;\n"
-            f"events {{}}\nhttp {{\naccess_log off;\nsendfile on;\nkeepalive_requests 1000000;\n{servers}\n}}\n"
-        )
-        server = subprocess.Popen([nginx, "-c", str(configuration)])
-        try:
-            for port in ports.values():
-                wait_for(port)
-            yield {latency: f"http://127.0.0.1:{port}" for latency, port in ports.items()}
-        finally:
-            server.terminate()
-            server.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
-def wait_for(port: int) -> None:
-    for _ in range(100):
-        with socket.socket() as tried:
-            if tried.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    sys.exit(f"nginx does not answer on port {port}: may this user read the folder?")
 
 
 def main() -> None:

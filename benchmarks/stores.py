@@ -2,8 +2,9 @@
 
     python benchmarks/stores.py
 
-An S3 server on loopback (that of the tests) holds a dataset, behind a proxy that adds latency to each request. Batches
-of 8 random clips, 16 frames at stride 4, 224x224; one worker with one thread, so that the other core is left to
+An S3 server on loopback holds a dataset, behind nginx, which adds latency to each request: that of the tests, or with
+--endpoint another one, with the credentials of the environment (docs/design/storage.md says how to start Ceph's).
+Batches of 8 random clips, 16 frames at stride 4, 224x224; one worker with one thread, so that the other core is left to
 the server. Loaders are timed in turn, round by round, between two batches in the middle of a round:
 
 - ClipLoader over the dataset on the disk, in the store, and in the store behind a full local cache;
@@ -15,7 +16,7 @@ the server. Loaders are timed in turn, round by round, between two batches in th
 - MosaicML Streaming itself over the same videos as MP4s in MDS shards as long as the tars, shuffled, one random clip of
   a video, decoded by TorchCodec; left out where the package `mosaicml-streaming` cannot be imported.
 
-Bytes and requests are those that the proxy saw. `make bench` leaves this out; the figures in docs/design/readers.md
+Bytes and requests are those that nginx saw. `make bench` leaves this out; the figures in docs/design/readers.md
 come from here.
 """
 
@@ -26,7 +27,6 @@ import json
 import os
 import random
 import statistics
-import sys
 import tarfile
 import tempfile
 import time
@@ -40,16 +40,14 @@ from pathlib import Path
 from typing import Any
 
 import footage
+from nginx import LateStore, late_store
+from s3_place import means, s3_at
 
 import shortgop
 from shortgop.readers.cache_filling import fill_cache
 from shortgop.readers.dataset import reader_of
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.locate import storage_at
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from flaky_proxy import Faults, FlakyProxy, flaky_proxy
-from s3_server import BUCKET, environment, s3_server
 
 SIZE = (224, 224)
 FRAMES, STRIDE, BATCH = 16, 4, 8
@@ -221,25 +219,8 @@ def mosaic(url: str, scratch: Path) -> Iterator[Any]:
     return batches_of_clips(sample["mp4"] for _ in count_from(0) for sample in dataset)
 
 
-def traffic(proxy: FlakyProxy, sizes: dict[str, int]) -> tuple[int, int]:
-    """Bytes and requests since the last `forget`, of objects."""
-    total = count = 0
-    for each in proxy.requests("GET"):
-        if each.query.startswith("list-type") or "list-type" in each.query:
-            continue
-        count += 1
-        size = next((size for key, size in sizes.items() if each.key.endswith(key)), 0)
-        if each.range:
-            first, last = each.range.removeprefix("bytes=").split("-")
-            total += min(int(last) + 1, size) - int(first) if first else int(last)
-        else:
-            total += size
-    return total, count
-
-
 def measure(latency: float, rounds: int, count: int, world: World) -> list[Row]:
-    proxy = world.proxy
-    proxy.faults(Faults(latency_seconds=latency))
+    world.server.answer_after(latency)
     rows = timed_loaders(latency, rounds, count, world) if rounds else []
     rows.append(one_pass("this process, store", latency, count, world, lambda: in_this_process(world.url)))
     rows.append(one_pass("whole shards first", latency, count, world, lambda: whole_shards(world.url, world.scratch())))
@@ -257,7 +238,6 @@ def measure(latency: float, rounds: int, count: int, world: World) -> list[Row]:
 
 def timed_loaders(latency: float, rounds: int, count: int, world: World) -> list[Row]:
     """The loaders in turn, round by round."""
-    proxy = world.proxy
     loaders = {
         "ClipLoader, disk": loader_of(str(world.disk)),
         "ClipLoader, store": loader_of(world.url),
@@ -268,7 +248,7 @@ def timed_loaders(latency: float, rounds: int, count: int, world: World) -> list
     spent: dict[str, tuple[int, int, int]] = {}
     for turn in range(rounds + 1):
         for name, loader in loaders.items():
-            proxy.forget()
+            world.server.forget()
             started = time.perf_counter()
             batches = epochs_of(loader)(turn)
             if turn == 0:
@@ -279,9 +259,8 @@ def timed_loaders(latency: float, rounds: int, count: int, world: World) -> list
             if turn:
                 rates[name].append(rate)
             else:
-                time.sleep(2 * latency)
                 # What was read ahead and not delivered counts as well: a few batches of those.
-                spent[name] = (*traffic(proxy, world.sizes), (1 + AHEAD + count) * BATCH)
+                spent[name] = (*settled_traffic(world.server, latency), (1 + AHEAD + count) * BATCH)
     for loader in loaders.values():
         loader.close()
     rows = []
@@ -297,16 +276,25 @@ def timed_loaders(latency: float, rounds: int, count: int, world: World) -> list
     return rows
 
 
+def settled_traffic(server: LateStore, latency: float) -> tuple[int, int]:
+    """The traffic, once nothing of a loader that was left is on its way any more."""
+    before = None
+    while (now := server.traffic()) != before:
+        before = now
+        time.sleep(0.2 + 2 * latency)
+    return now
+
+
 def one_pass(way: str, latency: float, count: int, world: World, make: Callable[[], Iterator[Any]]) -> Row:
     """A way without a loader and workers. Its bytes and the time to its first batch are compared, its rate is not."""
-    world.proxy.forget()
+    world.server.forget()
     started = time.perf_counter()
     batches = make()
     next(batches)
     first = time.perf_counter() - started
-    first_bytes, _ = traffic(world.proxy, world.sizes)
+    first_bytes, _ = world.server.traffic()
     clips = BATCH * (1 + sum(1 for _ in islice(batches, count)))
-    num_bytes, requests = traffic(world.proxy, world.sizes)
+    num_bytes, requests = world.server.traffic()
     nan = float("nan")
     return Row(way, latency * 1000, nan, nan, num_bytes / clips, requests / clips, first, first_bytes)
 
@@ -315,13 +303,12 @@ def one_pass(way: str, latency: float, count: int, world: World, make: Callable[
 class World:
     """The places of one run."""
 
-    proxy: FlakyProxy
+    server: LateStore
     disk: Path
     url: str
     cache: Path
     tars: list[str]
     has_mds: bool
-    sizes: dict[str, int]
     root: Path
 
     def scratch(self) -> Path:
@@ -333,21 +320,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="0: without the loaders that are timed in turn.")
     parser.add_argument("--batches", type=int, default=12, help="Batches that are timed in each round.")
     parser.add_argument("--latency-ms", type=float, nargs="*", default=[1.0, 10.0, 50.0])
+    parser.add_argument("--endpoint", help="http://HOST:PORT of an S3 server, in place of that of the tests.")
     options = parser.parse_args()
     disk = footage.make_dataset(footage.make_sources("stores", 12, 256, 20, preset="veryfast"), "256", name="-stores")
-    with s3_server() as endpoint, flaky_proxy(endpoint) as proxy, tempfile.TemporaryDirectory() as folder:
-        os.environ.update(environment(proxy.endpoint))
-        url = f"s3://{BUCKET}/clips"
+    with (
+        s3_at(options.endpoint) as endpoint,
+        late_store(endpoint) as server,
+        means(server.endpoint) as place,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        url = f"{place}/clips"
         put_up(disk, url)
         tars = write_tars(disk, f"{url}-tars", 3)
         # Of two names for the same setting, this is the one that MosaicML Streaming reads.
-        os.environ["S3_ENDPOINT_URL"] = proxy.endpoint
+        os.environ["S3_ENDPOINT_URL"] = server.endpoint
         why = why_no_mosaic()
         if why is None:
             write_mds(disk, f"{url}-mds", 3)
         else:
             print(f"without MosaicML Streaming: {why}")
-        sizes = {each.key: each.num_bytes for each in storage_at(f"s3://{BUCKET}").files("")}
         cache = Path(folder) / "cache"
         fill_cache(shortgop.open(url, cache_dir=cache, cache_bytes=1 << 34))
         # The fork server and the libraries start once for all.
@@ -355,9 +346,9 @@ def main() -> None:
         next(web_dataset(f"{url}-tars", tars))
         if why is None:
             next(mosaic(f"{url}-mds", Path(folder) / "mds"))
-        world = World(proxy, disk, url, cache, tars, why is None, sizes, Path(folder))
-        print(f"{sum(size for key, size in sizes.items() if '/shards/' in key) / 1e6:.1f} MB in "
-              f"{sum('/shards/' in key for key in sizes)} shards, 12 videos of 20 s")  # fmt: skip
+        world = World(server, disk, url, cache, tars, why is None, Path(folder))
+        shards = [each.num_bytes for each in storage_at(url).files("shards/")]
+        print(f"{sum(shards) / 1e6:.1f} MB in {len(shards)} shards, 12 videos of 20 s")
         rows = [
             row
             for latency in options.latency_ms

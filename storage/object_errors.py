@@ -111,7 +111,7 @@ def _meaning(what: Failure, credentials: str) -> tuple[int, str]:
         ),
         (bool(what.connection), errno.EIO, _CONNECTION_FAILURES.get(what.connection, "") + _cause(what)),
         (
-            what.kind == "NotSupportedError" or what.status in (405, 501),
+            what.kind == "NotSupportedError" or what.status in (405, 411, 501),
             errno.ENOTSUP,
             f"the server does not do this: {_answer(what)}",
         ),

@@ -109,17 +109,10 @@ class ObjectStorage:
             num_bytes = file.stat().st_size
             if num_bytes <= PIECE_BYTES:
                 return self._bucket.put(key, file.read_bytes(), None) is not None
-            if self._bucket.is_azure:
-                # Azure may say that it copied a file before it has. Until then others see an empty one, and it fails if
-                # its source is removed. But one PUT may have 5 GB, and goes with a condition.
-                return self._bucket.put_whole(key, file) or self._has(key, file, num_bytes)
-            # No store uploads a file in parts on a condition. So the file is uploaded under another key, and the store
-            # copies it.
-            uploaded = self._upload(key, file)
-            try:
-                return self._bucket.copy_new(uploaded, key) or self._has(key, file, num_bytes)
-            finally:
-                self._bucket.remove_objects([uploaded])
+            # Azure may say that it copied a file before it has. Until then others see an empty one, and it fails if its
+            # source is removed. One PUT may have 5 GB, and goes with a condition.
+            put = self._bucket.put_whole if self._bucket.is_azure else self._put_in_parts
+            return put(key, file) or self._has(key, file, num_bytes)
 
     def replace(self, key: str, data: bytes, version: str | None) -> bool:
         with self._writing(key):
@@ -157,6 +150,22 @@ class ObjectStorage:
             if self._bucket.is_web_server:
                 raise OSError(errno.EROFS, "nothing is written to web servers")
             yield
+
+    def _put_in_parts(self, key: str, file: Path) -> bool:
+        """Put a file under a free key. False if the key is taken.
+
+        obstore uploads nothing in parts on a condition. So the file is uploaded under another key, and the store copies
+        it."""
+        uploaded = self._upload(key, file)
+        try:
+            return self._bucket.copy_new(uploaded, key)
+        except OSError as error:
+            # Ceph 16 answers 411 to a copy that has no Content-Length, and obstore sends none.
+            if error.errno != errno.ENOTSUP:
+                raise
+            return self._bucket.put_whole(key, file)
+        finally:
+            self._bucket.remove_objects([uploaded])
 
     def _upload(self, key: str, file: Path) -> str:
         name = key.rpartition("/")[2]

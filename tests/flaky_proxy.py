@@ -51,6 +51,8 @@ class Faults:
     # The next so many requests get this status, 0 for none.
     statuses: int = 0
     status: int = 503
+    # Copies are answered with 411, as by Ceph 16, which asks for a Content-Length.
+    no_copies: bool = False
     # Conditions that the server does not get to see: the name of a header, or "" for none.
     hidden_headers: tuple[str, ...] = ()
     # Only keys that hold this text are concerned. What is counted is not.
@@ -129,7 +131,14 @@ class _State:
 
 
 # https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
-_CODES = {400: "InvalidRequest", 403: "AccessDenied", 429: "SlowDown", 501: "NotImplemented", 503: "SlowDown"}
+_CODES = {
+    400: "InvalidRequest",
+    403: "AccessDenied",
+    411: "MissingContentLength",
+    429: "SlowDown",
+    501: "NotImplemented",
+    503: "SlowDown",
+}
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade"}
 
 
@@ -147,6 +156,8 @@ async def _forward(state: _State, session: ClientSession, request: web.Request) 
     if request.method == "GET" and state.drawn(faults.slow):
         await asyncio.sleep(faults.slow_seconds)
     status = faults.status if faults.statuses and state.next_of("statuses") else 0
+    if faults.no_copies and "x-amz-copy-source" in request.headers:
+        status = 411
     if status or state.drawn(faults.failed):
         status = status or state.draws.choice([500, 503])
         noted["status"] = status

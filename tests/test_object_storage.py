@@ -32,3 +32,12 @@ class TestFlakyS3(StorageConformance):
     def storage(self, proxied_url: str, s3_proxy: FlakyProxy) -> Storage:
         s3_proxy.faults(Faults(seed=1, failed=0.1, cut=0.1, lost=0.1))
         return storage_at(proxied_url, network=QUICK)
+
+
+class TestS3ThatCopiesNothing(StorageConformance):
+    """As Ceph's gateway of version 16, which asks for a header that obstore does not send."""
+
+    @pytest.fixture
+    def storage(self, proxied_url: str, s3_proxy: FlakyProxy) -> Storage:
+        s3_proxy.faults(Faults(no_copies=True))
+        return storage_at(proxied_url)
