@@ -16,11 +16,12 @@ from ..manifests.ragged import Array, lazy
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from ..readers.stats import Stats
+from .clip_pixels import read_clips
 from .clip_table import ClipTable
 from .clips import Clip, Clips, Draw, draw_from_start, in_epoch
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
-from .outputs import Output, Outputs, paint_black, refuse_options_of_outputs
+from .outputs import Output, Outputs, refuse_options_of_outputs
 from .own_items import has_own, is_read_one_by_one, refuse_own_items
 from .policies import RandomClips, RandomFrames
 from .policy_index import Policy, index_of, policy_of
@@ -359,51 +360,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         ]
 
     def _read(self, clips: list[Clip], rows: Rows | None) -> dict[str, Read]:
-        """What is read of these clips, by the names that items have for it: each entry is (clips, ...).
-
-        The one place that asks for pixels.
-        """
-        if self._outputs is not None:
-            return self._read_outputs(self._outputs, clips, rows)
-        videos, wanted = [clip.video for clip in clips], [clip.frames.tolist() for clip in clips]
-        if rows is None:
-            numbers = self._opened.numbers_of(videos).tolist()
-            batch = self.source.get_clips(list(zip(numbers, wanted, strict=True)))
-            frames: Read = batch.data
-            pts_seconds = batch.pts_seconds
-        else:
-            pts_seconds = self._opened.read_into(videos, wanted, None, rows)
-            frames = rows.views("frames")
-        chosen, full_range = self._opened.format_of(videos)
-        for place, mask in self._to_be_black(clips):
-            paint_black(frames[place], chosen.pixels, chosen.layout, mask, full_range=full_range[place])
-        return {"frames": frames, "pts_seconds": pts_seconds}
-
-    def _read_outputs(self, outputs: Outputs, clips: list[Clip], rows: Rows | None) -> dict[str, Read]:
-        if not clips:
-            return {name: torch.empty(0) for name in outputs.named}
-        videos = [clip.video for clip in clips]
-        views = outputs.views([clip.draw for clip in clips], *self._opened.sizes_and_ids(videos))
-        requests = outputs.requests(views, len(clips[0].frames))
-        wanted = [clip.frames.tolist() for clip in clips]
-        read: dict[str, Read]
-        if rows is None:
-            tensors, pts_seconds = self._opened.read(videos, wanted, list(requests.values()))
-            read = dict(zip(requests, tensors, strict=True))
-        else:
-            pts_seconds = self._opened.read_into(videos, wanted, requests, rows)
-            read = {name: rows.views(name) for name in requests}
-        for place, mask in self._to_be_black(clips):
-            for name, request in requests.items():
-                of_output = mask if request.positions is None else mask[list(request.positions)]
-                paint_black(read[name][place], request.pixels, request.layout, of_output)
-        return {**read, "pts_seconds": pts_seconds, **views.columns()}
-
-    def _to_be_black(self, clips: list[Clip]) -> Iterator[tuple[int, Array]]:
-        """The clips with frames to be painted black, by their places, and their masks."""
-        for place, clip in enumerate(clips if self._is_black else ()):
-            if clip.mask is not None and not clip.mask.all():
-                yield place, clip.mask
+        return read_clips(self._opened, self._outputs, clips, rows, black=self._is_black)
 
     @property
     def _is_black(self) -> bool:
