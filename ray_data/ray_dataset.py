@@ -59,7 +59,8 @@ def ray_dataset(
 
     - `frames`: a tensor, (frames, 3, height, width), uint8, or as the dataset was told to read; with `outputs`, each of
       them under its name in place of `frames`, and `crop` and `flip` where they were drawn;
-    - `pts_seconds`: float64, (frames,); `video`, `start`, `draw`: int64; where the policy pads `mask`: bool, (frames,);
+    - `pts_seconds`: float64, (frames,); `frame_numbers`: int64, (frames,); `video`, `start`, `draw`: int64; where the
+      policy pads `mask`: bool, (frames,);
     - the columns named in `metadata`: int64, float64, bool or text; null where the source list has None.
 
     `clips`, `outputs`, `videos`, `seed`, `metadata`, `transform`, `transform_batch`, `on_error`, `max_skipped` and what

@@ -95,7 +95,7 @@ def test_blocks_are_bounded_and_a_task_gives_several(folder: Path, num_tasks: in
     for table in tables:
         assert table.nbytes <= block_bytes
         assert table.schema == tables[0].schema
-    assert dataset.schema().names == ["frames", "pts_seconds", "video", "start", "draw"]
+    assert dataset.schema().names == ["frames", "pts_seconds", "video", "start", "frame_numbers", "draw"]
 
 
 def test_a_clip_larger_than_a_block_has_a_block_of_its_own(folder: Path) -> None:

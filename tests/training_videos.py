@@ -36,6 +36,7 @@ def check_item(item: dict[str, Any], clip: Any) -> None:
     assert int(item["draw"]) == clip.draw
     assert int(item["start"]) == clip.start
     assert numbers(item["frames"]) == [1000 * video + frame for frame in clip.frames.tolist()]
+    assert item["frame_numbers"].tolist() == clip.frames.tolist()
     assert item["pts_seconds"].tolist() == [float(frame / RATES[video]) for frame in clip.frames.tolist()]
 
 

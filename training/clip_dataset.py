@@ -36,7 +36,7 @@ OnError = Literal["raise"] | Otherwise
 # Once or twice may be meant.
 _READ_TWICE = 2
 # What items have of their own.
-_KEYS = ("frames", "pts_seconds", "video", "start", "mask", "draw", "dataset")
+_KEYS = ("frames", "pts_seconds", "video", "start", "frame_numbers", "mask", "draw", "dataset")
 
 
 class ClipDataset(torch.utils.data.Dataset[Item]):
@@ -53,6 +53,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     - `frames`: (frames, 3, height, width), uint8, or as the dataset was told to read;
     - `pts_seconds`: float64, (frames,): when each frame is shown, in seconds from the start of its video;
     - `video`: the video's number; `start`: the frame where the clip starts;
+    - `frame_numbers`: int64, (frames,): which frames of the video these are; where `mask` is False, the frame that
+      stands in, also where it is painted black;
     - `mask`: bool, (frames,), where the policy pads: True for frames that are those which were called for;
     - `draw`: the integer that stands for the item: it tells the clip, and everything that is random about it;
     - with `outputs`, each of them under its name in place of `frames`, and `crop`, int64, (top, left, height, width) in
@@ -352,6 +354,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
                 **{name: column[place] for name, column in read.items()},
                 "video": video,
                 "start": clip.start,
+                "frame_numbers": torch.tensor(clip.frames, dtype=torch.int64),
                 **({} if clip.mask is None else {"mask": torch.from_numpy(clip.mask)}),
                 "draw": clip.draw,
                 **self._opened.columns(clip.video, self._metadata),

@@ -35,7 +35,7 @@ _COLORS = ("rgb", "ycbcr", "grey")
 # What Output takes and shortgop.open does not.
 _OF_OUTPUTS = ("scale", "ratio", "flip", "layout")
 # What else an item of ClipDataset has.
-_TAKEN = ("pts_seconds", "video", "start", "mask", "draw")
+_TAKEN = ("pts_seconds", "video", "start", "frame_numbers", "mask", "draw")
 
 
 @dataclass(frozen=True)
