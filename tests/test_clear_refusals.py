@@ -68,6 +68,34 @@ def test_a_clip_before_the_first_is_named_as_it_was_asked_for(folder: Path) -> N
             dataset[-41]
 
 
+@pytest.mark.parametrize("key", [[], [0, 1], (0, 1), slice(0, 2), range(2), torch.arange(2), torch.empty(0)], ids=repr)
+def test_several_clips_at_once_are_refused_with_what_reads_them(folder: Path, key: Any) -> None:
+    """A dataset of torch has one item for a key. As `[]` was: 'a draw is []; it has to be an integer'."""
+    clips = shortgop.ClipDataset(folder, shortgop.AllClips(1), videos=["a.mp4"])
+    for dataset in (clips, shortgop.MixedClips([clips])):
+        with pytest.raises(WrongTypeError, match=r"is no draw: .* dataset.__getitems__\(\[0, 1\]\); .*Subset\(dataset"):
+            dataset[key]
+        with pytest.raises(WrongTypeError, match="a draw is 'a.mp4'; it has to be an integer"):
+            dataset["a.mp4"]  # type: ignore[index]
+        assert [int(item["start"]) for item in dataset.__getitems__([0, 1])] == [0, 1]
+        assert dataset.__getitems__([]) == []
+        some = torch.utils.data.Subset(dataset, [3, 5])
+        assert [int(some[place]["start"]) for place in range(2)] == [3, 5]
+
+
+def test_a_loader_without_a_sampler_says_which_there_are(folder: Path) -> None:
+    """It was a TypeError of Python's about an argument of __init__."""
+    clips = shortgop.ClipDataset(folder, shortgop.AllClips(1, step=5), videos=["a.mp4"])
+    with pytest.raises(UsageError, match=r"sampler is missing: .*ElasticSampler\(dataset, global_batch_size=32\)"):
+        shortgop.ClipLoader(clips)
+    with pytest.raises(UsageError, match=r"global_batch_size=3\).* order=shortgop.Sequential\(\), drop_last=False"):
+        shortgop.ClipLoader(clips, batch_size=3)
+    # What it says works.
+    sampler = shortgop.ElasticSampler(clips, global_batch_size=3, order=shortgop.Sequential(), drop_last=False)
+    batches = list(shortgop.ClipLoader(clips, sampler, workers=0))
+    assert [batch["start"].tolist() for batch in batches] == [[0, 5, 10], [15, 20, 25], [30, 35]]
+
+
 def _nothing(_: Any) -> Any:
     return None
 

@@ -18,7 +18,7 @@ from ..readers.dataset import open as open_dataset
 from ..readers.stats import Stats
 from .clip_pixels import read_clips
 from .clip_table import ClipTable
-from .clips import Clip, Clips, Draw, draw_from_start, in_epoch
+from .clips import Clip, Clips, Draw, in_epoch, one_draw
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, refuse_options_of_outputs
@@ -217,8 +217,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
     def __getitem__(self, draw: int) -> Item:
         """The item of a draw; -1 is the last clip of the first epoch."""
-        number = integer(draw, "a draw")
-        draws = [draw_from_start(number, len(self)) if number < 0 else draw]
+        draws = [one_draw(draw, len(self))]
         if has_own(self, ClipDataset, "__getitem__"):
             return self.items(self.full_draws(draws))[0]
         return self.__getitems__(draws)[0]

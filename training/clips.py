@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import UsageError
+from ..arguments import integer
+from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array, lazy
 from ..wording import counted
 from .clip_reach import (
@@ -170,11 +171,30 @@ def in_epoch(draws: Sequence[int], epoch: int, count: int) -> list[int]:
     return [int(each) if not shift or isinstance(each, Draw) or each >= count else each + shift for each in draws]
 
 
-def draw_from_start(number: int, count: int) -> int:
-    """A draw, where a negative number counts from the end of the first epoch; UsageError when it has no such clip."""
+def one_draw(key: Any, count: int) -> int:
+    """The draw that is asked for by `dataset[key]`; a negative one counts from the end of the first epoch.
+
+    UsageError when it has no such clip, WrongTypeError for several at once and for what is no integer.
+    """
+    try:
+        number = integer(key, "a draw")
+    except WrongTypeError:
+        if isinstance(key, (slice, list, tuple, range)) or getattr(key, "ndim", 0) > 0:
+            raise WrongTypeError(
+                f"{_shortened(repr(key))} is no draw: dataset[draw] is the item of one. Several items, read together, "
+                "are dataset.__getitems__([0, 1]); a dataset of some clips is torch.utils.data.Subset(dataset, [0, 1])"
+            ) from None
+        raise
     if number < -count:
         raise UsageError(f"there is no clip {number}: the dataset has {counted(count, 'clip')}")
-    return number + count if number < 0 else number
+    if number < 0:
+        return number + count
+    # A Draw stays one.
+    return key if isinstance(key, Draw) else number
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def split_draws(draws: Sequence[int], count: int) -> tuple[Array, Array]:

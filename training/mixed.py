@@ -11,7 +11,7 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..readers.stats import Stats
 from .clip_dataset import ClipDataset, Item
-from .clips import draw_from_start, in_epoch
+from .clips import in_epoch, one_draw
 from .mixing import MixedIndex
 from .offsets import listed
 from .own_items import has_own, is_read_one_by_one, refuse_own_items
@@ -87,8 +87,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
         return (self[index] for index in range(len(self)))
 
     def __getitem__(self, draw: int) -> Item:
-        number = integer(draw, "a draw")
-        draws = [draw_from_start(number, len(self)) if number < 0 else draw]
+        draws = [one_draw(draw, len(self))]
         if has_own(self, MixedClips, "__getitem__"):
             return self.items(self.full_draws(draws))[0]
         return self.__getitems__(draws)[0]

@@ -101,8 +101,9 @@ class ClipLoader:
     gets: nothing is pickled, collated or copied. Batches come in the sampler's order for any number of workers.
 
     - `dataset`: a ClipDataset or MixedClips.
-    - `sampler`: an ElasticSampler, which says how large batches are. Any other sampler, or iterable of indices, comes
-      with `batch_size`; the last batch of an epoch may then be smaller, and batches have no state.
+    - `sampler`: an ElasticSampler, which says in which order clips come and how large batches are; there is none by
+      default. Any other sampler, or iterable of indices, comes with `batch_size`; the last batch of an epoch may then
+      be smaller, and batches have no state.
     - `workers`: processes, from a fork server; 0 reads in the calling process, when a batch is asked for. By default
       workers and threads take all CPUs that this process may use, divided by LOCAL_WORLD_SIZE, but one, which is left
       for training. A script that has workers runs under `if __name__ == "__main__":`.
@@ -132,7 +133,7 @@ class ClipLoader:
     def __init__(
         self,
         dataset: ReadsItems,
-        sampler: ElasticSampler | Iterable[int],
+        sampler: ElasticSampler | Iterable[int] | None = None,
         *,
         batch_size: int | None = None,
         workers: int | None = None,
@@ -150,6 +151,8 @@ class ClipLoader:
                 f"the dataset is a {type(dataset).__name__}; ClipLoader takes a shortgop.ClipDataset or MixedClips"
             )
         dataset.check_items("ClipLoader")
+        if sampler is None:
+            raise UsageError(_no_sampler(batch_size))
         given = None if batch_size is None else at_least_one(batch_size, "batch_size")
         if isinstance(sampler, ElasticSampler):
             if not sampler.is_for(dataset):
@@ -168,7 +171,7 @@ class ClipLoader:
                 "batch_size is missing: with a sampler other than ElasticSampler it says how large batches are"
             )
         self.dataset = dataset
-        self.sampler = sampler
+        self.sampler: ElasticSampler | Iterable[int] = sampler
         self.batch_size = given
         self.decodes_on_device = dataset.device.type != "cpu"
         if self.decodes_on_device:
@@ -332,6 +335,15 @@ class ClipLoader:
             self._core = Core(pool, self._copies, self._stats_before)
             self._end = weakref.finalize(self, self._core.close)
         return self._core
+
+
+def _no_sampler(batch_size: Any) -> str:
+    size = 32 if batch_size is None else batch_size
+    return (
+        "sampler is missing: it says in which order clips come and how large batches are. For shuffled clips give "
+        f"ClipLoader(dataset, shortgop.ElasticSampler(dataset, global_batch_size={size!r})), which divides batches "
+        "among the ranks; for every clip once, in order, give the sampler order=shortgop.Sequential(), drop_last=False"
+    )
 
 
 def _workers_and_threads(workers: int | None, threads: int | None) -> tuple[int, int]:
