@@ -18,7 +18,7 @@ from ..readers.dataset import open as open_dataset
 from ..readers.stats import Stats
 from .clip_pixels import read_clips
 from .clip_table import ClipTable
-from .clips import Clip, Clips, Draw, in_epoch, one_draw
+from .clips import Clip, Clips, Draw, check_share, in_epoch, one_draw
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, refuse_options_of_outputs
@@ -223,7 +223,11 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         return self.__getitems__(draws)[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
-        """The items of several draws, read together; DataLoader calls this."""
+        """The items of several draws, read together; DataLoader calls this.
+
+        UsageError for more draws of an ElasticSampler than its rank has of a global batch.
+        """
+        check_share(draws)
         if is_read_one_by_one(self, ClipDataset):
             return [self[draw] for draw in draws]
         return self.items(self.full_draws(draws))

@@ -46,10 +46,43 @@ from .running_counts import BLOCK_VIDEOS, RunningCounts, running_counts
 from .video_table import VideoTable
 
 
-class Draw(int):
-    """A draw of a sampler that knows of epochs. Plain integers below N may be indices of any epoch."""
+@dataclass(frozen=True)
+class RankShare:
+    """What a rank has of each global batch: `samples` of `global_batch_size` at most."""
 
-    __slots__ = ()
+    samples: int
+    global_batch_size: int
+    rank: int
+    world_size: int
+
+
+class Draw(int):
+    """A draw of a sampler that knows of epochs. Plain integers below N may be indices of any epoch.
+
+    `share` says how many of a global batch the sampler's rank has; None where it leaves that open.
+    """
+
+    share: RankShare | None = None
+
+    @classmethod
+    def of(cls, number: int, share: RankShare) -> Draw:
+        draw = cls(number)
+        draw.share = share
+        return draw
+
+
+def check_share(draws: Sequence[int]) -> None:
+    """UsageError where more is read as one batch than the rank has of a global batch: steps would be others than those
+    that the sampler's states count."""
+    share = draws[0].share if len(draws) and isinstance(draws[0], Draw) else None
+    if share is not None and len(draws) > share.samples:
+        needed = len(draws) * share.world_size
+        raise UsageError(
+            f"{len(draws)} clips are read as one batch, and rank {share.rank} of {share.world_size} has "
+            f"{share.samples} of each global batch of {share.global_batch_size}, so that ElasticSampler.state_after "
+            f"would count other batches: give the DataLoader batch_size={share.samples}, or ElasticSampler "
+            f"global_batch_size={needed}"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..readers.stats import Stats
 from .clip_dataset import ClipDataset, Item
-from .clips import in_epoch, one_draw
+from .clips import check_share, in_epoch, one_draw
 from .mixing import MixedIndex
 from .offsets import listed
 from .own_items import has_own, is_read_one_by_one, refuse_own_items
@@ -93,6 +93,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
         return self.__getitems__(draws)[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
+        check_share(draws)
         if is_read_one_by_one(self, MixedClips):
             return [self[draw] for draw in draws]
         return self.items(self.full_draws(draws))

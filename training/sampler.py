@@ -13,7 +13,7 @@ from torch.utils.data import DistributedSampler
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
-from .clips import Clips, Draw
+from .clips import Clips, Draw, RankShare
 from .offsets import at_least_one
 from .orders import BoundOrder, Order, Shuffled
 from .slices import EpochSlices, PlannedBatch
@@ -58,6 +58,9 @@ class ElasticSampler(DistributedSampler[int]):
     `state_dict` and `load_state_dict` resume in mid-epoch, on another number of ranks and with another batch size if
     need be, with no sample lost or repeated. Nothing in memory grows with the number of samples. Pickles as the dataset
     and the order do; the copy is at the same place.
+
+    A DataLoader's `batch_size` is what one rank has of a global batch, or a part of that. More is refused as it is
+    read: `state_after` counts global batches.
 
     `order` is Shuffled() when not given. `rank` and `world_size` are those of torch.distributed where it is
     initialised already, otherwise 0 and 1; with tensor or pipeline parallelism give those of data parallelism. A
@@ -284,11 +287,12 @@ class ElasticSampler(DistributedSampler[int]):
         # Here the first draw is asked for: loaders begin some iterations that they never use.
         self._running, self._began_at = running, running.slices.start
         skipped = running.taken
+        share = RankShare(self.most_per_batch, self.global_batch_size, self.rank, self.num_replicas)
         for parts in running.slices.blocks(_BLOCK_POSITIONS):
             positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             for draw in self._order.draws(running.epoch, positions[skipped:]).tolist():
                 running.taken += 1
-                yield Draw(draw)
+                yield Draw.of(draw, share)
             skipped = 0
         self.end_epoch(running.epoch)
 

@@ -1,0 +1,113 @@
+"""A DataLoader reads as one batch what a rank has of a global batch, or a part of that: more is refused."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+import shortgop
+from shortgop.errors import UsageError
+from training_videos import make_videos
+
+RANKS = 2
+GLOBAL_BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_videos(tmp_path_factory.mktemp("clips"))
+
+
+@pytest.fixture(scope="module")
+def dataset(folder: Path) -> shortgop.ClipDataset:
+    """74 clips."""
+    return shortgop.ClipDataset(folder, shortgop.AllClips(1))
+
+
+def sampler_of(dataset: Any, rank: int, **options: Any) -> shortgop.ElasticSampler:
+    return shortgop.ElasticSampler(dataset, GLOBAL_BATCH, rank=rank, world_size=RANKS, **options)
+
+
+def loader_of(dataset: Any, sampler: Any, batch_size: int, workers: int = 0) -> DataLoader[Any]:
+    options: Any = {"multiprocessing_context": "spawn"} if workers else {}
+    return DataLoader(dataset, batch_size=batch_size, sampler=sampler, num_workers=workers, **options)
+
+
+class OneByOne(shortgop.ClipDataset):
+    def __getitem__(self, draw: int) -> dict[str, Any]:
+        return {**super().__getitem__(draw), "own": 1}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_the_global_batch_size_in_the_loader_of_each_rank_is_refused(
+    dataset: shortgop.ClipDataset, rank: int, workers: int
+) -> None:
+    """A step then read 16 samples, and state_after counted 8: a run that went on from it read half of them again."""
+    loader = loader_of(dataset, sampler_of(dataset, rank), GLOBAL_BATCH, workers)
+    said = (
+        f"8 clips are read as one batch, and rank {rank} of 2 has 4 of each global batch of 8, .*"
+        "give the DataLoader batch_size=4, or ElasticSampler global_batch_size=16"
+    )
+    with pytest.raises(UsageError, match=said):
+        next(iter(loader))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_with_the_batch_size_of_a_rank_a_run_goes_on_behind_what_was_trained_on(
+    dataset: shortgop.ClipDataset, workers: int
+) -> None:
+    samplers = [sampler_of(dataset, rank) for rank in range(RANKS)]
+    loaders = [iter(loader_of(dataset, each, GLOBAL_BATCH // RANKS, workers)) for each in samplers]
+    trained = [draw for _ in range(3) for each in loaders for draw in next(each)["draw"].tolist()]
+    states = [each.state_after(3) for each in samplers]
+    assert states[0] == states[1]
+    assert states[0]["position"] == len(trained)
+    alone = shortgop.ElasticSampler(dataset, GLOBAL_BATCH)
+    whole = list(alone)
+    alone.load_state_dict(states[0])
+    assert trained + list(alone) == whole
+
+
+def test_the_same_of_other_datasets_and_of_evaluation(folder: Path, dataset: shortgop.ClipDataset) -> None:
+    for other in (shortgop.MixedClips([dataset, dataset]), OneByOne(folder, shortgop.AllClips(1))):
+        with pytest.raises(UsageError, match="give the DataLoader batch_size=4"):
+            next(iter(loader_of(other, sampler_of(other, 0), GLOBAL_BATCH)))
+        assert len(next(iter(loader_of(other, sampler_of(other, 0), 4)))["draw"]) == 4
+    in_order = {"order": shortgop.Sequential(), "drop_last": False}
+    with pytest.raises(UsageError, match="give the DataLoader batch_size=4"):
+        next(iter(loader_of(dataset, sampler_of(dataset, 0, **in_order), GLOBAL_BATCH)))
+
+
+def test_ranks_whose_parts_differ_by_one_take_the_larger_part(dataset: shortgop.ClipDataset) -> None:
+    """As in evaluation with a batch that three ranks do not divide."""
+    seen = []
+    for rank in range(3):
+        sampler = shortgop.ElasticSampler(
+            dataset, 8, order=shortgop.Sequential(), drop_last=False, rank=rank, world_size=3
+        )
+        seen += [draw for batch in loader_of(dataset, sampler, 3) for draw in batch["draw"].tolist()]
+        with pytest.raises(UsageError, match=f"rank {rank} of 3 has 3 of each global batch"):
+            next(iter(loader_of(dataset, sampler, 4)))
+    assert sorted(seen) == list(range(74))
+
+
+def test_parts_of_a_share_are_read_and_counted_in_global_batches(dataset: shortgop.ClipDataset) -> None:
+    """Micro-batches: two of them make a step."""
+    sampler = sampler_of(dataset, 0)
+    micro_batches = iter(loader_of(dataset, sampler, 2))
+    for step in range(1, 4):
+        assert [len(next(micro_batches)["draw"]) for _ in range(2)] == [2, 2]
+        assert sampler.state_after(step)["position"] == step * GLOBAL_BATCH
+
+
+def test_draws_reach_other_processes_with_their_share(dataset: shortgop.ClipDataset) -> None:
+    draws = list(sampler_of(dataset, 1))[:5]
+    with pytest.raises(UsageError, match="rank 1 of 2 has 4 of each"):
+        dataset.__getitems__(pickle.loads(pickle.dumps(draws)))
+    # Numbers alone belong to no sampler.
+    assert len(dataset.__getitems__([int(draw) for draw in draws])) == 5
