@@ -54,6 +54,15 @@ class Columns(Mapping[str, Array]):
         columns._own = ()
         return columns
 
+    @property
+    def of_all_videos(self) -> Columns:
+        """The same columns over all videos of the snapshot, also where `Dataset.where` chose some."""
+        if self._rows is None:
+            return self
+        columns = Columns(self._manifest, self._all_labels, None)
+        columns._own, columns._labels = self._own, self._labels
+        return columns
+
     def __getitem__(self, name: str) -> Array:
         if name not in self._arrays:
             self._arrays[name] = self._array(name)

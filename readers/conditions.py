@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
@@ -16,6 +17,10 @@ from .columns import Columns
 Condition = Any
 """A boolean for each video, as a numpy array or anything that numpy turns into one, or a function of the columns that
 returns such an array."""
+
+# Values that are told where no video has the one that was asked for; of how many videos they are looked up; and with
+# how many texts of a column the one that was asked for is compared.
+_MAX_NAMED, _MAX_LOOKED_AT, _MAX_COMPARED = 8, 100_000, 1000
 
 _NEEDS = "it has to be a boolean for each video, or a function of the columns that returns these"
 
@@ -34,6 +39,42 @@ def chosen_videos(columns: Columns, num_videos: int, condition: Condition, equal
             raise _no_column(name, columns)
         chosen &= _equal(columns, name, value)
     return chosen
+
+
+def unknown_values(columns: Columns, equals: Mapping[str, Any]) -> list[str]:
+    """What to say of each of these values that its column has for no video of the snapshot, with some that it has.
+
+    A value that only other videos of the snapshot have, which `where` left out before, is known: conditions that no
+    video meets together are nothing wrong. Neither is None, which stands for no value.
+    """
+    everywhere = columns.of_all_videos
+    return [
+        f"where() chose no video: none has {name}={value!r}, the column has {_values_of(everywhere, name, value)}"
+        for name, value in equals.items()
+        if value is not None and not _equal(everywhere, name, value).any()
+    ]
+
+
+def _values_of(columns: Columns, name: str, wanted: Any) -> str:
+    """The values of a column in words: all of them where they are few, else the least and the greatest number, or
+    texts that are like the wanted one."""
+    column = columns[name]
+    values = column[columns.present(name)]
+    if column.dtype.kind in "if":
+        numbers = np.unique(values)
+        if columns.kind(name) == "integer":
+            # They are floats where a value is missing.
+            numbers = numbers.astype(np.int64)
+        known = numbers[:_MAX_NAMED].tolist()
+        if len(numbers) > _MAX_NAMED:
+            return f"{len(numbers)} values from {known[0]} to {numbers[-1].item()}"
+        return ", ".join(map(repr, known)) or "no values"
+    known = sorted({repr(value): value for value in values[:_MAX_LOOKED_AT].tolist()}.values(), key=repr)
+    if len(known) <= _MAX_NAMED and len(values) <= _MAX_LOOKED_AT:
+        return ", ".join(map(repr, known)) or "no values"
+    texts = [value for value in known[:_MAX_COMPARED] if isinstance(value, str)]
+    alike = difflib.get_close_matches(wanted, texts, n=3) if isinstance(wanted, str) else []
+    return f"others, such as {', '.join(map(repr, alike or known[:3]))}"
 
 
 def mask_of(condition: Any, num_videos: int) -> Array:

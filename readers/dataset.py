@@ -28,7 +28,7 @@ from ..storage.network import NetworkOptions
 from ..wording import counted
 from .chosen import ChosenRows
 from .columns import Columns
-from .conditions import Condition, chosen_videos
+from .conditions import Condition, chosen_videos, unknown_values
 from .decoders.choose import DeviceChoice, caps_of, chosen, device_of
 from .frame_format import Color, Crop, DimensionOrder, FrameFormat, Normalize, Size
 from .frames import ClipBatch
@@ -223,12 +223,15 @@ class Dataset:
         `condition` is a boolean for each video, or a function of `columns` that returns these. A value None stands for
         videos without one. The result reads, pickles and iterates as a dataset that has only these videos, in their
         order and with numbers from 0. It shares this one's tables, memory and counts, and nothing is copied. Its
-        `failures` are those of the whole dataset.
+        `failures` are those of the whole dataset. No videos at all are a dataset too; if a value is one that no video
+        of the snapshot has in its column, such as a misspelt split, a DatasetWarning names some that there are.
 
         UsageError for a column that is not there, a value of a kind that the column does not have, or a condition of
         another length; WrongTypeError for a condition that is not boolean.
         """
         mask = chosen_videos(self.columns, len(self), condition, equals)
+        for text in [] if mask.any() else unknown_values(self.columns, equals):
+            warnings.warn(text, DatasetWarning, stacklevel=2)
         return Dataset(self._reader, self._profile, self._lost_shards, self._format_version, self._chosen.only(mask))
 
     def to_table(self) -> Any:

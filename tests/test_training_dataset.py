@@ -389,7 +389,7 @@ def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
         ),
         (
             lambda f: shortgop.ElasticSampler(
-                shortgop.ClipDataset(shortgop.open(f).where(id="a.mpg"), shortgop.AllClips(2)), 1
+                shortgop.ClipDataset(shortgop.open(f).where(label=0, kind="dog"), shortgop.AllClips(2)), 1
             ),
             UsageError,
             r": 0 of \d+ videos>: 0 clips, .* has no clips: give it videos",
