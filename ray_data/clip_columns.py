@@ -34,9 +34,21 @@ class Column:
 
 def columns_of(item: Mapping[str, Any], metadata: Sequence[Column]) -> tuple[Column, ...]:
     """The columns of items like this one; `metadata` are those that come from the source list, whose types one item
-    does not tell. UsageError for a value that has no column."""
+    does not tell, unless a subclass of ClipDataset has put something else there. UsageError for a value that has no
+    column."""
     given = {column.name: column for column in metadata}
-    return tuple(given[name] if name in given else _column_of(name, value) for name, value in item.items())
+    return tuple(
+        given[name] if name in given and _fits(value, given[name]) else _column_of(name, value)
+        for name, value in item.items()
+    )
+
+
+def _fits(value: Any, column: Column) -> bool:
+    """Whether a value may be one of the source list's in this column."""
+    if value is None or isinstance(value, str):
+        return value is None or column.dtype == TEXT
+    array = array_of(column.name, value)
+    return column.dtype != TEXT and not array.shape and np.can_cast(array.dtype, column.dtype)
 
 
 def metadata_columns(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[Column]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,8 @@ _MAX_TRIED = 8
 
 
 def ray_dataset(
-    path: str | os.PathLike[str] | Dataset,
-    clips: Policy,
+    path: str | os.PathLike[str] | Dataset | ClipDataset,
+    clips: Policy | None = None,
     *,
     epoch: int = 0,
     outputs: Mapping[str, Output] | None = None,
@@ -55,6 +56,9 @@ def ray_dataset(
         actors = ray.data.ActorPoolStrategy(size=4)
         clips.map_batches(Embed, compute=actors, batch_size=32, num_gpus=1).write_parquet("/shared/embeddings")
 
+    `path` is that of a prepared dataset, or a shortgop.Dataset, with `clips`; or a ClipDataset alone, whose clips these
+    are. A subclass of ClipDataset that makes items of its own, in `items` or `__getitem__`, is asked for them.
+
     Each row is a clip. Every clip of the epoch comes once. Columns are those of ClipDataset's items:
 
     - `frames`: a tensor, (frames, 3, height, width), uint8, or as the dataset was told to read; with `outputs`, each of
@@ -76,7 +80,8 @@ def ray_dataset(
       default 200, or more: 2 for each CPU of the cluster, and 1 for each 8 blocks. Ranges end where a shard or a video
       ends, if one ends nearby.
     - `concurrency`: how many read tasks run at a time; by default Ray decides.
-    - `ray_remote_args`: what Ray takes for each read task, such as `memory`; `num_cpus` is `threads` by default.
+    - `ray_remote_args`: what Ray takes for each read task, such as `memory`; `num_cpus` is by default the `threads`
+      that are given here, else 1.
 
     With `DataContext.execution_options.preserve_order` rows come in the order of videos, in the order of draws for each
     video: this is the order of draws, except that a table (ClipsAt, ClipTable) is sorted by videos.
@@ -102,26 +107,23 @@ def ray_dataset(
     if block_bytes is None:
         block_bytes = DataContext.get_current().target_max_block_size or _DEFAULT_BLOCK_BYTES
     block_bytes = at_least_one(block_bytes, "block_bytes")
-    if not isinstance(path, Dataset):
+    options = {
+        "outputs": outputs,
+        "videos": videos,
+        "seed": seed,
+        "metadata": metadata,
+        "transform": transform,
+        "transform_batch": transform_batch,
+        "on_error": on_error,
+        "max_skipped": max_skipped,
+    }
+    if not isinstance(path, (Dataset, ClipDataset)):
         # A worker has the block that it reads, and the last one, which Ray may not have stored yet.
         reading.setdefault("pool_bytes", 2 * block_bytes)
-    dataset = ClipDataset(
-        path,
-        clips,
-        outputs=outputs,
-        videos=videos,
-        seed=seed,
-        metadata=metadata,
-        transform=transform,
-        transform_batch=transform_batch,
-        on_error=on_error,
-        max_skipped=max_skipped,
-        **reading,
-    )
-    opened = OpenedDataset(dataset.source)
-    videos = opened.rows_at(dataset.video_numbers).tolist() if metadata else ()
-    rows = (opened.values(row, metadata) for row in videos)
-    listed = metadata_columns(metadata, rows)
+    dataset = _clip_dataset(path, clips, options, reading)
+    opened, names = OpenedDataset(dataset.source), dataset.metadata_names
+    rows = opened.rows_at(dataset.video_numbers).tolist() if names else ()
+    listed = metadata_columns(names, (opened.values(row, names) for row in rows))
     tried = read_items(dataset, epoch, _places_to_try(dataset))
     columns = columns_of(tried[0], listed)
     # Errors of shapes and types come now, and not in a task.
@@ -137,6 +139,25 @@ def ray_dataset(
         remote_args=remote_args,
         target_block_bytes=clips_per_block * row_bytes,
     )
+
+
+def _clip_dataset(
+    path: str | os.PathLike[str] | Dataset | ClipDataset,
+    clips: Policy | None,
+    options: Mapping[str, Any],
+    reading: Mapping[str, Any],
+) -> ClipDataset:
+    """The dataset that was given, or one of these clips. UsageError where both were given, or neither."""
+    if not isinstance(path, ClipDataset):
+        if clips is None:
+            raise UsageError("clips is missing: give a policy, such as shortgop.UniformClips(16), or a ClipDataset")
+        return ClipDataset(path, clips, **options, **reading)
+    defaults = inspect.signature(ray_dataset).parameters
+    given = [name for name, value in options.items() if value is not defaults[name].default]
+    others = ([] if clips is None else ["clips"]) + given + list(reading)
+    if others:
+        raise UsageError(f"{', '.join(others)}: a ClipDataset has its own; give these where it is made")
+    return path
 
 
 def _check_ray_data() -> None:

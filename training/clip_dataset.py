@@ -160,6 +160,11 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         return index_of(self._policy, self._opened.table(self._rows), self._rows, self._opened.rows, self._seed)
 
     @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """The columns of the source list that items have."""
+        return self._metadata
+
+    @property
     def source(self) -> Dataset:
         """The dataset that clips are read from."""
         return self._opened.dataset
