@@ -76,7 +76,14 @@ class ClipTable:
 
     @staticmethod
     def from_parquet(path: str | os.PathLike[str]) -> ClipTable:
-        """Read a table that `to_parquet` wrote, or that has such columns. UsageError when there is none."""
+        """Read a table that `to_parquet` wrote, or that has such columns. UsageError when there is none.
+
+        A folder stands for all files in it and below it that end in .parquet, in the order of their paths, as pyarrow
+        reads it; those whose names begin with "." or "_" are left out. UsageError where their clips do not go together.
+        """
+        if Path(path).is_dir():
+            files = _files_below(Path(path))
+            return _joined([ClipTable.from_parquet(file) for file in files], files)
         arrow, parquet = _pyarrow()
         if not Path(path).exists():
             raise UsageError(
@@ -164,6 +171,49 @@ def listed_index(table: ClipTable, videos: VideoTable, places: Array) -> ListedI
         )
     firsts = offsets_of(np.bincount(places, minlength=len(videos)))
     return ListedIndex(table, videos, places, np.argsort(places, kind="stable"), firsts)
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """The Parquet files in a folder and below it. UsageError when there is none."""
+    found = [
+        file
+        for file in sorted(folder.rglob("*.parquet"))
+        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+    ]
+    if not found:
+        raise UsageError(
+            f"{folder} is a folder without files that end in .parquet; give the file that ClipTable.to_parquet wrote, "
+            "or a folder of such files",
+            file=str(folder),
+        )
+    return found
+
+
+def _joined(tables: Sequence[ClipTable], files: Sequence[Path]) -> ClipTable:
+    """The clips of all tables, one after the other. UsageError where they differ in the number of frames, or in whether
+    frames that stand in are black."""
+    padded = [table.mask is not None for table in tables]
+    for table, file, pads in zip(tables, files, padded, strict=True):
+        if table.frames.shape[1] != tables[0].frames.shape[1]:
+            raise UsageError(
+                f"{file} has clips of {table.frames.shape[1]} frames, {files[0]} of {tables[0].frames.shape[1]}: all "
+                "clips of a table have as many, so read them one by one",
+                file=str(file),
+            )
+        first = padded.index(True) if pads else 0
+        if pads and table.black != tables[first].black:
+            raise UsageError(
+                f"of {file} and {files[first]}, only one has black frames where a video has none: read them one by one",
+                file=str(file),
+            )
+    masks = [np.ones(table.frames.shape, dtype=bool) if table.mask is None else table.mask for table in tables]
+    return ClipTable(
+        videos=[video for table in tables for video in table.videos],
+        starts=np.concatenate([table.starts for table in tables]),
+        frames=np.concatenate([table.frames for table in tables]),
+        mask=np.concatenate(masks) if any(padded) else None,
+        black=any(table.black for table, pads in zip(tables, padded, strict=True) if pads),
+    )
 
 
 def _lists(arrow: Any, rows: Array) -> Any:
