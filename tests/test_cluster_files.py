@@ -137,7 +137,7 @@ def test_only_workers_are_on_spot_nodes() -> None:
         assert all("tolerations" in worker for worker in workers)
 
 
-@pytest.mark.parametrize("file", [SLURM, ROOT / "scripts" / "trim_environment.sh"], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [SLURM, *sorted((ROOT / "scripts").glob("*.sh"))], ids=lambda file: file.name)
 def test_scripts_have_no_faults_that_a_linter_finds(file: Any) -> None:
     assert lint("shellcheck", str(file)) == ""
 
