@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start Python hundreds of times: without compiled modules each start takes a quarter of a second more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check fuzz chaos chaos-loader chaos-cluster race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg clean
+.PHONY: help demo test check fuzz chaos chaos-loader chaos-cluster race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg image-check clean
 
 help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
@@ -39,6 +39,7 @@ help:
 	@echo "make check   lint and check types only"
 	@echo "make gpu-check  run the checks that need an NVIDIA GPU: at most eight minutes, see docs/gpu.md"
 	@echo "make gpu-wheels  collect what a machine with a GPU and no network needs for that"
+	@echo "make image-check  run the Dockerfile's steps without Docker, as root: IMAGE=\"--target cpu cuda\""
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(STAMP)
@@ -121,6 +122,13 @@ gpu-wheels: $(STAMP)
 
 gpu-ffmpeg: $(STAMP)
 	@PYTHONPATH=tests $(PY) gpu_check/collect_wheels.py --ffmpeg gpu_ffmpeg
+
+# IMAGE="--target cpu --build-arg TORCH_INDEX=" takes PyTorch from where pip's own settings find it.
+IMAGE := --target cpu
+
+image-check: $(STAMP)
+	@echo "Running the steps of the Dockerfile: some minutes, 5 GB of disk"
+	@$(PY) scripts/image_root.py $(IMAGE)
 
 check: $(STAMP)
 	@echo "Checking style and types: a few seconds, the first time up to a minute"
