@@ -142,17 +142,6 @@ def fork_server() -> int:
     return fork_server_of(os.getpid())[0]
 
 
-def open_files() -> list[str]:
-    """What this process has open."""
-    found = []
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            found.append(f"{entry.name} {entry.readlink()}")
-        except FileNotFoundError:
-            continue
-    return found
-
-
 def marked(mark: str) -> Iterator[int]:
     """The pids of all processes that were started with this text in their environment, or inherited it."""
     for entry in Path("/proc").iterdir():

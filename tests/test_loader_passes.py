@@ -18,10 +18,10 @@ from loader_helpers import (
     clips,
     filled_from_the_environment,
     loader_of,
-    open_files,
     own_workers,
     shown,
 )
+from open_files import open_files
 from shortgop.errors import UsageError
 
 pytestmark = [

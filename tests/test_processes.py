@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from loader_helpers import comes_true
+from open_files import open_files
 from shortgop.prep import processes
 from started_processes import first_line
 
@@ -47,10 +48,6 @@ def test_a_program_that_is_not_there_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         processes.run(["/nowhere/ffmpeg"], timeout_seconds=30)
     assert open_files() == before
-
-
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_a_signal_that_ended_a_program_is_its_status() -> None:

@@ -18,6 +18,7 @@ import torch
 
 import shortgop
 from datasets import make_dataset
+from open_files import open_files
 from shortgop.readers.read_limits import ReadLimits
 from shortgop.storage import disk
 from synthetic import constant_rate_pts, make_video, read_number
@@ -127,26 +128,22 @@ def many_shards(tmp_path: Path) -> Path:
     return tmp_path / "dataset"
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_open_files_are_bounded(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "_MAX_OPEN_FILES", 2)
     videos = list(shortgop.open(many_shards))
     assert len(list((many_shards / "shards").iterdir())) == 6
-    before = open_files()
+    before = len(open_files())
 
     def read(number: int) -> bool:
         return read_number(videos[number][5]) == 100 * number + 5
 
     assert all(read(number) for number in [*range(6), *range(6)])
-    assert open_files() <= before + 2
+    assert len(open_files()) <= before + 2
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(read, 20 * list(range(6))))
-    assert open_files() <= before + 2
+    assert len(open_files()) <= before + 2
     videos.clear()
-    assert open_files() <= before
+    assert len(open_files()) <= before
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 
 import shortgop
 from datasets import copied_shards, make_dataset
+from open_files import open_files
 from synthetic import constant_rate_pts, make_video
 
 CLIPS = int(os.environ.get("SHORTGOP_SOAK_CLIPS", "3000"))
@@ -42,16 +43,12 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is looked up in /proc")
 def test_nothing_grows(folder: Path) -> None:
     dataset = shortgop.open(folder, threads=2)
     assert len(dataset) >= VIDEOS
     rng = random.Random(0)
-    before = open_files()
+    before = len(open_files())
     most_files, levels = 0, []
     for clip in range(CLIPS):
         video = rng.randrange(len(dataset))
@@ -60,7 +57,7 @@ def test_nothing_grows(folder: Path) -> None:
         else:
             dataset[video].get_frames_at(rng.choices(range(40), k=4))
         if clip % max(1, CLIPS // 100) == 0:
-            most_files = max(most_files, open_files() - before)
+            most_files = max(most_files, len(open_files()) - before)
         if clip in {min(1000, CLIPS // 3), CLIPS - 1}:
             levels.append(resident_bytes())
     stats = dataset.stats()
