@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any
 
 import shortgop
+from left_open import open_files
 from loader_helpers import BATCH_BYTES, clips, fork_server_of, make_clips, marked, none_left, shown
 from loader_helpers import own_workers as workers_of_this_process
-from open_files import open_files
 from shortgop.errors import DatasetError
 
 # A run that gives no line for so long hangs.

@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+from left_open import open_files
 from loader_helpers import Sleeps, clips, loader_of, own_workers, shown
-from open_files import open_files
 
 
 def train(how: str, dataset: str) -> None:

@@ -22,7 +22,7 @@ from shortgop.storage.network import NetworkOptions
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
-NEAR, FAR = Faults(), Faults(latency_seconds=0.05)
+NEAR, FAR = Faults(), Faults(latency_seconds=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def far_apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with av.open(root / "b.mp4", "w") as container:
         stream: Any = container.add_stream("libx264", rate=25, options={"crf": "1", "preset": "ultrafast"})
         stream.width, stream.height, stream.pix_fmt = 320, 240, "yuv420p"
-        for _ in range(16):
+        for _ in range(32):
             picture = noise.integers(0, 256, (240, 320, 3), dtype=np.uint8)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(picture)))
         container.mux(stream.encode())
@@ -43,7 +43,8 @@ def far_apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # The noise is a unit by itself. A copy has one shard, in the order of the videos.
     copy_videos([DiskStorage(root / "three shards")], DiskStorage(root / "dataset"))
     gops = current_manifest(root / "dataset").gops
-    assert 1e6 < gops.offset[2] - gops.offset[0] - gops.length[0] < 3e6
+    # A connection to S3 carries as much in 35 to 45 ms. A server that is near takes less, also on a busy machine.
+    assert 3.2e6 < gops.offset[-1] - gops.offset[0] - gops.length[0] < 4e6
     return root / "dataset"
 
 
@@ -51,7 +52,7 @@ def far_apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_opening_took_decides_which_gaps_are_read_over(
     far_apart: Path, proxied_url: str, s3_proxy: FlakyProxy, distance: Faults, requests: int
 ) -> None:
-    """In 50 ms a connection carries more than what lies between the two GOPs, and in what the server takes less."""
+    """In 100 ms a connection carries more than what lies between the two GOPs, and in what the server takes less."""
     copied(far_apart, storage_at(proxied_url))
     s3_proxy.faults(distance)
     dataset = shortgop.open(proxied_url)
@@ -73,8 +74,8 @@ def test_a_store_that_does_not_come_back_is_an_error_that_says_what_was_read(
         dataset["c.mp4"][3]
     assert [each.status for each in s3_proxy.requests()] == [503] * 3
     manifest = current_manifest(far_apart)
-    start = int(manifest.gops.offset[2])
-    stop = start + int(manifest.gops.length[2])
+    start = int(manifest.gops.offset[-1])
+    stop = start + int(manifest.gops.length[-1])
     url = f"{proxied_url}/shards/{manifest.shards.name.text(0)}"
     assert (caught.value.file, caught.value.byte_range) == (url, (start, stop))
     assert url in str(caught.value)

@@ -16,8 +16,8 @@ import torch
 
 import shortgop
 import shortgop.training.loader
+from left_open import open_files
 from loader_helpers import Shown, all_shown, loader_of, own_workers
-from open_files import open_files
 from shortgop.loans import Loans
 from shortgop.readers.memory_pool import MemoryPool
 from sweep import SWEEP

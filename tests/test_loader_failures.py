@@ -22,6 +22,7 @@ import torch
 
 import shortgop
 from datasets import copied_shards
+from left_open import open_files
 from loader_helpers import (
     KillsItself,
     Refuses,
@@ -40,7 +41,6 @@ from loader_helpers import (
     with_a_function,
     with_a_list,
 )
-from open_files import open_files
 from shortgop.errors import DatasetError, UsageError
 from sweep import sample
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import shortgop
+from left_open import open_files
 from loader_helpers import (
     Shown,
     all_shown,
@@ -21,7 +22,6 @@ from loader_helpers import (
     own_workers,
     shown,
 )
-from open_files import open_files
 from shortgop.errors import UsageError
 
 pytestmark = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from left_open import open_files
 from loader_helpers import comes_true
-from open_files import open_files
 from shortgop.prep import processes
 from started_processes import first_line
 

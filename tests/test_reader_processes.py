@@ -18,7 +18,7 @@ import torch
 
 import shortgop
 from datasets import make_dataset
-from open_files import open_files
+from left_open import open_files
 from shortgop.readers.read_limits import ReadLimits
 from shortgop.storage import disk
 from synthetic import constant_rate_pts, make_video, read_number

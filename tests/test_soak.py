@@ -15,7 +15,7 @@ import pytest
 
 import shortgop
 from datasets import copied_shards, make_dataset
-from open_files import open_files
+from left_open import open_files
 from synthetic import constant_rate_pts, make_video
 
 CLIPS = int(os.environ.get("SHORTGOP_SOAK_CLIPS", "3000"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from open_files import open_files
+from left_open import open_files
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are looked up in /proc")
 
