@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from shortgop.jobs.job_status import StatusBoard
 from shortgop.jobs.look import Expected
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.tally import Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitProgress

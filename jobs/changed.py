@@ -12,7 +12,7 @@ from ..errors import SourceError, UsageError
 from ..manifests.tables import Manifest
 from ..wording import counted
 from .addresses import is_url
-from .sources import Source
+from .source import Source
 from .units import Item
 from .work import Failure
 

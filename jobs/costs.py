@@ -12,8 +12,8 @@ from collections import Counter, deque
 from typing import NamedTuple
 
 from .gpu_slots import Place
+from .source import Source
 from .source_parts import Member
-from .sources import Source
 from .steps import Join, Look, OneSection, Step, Whole
 from .video_names import is_video_name
 

@@ -12,7 +12,7 @@ from ..errors import TooManyFailuresError, UsageError
 from ..storage.interface import Storage
 from ..wording import counted
 from .known_failures import said
-from .sources import Source
+from .source import Source
 from .work import Failure
 
 # Part of the reason that is recorded for a source that kills its workers.

@@ -24,8 +24,8 @@ from ..prep.stalls import in_time, stall_limit
 from ..prep.stretch import Stretch
 from ..storage.interface import Storage
 from ..storage.local_copy import LocalCopy
+from .source import Source
 from .source_files import source_file
-from .sources import Source
 from .store_files import check_same, copied, told
 
 _Count = Callable[[int], None]

@@ -22,7 +22,7 @@ from ..manifests.tables import Failures, empty, failures_table
 from ..prep.stretch import Stretch
 from ..storage.interface import Storage
 from .addresses import is_url, parse
-from .sources import Source
+from .source import Source
 
 WITHDRAWN = ""
 

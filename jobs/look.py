@@ -22,8 +22,8 @@ from ..prep.stalls import REMEDY, StalledError, given_up_when, in_time, stall_li
 from ..prep.stretch import Stretch
 from .addresses import is_url, parse, shown
 from .identity import identity_of
+from .source import Source
 from .source_parts import identity_of_part
-from .sources import Source
 from .store_files import StoreFile, asked, copied, identity_of_file
 from .task_memory import UNKNOWN_BYTES, task_bytes
 from .units import Item

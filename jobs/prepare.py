@@ -37,9 +37,10 @@ from .lists import OnTypes, ignore_types
 from .outcome import Report, with_context
 from .planning import Known
 from .running import Totals, job_followed
+from .source import Found
 from .source_listing import Listing, list_first
 from .source_table import SourceTable
-from .sources import Found, found_in
+from .sources import found_in
 from .tally import OnProgress, Tally, ignore
 from .where import Where
 from .windows import WINDOW_SOURCES

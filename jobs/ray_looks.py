@@ -20,7 +20,7 @@ from ..prep.options import Options
 from .failing import TRIES
 from .look import Looked, LookElsewhere, There, look_at
 from .ray_connection import LOST, connected
-from .sources import Source
+from .source import Source
 from .where import Where
 
 # About a quarter of a second for one core.

@@ -17,8 +17,8 @@ from ..prep.options import Options, SourcePolicy
 from ..storage.interface import Storage
 from ..whole_files import discard, writing
 from .importers.images import ShownPicture, concat_script, sequence_of
+from .source import Source
 from .source_parts import Images, Member
-from .sources import Source
 
 _COPY_BYTES = 1 << 20
 

@@ -13,8 +13,9 @@ from ..prep.stalls import given_up_when
 from ..storage.interface import Storage
 from .ids import id_roots
 from .look import search
+from .source import Found, Source
 from .source_table import SourceTable
-from .sources import Found, Source, folders_of
+from .sources import folders_of
 from .windows import Window
 
 # After so many sources progress shows how many were found.

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 from ..errors import OutputError
 from ..prep.stretch import Stretch
 from .look import Looked
-from .sources import Found, Source, same
+from .source import Found, Source, same
 from .windows import Window, first_size, one_window_size, windows
 
 _CACHE_KILOBYTES = 32_768

@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path, PurePath
-from typing import NamedTuple
 
 from ..errors import SourceError, SourceNotFoundError, UsageError
-from ..prep.stretch import Stretch
 from ..storage.locate import refuse_half_a_url
 from ..wording import missing
 from .addresses import Address, beside, is_url, parse, shown
 from .column_types import check_types
-from .ids import Folder, common_folder, folder_of, id_of_url, id_roots, prefixes_below
+from .ids import Folder, folder_of, id_of_url, id_roots, prefixes_below
 from .importers.in_stores import RecognisedInStore, kinetics_at, lerobot_at, no_videos, refuse_pictures
 from .importers.recognise import inside, recognised
 from .importers.webdataset import samples_of
@@ -25,50 +23,13 @@ from .importing import PLAIN, Importing
 from .list_lines import is_list
 from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, read_list, valid_text
 from .places import absolute_below, from_home, is_shortest, without_scheme
-from .source_parts import Imported, Member, SourcePart, stretch_of_row
+from .source import Found, Source
+from .source_parts import Imported, stretch_of_row
 from .store_files import StoreFile, asked, files_below, is_folder, small_copy
 from .video_names import VIDEO_SUFFIXES, has_known_name, is_video_name
 from .walking import fixed_part, is_local_folder, matching, walk
 
 _ReadList = Callable[[str], Iterable[Row]]
-
-
-class Source(NamedTuple):
-    """One video to prepare. The file need not exist: a list may name one that does not.
-
-    `id` is the path below an id root (see `ids`), or what a list says; it is always valid Unicode. `path` is absolute.
-    `given` is the name that the user knows. `attributes` is a JSON object of a list's other columns. `id_is_given`
-    says that the id is from the `id` column of a list, `is_listed` that it is what a list says, with or without that
-    column. `part`: what of the file the video is made from; None for the whole file. `in_store`: where a file in a
-    store lies; its `path` and `given` are its URL without what may be a secret.
-    """
-
-    id: str
-    path: str
-    given: str
-    attributes: str
-    id_is_given: bool = False
-    is_listed: bool = False
-    part: SourcePart | None = None
-    in_store: StoreFile | None = None
-
-    @property
-    def is_named_by_path(self) -> bool:
-        """Whether it is a whole file that a list names without an id."""
-        return self.is_listed and not self.id_is_given and self.part is None
-
-    @property
-    def file(self) -> tuple[str, str]:
-        """What identifies its file. On the web that includes the query, which is not in `path`."""
-        return (self.path, "" if self.in_store is None else self.in_store.address.query)
-
-
-class Found(NamedTuple):
-    """A source and where it was named, for a message about two sources that disagree."""
-
-    source: Source
-    place: str
-    listed: bool
 
 
 # For a folder, the function that gives what the ids of the files in a folder below it begin with.
@@ -108,8 +69,8 @@ def found_in(
     types: Mapping[str, str] | None = None,
     on_types: OnTypes = ignore_types,
 ) -> Iterator[Found]:
-    """All sources that the arguments stand for, as they are found. Several finds may have one id: `same` says whether
-    they are one source.
+    """All sources that the arguments stand for, as they are found. Several finds may have one id: `source.same`
+    says whether they are one source.
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped,
       links to folders are followed.
@@ -171,39 +132,6 @@ def _refuse_cuts_without_a_list(arguments: Sequence[str], importing: Importing) 
             "one that has a row for each stretch, or leave --cuts out",
             file=arguments[0],
         )
-
-
-def same(first: Found, second: Found) -> Found:
-    """Of two finds of one source, the one from a list, which has attributes. UsageError if they are not the same
-    source."""
-    one, other = first.source, second.source
-    if isinstance(one.part, Member) and isinstance(other.part, Member) and one != other:
-        raise UsageError(
-            f"{one.given!r} and {other.given!r} are two samples with the same key {one.id!r}; write the tars again "
-            "with keys that differ, or prepare them into datasets of their own"
-        )
-    in_store = one.in_store is not None or other.in_store is not None
-    if one.file != other.file if in_store else os.path.realpath(one.path) != os.path.realpath(other.path):
-        both = common_folder(one.path, other.path)
-        root = f"add --id-root {both}, a folder that both lie in, or " if both else ""
-        raise UsageError(
-            f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are two files with the same "
-            f"id {one.id!r}; {'' if one.is_listed or other.is_listed else root}give a list with an `id` column in "
-            "which they differ, or rename one"
-        )
-    if one.part != other.part:
-        what = "two stretches of a file" if isinstance(one.part, Stretch) else "two sources"
-        raise UsageError(
-            f"{one.given!r} ({first.place}) and {other.given!r} ({second.place}) are {what} with the same id "
-            f"{one.id!r}; give them ids that differ, or leave out the column `id`"
-        )
-    if first.listed and second.listed and one.attributes != other.attributes:
-        raise UsageError(
-            f"{one.given!r} is listed twice with different attributes ({first.place} and {second.place}); "
-            "remove one line, or add an `id` column in which they differ; if they are stretches of the file, name the "
-            "columns of their times with --cuts START,END"
-        )
-    return second if second.listed and not first.listed else first
 
 
 def _find_in_store(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shortgop.jobs.source import Found, Source
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.sources import Found, Source
 from shortgop.prep.stretch import Stretch
 
 

@@ -11,8 +11,9 @@ import pytest
 from shortgop.errors import UsageError
 from shortgop.jobs.importing import PLAIN, Importing
 from shortgop.jobs.lists import OnTypes, ignore_types
+from shortgop.jobs.source import Source
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.sources import Source, found_in
+from shortgop.jobs.sources import found_in
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9.mp4")
 

@@ -16,7 +16,7 @@ import pytest
 
 from shortgop.jobs.job_status import StatusBoard
 from shortgop.jobs.look import Expected
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.tally import Progress, Tally
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitProgress, UnitResult

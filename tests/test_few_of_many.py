@@ -14,7 +14,7 @@ from scale_data import made_up, make
 from shortgop.errors import MissingDataError
 from shortgop.jobs.known_paths import KnownPaths
 from shortgop.jobs.labels import annotate as annotate_by_list
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.units import Item
 from shortgop.manifests.annotate import annotate, plan_edits
 from shortgop.manifests.drop import drop

@@ -15,7 +15,7 @@ from shortgop.errors import SourceError, TooManyFailuresError, UsageError
 from shortgop.jobs import look
 from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.look import Looked
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.tally import Progress
 from shortgop.manifests.parts import finished_parts
 from shortgop.storage.disk import DiskStorage

@@ -18,7 +18,7 @@ import pytest
 from shortgop.errors import SourceNotFoundError, ToolError, UsageError
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.lists import read_list
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.prep.probe import probe
 from source_arguments import NOT_UTF8, complaint, find_sources, ids, make
 

@@ -15,7 +15,7 @@ from shortgop.jobs import ray_looks
 from shortgop.jobs.look import NOTHING, Looked, LookElsewhere, Looking, There, look_at
 from shortgop.jobs.ray_connection import connected
 from shortgop.jobs.ray_looks import looks_before_encoding, looks_on_cluster
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from source_arguments import find_sources

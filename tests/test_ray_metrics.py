@@ -16,7 +16,7 @@ from shortgop.jobs.identity import identity_of
 from shortgop.jobs.order import Order
 from shortgop.jobs.ray_metrics import StepMetrics
 from shortgop.jobs.ray_runner import task_name
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.steps import Cut, Join, Look, OneSection, Outcome, Step, Whole, run_step
 from shortgop.jobs.units import Item, Unit
 from shortgop.manifests.layout import create

@@ -11,7 +11,7 @@ from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.ray_tasks import RayTasks
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.steps import Whole
 from shortgop.jobs.task_memory import ALL_BYTES
 from shortgop.jobs.units import Item, Unit

@@ -19,7 +19,7 @@ from shortgop.jobs.costs import Measured
 from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitResult
 from sweep import sample

@@ -17,7 +17,7 @@ from shortgop.jobs import second_attempts
 from shortgop.jobs.gpu_slots import Machine, Slots, slots_for
 from shortgop.jobs.order import Order
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.steps import Cut, Join, OneSection
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.where import Where

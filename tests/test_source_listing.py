@@ -25,7 +25,8 @@ from shortgop.jobs import prepare as prepare_module
 from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.job_status import JobStatus
 from shortgop.jobs.planning import plan_window
-from shortgop.jobs.sources import Found, found_in
+from shortgop.jobs.source import Found
+from shortgop.jobs.sources import found_in
 from shortgop.jobs.tally import Progress
 from shortgop.jobs.units import Unit
 from store_helpers import put

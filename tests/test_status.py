@@ -23,7 +23,7 @@ from shortgop.jobs.failing import MaxFailures
 from shortgop.jobs.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status, status_kept
 from shortgop.jobs.look import Expected
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.tally import Progress, Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Failure, UnitProgress, UnitResult

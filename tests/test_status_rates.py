@@ -12,7 +12,7 @@ from shortgop.cli.status_command import status_lines
 from shortgop.jobs.encoding_time import EncodingTime
 from shortgop.jobs.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status
 from shortgop.jobs.look import Expected
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.tally import Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitProgress, UnitResult

@@ -21,7 +21,8 @@ from shortgop.errors import SourceError, SourceNotFoundError, UsageError
 from shortgop.jobs.addresses import parse
 from shortgop.jobs.look import look_at
 from shortgop.jobs.shared_files import check_sources
-from shortgop.jobs.sources import Source, found_in
+from shortgop.jobs.source import Source
+from shortgop.jobs.sources import found_in
 from shortgop.jobs.store_files import told
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitResult, run_unit

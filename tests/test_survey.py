@@ -12,8 +12,8 @@ from example_manifests import video
 from shortgop.jobs.changed import Changed
 from shortgop.jobs.look import Looking
 from shortgop.jobs.planning import Known
+from shortgop.jobs.source import Found, Source
 from shortgop.jobs.source_table import Named, Row, SourceTable
-from shortgop.jobs.sources import Found, Source
 from shortgop.jobs.survey import look_at_others, look_first
 from shortgop.jobs.windows import Window
 from shortgop.manifests.merge import merge

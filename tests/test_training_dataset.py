@@ -16,9 +16,9 @@ import torch
 from torch.utils.data import DataLoader
 
 import shortgop
-from shortgop.errors import DatasetError, DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
+from shortgop.errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
 from sweep import sample
-from training_videos import VIDEOS, check_item, damaged_copy, make_videos, numbers
+from training_videos import VIDEOS, check_item, make_videos, numbers, read_by
 
 
 @pytest.fixture(scope="module")
@@ -127,17 +127,6 @@ def test_columns_make_labels_and_weights(folder: Path) -> None:
     assert (videos[0], videos[1] + videos[2]) == (30, 30)
     chosen = shortgop.ClipDataset(folder, shortgop.RandomClips(4), videos=["c.mp4", "a.mp4"])
     assert chosen.column("weight") == [2.0, 0.5]
-
-
-def read_by(loader: Any, dataset: shortgop.ClipDataset) -> list[int]:
-    """Check every item of every batch; returns the draws in the order in which they came."""
-    draws = []
-    for batch in loader:
-        clips = dataset.clip_index.clips(batch["draw"].tolist())
-        for place, clip in enumerate(clips):
-            check_item({name: batch[name][place] for name in batch}, clip)
-        draws += batch["draw"].tolist()
-    return draws
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -281,60 +270,6 @@ def test_cuda_in_a_forked_worker_says_what_to_do(folder: Path) -> None:
         dataset[0]
 
 
-@pytest.fixture
-def damaged(folder: Path, tmp_path: Path) -> Path:
-    """The dataset with a GOP damaged: frames 8 to 15 of a.mp4."""
-    return damaged_copy(folder, tmp_path / "copy")
-
-
-def test_a_bad_gop_is_an_error_or_another_clip(damaged: Path) -> None:
-    policy = shortgop.AllClips(1)
-    with pytest.raises(DatasetError):
-        shortgop.ClipDataset(damaged, policy).__getitems__([3, 10, 60])
-    dataset = shortgop.ClipDataset(damaged, policy, on_error="skip")
-    draws = [3, 10, 60, 74 + 10]
-    with pytest.warns(DatasetWarning, match="draw (10|84) is skipped"):
-        items = dataset.__getitems__(draws)
-    assert [items[0]["draw"], items[2]["draw"]] == [3, 60]
-    assert items[1]["draw"] in {*range(8), *range(16, 74)}
-    # In another epoch another one comes in its place.
-    assert items[3]["draw"] // 74 == 1
-    assert items[3]["draw"] % 74 != items[1]["draw"]
-    for item in items:
-        check_item(item, dataset.clip_index.clips([item["draw"]])[0])
-    assert dataset.skipped == 2
-    # A rank that reads it alone takes the same one.
-    with pytest.warns(DatasetWarning):
-        assert dataset[10]["draw"] == items[1]["draw"]
-
-
-def test_what_comes_in_place_of_a_bad_clip_can_be_chosen(damaged: Path) -> None:
-    seen: list[int] = []
-
-    def before(error: Exception, draw: int) -> int:
-        seen.append(draw)
-        return draw - 1
-
-    dataset = shortgop.ClipDataset(damaged, shortgop.AllClips(1), on_error=before)
-    with pytest.warns(DatasetWarning):
-        assert dataset[10]["draw"] == 7
-    assert seen == [10, 9, 8]
-
-
-def test_too_many_bad_clips_are_an_error(damaged: Path) -> None:
-    dataset = shortgop.ClipDataset(damaged, shortgop.AllClips(1), on_error="skip", max_skipped=5)
-    with pytest.warns(DatasetWarning), pytest.raises(DatasetError, match="6 clips could not be read, more than"):
-        dataset.__getitems__(list(range(8, 16)))
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:draw .* is skipped")
-def test_clips_skipped_by_workers_are_counted(damaged: Path) -> None:
-    dataset = shortgop.ClipDataset(damaged, shortgop.AllClips(1), on_error="skip", videos=["a.mp4"])
-    loader = DataLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context="fork")
-    assert len(read_by(loader, dataset)) == 40
-    assert dataset.skipped >= 8
-
-
 def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
     first = shortgop.ClipDataset(folder, shortgop.RandomClips(3), videos=["a.mp4"])
     second = shortgop.ClipDataset(folder, shortgop.AllClips(3), videos=["c.mp4", "b.mp4"])
@@ -399,53 +334,6 @@ def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
 def test_what_makes_no_sense_is_refused(folder: Path, make: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         make(folder)
-
-
-class WithItsLabel(shortgop.ClipDataset):
-    """As people write it who know torch's datasets."""
-
-    def __getitem__(self, draw: int) -> dict[str, Any]:
-        item = super().__getitem__(draw)
-        return {**item, "first": numbers(item["frames"])[0]}
-
-
-class WithItsLabelTwice(WithItsLabel):
-    """The same for one item and for several."""
-
-    def __getitems__(self, draws: Any) -> list[dict[str, Any]]:
-        return [{**item, "first": numbers(item["frames"])[0]} for item in super().__getitems__(draws)]
-
-
-@pytest.mark.parametrize("kind", [WithItsLabel, WithItsLabelTwice])
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_data_loader_calls_the_getitem_of_a_subclass(folder: Path, kind: Any, workers: int) -> None:
-    dataset = kind(folder, shortgop.RandomClips(3))
-    sampler = shortgop.ElasticSampler(dataset, 3)
-    (batch,) = DataLoader(dataset, batch_size=3, sampler=sampler, num_workers=workers)
-    assert batch["first"].tolist() == (1000 * batch["video"] + batch["start"]).tolist()
-    assert dataset[-1]["first"] == 2000 + dataset[-1]["start"]
-
-
-@pytest.mark.parametrize("kind", [WithItsLabel, WithItsLabelTwice])
-def test_what_does_not_call_the_getitem_of_a_subclass_refuses_it(folder: Path, kind: Any) -> None:
-    dataset = kind(folder, shortgop.RandomClips(3))
-    with pytest.raises(UsageError, match=r"of its own, which ClipLoader does not call: it calls items\(draws, rows\)"):
-        shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 3), workers=0)
-    with pytest.raises(UsageError, match="of its own, which MixedClips does not call"):
-        shortgop.MixedClips([dataset])
-
-
-class Both(shortgop.MixedClips):
-    def __getitem__(self, draw: int) -> dict[str, Any]:
-        return {**super().__getitem__(draw), "draw": 100 + draw}
-
-
-def test_a_subclass_of_several_datasets_is_called_too(folder: Path) -> None:
-    both = Both([shortgop.ClipDataset(folder, shortgop.CenterClips(3))] * 2)
-    (batch,) = DataLoader(both, batch_size=6)
-    assert batch["draw"].tolist() == [100, 101, 102, 103, 104, 105]
-    with pytest.raises(UsageError, match="Both has a __getitem__ of its own, which ClipLoader does not call"):
-        shortgop.ClipLoader(both, range(6), batch_size=6, workers=0)
 
 
 @pytest.mark.parametrize("together", [False, True])

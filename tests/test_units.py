@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shortgop.errors import SourceError, SourceNotFoundError
 from shortgop.jobs.identity import identity_of
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.units import Item, Unit, changed_sources, plan_units, split_unit
 
 MB = 1_000_000

@@ -17,8 +17,8 @@ from shortgop.errors import UsageError
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.source import Source
 from shortgop.jobs.source_parts import identity_of_part
-from shortgop.jobs.sources import Source
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources

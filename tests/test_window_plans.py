@@ -17,8 +17,8 @@ from made_up_sources import source, table_of
 from shortgop.errors import UsageError
 from shortgop.jobs.ahead import planned_ahead
 from shortgop.jobs.order import Order
+from shortgop.jobs.source import Found, Source
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.sources import Found, Source
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.windows import WINDOW_SOURCES, first_size, one_window_size, windows
 from shortgop.prep.stretch import Stretch

@@ -15,7 +15,7 @@ from shortgop.jobs import ray_looks
 from shortgop.jobs.failing import WORKER_DIED, parse_max_failures
 from shortgop.jobs.look import Looked
 from shortgop.jobs.ray_looks import looks_on_cluster
-from shortgop.jobs.sources import Source
+from shortgop.jobs.source import Source
 from shortgop.jobs.tally import Progress
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import give_up

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+import shortgop
 from datasets import make_dataset
 from shortgop.manifests.snapshots import open_current
 from shortgop.storage.disk import DiskStorage
@@ -67,3 +68,14 @@ def damaged_copy(dataset: Path, copy: Path) -> Path:
         file.seek(-1, 1)
         file.write(bytes([byte[0] ^ 1]))
     return copy
+
+
+def read_by(loader: Any, dataset: shortgop.ClipDataset) -> list[int]:
+    """Check every item of every batch; returns the draws in the order in which they came."""
+    draws = []
+    for batch in loader:
+        clips = dataset.clip_index.clips(batch["draw"].tolist())
+        for place, clip in enumerate(clips):
+            check_item({name: batch[name][place] for name in batch}, clip)
+        draws += batch["draw"].tolist()
+    return draws

@@ -1,0 +1,65 @@
+"""Subclasses of ClipDataset with items of their own: what calls their __getitem__, and what refuses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+import shortgop
+from shortgop.errors import UsageError
+from training_videos import make_videos, numbers
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_videos(tmp_path_factory.mktemp("clips"))
+
+
+class WithItsLabel(shortgop.ClipDataset):
+    """As people write it who know torch's datasets."""
+
+    def __getitem__(self, draw: int) -> dict[str, Any]:
+        item = super().__getitem__(draw)
+        return {**item, "first": numbers(item["frames"])[0]}
+
+
+class WithItsLabelTwice(WithItsLabel):
+    """The same for one item and for several."""
+
+    def __getitems__(self, draws: Any) -> list[dict[str, Any]]:
+        return [{**item, "first": numbers(item["frames"])[0]} for item in super().__getitems__(draws)]
+
+
+@pytest.mark.parametrize("kind", [WithItsLabel, WithItsLabelTwice])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_data_loader_calls_the_getitem_of_a_subclass(folder: Path, kind: Any, workers: int) -> None:
+    dataset = kind(folder, shortgop.RandomClips(3))
+    sampler = shortgop.ElasticSampler(dataset, 3)
+    (batch,) = DataLoader(dataset, batch_size=3, sampler=sampler, num_workers=workers)
+    assert batch["first"].tolist() == (1000 * batch["video"] + batch["start"]).tolist()
+    assert dataset[-1]["first"] == 2000 + dataset[-1]["start"]
+
+
+@pytest.mark.parametrize("kind", [WithItsLabel, WithItsLabelTwice])
+def test_what_does_not_call_the_getitem_of_a_subclass_refuses_it(folder: Path, kind: Any) -> None:
+    dataset = kind(folder, shortgop.RandomClips(3))
+    with pytest.raises(UsageError, match=r"of its own, which ClipLoader does not call: it calls items\(draws, rows\)"):
+        shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 3), workers=0)
+    with pytest.raises(UsageError, match="of its own, which MixedClips does not call"):
+        shortgop.MixedClips([dataset])
+
+
+class Both(shortgop.MixedClips):
+    def __getitem__(self, draw: int) -> dict[str, Any]:
+        return {**super().__getitem__(draw), "draw": 100 + draw}
+
+
+def test_a_subclass_of_several_datasets_is_called_too(folder: Path) -> None:
+    both = Both([shortgop.ClipDataset(folder, shortgop.CenterClips(3))] * 2)
+    (batch,) = DataLoader(both, batch_size=6)
+    assert batch["draw"].tolist() == [100, 101, 102, 103, 104, 105]
+    with pytest.raises(UsageError, match="Both has a __getitem__ of its own, which ClipLoader does not call"):
+        shortgop.ClipLoader(both, range(6), batch_size=6, workers=0)
