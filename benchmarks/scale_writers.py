@@ -1,7 +1,7 @@
 """What writers pay for the size of a dataset: python benchmarks/scale_writers.py [--videos 4000000]
 
 What a job decides about 1 % of new sources before it encodes anything, what it compares at its end, and dropping and
-labelling a single video. Then what looks at all videos: summing them up, and of two snapshots listing the snapshots, going back to the one
+labelling a single video. Then what looks at all videos: summing them up, listing two snapshots, going back to the one
 before 1 % more came, and copying to where all videos are already. The tables are made up (`scale_data`), and the
 dataset was opened on this host before. Each is done twice, each time in a process of its own: once for its time, and
 once under tracemalloc, for the most memory that it allocated, without pages of files. Linux only.

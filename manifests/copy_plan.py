@@ -15,12 +15,16 @@ from ..wording import counted
 from .edits import dropped, sorted_json
 from .layout import Root
 from .matching import equal_gops, equal_lists, matching_rows
-from .ragged import Array
+from .ragged import Array, Ragged, concatenate
 from .tables import Manifest
 
 _IDS_SHOWN = 3
+# What is known of the ids of small sources is put together, up to so many.
+_MOST_TOGETHER = 1 << 20
 # What becomes of a video of a source.
 COPIED, REPLACES, ALREADY, OTHER_COLUMNS, DROPPED = (1 << bit for bit in range(5))
+# What is said of an id once, however many sources it is in.
+_SAID = ALREADY | OTHER_COLUMNS | DROPPED
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +51,17 @@ class _Target:
     update: bool
 
 
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of some ids, which ascend, from sources: the number of the source that is to bring it, and its row
+    there, -1 if none is; and what was `said` of it, by flags."""
+
+    ids: Ragged
+    owner: Array
+    row: Array
+    said: Array
+
+
 @dataclass
 class _Clashes:
     """Videos of sources that have other frames than another one of the same id: how many, the first few, each with the
@@ -69,16 +84,17 @@ def plan_copy(
     out = set() if include_dropped else dropped(now).keys()
     into = _Target(target, now, update)
     sources: list[CopySource] = []
+    known: list[_Known] = []
     clashes = _Clashes()
     for dataset, root, manifest in opened:
         source = CopySource(dataset, root, manifest, np.zeros(len(manifest.videos), "u1"))
         source.fate[list(manifest.row_of_id.of(out).values())] = DROPPED
         ids = manifest.videos.id
-        in_target = matching_rows(ids, now.videos.id)
-        in_sources = [matching_rows(ids, before.manifest.videos.id) for before in sources]
-        for rows, rows_now in in_target:
-            before = [(other, next(rows_there)[1]) for other, rows_there in zip(sources, in_sources, strict=True)]
-            _decide(source, rows, into, rows_now, before=before, clashes=clashes)
+        in_known = [matching_rows(ids, each.ids) for each in known]
+        for rows, rows_now in matching_rows(ids, now.videos.id):
+            before = [(each, next(matches)[1]) for each, matches in zip(known, in_known, strict=True)]
+            _decide(source, rows, into, rows_now, sources=sources, before=before, clashes=clashes)
+        known = _with_source(known, source, len(sources))
         sources.append(source)
     if clashes.count:
         raise _clash_error(clashes, target)
@@ -91,25 +107,30 @@ def _decide(
     target: _Target,
     rows_now: Array,
     *,
-    before: Sequence[tuple[CopySource, Array]],
+    sources: Sequence[CopySource],
+    before: Sequence[tuple[_Known, Array]],
     clashes: _Clashes,
 ) -> None:
-    """Decide about some rows of a source. Each has the row of the target's video of its id, and of those of the sources
-    `before` it; -1 where there is none."""
+    """Decide about some rows of a source. Each has the row of the target's video of its id, and of what is known of it
+    from the `sources` before it; -1 where there is none."""
     manifest, fate = source.manifest, source.fate[rows]
     is_left = fate == 0
-    known_of: list[tuple[Storage, Manifest, Array, Array]] = []
-    for other, rows_there in before:
-        # What a source before is to bring counts in place of what the target has.
-        is_there = is_left & (rows_there >= 0)
-        is_there[is_there] = other.fate[rows_there[is_there]] & COPIED > 0
-        known_of.append((other.dataset, other.manifest, is_there, rows_there))
-        is_left &= ~is_there
-    known_of.append((target.dataset, target.manifest, is_left & (rows_now >= 0), rows_now))
-    fate[is_left & (rows_now < 0)] = COPIED
+    # Of each row the source before it that is to bring its id, and its row there. That counts in place of what the
+    # target has.
+    owner, owner_row, said = np.full(len(rows), -1), np.full(len(rows), -1), np.zeros(len(rows), "u1")
+    for known, matches in before:
+        here = np.flatnonzero(matches >= 0)
+        owner[here] = np.maximum(owner[here], known.owner[matches[here]])
+        owner_row[here] = np.maximum(owner_row[here], known.row[matches[here]])
+        said[here] |= known.said[matches[here]]
+    of_target = is_left & (owner < 0) & (rows_now >= 0)
+    known_of = [(target.dataset, target.manifest, np.flatnonzero(of_target), rows_now)]
+    for number in np.unique(owner[is_left & (owner >= 0)]).tolist():
+        other = sources[number]
+        known_of.append((other.dataset, other.manifest, np.flatnonzero(is_left & (owner == number)), owner_row))
+    fate[is_left & (owner < 0) & (rows_now < 0)] = COPIED
     clashing: list[tuple[int, Storage]] = []
-    for place, other_manifest, is_there, rows_there in known_of:
-        here = np.flatnonzero(is_there)
+    for place, other_manifest, here, rows_there in known_of:
         ours, theirs = rows[here], rows_there[here]
         is_same = same_content(manifest, ours, other_manifest, theirs)
         fate[here[is_same]] = ALREADY
@@ -123,13 +144,41 @@ def _decide(
         clashing += [(each, place) for each in rows[here[~is_same]].tolist()]
     for row, place in sorted(clashing, key=lambda each: each[0]):
         _note_clash(clashes, manifest.videos.id.text(row), place, source.dataset, target.dataset)
-    # What was said of a source before is not said again.
-    for flag in (ALREADY, OTHER_COLUMNS, DROPPED):
-        for other, rows_there in before:
-            is_there = rows_there >= 0
-            is_there[is_there] = other.fate[rows_there[is_there]] & flag > 0
-            fate[is_there] &= ~flag & 0xFF
-    source.fate[rows] = fate
+    source.fate[rows] = fate & ~said
+
+
+def _with_source(known: Sequence[_Known], source: CopySource, number: int) -> list[_Known]:
+    """What is known with one source more. Few and long: small ones are put together, as each is looked through for each
+    source that comes."""
+    is_copied = source.fate & COPIED > 0
+    rows = np.arange(len(is_copied))
+    new = _Known(
+        source.manifest.videos.id,
+        np.where(is_copied, np.int32(number), np.int32(-1)),
+        np.where(is_copied, rows, -1),
+        source.fate & _SAID,
+    )
+    known = list(known)
+    while known and len(known[-1].ids) <= 2 * len(new.ids) and len(known[-1].ids) + len(new.ids) <= _MOST_TOGETHER:
+        new = _together(known.pop(), new)
+    return [*known, new]
+
+
+def _together(one: _Known, other: _Known) -> _Known:
+    ids = concatenate([one.ids, other.ids])
+    keys = ids.sort_keys()
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    first = np.flatnonzero(np.concatenate([np.ones(min(1, len(keys)), bool), keys[1:] != keys[:-1]]))
+    if not len(first):
+        return one
+    # At most one source is to bring an id.
+    return _Known(
+        ids.take(order[first]),
+        np.maximum.reduceat(np.concatenate([one.owner, other.owner])[order], first),
+        np.maximum.reduceat(np.concatenate([one.row, other.row])[order], first),
+        np.bitwise_or.reduceat(np.concatenate([one.said, other.said])[order], first),
+    )
 
 
 def _note_clash(clashes: _Clashes, video_id: str, place: Storage, source: Storage, target: Storage) -> None:

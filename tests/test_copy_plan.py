@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from example_manifests import drop, video
 from shortgop.errors import UsageError
-from shortgop.manifests import matching
+from shortgop.manifests import copy_plan, matching
 from shortgop.manifests.copy_plan import ALREADY, COPIED, DROPPED, OTHER_COLUMNS, REPLACES, CopySource, plan_copy
 from shortgop.manifests.layout import Root
 from shortgop.manifests.merge import merge
@@ -94,14 +94,15 @@ DATASETS = st.dictionaries(
 
 
 @given(
-    sources=st.lists(DATASETS, min_size=1, max_size=3),
+    sources=st.lists(DATASETS, min_size=1, max_size=4),
     target=DATASETS,
     dropped=st.sets(st.sampled_from(["a", "b", "f"]), max_size=2),
     update=st.booleans(),
     block=st.integers(1, 3),
+    together=st.sampled_from([0, 5, 1 << 20]),
 )
 def test_many_at_a_time_are_decided_as_one_after_the_other(
-    sources: list[dict[str, Row]], target: dict[str, Row], dropped: set[str], update: bool, block: int
+    sources: list[dict[str, Row]], target: dict[str, Row], dropped: set[str], update: bool, block: int, together: int
 ) -> None:
     target = {video_id: row for video_id, row in target.items() if video_id not in dropped}
     now = merge([manifest_of(target), *(drop(video_id, 1) for video_id in sorted(dropped))])
@@ -112,6 +113,7 @@ def test_many_at_a_time_are_decided_as_one_after_the_other(
     expected = one_by_one(sources, target, dropped, update=update)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matching, "_BLOCK_ROWS", block)
+        patch.setattr(copy_plan, "_MOST_TOGETHER", together)
 
         def planned() -> list[CopySource]:
             return plan_copy(opened, DiskStorage(Path("/target")), now, update=update, include_dropped=False)
