@@ -1,9 +1,10 @@
 """What writers pay for the size of a dataset: python benchmarks/scale_writers.py [--videos 4000000]
 
 What a job decides about 1 % of new sources before it encodes anything, what it compares at its end, and dropping and
-labelling a single video. The tables are made up (`scale_data`), and the dataset was opened on this host before. Each is
-done twice, each time in a process of its own: once for its time, and once under tracemalloc, for the most memory that
-it allocated, without pages of files. Linux only.
+labelling a single video. Then what looks at all videos: summing them up, listing two snapshots, going back to the one
+before 1 % more came, and copying to where all videos are already. The tables are made up (`scale_data`), and the
+dataset was opened on this host before. Each is done twice, each time in a process of its own: once for its time, and
+once under tracemalloc, for the most memory that it allocated, without pages of files. Linux only.
 """
 
 from __future__ import annotations
@@ -38,13 +39,21 @@ from shortgop.jobs.units import Item
 from shortgop.jobs.where import Where
 from shortgop.jobs.windows import WINDOW_SOURCES
 from shortgop.manifests.annotate import annotate
+from shortgop.manifests.copying import copy_videos
 from shortgop.manifests.drop import drop
 from shortgop.manifests.equal_contents import equal_contents
+from shortgop.manifests.history import history
 from shortgop.manifests.host_copies import copies_in
+from shortgop.manifests.publish import publish
+from shortgop.manifests.rollback import rollback
 from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.summary import summarize
 from shortgop.prep.options import DEFAULT_POLICY, Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+
+# Kinds of work on a dataset to which 1 % more videos came in a second snapshot.
+WITH_SECOND_SNAPSHOT = ("snapshots", "rollback")
 
 
 def new_sources(count: int, *, listed: bool) -> list[Found]:
@@ -77,17 +86,28 @@ def job(dataset: Path, count: int, *, listed: bool) -> Callable[[], Any]:
     return work
 
 
+def tables_only(dataset: Path, copy: Path) -> DiskStorage:
+    """A copy of a dataset without its shards folder."""
+    shutil.rmtree(copy, ignore_errors=True)
+    return DiskStorage(shutil.copytree(dataset, copy, ignore=shutil.ignore_patterns("shards")))
+
+
 def child(what: str, dataset: Path, count: int, *, traced: bool) -> dict[str, Any]:
     """In a new process: one of the kinds of work, and what it took."""
     copy = dataset.with_name(f"{dataset.name}-changed")
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(dataset, copy, ignore=shutil.ignore_patterns("shards"))
-    storage, video = DiskStorage(copy), f"{100 * count // 2:09}.mp4"
+    storage, video = tables_only(dataset, copy), f"{100 * count // 2:09}.mp4"
+    if what in WITH_SECOND_SNAPSHOT:
+        scale_data.write_more(copy, 100 * count)
+        publish(storage)
     works: dict[str, Callable[[], Any]] = {
         "opening": lambda: open_current(storage, copies=copies_in(None)),
         "drop": lambda: drop(storage, [video]),
         "annotate": lambda: annotate(storage, {video: {"seen": 1}}),
         "the end of a job": lambda: equal_contents(open_current(storage, copies=copies_in(None))[1]),
+        "info": lambda: summarize(DiskStorage(dataset), max_videos=20),
+        "snapshots": lambda: history(storage),
+        "rollback": lambda: rollback(storage, "000001"),
+        "copy": lambda: copy_videos([DiskStorage(dataset)], storage),
     }
     work = works[what] if what in works else job(copy, count, listed=what == "job of a list")
     before = peak_bytes()
@@ -135,7 +155,17 @@ def main() -> None:
 
     # So that the host has a copy of its tables.
     in_process("opening")
-    for what in ("opening", "job", "job of a list", "the end of a job", "drop", "annotate"):
+    for what in (
+        "opening",
+        "job",
+        "job of a list",
+        "the end of a job",
+        "drop",
+        "annotate",
+        "snapshots",
+        "rollback",
+        "copy",
+    ):
         seconds, memory = in_process(what), in_process(what, "--traced")
         print(
             f"{what}, {options.videos:,} videos: {seconds['wall']:.2f} s, {seconds['cpu']:.2f} s of processor time, "

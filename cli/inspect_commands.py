@@ -39,7 +39,7 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
     with errors():
         from ..manifests.summary import summarize
 
-        summary = summarize(storage_at(dataset))
+        summary = summarize(storage_at(dataset), max_videos=None if as_json else _VIDEOS_SHOWN)
         if as_json:
             print_json(dataclasses.asdict(summary))
             return
@@ -55,9 +55,9 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
             markup=False,
             soft_wrap=True,
         )
-        out.print(video_table(summary.videos[:_VIDEOS_SHOWN]))
-        if len(summary.videos) > _VIDEOS_SHOWN:
-            out.print(f"and {len(summary.videos) - _VIDEOS_SHOWN} more: --json lists all")
+        out.print(video_table(summary.videos))
+        if summary.num_videos > _VIDEOS_SHOWN:
+            out.print(f"and {summary.num_videos - _VIDEOS_SHOWN} more: --json lists all")
         for failure in summary.failures:
             out.print(f"not in the dataset: {failure.id}: {failure.reason}", markup=False, soft_wrap=True)
         if summary.trouble:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -65,11 +65,16 @@ def _bring(datasets: list[str], target: str, *, update: bool, include_dropped: b
                 include_dropped=include_dropped, on_bytes=lambda _: advance(),
             )  # fmt: skip
         if as_json:
-            print_json({**dataclasses.asdict(done), "dataset": target})
+            # Ids are texts when they are asked for.
+            print_json({name: _as_json(value) for name, value in vars(done).items()} | {"dataset": target})
         else:
             for text in _notices(done, datasets[0] if len(datasets) == 1 else "a source", target):
                 err.print(text, style="yellow", markup=False, soft_wrap=True)
             out.print(_copied_text(done, target), markup=False, soft_wrap=True)
+
+
+def _as_json(value: Any) -> Any:
+    return value if isinstance(value, (int, str)) else list(value)
 
 
 def _copied_text(done: Copied, target: str) -> str:

@@ -1,7 +1,8 @@
 """The dataset: its tables, its files and their life. Nothing here knows ffmpeg, torch or Ray.
 
 schema, tables, records, ragged  the data model: how columns are stored, tables, a row as plain values, columns of lists
-row_of_id                      the rows of a table by their ids
+row_of_id, chosen_ids          the rows of a table by their ids, and ids that are decoded when they are asked for
+matching                       the rows that two manifests have of the same ids, and which are the same
 mp4, gop_check                 what the bytes of a segment say, and what they must say
 zarr_read, zarr_write, zarr_small, zarr_sizes, zarr_zip, zip_bytes  how tables are stored
 shared_tables, mapped_tables   tables in memory that processes share
@@ -20,5 +21,5 @@ lost, export, summary, history, output_files  operations on a whole dataset
 annotate, drop                 columns that are set, and videos that are taken out
 equal_contents, lacking, shard_bytes  videos that hold the same, or lack frames; pieces of shards, checked
 collect, rewrite, stored_bytes  removal of what is no longer needed, also from within shards
-moving, compact, copying, rollback  videos moved to other shards and datasets, and back to an earlier snapshot
+moving, compact, copying, copy_plan, rollback  videos moved to other shards and datasets, and back in time
 """

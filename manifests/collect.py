@@ -23,7 +23,7 @@ from .parts import clean_part, finished_parts, open_part
 from .publish import publish
 from .rewrite import plan_rewrites, rewrite
 from .snapshot_files import layers_below
-from .snapshots import open_current, open_manifest
+from .snapshots import open_current, open_once
 from .stacking import take, with_videos
 from .stored_bytes import live_bytes
 from .tables import Manifest
@@ -186,7 +186,7 @@ def without_dropped(rows: Manifest, drops: Mapping[str, Drop]) -> Manifest | Non
 
 def _named(dataset: Storage, names: Iterable[str]) -> set[str]:
     """The shards that any of these snapshots names."""
-    return set().union(*(open_manifest(dataset, snapshot).shards.name.texts() for snapshot in names))
+    return set().union(*(open_once(dataset, snapshot).shards.name.texts() for snapshot in names))
 
 
 def _shard_lengths(dataset: Storage) -> dict[str, int]:

@@ -7,15 +7,16 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..errors import MissingDataError
 from ..storage.interface import Storage, Stored
 from .layout import read_root, snapshots
+from .matching import equal_lists, matching_rows
+from .ragged import Array
 from .snapshot_files import snapshot_attributes
-from .snapshots import open_manifest
+from .snapshots import open_once
 from .tables import Manifest
-
-# Of each id the identity of its source, its columns, and the shard and offset at which it starts.
-_Videos = dict[str, tuple[int, str, tuple[str, int]]]
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,11 @@ def history(dataset: Storage) -> list[SnapshotSummary]:
     """The snapshots of a dataset, oldest first. NotADatasetError if there is no dataset."""
     current = read_root(dataset).snapshot
     found: list[SnapshotSummary] = []
-    before: _Videos | None = None
+    before: Manifest | None = None
     for name, files in sorted(snapshots(dataset).items(), key=lambda each: int(each[0])):
         # A job may remove a snapshot meanwhile.
         with contextlib.suppress(MissingDataError):
-            manifest = open_manifest(dataset, name)
-            videos = _videos(manifest)
+            manifest = open_once(dataset, name)
             found.append(
                 SnapshotSummary(
                     name=name,
@@ -66,10 +66,10 @@ def history(dataset: Storage) -> list[SnapshotSummary]:
                     num_frames=int(manifest.first_frames[-1]),
                     num_bytes=int(manifest.shards.length.sum()),
                     current=name == current,
-                    difference=None if before is None else _difference(before, videos),
+                    difference=None if before is None else _difference(before, manifest),
                 )
             )
-            before = videos
+            before = manifest
     return found
 
 
@@ -82,32 +82,37 @@ def _written(dataset: Storage, name: str, files: Sequence[Stored]) -> str:
     return dt.datetime.fromtimestamp(changed_ns // 10**9, dt.UTC).isoformat(timespec="seconds")
 
 
-def _difference(one: _Videos, other: _Videos) -> Difference:
+def _difference(one: Manifest, other: Manifest) -> Difference:
     """What changed from one snapshot's videos to another's."""
-    both = one.keys() & other.keys()
-    same_source = [video_id for video_id in both if one[video_id][0] == other[video_id][0]]
+    both = relabelled = replaced = stored_again = 0
+    numbers = _numbers_of_shards(one, other)
+    for block, matches in matching_rows(one.videos.id, other.videos.id):
+        here = np.flatnonzero(matches >= 0)
+        rows, other_rows = block[here], matches[here]
+        is_same_source = one.videos.identity[rows] == other.videos.identity[other_rows]
+        is_same_text = equal_lists(one.videos.attributes, rows, other.videos.attributes, other_rows)
+        (shard, offset), (other_shard, other_offset) = _places(one, rows), _places(other, other_rows)
+        is_same_place = (numbers[shard] == other_shard) & (offset == other_offset)
+        both += len(rows)
+        relabelled += int(np.count_nonzero(~is_same_text))
+        replaced += int(np.count_nonzero(~is_same_source))
+        stored_again += int(np.count_nonzero(is_same_source & ~is_same_place))
     return Difference(
-        added=len(other.keys() - both),
-        relabelled=sum(one[video_id][1] != other[video_id][1] for video_id in both),
-        replaced=len(both) - len(same_source),
-        stored_again=sum(one[video_id][2] != other[video_id][2] for video_id in same_source),
-        dropped=len(one.keys() - both),
+        added=len(other.videos) - both,
+        relabelled=relabelled,
+        replaced=replaced,
+        stored_again=stored_again,
+        dropped=len(one.videos) - both,
     )
 
 
-def _videos(manifest: Manifest) -> _Videos:
-    first = manifest.first_segments[:-1]
-    names = manifest.shards.name.texts()
-    shards, offsets = manifest.segments.shard[first].tolist(), manifest.segments.offset[first].tolist()
-    columns = zip(
-        manifest.ids,
-        manifest.videos.identity.tolist(),
-        manifest.videos.attributes.texts(),
-        shards,
-        offsets,
-        strict=True,
-    )
-    return {
-        video_id: (identity, attributes, (names[shard], offset))
-        for video_id, identity, attributes, shard, offset in columns
-    }
+def _numbers_of_shards(one: Manifest, other: Manifest) -> Array:
+    """Of each shard of one manifest the number that it has in the other; -1 if that lacks it."""
+    row_of_name = {name: row for row, name in enumerate(other.shards.name.texts())}
+    return np.array([row_of_name.get(name, -1) for name in one.shards.name.texts()], np.int64)
+
+
+def _places(manifest: Manifest, rows: Array) -> tuple[Array, Array]:
+    """The shard and the offset at which each video starts."""
+    first = manifest.first_segments[rows]
+    return manifest.segments.shard[first], manifest.segments.offset[first]

@@ -134,7 +134,8 @@ class _Filling:
 
     def _fixed(self, path: str, dtype: str, reads: Sequence[ReadRows], rows: Runs) -> Array:
         filled = self._new(path, rows.num_rows, dtype)
-        in_threads(lambda start, stop: filled.put(start, rows_between(rows, reads, start, stop)), blocks_of(rows))
+        blocks = blocks_of(rows, np.dtype(dtype).itemsize)
+        in_threads(lambda start, stop: filled.put(start, rows_between(rows, reads, start, stop)), blocks)
         return filled.made()
 
 

@@ -7,15 +7,16 @@ were moved.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from ..storage.interface import Storage, Upload
 from .layout import shard_key
 from .lost import damage_remedy, lost_remedy
-from .ragged import Array, concatenate, from_texts
+from .ragged import Array, concatenate, from_texts, ragged_indices
 from .shard_bytes import ShardBytes, ShardPiece, gop_piece, init_piece
 from .stacking import with_videos
 from .stored_bytes import gops_of_segments
@@ -25,19 +26,30 @@ from .tables import Manifest, Timeline, empty, shards_table
 _READ_BYTES = 8 << 20
 # Of datasets whose profile does not say how long a shard becomes.
 DEFAULT_SHARD_BYTES = 256_000_000
+# Videos whose shards are looked up at a time.
+_LOOKED_AT = 1 << 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Move:
     """Shards to move together: `groups`, each of which becomes one new shard, and the videos that have segments in
     them. All are rows of a manifest, ascending."""
 
     groups: tuple[tuple[int, ...], ...]
-    videos: tuple[int, ...]
+    videos: Array
 
     @property
     def shards(self) -> tuple[int, ...]:
         return tuple(sorted(shard for group in self.groups for shard in group))
+
+
+@dataclass(frozen=True, eq=False)
+class VideosInShards:
+    """Entry i says that the video in row `videos[i]` has segments in the shard in row `shards[i]`. Each pair comes
+    once, sorted by video and then by shard."""
+
+    videos: Array
+    shards: Array
 
 
 @dataclass(frozen=True)
@@ -49,53 +61,78 @@ class _Moved:
     starts: dict[int, int]
 
 
-def sharing_videos(shards_of: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    """Shards that share videos, together: each list ascending, in the order of their first ones. `shards_of` has the
-    shards of each video."""
-    parent: dict[int, int] = {}
+def in_shards(manifest: Manifest, videos: Array, among: Array | None = None) -> VideosInShards:
+    """The shards that these videos, which ascend, lie in; of those `among` these rows alone, if that is given."""
+    num_shards = max(1, len(manifest.shards))
+    is_wanted = np.zeros(num_shards, dtype=bool)
+    is_wanted[slice(None) if among is None else among] = True
+    # A video and a shard as one number.
+    found = [np.zeros(0, np.int64)]
+    for start in range(0, len(videos), _LOOKED_AT):
+        some = videos[start : start + _LOOKED_AT]
+        first = manifest.first_segments[some]
+        lengths = manifest.first_segments[some + 1] - first
+        shards = manifest.segments.shard[ragged_indices(first, lengths)]
+        wanted = is_wanted[shards]
+        found.append(np.unique(np.repeat(some, lengths)[wanted] * num_shards + shards[wanted]))
+    pairs = np.concatenate(found)
+    return VideosInShards(pairs // num_shards, pairs % num_shards)
+
+
+def sharing_videos(lying: VideosInShards) -> list[list[int]]:
+    """Shards that share videos, together: each list ascending, in the order of their first ones."""
+    parent: dict[int, int] = {shard: shard for shard in np.unique(lying.shards).tolist()}
 
     def root(shard: int) -> int:
-        while parent.setdefault(shard, shard) != shard:
+        while parent[shard] != shard:
             parent[shard] = parent[parent[shard]]
             shard = parent[shard]
         return shard
 
-    for shards in shards_of.values():
-        for shard in shards:
-            one, other = root(shards[0]), root(shard)
-            parent[max(one, other)] = min(one, other)
+    is_next = np.flatnonzero(lying.videos[1:] == lying.videos[:-1])
+    neighbours = np.stack([lying.shards[is_next], lying.shards[is_next + 1]], axis=1)
+    for pair in np.unique(neighbours, axis=0).tolist():
+        one, other = map(root, pair)
+        parent[max(one, other)] = min(one, other)
     groups: dict[int, list[int]] = {}
     for shard in sorted(parent):
         groups.setdefault(root(shard), []).append(shard)
     return list(groups.values())
 
 
-def put_together(shards_of: Mapping[int, Sequence[int]], num_bytes: Sequence[int], max_bytes: int) -> list[Move]:
+def videos_of(groups: Sequence[Sequence[int]], lying: VideosInShards) -> list[Array]:
+    """The videos that lie in any shard of each group, ascending. No shard is in two groups."""
+    number_of_shard = np.full(int(lying.shards.max(initial=0)) + 1, -1)
+    for number, group in enumerate(groups):
+        number_of_shard[group] = number
+    numbers = number_of_shard[lying.shards]
+    # Stable: the videos of a group stay in their order.
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.searchsorted(numbers[order], np.arange(len(groups) + 1))
+    return [np.unique(lying.videos[order[start:stop]]) for start, stop in pairwise(bounds.tolist())]
+
+
+def put_together(lying: VideosInShards, num_bytes: Array, max_bytes: int) -> list[Move]:
     """Moves that put shards together to new ones of at most about `max_bytes`. Those that share a video stay together.
     `num_bytes` is what each shard has."""
-    videos_of: dict[int, list[int]] = {}
-    for video, shards in shards_of.items():
-        for shard in shards:
-            videos_of.setdefault(shard, []).append(video)
     groups: list[list[int]] = []
     size = 0
-    for shards in sharing_videos(shards_of):
-        more = sum(num_bytes[shard] for shard in shards)
+    for shards in sharing_videos(lying):
+        more = int(num_bytes[shards].sum())
         if not groups or size + more > max_bytes:
             groups.append([])
             size = 0
         groups[-1] += shards
         size += more
     return [
-        Move((tuple(sorted(group)),), tuple(sorted({video for shard in group for video in videos_of[shard]})))
-        for group in groups
+        Move((tuple(sorted(group)),), videos) for group, videos in zip(groups, videos_of(groups, lying), strict=True)
     ]
 
 
 def unit_of_move(kind: str, manifest: Manifest, move: Move) -> str:
     """The unit of a part that a move writes: the same for the same move, so that it is found when it is repeated."""
     names = [manifest.shards.name.text(shard) for shard in move.shards]
-    videos = [(manifest.videos.id.text(row), int(manifest.videos.revision[row])) for row in move.videos]
+    videos = [(manifest.videos.id.text(row), int(manifest.videos.revision[row])) for row in move.videos.tolist()]
     text = repr((kind, names, videos))
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
@@ -109,7 +146,7 @@ def move_segments(
     bytes that were written.
     """
     # A move is a small part of a large manifest, and there are many moves.
-    part = with_videos(manifest, np.array(move.videos, dtype=np.int64))
+    part = with_videos(manifest, move.videos)
     row_of_name = {name: row for row, name in enumerate(part.shards.name.texts())}
     moved = []
     for number, group in enumerate(move.groups):

@@ -17,11 +17,14 @@ from uuid import uuid4
 from ..errors import OutputError, UsageError
 from ..storage.interface import Storage
 from ..whole_files import discarding, flush, writing
+from .host_copies import copies_in
 from .snapshots import open_current
 from .tables import Manifest
 
 _ROOT_FILE, _ROOT_MARK = "zarr.json", b'"shortgop"'
 _ROOT_BYTES = 1 << 20
+# Sources whose names are in memory at a time.
+_DECODED_ROWS = 1 << 14
 # Errors of file systems without hard links.
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
@@ -88,14 +91,16 @@ def new_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
 def sources_of(manifest: Manifest) -> Iterator[str]:
     """Every source of a dataset, prepared or failed: the path as it was given, and the absolute path."""
     for table in (manifest.videos, manifest.failures):
-        yield from table.source.texts()
-        yield from (path for path in table.path.texts() if path)
+        for start in range(0, len(table), _DECODED_ROWS):
+            stop = min(start + _DECODED_ROWS, len(table))
+            yield from table.source.between(start, stop).texts()
+            yield from (path for path in table.path.between(start, stop).texts() if path)
 
 
 def sources_in(dataset: Storage) -> Iterator[str]:
     """`sources_of` the current snapshot, which is opened only on iteration: most outputs are new files and need no
     comparison."""
-    yield from sources_of(open_current(dataset)[1])
+    yield from sources_of(open_current(dataset, copies=copies_in(None))[1])
 
 
 def _is_source(file: Path, identity: tuple[int, int] | None, source: str) -> bool:

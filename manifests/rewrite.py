@@ -15,8 +15,18 @@ import numpy as np
 from ..storage.interface import Storage
 from .edits import last_number
 from .lost import lost_videos
-from .moving import Move, move_segments, put_together, sharing_videos, unit_of_move
+from .moving import (
+    Move,
+    VideosInShards,
+    in_shards,
+    move_segments,
+    put_together,
+    sharing_videos,
+    unit_of_move,
+    videos_of,
+)
 from .parts import write_part
+from .ragged import Array
 from .snapshots import timeline_of
 from .stored_bytes import live_bytes
 from .tables import Manifest
@@ -27,10 +37,11 @@ def plan_rewrites(manifest: Manifest, *, lost: Collection[int] = ()) -> list[Mov
 
     Shards that share a video are written again together. Shards in `lost` cannot be read, and stay as they are.
     """
-    waiting = set(np.flatnonzero(live_bytes(manifest) < manifest.shards.length).tolist()) - set(lost)
-    shards_of = _shards_of(manifest, waiting)
+    lying = _lying(manifest, live_bytes(manifest) < manifest.shards.length, lost)
+    groups = sharing_videos(lying)
     return [
-        Move(tuple((shard,) for shard in group), _videos_in(group, shards_of)) for group in sharing_videos(shards_of)
+        Move(tuple((shard,) for shard in group), videos)
+        for group, videos in zip(groups, videos_of(groups, lying), strict=True)
     ]
 
 
@@ -38,23 +49,15 @@ def plan_compaction(manifest: Manifest, shard_bytes: int, *, lost: Collection[in
     """What to write again so that there are fewer shards: those below half of `shard_bytes` are put together, up to
     about `shard_bytes`. Shards that share a video stay together, in an order of their own."""
     live = live_bytes(manifest)
-    small = set(np.flatnonzero(live < shard_bytes // 2).tolist()) - set(lost)
-    moves = put_together(_shards_of(manifest, small), live.tolist(), shard_bytes)
+    moves = put_together(_lying(manifest, live < shard_bytes // 2, lost), live, shard_bytes)
     # One that would become one gains nothing.
     return [move for move in moves if len(move.shards) > 1]
 
 
-def _shards_of(manifest: Manifest, among: Collection[int]) -> dict[int, list[int]]:
-    """The shards among these that each video lies in."""
-    found: dict[int, list[int]] = {}
-    for video in lost_videos(manifest, among).tolist():
-        first, stop = manifest.first_segments[video : video + 2].tolist()
-        found[video] = sorted(set(manifest.segments.shard[first:stop].tolist()) & set(among))
-    return found
-
-
-def _videos_in(shards: Collection[int], shards_of: Mapping[int, Collection[int]]) -> tuple[int, ...]:
-    return tuple(sorted(video for video, its in shards_of.items() if not set(its).isdisjoint(shards)))
+def _lying(manifest: Manifest, is_wanted: Array, lost: Collection[int]) -> VideosInShards:
+    """The videos that lie in the shards that are wanted, one flag for each, but for the lost ones."""
+    among = np.setdiff1d(np.flatnonzero(is_wanted), list(lost))
+    return in_shards(manifest, lost_videos(manifest, among.tolist()), among)
 
 
 def rewrite(dataset: Storage, snapshot: str, manifest: Manifest, move: Move, profile: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,10 +14,11 @@ from ..storage.interface import Storage
 from .edits import Drop, Edit, drops_of, drops_table, edits_table, last_number, to_json
 from .host_copies import copies_in
 from .layout import read_root, snapshots
+from .matching import equal_gops, equal_lists, matching_rows
 from .parts import write_part
 from .publish import has_its_shards, publish
 from .ragged import Array
-from .snapshots import open_current, open_manifest, timeline_of
+from .snapshots import open_current, open_once, timeline_of
 from .stacking import with_videos
 from .tables import Manifest, Timeline, empty
 
@@ -43,15 +45,16 @@ def rollback(dataset: Storage, snapshot: str, *, dry_run: bool = False) -> Rolle
     read_root(dataset)
     if dry_run:
         root, manifest = open_current(dataset, copies=copies_in(None))
-        return _plan(manifest, _earlier(dataset, snapshot), root.snapshot or "")[0]
+        return _plan(manifest, _earlier(dataset, snapshot), root.snapshot or "").done
     with dataset.lock():
         publish(dataset)
         root, manifest = open_current(dataset, copies=copies_in(None))
         earlier = _earlier(dataset, snapshot)
-        done, part = _plan(manifest, earlier, root.snapshot or "")
+        plan = _plan(manifest, earlier, root.snapshot or "")
+        done = plan.done
         if done.dropped or done.restored or done.relabelled:
-            restored = [earlier.row_of(video_id) for video_id in done.restored]
-            part = replace(part, timeline=Timeline(pts=timeline_of(dataset, snapshot, earlier, restored)))
+            pts = timeline_of(dataset, snapshot, earlier, plan.restored)
+            part = replace(plan.part, timeline=Timeline(pts=pts))
             if not has_its_shards(dataset, part):
                 raise MissingDataError(
                     f"shards of snapshot {snapshot} of {dataset} are gone, so its videos cannot come back; prepare "
@@ -69,54 +72,75 @@ def _earlier(dataset: Storage, snapshot: str) -> Manifest:
     there = sorted(snapshots(dataset), key=int)
     if snapshot not in there:
         raise UsageError(f"{dataset} has no snapshot {snapshot!r}; it has {', '.join(there)}", file=dataset.url)
-    return open_manifest(dataset, snapshot)
+    return open_once(dataset, snapshot)
 
 
-def _plan(now: Manifest, earlier: Manifest, snapshot: str) -> tuple[RolledBack, Manifest]:
-    """What to do, and the part that does it, without a timeline."""
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What to do, the part that does it, without a timeline, and the rows of the earlier snapshot that it stores."""
+
+    done: RolledBack
+    part: Manifest
+    restored: Array
+
+
+def _plan(now: Manifest, earlier: Manifest, snapshot: str) -> _Plan:
     number = last_number(now) + 1
     gone = drops_of(now.drops)
-    # All videos of both are compared, so dicts of them are the fastest.
-    revisions = dict(zip(now.ids, now.videos.revision.tolist(), strict=True))
-    before = set(earlier.ids)
-    dropped = {video_id: Drop(number, revision) for video_id, revision in revisions.items() if video_id not in before}
-    row_of = {video_id: row for row, video_id in enumerate(now.ids)}
-    restored, edits = [], []
-    for row, video_id in enumerate(earlier.ids):
-        row_now = row_of.get(video_id)
-        if row_now is None or not _same_frames(now, row_now, earlier, row):
-            restored.append(row)
-            continue
-        texts = now.videos.attributes.text(row_now), earlier.videos.attributes.text(row)
-        edit = _edit(video_id, number, *texts)
-        if edit is not None:
-            edits.append(edit)
-    rows = with_videos(
-        replace(earlier, failures=empty().failures, edits=edits_table(edits), drops=drops_table(dropped)),
-        np.array(restored, dtype=np.int64),
+    stays = np.zeros(len(now.videos), dtype=bool)
+    # Rows to store again, and the greatest revision that each one's id has now.
+    restored, revisions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    edits: list[Edit] = []
+    for block, matches in matching_rows(earlier.videos.id, now.videos.id):
+        is_there = matches >= 0
+        here = np.flatnonzero(is_there)
+        rows, rows_now = block[here], matches[here]
+        stays[rows_now] = True
+        # The same source and the same bytes, wherever these lie.
+        is_same = (now.videos.identity[rows_now] == earlier.videos.identity[rows]) & equal_gops(
+            now, rows_now, earlier, rows
+        )
+        differs = is_same & ~equal_lists(now.videos.attributes, rows_now, earlier.videos.attributes, rows)
+        for row, row_now in zip(rows[differs].tolist(), rows_now[differs].tolist(), strict=True):
+            texts = now.videos.attributes.text(row_now), earlier.videos.attributes.text(row)
+            edit = _edit(earlier.videos.id.text(row), number, *texts)
+            if edit is not None:
+                edits.append(edit)
+        again = ~is_there
+        again[here[~is_same]] = True
+        restored.append(block[again])
+        revisions.append(np.where(is_there, now.videos.revision[matches] if len(now.videos) else 0, 0)[again])
+    restored_rows = np.concatenate(restored)
+    dropped = _drops(now, np.flatnonzero(~stays), number)
+    rows_again = _stored_again(earlier, restored_rows, np.concatenate(revisions), gone, number)
+    part = replace(
+        rows_again, failures=empty().failures, edits=edits_table(edits), drops=drops_table(dropped), timeline=None
     )
-    last = [
-        max(revisions.get(video_id, 0), gone[video_id].revision if video_id in gone else 0, int(revision))
-        for video_id, revision in zip(rows.ids, rows.videos.revision.tolist(), strict=True)
-    ]
+    done = RolledBack(tuple(dropped), tuple(rows_again.ids), tuple(edit.id for edit in edits), snapshot)
+    return _Plan(done, part, restored_rows)
+
+
+def _drops(manifest: Manifest, rows: Array, number: int) -> dict[str, Drop]:
+    """The drops that take these videos out."""
+    ids = manifest.videos.id.take(rows).texts()
+    revisions = manifest.videos.revision[rows].tolist()
+    return {video_id: Drop(number, revision) for video_id, revision in zip(ids, revisions, strict=True)}
+
+
+def _stored_again(earlier: Manifest, rows: Array, revisions: Array, gone: Mapping[str, Drop], number: int) -> Manifest:
+    """These videos of the earlier snapshot, each with a revision above those in `revisions`, and above that of a drop
+    of it."""
+    again = with_videos(earlier, rows)
+    last = np.maximum(again.videos.revision, revisions)
+    if gone:
+        of_drops = [gone[video_id].revision if video_id in gone else 0 for video_id in again.ids]
+        last = np.maximum(last, np.array(of_drops, np.int64))
     videos = replace(
-        rows.videos,
-        revision=np.array(last, dtype="<i4") + np.int32(1),
-        after_edit=np.full(len(rows.videos), number, dtype="<i8"),
+        again.videos,
+        revision=(last + 1).astype("<i4"),
+        after_edit=np.full(len(again.videos), number, dtype="<i8"),
     )
-    done = RolledBack(tuple(dropped), tuple(rows.ids), tuple(edit.id for edit in edits), snapshot)
-    return done, replace(rows, videos=videos)
-
-
-def _same_frames(one: Manifest, row: int, other: Manifest, other_row: int) -> bool:
-    """Whether a video has the same source and the same bytes in both, wherever these lie."""
-    if one.videos.identity[row] != other.videos.identity[other_row]:
-        return False
-    return np.array_equal(_checksums(one, row), _checksums(other, other_row))
-
-
-def _checksums(manifest: Manifest, row: int) -> Array:
-    return manifest.gops.crc32[int(manifest.first_gops[row]) : int(manifest.first_gops[row + 1])]
+    return replace(again, videos=videos)
 
 
 def _edit(video_id: str, number: int, now: str, earlier: str) -> Edit | None:

@@ -18,8 +18,10 @@ from .ragged import Array, offsets_of, ragged_indices
 
 # Runs of so many rows on average are copied one by one, shorter ones by the numbers of their rows.
 _LONG_RUN = 64
-# A block of rows is a chunk of the longest column. It stays in a processor's cache between reading and writing.
+# A block of rows is a chunk of the longest column, or some chunks of short values. It stays in a processor's cache
+# between reading and writing.
 BLOCK_ROWS = zarr_sizes.CHUNK_ROWS
+_LONGEST_VALUE_BYTES = 8
 # Where the longest column lacks so many rows in a row, the others are cut.
 _MAX_BLOCKS = 8
 
@@ -107,19 +109,21 @@ def of_lists(runs: Runs, offsets: Sequence[Array]) -> Runs:
     return Runs(runs.source, start, offsets_of(end - start))
 
 
-def blocks_of(runs: Runs) -> list[tuple[int, int]]:
+def blocks_of(runs: Runs, value_bytes: int = _LONGEST_VALUE_BYTES) -> list[tuple[int, int]]:
     """The rows [start, stop) in blocks, each to be put together by itself. They are cut where a chunk of the longest
-    source ends, so that each of its chunks is in one block."""
+    source ends, so that each of its chunks is in one block. Of short values a block has several chunks, and as many
+    bytes."""
+    block_rows = BLOCK_ROWS * max(1, _LONGEST_VALUE_BYTES // value_bytes)
     lengths = np.bincount(runs.source, weights=runs.lengths, minlength=1)
     here = np.flatnonzero(runs.source == int(np.argmax(lengths)))
     cuts = np.zeros(1, np.int64)
     if len(here):
         first, target, length = runs.start[here], runs.target[here], runs.lengths[here]
-        chunks = np.arange(int(first[0]) // BLOCK_ROWS + 1, -(-int(first[-1] + length[-1]) // BLOCK_ROWS)) * BLOCK_ROWS
+        chunks = np.arange(int(first[0]) // block_rows + 1, -(-int(first[-1] + length[-1]) // block_rows)) * block_rows
         run = np.searchsorted(first, chunks, side="right") - 1
         cuts = np.concatenate([cuts, target[run] + np.minimum(chunks - first[run], length[run])])
     bounds = np.unique(np.append(cuts, runs.num_rows)).tolist()
-    most = _MAX_BLOCKS * BLOCK_ROWS
+    most = _MAX_BLOCKS * block_rows
     return [(first, min(first + most, stop)) for start, stop in pairwise(bounds) for first in range(start, stop, most)]
 
 

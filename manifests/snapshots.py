@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingDataError, NotADatasetError
+from ..errors import MissingDataError, NotADatasetError, OutputError
 from ..storage.interface import Storage
 from . import zarr_zip as zips
 from .fetched_columns import fetching_in_turn
@@ -24,6 +24,7 @@ from .layers import combined_tables, failures_of
 from .layout import Root, read_root
 from .new_arrays import NewArray, in_memory
 from .ragged import Array, Ragged
+from .scratch_arrays import temporary_arrays
 from .snapshot_files import explained, layers_in, open_snapshot, reading
 from .tables import Failures, Manifest, Timeline, empty
 from .zarr_read import (
@@ -175,6 +176,16 @@ def open_current(
                 raise
 
 
+def open_once(dataset: Storage, snapshot: str) -> Manifest:
+    """The tables of a snapshot that is hardly opened again, so it gets no copy: long columns lie in a file without a
+    name, which ends with the manifest. Where the folder for temporary files has no room, they are in memory."""
+    try:
+        with contextlib.closing(temporary_arrays()) as scratch:
+            return open_manifest(dataset, snapshot, new_array=scratch.new)
+    except OutputError:
+        return open_manifest(dataset, snapshot)
+
+
 def open_failures(dataset: Storage, snapshot: str) -> Failures:
     """The failures table of one snapshot, without the others."""
     with reading(dataset, snapshot, _of_failures) as open_file:
@@ -229,7 +240,7 @@ def open_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterat
         yield timeline(snapshot, manifest)
 
 
-def timeline_of(dataset: Storage, snapshot: str, manifest: Manifest, videos: Sequence[int]) -> Array:
+def timeline_of(dataset: Storage, snapshot: str, manifest: Manifest, videos: Sequence[int] | Array) -> Array:
     """The rows of a snapshot's timeline of these rows of its videos, in their order: int64. Videos that follow each
     other are read together."""
     first_frames, rows = manifest.first_frames, np.array(videos, dtype=np.int64)

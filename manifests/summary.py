@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..storage.interface import Storage
+from .host_copies import copies_in
 from .lost import lost_shards, lost_text, lost_videos
 from .ragged import Array
 from .snapshots import open_current
@@ -98,13 +99,15 @@ class Summary:
     trouble: str | None
 
 
-def summarize(dataset: Storage) -> Summary:
-    """Read the tables of the current snapshot, and check that the shards exist with their full lengths."""
-    root, manifest = open_current(dataset)
+def summarize(dataset: Storage, *, max_videos: int | None = None) -> Summary:
+    """Read the tables of the current snapshot, and check that the shards exist with their full lengths. `videos` has
+    the first `max_videos`, by default all: an object for each."""
+    root, manifest = open_current(dataset, copies=copies_in(None))
     lost = lost_shards(dataset, manifest)
     lost_rows = set(lost_videos(manifest, lost).tolist())
     videos = []
-    for row in range(len(manifest.videos)):
+    size = size_of(manifest)
+    for row in range(len(manifest.videos))[:max_videos]:
         video = manifest.video(row)
         config, changes = manifest.config(video.config), manifest.changes(row)
         videos.append(
@@ -131,12 +134,12 @@ def summarize(dataset: Storage) -> Summary:
         format_version=root.format_version,
         snapshot=root.snapshot or "",
         profile=root.profile,
-        num_videos=len(videos),
-        num_frames=int(manifest.first_frames[-1]),
-        num_gops=len(manifest.gops),
+        num_videos=len(manifest.videos),
+        num_frames=size.num_frames,
+        num_gops=size.num_gops,
         num_shards=len(manifest.shards),
-        num_bytes=int(manifest.shards.length.sum()),
-        duration_seconds=sum(video.duration_seconds for video in videos),
+        num_bytes=size.num_bytes,
+        duration_seconds=size.duration_seconds,
         videos=videos,
         failures=list(failure_summaries(manifest.failures)),
         trouble=lost_text(dataset, manifest, lost) if lost else None,

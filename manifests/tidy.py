@@ -20,7 +20,7 @@ from .layout import listed, read_root, shard_key, snapshot_key, snapshots
 from .parts import finished_parts, had_videos, read_part
 from .sections import remove_old_sections, shards_of_sections
 from .snapshot_files import layers_below, parts_in
-from .snapshots import open_manifest
+from .snapshots import open_manifest, open_once
 
 KEEP_SECONDS = 24 * 3600.0
 # An unfinished unit may still run on a host that the driver no longer reaches.
@@ -131,8 +131,12 @@ def _names(dataset: Storage, gone_snapshots: Collection[str] = ()) -> Iterator[s
     # The current snapshot comes first: as a rule it names all shards, and the others need not be read.
     for snapshot in sorted(snapshots(dataset).keys() - set(gone_snapshots), key=lambda name: (name != current, name)):
         # The next readers of this host open the current one as well.
-        copies = copies_in(None) if snapshot == current else None
-        yield set(open_manifest(dataset, snapshot, copies=copies).shards.name.texts())
+        manifest = (
+            open_manifest(dataset, snapshot, copies=copies_in(None))
+            if snapshot == current
+            else open_once(dataset, snapshot)
+        )
+        yield set(manifest.shards.name.texts())
     known = set() if current is None else parts_in(dataset, current)
     yield _named_by(dataset, finished_parts(dataset) - known)
     yield shards_of_sections(dataset)

@@ -26,7 +26,7 @@ def undecodable(
         # `verify` reports each lost video itself.
         warnings.simplefilter("ignore", DatasetWarning)
         opened = open_dataset(dataset.url, snapshot=snapshot)
-    for video in (opened[video_id] for video_id in opened.ids if video_id not in skip):
+    for video in (each for each in opened if each.id not in skip):
         gop_frames = video.metadata.gop_frames
         for start in range(0, len(video), gop_frames):
             try:

@@ -6,6 +6,7 @@ disk, open_files, disk_lock   files in a folder
 objects                       objects in a bucket, or files of a web server; built from the others below
   bucket, opened_objects      single operations on objects, and files that are read in pieces
   uploads, unfinished_uploads files that go up in parts, and the parts of unfinished ones
+  copies_in_parts             what S3 does not copy in one request
   odd_keys                    listing keys that are no paths
   lease                       the lock of the one job that writes
   retrying, network           requests that are made again, and their limits and counts

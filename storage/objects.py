@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ..whole_files import writing
-from . import lease
+from . import copies_in_parts, lease
 from .bucket import Bucket
 from .interface import OpenedFile, Stored, Taken, Upload
 from .network import PIECE_BYTES, NetworkOptions, RequestCounts
@@ -20,6 +20,8 @@ from .uploads import ObjectUpload
 
 # How often a removal looks for what it did not see before.
 _REMOVAL_ROUNDS = 5
+# An upload has 10,000 parts at most. Pieces of files of more than 84 GB are longer than others.
+_MAX_PIECES = 10_000
 
 
 class ObjectStorage:
@@ -109,10 +111,29 @@ class ObjectStorage:
             num_bytes = file.stat().st_size
             if num_bytes <= PIECE_BYTES:
                 return self._bucket.put(key, file.read_bytes(), None) is not None
+            self._check_length(key, num_bytes)
             # Azure may say that it copied a file before it has. Until then others see an empty one, and it fails if its
             # source is removed. One PUT may have 5 GB, and goes with a condition.
             put = self._bucket.put_whole if self._bucket.is_azure else self._put_in_parts
             return put(key, file) or self._has(key, file, num_bytes)
+
+    def _check_length(self, key: str, num_bytes: int) -> None:
+        """OSError if a file of this length cannot get its name here; nothing of it has been sent then."""
+        root = self._bucket.root
+        if num_bytes <= copies_in_parts.MAX_REQUEST_BYTES or not (self._bucket.is_azure or root.scheme == "s3"):
+            return
+        number, reason = (
+            errno.EFBIG,
+            "a file of more than 5 GB cannot be put into Azure on the condition that it is new",
+        )
+        if root.scheme == "s3":
+            if not copies_in_parts.has_boto3():
+                number, reason = errno.ENOTSUP, "more than 5 GB take boto3: `pip install shortgop[s3]`"
+            elif copies_in_parts.checks_conditions(root):
+                return
+            else:
+                reason = "with more than 5 GB this server passes over the condition that the file is new"
+        raise OSError(number, f"it has {num_bytes / 1e9:.1f} GB, and {reason}", self.place(key))
 
     def replace(self, key: str, data: bytes, version: str | None) -> bool:
         with self._writing(key):
@@ -156,20 +177,25 @@ class ObjectStorage:
 
         obstore uploads nothing in parts on a condition. So the file is uploaded under another key, and the store copies
         it."""
-        uploaded = self._upload(key, file)
+        num_bytes = file.stat().st_size
+        is_long = self._bucket.root.scheme == "s3" and num_bytes > copies_in_parts.MAX_REQUEST_BYTES
+        uploaded = self._upload(key, file, num_bytes)
         try:
+            if is_long:
+                return copies_in_parts.copy_new_in_parts(self._bucket.root, uploaded, key, num_bytes)
             return self._bucket.copy_new(uploaded, key)
         except OSError as error:
             # Ceph 16 answers 411 to a copy that has no Content-Length, and obstore sends none.
-            if error.errno != errno.ENOTSUP:
+            if error.errno != errno.ENOTSUP or is_long:
                 raise
             return self._bucket.put_whole(key, file)
         finally:
             self._bucket.remove_objects([uploaded])
 
-    def _upload(self, key: str, file: Path) -> str:
+    def _upload(self, key: str, file: Path, num_bytes: int) -> str:
         name = key.rpartition("/")[2]
-        upload = ObjectUpload(self._bucket, f"{lease.TEMPORARY}/{name}-{uuid.uuid4().hex}")
+        piece_bytes = max(PIECE_BYTES, -(-num_bytes // _MAX_PIECES))
+        upload = ObjectUpload(self._bucket, f"{lease.TEMPORARY}/{name}-{uuid.uuid4().hex}", piece_bytes)
         try:
             with file.open("rb") as source:
                 while piece := source.read(PIECE_BYTES):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 # Below a root others may upload too, such as to a dataset that lies in a folder of this one. `Storage.start` makes
-# keys of this form, and what is large goes to these folders.
-_OURS = re.compile(r"(shards|\.tmp)/[^/]+-[0-9a-f]{32}(\.\w+)?")
+# keys of this form, and what is large goes to these folders. A snapshot gets its name by an upload of copied parts.
+_OURS = re.compile(r"(shards|\.tmp)/[^/]+-[0-9a-f]{32}(\.\w+)?|manifest/\d+\.zip")
 # The next job finds what such an answer left.
 _PASSING_STATUSES = (408, 429, 500, 502, 503, 504)
 

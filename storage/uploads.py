@@ -20,9 +20,10 @@ _CONCURRENT_PARTS = 2
 class ObjectUpload:
     """`Upload` to an object store. `key` must be one that nothing else has or gets."""
 
-    def __init__(self, bucket: Bucket, key: str) -> None:
+    def __init__(self, bucket: Bucket, key: str, piece_bytes: int = PIECE_BYTES) -> None:
         self._bucket = bucket
         self._key = key
+        self._piece_bytes = piece_bytes
         # What has not been sent yet, always less than a part: just that can be taken back.
         self._unsent = bytearray()
         self._sent_bytes = 0
@@ -36,10 +37,10 @@ class ObjectUpload:
         with writing(self._bucket.place(self._key)):
             rest = memoryview(data)
             while rest:
-                taken = rest[: PIECE_BYTES - len(self._unsent)]
+                taken = rest[: self._piece_bytes - len(self._unsent)]
                 self._unsent += taken
                 rest = rest[len(taken) :]
-                if len(self._unsent) == PIECE_BYTES:
+                if len(self._unsent) == self._piece_bytes:
                     self._send()
 
     def cut(self, num_bytes: int) -> int:
@@ -78,7 +79,7 @@ class ObjectUpload:
                 self._writer = obstore.open_writer(
                     self._bucket.uploading_store,
                     self._bucket.root.key(self._key),
-                    buffer_size=PIECE_BYTES,
+                    buffer_size=self._piece_bytes,
                     max_concurrency=_CONCURRENT_PARTS,
                 )
             self._writer.write(bytes(self._unsent))

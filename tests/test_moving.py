@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from shortgop.manifests.collect import collect
 from shortgop.manifests.compact import compact
 from shortgop.manifests.copying import copy_videos
 from shortgop.manifests.drop import drop
-from shortgop.manifests.moving import sharing_videos
+from shortgop.manifests.moving import VideosInShards, sharing_videos, videos_of
 from shortgop.manifests.parts import finished_parts
 from shortgop.manifests.rollback import rollback
 from shortgop.manifests.snapshots import open_current
@@ -286,7 +287,13 @@ def test_shards_that_are_long_enough_stay(dataset: Path) -> None:
 
 @given(st.dictionaries(st.integers(0, 30), st.lists(st.integers(0, 30), min_size=1, max_size=4)))
 def test_shards_that_share_videos_are_together(shards_of: dict[int, list[int]]) -> None:
-    groups = sharing_videos(shards_of)
+    pairs = sorted({(video, shard) for video, its in shards_of.items() for shard in its})
+    lying = VideosInShards(*np.array(pairs, np.int64).reshape(-1, 2).T)
+    groups = sharing_videos(lying)
+    assert groups == sorted(map(sorted, groups))
+    assert [each.tolist() for each in videos_of(groups, lying)] == [
+        sorted(video for video, its in shards_of.items() if set(its) & set(group)) for group in groups
+    ]
     assert sorted(shard for group in groups for shard in group) == sorted(
         {s for its in shards_of.values() for s in its}
     )

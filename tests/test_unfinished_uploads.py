@@ -17,7 +17,7 @@ from shortgop.errors import DatasetWarning
 from shortgop.storage import unfinished_uploads as module
 from shortgop.storage.connections import StoreRoot
 from shortgop.storage.locate import storage_at
-from shortgop.storage.unfinished_uploads import abort_unfinished
+from shortgop.storage.unfinished_uploads import abort_unfinished, is_ours
 
 STAYS = "stays in the bucket corpus, and is paid for. To have each job remove what is left in its dataset, "
 RULE = "by a lifecycle rule, AbortIncompleteMultipartUpload"
@@ -116,3 +116,18 @@ def test_an_upload_that_ended_meanwhile_does_not_keep_the_others(s3_url: str, mo
 def test_where_a_job_could_never_remove_any_nothing_is_said(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     assert abort_unfinished(StoreRoot.of(url), 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (f"data/shards/u1-0-{'0f' * 16}.shard", True),
+        (f"data/.tmp/000001.zip-{'0f' * 16}", True),
+        ("data/manifest/000001.zip", True),
+        ("data/manifest/notes.zip", False),
+        ("data/below/manifest/000001.zip", False),
+        ("other/manifest/000001.zip", False),
+    ],
+)
+def test_uploads_of_shards_and_snapshots_of_a_dataset_are_its_own(key: str, expected: bool) -> None:
+    assert is_ours(StoreRoot("s3", "corpus", "data"), key) == expected
