@@ -25,7 +25,7 @@ from .identity import identity_of
 from .source_parts import identity_of_part
 from .sources import Source
 from .store_files import StoreFile, asked, copied, identity_of_file
-from .task_memory import UNKNOWN_BYTES, task_bytes
+from .task_memory import header_bytes
 from .units import Item
 
 # Looking at files mostly waits for disks and networks, so there are more threads than cores.
@@ -45,11 +45,11 @@ _T = TypeVar("_T")
 @dataclass(frozen=True)
 class Expected:
     """About how many frames a source will have, how many seconds one core will take for them, 0 if it is in the dataset
-    or its header does not say, and how many bytes of memory."""
+    or its header does not say, and how many bytes of memory, None if that is not known."""
 
     frames: int = 0
     seconds: float = 0.0
-    memory_bytes: int = UNKNOWN_BYTES
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def _expected(header: Estimate, part: Stretch | None, profile: Profile) -> Expec
     pixels = expected_pixels(header.width, header.height, profile.size)
     source_pixels = header.width * header.height
     seconds = expected_seconds(header.source_frames, source_pixels, header.frames, pixels)
-    memory_bytes = task_bytes(source_pixels, pixels, profile.codec) if source_pixels else UNKNOWN_BYTES
+    memory_bytes = header_bytes(header, profile)
     if part is None:
         return Expected(header.frames, seconds, memory_bytes)
     if not (header.duration_seconds and header.is_seekable):

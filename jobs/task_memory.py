@@ -6,6 +6,10 @@ added up, for 256p to 4K, H.264 and HDR, made smaller or not. They hold for one 
 
 from __future__ import annotations
 
+from ..prep.probe import Estimate
+from ..prep.profile import Profile
+from ..prep.section_plan import expected_pixels
+
 # Two processes that do nothing yet.
 _BASE_BYTES = 150_000_000
 # Decoded pictures of the source, in either process.
@@ -23,6 +27,13 @@ _STEP_BYTES = 256 << 20
 def task_bytes(source_pixels: int, pixels: int, codec: str) -> int:
     """The memory for a source with pictures of `source_pixels`, encoded at `pixels`."""
     return _BASE_BYTES + source_pixels * _BYTES_OF_SOURCE_PIXEL + pixels * _BYTES_OF_PIXEL[codec]
+
+
+def header_bytes(header: Estimate, profile: Profile) -> int | None:
+    """The memory for a source with this header; None where that does not say how large its pictures are."""
+    source_pixels = header.width * header.height
+    pixels = expected_pixels(header.width, header.height, profile.size)
+    return task_bytes(source_pixels, pixels, profile.codec) if source_pixels else None
 
 
 def reserved_bytes(expected_bytes: int, largest_bytes: int | None) -> int:
