@@ -157,8 +157,9 @@ def look_at(
     *,
     num_in_store: int | None = None,
     is_over: Callable[[], bool] = bool,
+    threads: int = _LOOK_THREADS,
 ) -> list[Looked]:
-    """Each source with its fingerprint and size, and what is expected of it.
+    """Each source with its fingerprint and size, and what is expected of it; `threads` of them are looked at at a time.
 
     The length of a video that stays is not looked up. `num_in_store` is how many sources of the window lie in stores,
     by default how many of these do. CancelledError as soon as `is_over` says that nobody waits for it any more.
@@ -201,7 +202,7 @@ def look_at(
         header = of_path(source.path) if file is None else of_stored(file) if is_estimated else Estimate()
         return Looked(item, _expected(header, source.part, options.profile))
 
-    with ThreadPoolExecutor(_LOOK_THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         try:
             return list(pool.map(look, sources))
         except BaseException:

@@ -18,6 +18,8 @@ _BYTES_OF_SOURCE_PIXEL = 60
 _BYTES_OF_PIXEL = {"h264": 130, "hevc": 200}
 UNKNOWN_BYTES = 700_000_000
 """For a source whose pictures have an unknown size: enough for 1080p."""
+LOOK_BYTES = 500_000_000
+"""For a task that looks at sources, a few at a time."""
 ALL_BYTES = 1 << 60
 """More than any machine has: a unit that is expected to take so much runs alone on one."""
 # Ray keeps a queue for each amount that is asked for.
