@@ -16,7 +16,6 @@ from ..errors import SourceError
 from ..prep.mounts import read_in_time
 from ..prep.options import Options, SourcePolicy
 from ..prep.probe import Estimate, estimate
-from ..prep.profile import Profile
 from ..prep.section_plan import expected_pixels, expected_seconds
 from ..prep.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
 from ..prep.stretch import Stretch
@@ -200,7 +199,7 @@ def look_at(
         if there.stays(source, identity) or not (source.part is None or isinstance(source.part, Stretch)):
             return Looked(item, Expected())
         header = of_path(source.path) if file is None else of_stored(file) if is_estimated else Estimate()
-        return Looked(item, _expected(header, source.part, options.profile))
+        return Looked(item, _expected(header, source.part, options))
 
     with ThreadPoolExecutor(threads) as pool:
         try:
@@ -232,11 +231,11 @@ def _once(find: Callable[[_K], _T]) -> Callable[[_K], _T]:
     return of
 
 
-def _expected(header: Estimate, part: Stretch | None, profile: Profile) -> Expected:
-    pixels = expected_pixels(header.width, header.height, profile.size)
+def _expected(header: Estimate, part: Stretch | None, options: Options) -> Expected:
+    pixels = expected_pixels(header.width, header.height, options.profile.size)
     source_pixels = header.width * header.height
     seconds = expected_seconds(header.source_frames, source_pixels, header.frames, pixels)
-    memory_bytes = header_bytes(header, profile)
+    memory_bytes = header_bytes(header, options)
     if part is None:
         return Expected(header.frames, seconds, memory_bytes)
     if not (header.duration_seconds and header.is_seekable):

@@ -167,7 +167,7 @@ def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgres
         file: SourceFile | None = None
         try:
             file = stack.enter_context(file_of(dataset, unit.items[0].source, options.policy))
-            check_memory(file, own.profile, most_bytes)
+            check_memory(file, own, most_bytes)
             found = surveyed(file, own, ffmpeg.path)
         except (OutputError, ToolError, MoreMemoryError):
             raise

@@ -21,7 +21,6 @@ from ..prep.encode import prepare_video
 from ..prep.encode_cuts import CutOut
 from ..prep.manifest_rows import Identity
 from ..prep.options import Options
-from ..prep.profile import Profile
 from ..prep.shards import Committed, ShardWriter
 from ..prep.stretch import Stretch
 from ..prep.tool_choice import choose_ffmpeg
@@ -84,10 +83,10 @@ class MoreMemoryError(Exception):
         self.needed_bytes = needed_bytes
 
 
-def check_memory(file: SourceFile, profile: Profile, most_bytes: int | None) -> None:
+def check_memory(file: SourceFile, options: Options, most_bytes: int | None) -> None:
     """MoreMemoryError if the pictures of a source take more than these bytes of memory (None: they may)."""
     if most_bytes is not None:
-        needed_bytes = header_bytes(file.header(), profile)
+        needed_bytes = header_bytes(file.header(), options)
         if needed_bytes is not None and needed_bytes > most_bytes:
             raise MoreMemoryError(needed_bytes)
 
@@ -156,7 +155,7 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
             CutOut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)
         ]
         with file_of(dataset, items[0].source, options.policy, opened) as file:
-            check_memory(file, options.profile, most_bytes)
+            check_memory(file, options, most_bytes)
             if cuts:
                 done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
             else:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from datasets import current_manifest
-from long_sources import PROFILE, SECTION_SECONDS, make_sources
+from long_sources import FRAMES, PROFILE, SECTION_SECONDS, make_sources
 from ray_heads import cluster_of
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.look import look_at
@@ -31,14 +31,15 @@ from synthetic import constant_rate_pts, make_video
 
 _SIZE = (2560, 1440)
 _PROFILE = Profile()
-_NEEDED = task_bytes(2560 * 1440, 2560 * 1440, "h264")
+_FRAMES = 6
+_NEEDED = task_bytes(2560 * 1440, 2560 * 1440, "h264", _FRAMES, salvage=False)
 _MB = 10**6
 
 
 def make(path: Path, size: tuple[int, int] = _SIZE) -> Path:
     # Enough bytes for a unit of its own.
     make_video(
-        path, pts=constant_rate_pts(Fraction(30), 6), timebase=Fraction(1, 30), size=size,
+        path, pts=constant_rate_pts(Fraction(30), _FRAMES), timebase=Fraction(1, 30), size=size,
         options={"qp": "1", "preset": "ultrafast"},
     )  # fmt: skip
     return path
@@ -87,7 +88,7 @@ def test_a_unit_is_encoded_with_the_memory_that_it_takes_and_handed_back_with_le
 def test_a_long_source_is_handed_back_before_it_is_cut(tmp_path: Path, dataset: DiskStorage) -> None:
     step = Look(unit_of(make_sources(tmp_path) / "long.mp4", is_long=True))
     options = Options(PROFILE, section_seconds=SECTION_SECONDS)
-    needed = task_bytes(320 * 256, 320 * 256, "h264")
+    needed = task_bytes(320 * 256, 320 * 256, "h264", FRAMES, salvage=False)
     assert run_step(dataset, step, options, lambda _: None, needed - 1) == MoreMemory(needed)
     assert isinstance(run_step(dataset, step, options, lambda _: None, needed), Sections)
 
