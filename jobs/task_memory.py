@@ -13,12 +13,12 @@ from ..prep.section_plan import expected_pixels
 # Two processes that do nothing yet.
 _BASE_BYTES = 150_000_000
 # Decoded pictures of the source, in either process.
-_BYTES_OF_SOURCE_PIXEL = 60
+_BYTES_OF_SOURCE_PIXEL = 70
 # The pictures that the encoder looks ahead at.
 _BYTES_OF_PIXEL = {"h264": 130, "hevc": 200}
 # Times and places of the source's frames, as Python objects for a while; far more where all are decoded and judged.
 _BYTES_OF_FRAME, _BYTES_OF_SALVAGED_FRAME = 350, 800
-UNKNOWN_BYTES = 700_000_000
+UNKNOWN_BYTES = 720_000_000
 """For a source whose pictures have an unknown size: enough for 1080p."""
 LOOK_BYTES = 500_000_000
 """For a task that looks at sources, a few at a time."""
