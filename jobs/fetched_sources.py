@@ -19,6 +19,7 @@ from ..prep.encode_sections import SourceSurvey, survey
 from ..prep.options import Options, SourcePolicy
 from ..prep.part_of_file import Needed, NeedsWholeFileError
 from ..prep.playlists import SCRIPT_SUFFIXES
+from ..prep.probe import Estimate, estimate
 from ..prep.shards import ShardWriter
 from ..prep.stalls import in_time, stall_limit
 from ..prep.stretch import Stretch
@@ -43,6 +44,15 @@ class SourceFile:
     source: Source
     policy: SourcePolicy
     copy: LocalCopy | None = None
+
+    def header(self) -> Estimate:
+        """What its header says; of a file in a store nothing else is fetched. It says nothing if it cannot be read."""
+        copy = self.copy
+        found: list[Estimate] = []
+        self._in_time(
+            lambda: found.append(estimate(self.path if copy is None else copy.reader(), None)), "reading its header"
+        )
+        return found[0]
 
     def whole(self) -> str:
         """The path, once all of the file is there. SourceError if it cannot be fetched."""

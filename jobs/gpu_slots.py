@@ -15,7 +15,8 @@ from ..errors import ToolError
 from ..wording import counted
 
 DEFAULT_STREAMS_PER_GPU = 4
-# With two units for each place every worker stays busy while the driver publishes.
+# With two units for each place every worker stays busy while the driver publishes. Where GPUs are used, units for the
+# CPU do not wait in Ray: it would give them the cores that units for the GPU wait for.
 _IN_FLIGHT = 2
 
 Place = Literal["gpu", "cpu"]
@@ -80,7 +81,10 @@ def with_machines(slots: Slots, machines: Mapping[str, Mapping[str, float]]) -> 
         if each.get("CPU", 0) >= 1
     )
     slots = replace(slots, machines=for_units)
-    return slots if any(each.has_gpu for each in for_units) else replace(slots, on_gpus=0, gpu_share=0.0)
+    streams_per_gpu = round(1 / slots.gpu_share) if slots.on_gpus else 0
+    # Each unit takes a core of the machine whose GPU it uses.
+    places = sum(min(int(each.get("CPU", 0)), int(each.get("GPU", 0)) * streams_per_gpu) for each in machines.values())
+    return replace(slots, on_gpus=min(slots.on_gpus, places)) if places else replace(slots, on_gpus=0, gpu_share=0.0)
 
 
 def waits_in_vain(slots: Slots, place: Place, asked_bytes: int, avoided: Collection[str] = ()) -> bool:
@@ -132,9 +136,10 @@ def free_places(slots: Slots, in_flight: Mapping[Place, int]) -> list[Place]:
     always run, because others may wait for it while GPUs have much to do.
     """
     free: list[Place] = []
-    on_cpus = in_flight.get("cpu", 0)
-    if in_flight.get("gpu", 0) < slots.on_gpus * _IN_FLIGHT:
+    on_cpus, on_gpus = in_flight.get("cpu", 0), in_flight.get("gpu", 0)
+    if on_gpus < slots.on_gpus * _IN_FLIGHT:
         free.append("gpu")
-    if sum(in_flight.values()) < slots.at_a_time * _IN_FLIGHT or not on_cpus:
+    cores = slots.at_a_time - min(on_gpus, slots.on_gpus)
+    if on_cpus < (cores if on_gpus else cores * _IN_FLIGHT) or not on_cpus:
         free.append("cpu")
     return free

@@ -16,7 +16,6 @@ from ..errors import SourceError
 from ..prep.mounts import read_in_time
 from ..prep.options import Options, SourcePolicy
 from ..prep.probe import Estimate, estimate
-from ..prep.profile import Profile
 from ..prep.section_plan import expected_pixels, expected_seconds
 from ..prep.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
 from ..prep.stretch import Stretch
@@ -25,7 +24,7 @@ from .identity import identity_of
 from .source import Source
 from .source_parts import identity_of_part
 from .store_files import StoreFile, asked, copied, identity_of_file
-from .task_memory import UNKNOWN_BYTES, task_bytes
+from .task_memory import header_bytes
 from .units import Item
 
 # Looking at files mostly waits for disks and networks, so there are more threads than cores.
@@ -45,11 +44,11 @@ _T = TypeVar("_T")
 @dataclass(frozen=True)
 class Expected:
     """About how many frames a source will have, how many seconds one core will take for them, 0 if it is in the dataset
-    or its header does not say, and how many bytes of memory."""
+    or its header does not say, and how many bytes of memory, None if that is not known."""
 
     frames: int = 0
     seconds: float = 0.0
-    memory_bytes: int = UNKNOWN_BYTES
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -157,8 +156,9 @@ def look_at(
     *,
     num_in_store: int | None = None,
     is_over: Callable[[], bool] = bool,
+    threads: int = _LOOK_THREADS,
 ) -> list[Looked]:
-    """Each source with its fingerprint and size, and what is expected of it.
+    """Each source with its fingerprint and size, and what is expected of it; `threads` of them are looked at at a time.
 
     The length of a video that stays is not looked up. `num_in_store` is how many sources of the window lie in stores,
     by default how many of these do. CancelledError as soon as `is_over` says that nobody waits for it any more.
@@ -199,9 +199,9 @@ def look_at(
         if there.stays(source, identity) or not (source.part is None or isinstance(source.part, Stretch)):
             return Looked(item, Expected())
         header = of_path(source.path) if file is None else of_stored(file) if is_estimated else Estimate()
-        return Looked(item, _expected(header, source.part, options.profile))
+        return Looked(item, _expected(header, source.part, options))
 
-    with ThreadPoolExecutor(_LOOK_THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         try:
             return list(pool.map(look, sources))
         except BaseException:
@@ -231,11 +231,11 @@ def _once(find: Callable[[_K], _T]) -> Callable[[_K], _T]:
     return of
 
 
-def _expected(header: Estimate, part: Stretch | None, profile: Profile) -> Expected:
-    pixels = expected_pixels(header.width, header.height, profile.size)
+def _expected(header: Estimate, part: Stretch | None, options: Options) -> Expected:
+    pixels = expected_pixels(header.width, header.height, options.profile.size)
     source_pixels = header.width * header.height
     seconds = expected_seconds(header.source_frames, source_pixels, header.frames, pixels)
-    memory_bytes = task_bytes(source_pixels, pixels, profile.codec) if source_pixels else UNKNOWN_BYTES
+    memory_bytes = header_bytes(header, options)
     if part is None:
         return Expected(header.frames, seconds, memory_bytes)
     if not (header.duration_seconds and header.is_seekable):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from .costs import CostClass
-from .steps import Join, Look, OneSection, Outcome, Refused, SectionDone, Sections, Step, Whole
+from .steps import Join, Look, MoreMemory, OneSection, Outcome, Refused, SectionDone, Sections, Step, Whole
 from .units import Unit
 from .waiting import Waiting
 from .windows import WINDOW_SOURCES
@@ -70,6 +71,9 @@ class Order:
     def done(self, step: Step, outcome: Outcome) -> UnitResult | None:
         """Take the outcome of a step. Returns the result of its unit where that is finished."""
         unit = step.unit
+        if isinstance(outcome, MoreMemory):
+            self.again([replace(step, unit=replace(unit, expected_bytes=outcome.needed_bytes))])
+            return None
         if isinstance(outcome, Sections):
             self._sections_left[unit.id] = len(outcome.sections)
             self.again(OneSection(unit, outcome.cut, number, each) for number, each in enumerate(outcome.sections))

@@ -21,11 +21,15 @@ from .failing import TRIES
 from .look import Looked, LookElsewhere, There, look_at
 from .ray_connection import LOST, connected
 from .source import Source
+from .task_memory import LOOK_BYTES, reserved_bytes
 from .where import Where
 
 # About a quarter of a second for one core.
 _TASK_SOURCES = 250
 _CPU_SHARE = 0.25
+# Of a film of hours FFmpeg reads an index of up to 80 MB to see its header, so few are looked at at a time. All tasks
+# that a core has look at as many as a driver does.
+_THREADS = 4
 # After this time the driver looks at the remaining sources itself.
 _PATIENCE_SECONDS = 60.0
 # A source that gives no byte for so long is left to the driver, which has more patience.
@@ -90,7 +94,11 @@ def _looked(
     stall_seconds = min(policy.max_stall_seconds, Fraction(_STALL_SECONDS))
     options = replace(options, policy=replace(policy, max_stall_seconds=stall_seconds))
     # A part of a CPU, so that they fit between the units, and a head without CPUs gets none.
-    task: Any = ray.remote(num_cpus=_CPU_SHARE, max_retries=0)(_look)
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    memory = [int(each["Resources"].get("memory", 0)) for each in nodes if each["Alive"]]
+    task: Any = ray.remote(
+        num_cpus=_CPU_SHARE, memory=reserved_bytes(LOOK_BYTES, max(memory, default=None)), max_retries=0
+    )(_look)
     found: list[list[Looked | None]] = [[None] * len(part) for part in parts]
     running: dict[Any, int] = {}
     ended_seconds: list[float] = []
@@ -137,7 +145,7 @@ def _look(
     sources: Sequence[Source], options: Options, there: There, num_in_store: int
 ) -> tuple[str, list[Looked | None]]:
     """This machine, and what it finds."""
-    looked = look_at(sources, options, there, num_in_store=num_in_store)
+    looked = look_at(sources, options, there, num_in_store=num_in_store, threads=_THREADS)
     # The driver may be able to read what this machine cannot.
     found = [each if each.item.size_bytes else None for each in looked]
     return ray.get_runtime_context().get_node_id(), found

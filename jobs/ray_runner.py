@@ -33,7 +33,7 @@ from .ray_metrics import StepMetrics
 from .ray_tasks import AskSlots, RayTasks
 from .second_attempts import Attempt, Attempts, key_of
 from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
-from .steps import Join, Look, OneSection, Outcome, Step, Whole, run_step
+from .steps import Join, Look, MoreMemory, OneSection, Outcome, Step, Whole, run_step
 from .task_memory import ALL_BYTES
 from .units import Unit, split_unit
 from .work import OnProgress, UnitProgress, UnitResult, give_up
@@ -52,8 +52,8 @@ class _NoEncoder:
     error: NoEncoderError
 
 
-Done = tuple[Outcome | _NoEncoder, float]
-"""The outcome of a step, and the seconds that its worker took."""
+Done = tuple[Outcome | _NoEncoder, float | None]
+"""The outcome of a step, and the seconds that its worker took; None where it was not done."""
 
 
 def run_units(  # noqa: PLR0917  # what a job has, and its Ray
@@ -88,7 +88,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     attempts = Attempts(order, options.profile.encoder)
     losses = Losses()
 
-    def after_end(attempt: Attempt, outcome: Outcome | _NoEncoder, seconds: float) -> UnitResult | None:
+    def after_end(attempt: Attempt, outcome: Outcome | _NoEncoder, seconds: float | None) -> UnitResult | None:
         if isinstance(outcome, _NoEncoder):
             if attempts.ended(attempt, None):
                 order.again([attempt.step])
@@ -124,8 +124,9 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             **elsewhere(avoided),
         )
         reference: ray.ObjectRef[Done] = named.remote(
-            dataset, attempt.step, replace(options, use_gpu=on_gpu), board.put, mark
-        )
+            dataset, attempt.step, replace(options, use_gpu=on_gpu), board.put, mark,
+            limit_of(attempt.step.unit, asked_bytes),
+        )  # fmt: skip
         return reference
 
     tasks = RayTasks(attempts, options.profile.encoder, ask_slots, submit, on_note, time.monotonic())
@@ -178,6 +179,12 @@ def with_less_beside(attempt: Attempt, error: RayError, *, alone: bool) -> Attem
     return replace(attempt, step=step, avoided=attempt.avoided | ({match[1]} if match else set()))
 
 
+def limit_of(unit: Unit, asked_bytes: int) -> int | None:
+    """How much memory a unit may take that asks for so much; None where that is no guess, or all that a machine has: it
+    has to do with it."""
+    return asked_bytes if unit.guesses_memory and asked_bytes >= unit.expected_bytes else None
+
+
 def elsewhere(avoided: Collection[str]) -> dict[str, Any]:
     """The options of a task that does not run on machines with these ids. Ray 2.49 is the first to take them."""
     if not avoided or not _HAS_SELECTORS:
@@ -217,7 +224,9 @@ def _gone_source(error: RayTaskError) -> str:
     raise (cause if isinstance(cause, ShortGopError) else error) from None
 
 
-def _run_step(dataset: Storage, step: Step, options: Options, put: OnProgress, mark: str | None) -> Done:
+def _run_step(  # noqa: PLR0917  # what a worker is sent
+    dataset: Storage, step: Step, options: Options, put: OnProgress, mark: str | None, most_bytes: int | None
+) -> Done:
     # Several nodes of a cluster may be on one machine.
     start = time.monotonic()
     machine = ray.get_runtime_context().get_node_id()
@@ -232,23 +241,25 @@ def _run_step(dataset: Storage, step: Step, options: Options, put: OnProgress, m
     section = step.number if isinstance(step, OneSection) else None
     put(UnitProgress(step.unit.id, 0, 0, section, node, machine=machine))
     try:
-        outcome = _outcome(dataset, step, options, report, mark)
+        outcome = _outcome(dataset, step, options, report, mark, most_bytes)
     except NoEncoderError as error:
         if not _HAS_SELECTORS:
             raise
-        return _NoEncoder(machine, error), 0.0
+        return _NoEncoder(machine, error), None
     seconds = time.monotonic() - start
     metrics.done(step, outcome, seconds)
-    return outcome, seconds
+    return outcome, None if isinstance(outcome, MoreMemory) else seconds
 
 
-def _outcome(dataset: Storage, step: Step, options: Options, report: OnProgress, mark: str | None) -> Outcome:
+def _outcome(  # noqa: PLR0917  # as above
+    dataset: Storage, step: Step, options: Options, report: OnProgress, mark: str | None, most_bytes: int | None
+) -> Outcome:
     if mark is None:
-        return run_step(dataset, step, options, report)
+        return run_step(dataset, step, options, report, most_bytes)
     try:
         check_mark(dataset, mark)
         check_sources(step.unit)
-        return run_step(dataset, step, options, report)
+        return run_step(dataset, step, options, report, most_bytes)
     except (OutputError, ToolError, SourceNotFoundError) as error:
         machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
         raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error

@@ -26,9 +26,11 @@ from .fetched_sources import SourceFile, file_of, surveyed
 from .units import Unit
 from .work import (
     FrameCount,
+    MoreMemoryError,
     OnProgress,
     UnitProgress,
     UnitResult,
+    check_memory,
     committed_result,
     in_files,
     result_of,
@@ -99,8 +101,15 @@ class Refused:
     """The video has to be encoded whole."""
 
 
+@dataclass(frozen=True)
+class MoreMemory:
+    """The step takes so much memory, and was not done."""
+
+    needed_bytes: int
+
+
 Step = Whole | Look | OneSection | Join
-Outcome = UnitResult | Sections | SectionDone | Refused
+Outcome = UnitResult | Sections | SectionDone | Refused | MoreMemory
 
 GpuUse = Literal["needs", "uses", "may use", "leaves"]
 """Whether a step cannot do without a GPU, uses one that it has, uses one in some cases, or leaves GPUs alone."""
@@ -118,21 +127,29 @@ def gpu_use(kind: type[Step], encoder: str) -> GpuUse:
     return "uses" if kind is Whole else "leaves"
 
 
-def run_step(dataset: Storage, step: Step, options: Options, on_progress: OnProgress) -> Outcome:
-    """Do a step in this process. OutputError and ToolError concern every source alike, and are raised."""
+def run_step(
+    dataset: Storage, step: Step, options: Options, on_progress: OnProgress, most_bytes: int | None = None
+) -> Outcome:
+    """Do a step in this process. OutputError and ToolError concern every source alike, and are raised. A step
+    that takes more memory than `most_bytes` is not done (None: it may take any)."""
     with writing(dataset.url):
         # What is an error of one source has become its failure below.
-        return _outcome(dataset, step, options, on_progress)
+        try:
+            return _outcome(dataset, step, options, on_progress, most_bytes)
+        except MoreMemoryError as error:
+            return MoreMemory(error.needed_bytes)
 
 
-def _outcome(dataset: Storage, step: Step, options: Options, on_progress: OnProgress) -> Outcome:
+def _outcome(
+    dataset: Storage, step: Step, options: Options, on_progress: OnProgress, most_bytes: int | None
+) -> Outcome:
     if isinstance(step, Whole):
-        return run_unit(dataset, step.unit, options, on_progress)
+        return run_unit(dataset, step.unit, options, on_progress, most_bytes=most_bytes)
     committed = committed_result(dataset, step.unit)
     if committed is not None:
         return committed
     if isinstance(step, Look):
-        return _look(dataset, step.unit, options, on_progress)
+        return _look(dataset, step.unit, options, on_progress, most_bytes)
     try:
         if isinstance(step, OneSection):
             return _encode(dataset, step, options, on_progress)
@@ -143,15 +160,16 @@ def _outcome(dataset: Storage, step: Step, options: Options, on_progress: OnProg
         return Refused()
 
 
-def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress) -> Outcome:
+def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress, most_bytes: int | None) -> Outcome:
     own = _for_sections(options)
     ffmpeg = choose_ffmpeg(own.profile, use_gpu=own.use_gpu)
     with contextlib.ExitStack() as stack:
         file: SourceFile | None = None
         try:
             file = stack.enter_context(file_of(dataset, unit.items[0].source, options.policy))
+            check_memory(file, own, most_bytes)
             found = surveyed(file, own, ffmpeg.path)
-        except (OutputError, ToolError):
+        except (OutputError, ToolError, MoreMemoryError):
             raise
         except Exception:  # noqa: BLE001  # as above; most often NotCutError
             # What was fetched of the file need not be fetched again.

@@ -6,23 +6,43 @@ added up, for 256p to 4K, H.264 and HDR, made smaller or not. They hold for one 
 
 from __future__ import annotations
 
+from ..prep.options import Options
+from ..prep.probe import Estimate
+from ..prep.section_plan import expected_pixels
+
 # Two processes that do nothing yet.
 _BASE_BYTES = 150_000_000
 # Decoded pictures of the source, in either process.
-_BYTES_OF_SOURCE_PIXEL = 60
+_BYTES_OF_SOURCE_PIXEL = 70
 # The pictures that the encoder looks ahead at.
 _BYTES_OF_PIXEL = {"h264": 130, "hevc": 200}
-UNKNOWN_BYTES = 700_000_000
+# Times and places of the source's frames, as Python objects for a while; far more where all are decoded and judged.
+_BYTES_OF_FRAME, _BYTES_OF_SALVAGED_FRAME = 350, 800
+UNKNOWN_BYTES = 720_000_000
 """For a source whose pictures have an unknown size: enough for 1080p."""
+LOOK_BYTES = 500_000_000
+"""For a task that looks at sources, a few at a time."""
 ALL_BYTES = 1 << 60
 """More than any machine has: a unit that is expected to take so much runs alone on one."""
 # Ray keeps a queue for each amount that is asked for.
 _STEP_BYTES = 256 << 20
 
 
-def task_bytes(source_pixels: int, pixels: int, codec: str) -> int:
-    """The memory for a source with pictures of `source_pixels`, encoded at `pixels`."""
-    return _BASE_BYTES + source_pixels * _BYTES_OF_SOURCE_PIXEL + pixels * _BYTES_OF_PIXEL[codec]
+def task_bytes(source_pixels: int, pixels: int, codec: str, source_frames: int, *, salvage: bool) -> int:
+    """The memory for a source of so many frames with pictures of `source_pixels`, encoded at `pixels`. `salvage`: it
+    may be damaged, and is prepared all the same."""
+    of_frame = _BYTES_OF_SALVAGED_FRAME if salvage else _BYTES_OF_FRAME
+    of_pictures = source_pixels * _BYTES_OF_SOURCE_PIXEL + pixels * _BYTES_OF_PIXEL[codec]
+    return _BASE_BYTES + of_pictures + source_frames * of_frame
+
+
+def header_bytes(header: Estimate, options: Options) -> int | None:
+    """The memory for a source with this header; None where that does not say how large its pictures are."""
+    profile, source_pixels = options.profile, header.width * header.height
+    if not source_pixels:
+        return None
+    pixels = expected_pixels(header.width, header.height, profile.size)
+    return task_bytes(source_pixels, pixels, profile.codec, header.source_frames, salvage=options.policy.salvage)
 
 
 def reserved_bytes(expected_bytes: int, largest_bytes: int | None) -> int:

@@ -41,7 +41,8 @@ class Item:
 class Unit:
     """The work of one task: several short videos, or one long one. `id` is 16 hexadecimal digits. With `is_long` its
     one video may be encoded in sections, by several tasks. `expected_seconds` is how long one core takes for it, about;
-    `is_guess`: most of that rests on bytes alone. `expected_bytes` is how much memory it takes."""
+    `is_guess`: most of that rests on bytes alone. `expected_bytes` is how much memory it takes; `guesses_memory`: it is
+    not known how large the pictures of some of its sources are."""
 
     id: str
     items: tuple[Item, ...]
@@ -49,6 +50,7 @@ class Unit:
     expected_seconds: float = field(default=0.0, compare=False)
     is_guess: bool = field(default=False, compare=False)
     expected_bytes: int = field(default=UNKNOWN_BYTES, compare=False)
+    guesses_memory: bool = field(default=True, compare=False)
 
 
 def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int) -> list[Unit]:
@@ -138,18 +140,24 @@ def _indivisible(file: list[Item], seconds: Mapping[str, float]) -> list[list[It
     return [[item] for item in file] if all(seconds.get(item.source.id) for item in file) else [file]
 
 
-def with_costs(units: Iterable[Unit], seconds: Mapping[str, float], memory_bytes: Mapping[str, int]) -> list[Unit]:
+def with_costs(
+    units: Iterable[Unit], seconds: Mapping[str, float], memory_bytes: Mapping[str, int | None]
+) -> list[Unit]:
     """The units with how long they are expected to take, and how much memory. `seconds` and `memory_bytes` have that of
-    each source, by its id; 0 seconds for one of which only the size is known."""
-
-    def largest(unit: Unit) -> int:
-        # One source after the other.
-        return max(memory_bytes[item.source.id] for item in unit.items)
+    each source, by its id; 0 seconds for one of which only the size is known, and None for unknown memory."""
 
     def with_cost(unit: Unit) -> Unit:
         files = [_expected_seconds(items, seconds) for items in same_file(unit.items)]
         known, guessed = (sum(each) for each in zip(*files, strict=True))
-        return replace(unit, expected_seconds=known + guessed, is_guess=guessed > known, expected_bytes=largest(unit))
+        memory = [memory_bytes[item.source.id] for item in unit.items]
+        return replace(
+            unit,
+            expected_seconds=known + guessed,
+            is_guess=guessed > known,
+            # One source after the other.
+            expected_bytes=max(UNKNOWN_BYTES if each is None else each for each in memory),
+            guesses_memory=None in memory,
+        )
 
     return [with_cost(unit) for unit in units]
 

@@ -28,6 +28,7 @@ from ..storage.interface import Storage
 from .fetched_sources import SourceFile, cut_out, file_of
 from .known_failures import Said, said
 from .source_files import options_of
+from .task_memory import header_bytes
 from .units import Item, Unit, same_file
 
 _REPORT_EVERY_SECONDS = 0.5
@@ -74,13 +75,36 @@ class UnitProgress:
 OnProgress = Callable[[UnitProgress], None]
 
 
+class MoreMemoryError(Exception):
+    """The pictures of a source take more memory than was asked for, in all `needed_bytes`."""
+
+    def __init__(self, needed_bytes: int) -> None:
+        super().__init__(f"it takes {needed_bytes} bytes")
+        self.needed_bytes = needed_bytes
+
+
+def check_memory(file: SourceFile, options: Options, most_bytes: int | None) -> None:
+    """MoreMemoryError if the pictures of a source take more than these bytes of memory (None: they may)."""
+    if most_bytes is not None:
+        needed_bytes = header_bytes(file.header(), options)
+        if needed_bytes is not None and needed_bytes > most_bytes:
+            raise MoreMemoryError(needed_bytes)
+
+
 def run_unit(
-    dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress, file: SourceFile | None = None
+    dataset: Storage,
+    unit: Unit,
+    options: Options,
+    on_progress: OnProgress,
+    file: SourceFile | None = None,
+    *,
+    most_bytes: int | None = None,
 ) -> UnitResult:
     """Prepare a unit's sources and commit them. `file` is that of its only source, where it is open already.
 
     A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
-    source alike: they are raised, and nothing is committed.
+    source alike: they are raised, and nothing is committed. So is MoreMemoryError, where a source takes more memory
+    than `most_bytes`, before anything is decoded of it.
     """
     committed = committed_result(dataset, unit)
     if committed is not None:
@@ -91,9 +115,8 @@ def run_unit(
     failures: list[Failure] = []
     with contextlib.closing(ShardWriter(dataset, unit.id, options.profile.shard_bytes)) as shards:
         for items in same_file(unit.items):
-            for item, done in zip(
-                items, _prepared(dataset, items, options, ffmpeg.path, shards, progress, file), strict=True
-            ):
+            made = _prepared(dataset, items, options, ffmpeg.path, shards, progress, opened=file, most_bytes=most_bytes)
+            for item, done in zip(items, made, strict=True):
                 if isinstance(done, Manifest):
                     manifests.append(done)
                 else:
@@ -112,17 +135,19 @@ def run_unit(
     return replace(result_of(unit, rows), failures=tuple(failures))
 
 
-def _prepared(  # noqa: PLR0917  # seven unrelated inputs
+def _prepared(  # noqa: PLR0917  # six unrelated inputs
     dataset: Storage,
     items: Sequence[Item],
     options: Options,
     ffmpeg_path: str,
     shards: ShardWriter,
     progress: FrameCount,
+    *,
     opened: SourceFile | None,
+    most_bytes: int | None,
 ) -> Sequence[Manifest | Exception]:
-    """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError and
-    ToolError are raised."""
+    """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError,
+    ToolError and MoreMemoryError are raised."""
     callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
     done: Sequence[Manifest | Exception]
     try:
@@ -130,12 +155,13 @@ def _prepared(  # noqa: PLR0917  # seven unrelated inputs
             CutOut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)
         ]
         with file_of(dataset, items[0].source, options.policy, opened) as file:
+            check_memory(file, options, most_bytes)
             if cuts:
                 done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
             else:
                 own = options_of(options, items[0].source)
                 done = [prepare_video(file.whole(), video_identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
-    except (OutputError, ToolError):
+    except (OutputError, ToolError, MoreMemoryError):
         raise
     except Exception as error:  # noqa: BLE001  # one bad source must not fail the others
         done = [error] * len(items)

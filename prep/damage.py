@@ -19,7 +19,7 @@ from .complaints import FORGETS_ANOTHER, MAY_BE_INCOMPLETE
 from .holes import after_holes, frames_behind_hole, spacing_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ScannedPacket:
     """One packet of a scan; lists of them are in decode order.
 

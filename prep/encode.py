@@ -250,8 +250,8 @@ def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False)
     with running(ffmpeg_path, decode_argv(source, STATS), STATS) as run:
         while run.stdout.read(1 << 16):
             pass
-    pts = parse_stats(run.stats, source.timebase).pts
     raise_if_killed(run, source.path)
+    pts = parse_stats(run.stats, source.timebase).pts
     complaint = first_complaint(run.stderr.splitlines())
     if complaint and not tolerant:
         look_closer(source)

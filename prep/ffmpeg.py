@@ -58,7 +58,7 @@ class RunningFfmpeg:
 
     stdout: IO[bytes]
     returncode: int = 0
-    stats: list[str] = field(default_factory=list)
+    stats: bytes = b""
     changes: list[str] = field(default_factory=list)
     stderr: str = ""
 
@@ -167,7 +167,7 @@ def crops_by_itself(path: str) -> bool:
 def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Iterator[RunningFfmpeg]:
     """Run ffmpeg and read its output while it runs.
 
-    `stats_url_placeholder` in `argv` is replaced by a pipe, whose lines go to `RunningFfmpeg.stats`. Leaving the block
+    `stats_url_placeholder` in `argv` is replaced by a pipe, which is read into `RunningFfmpeg.stats`. Leaving the block
     early kills the process; leaving it normally waits for its end. All output goes through pipes, so that a killed
     ffmpeg leaves no file, and ffmpeg ends soon after its parent. Reading and leaving the block raise StalledError when
     ffmpeg makes no progress; it is killed then, and no longer waited for if it does not end.
@@ -196,7 +196,7 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
         run.stdout.close()
         run.returncode = process.returncode or 0
         run.stderr = output.stderr.decode(errors="replace").strip()
-        run.stats.extend(output.stats.decode().splitlines())
+        run.stats = bytes(output.stats)
         run.changes.extend(output.changes.seen)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from array import array
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -25,26 +27,28 @@ class Shown:
     pts: Array
 
 
-def parse_stats(lines: list[str], timebase: Fraction) -> Shown:
+def parse_stats(stats: bytes, timebase: Fraction) -> Shown:
     """Parse lines in STATS_FORMAT; `timebase` is the source's."""
-    scales: dict[str, tuple[int, int]] = {}
+    scales: dict[bytes, tuple[int, int]] = {}
 
-    def rescale(value: str, base: str) -> int:
+    def rescale(value: bytes, base: bytes) -> int:
         pts = int(value)
         if pts == NO_PTS:
             return NO_PTS
         if base not in scales:
-            scales[base] = (Fraction(base) / timebase).as_integer_ratio()
+            scales[base] = (Fraction(base.decode()) / timebase).as_integer_ratio()
         numerator, denominator = scales[base]
         exact, rest = divmod(pts * numerator, denominator)
         return NO_PTS if rest else exact
 
-    rows = [line.split() for line in lines]
-    return Shown(
-        numbers=np.array([int(row[0]) for row in rows], dtype=np.int64),
-        packet_pts=np.array([rescale(row[1], row[2]) for row in rows], dtype=np.int64),
-        pts=np.array([rescale(row[3], row[4]) for row in rows], dtype=np.int64),
-    )
+    numbers, packet_pts, shown_pts = array("q"), array("q"), array("q")
+    # A film has hundreds of thousands of lines, and as Python objects they would take more memory than ffmpeg.
+    for line in io.BytesIO(stats):
+        number, packet, packet_base, shown, base = line.split()
+        numbers.append(int(number))
+        packet_pts.append(rescale(packet, packet_base))
+        shown_pts.append(rescale(shown, base))
+    return Shown(*(np.array(column, dtype=np.int64) for column in (numbers, packet_pts, shown_pts)))
 
 
 def pts_by_number(decoded_pts: Array, numbers: Array) -> Array:

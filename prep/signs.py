@@ -6,6 +6,8 @@ A sign is no proof: it makes prep scan the source (`scan.py`).
 from __future__ import annotations
 
 import re
+from array import array
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -54,7 +56,7 @@ class PacketLog:
     def __init__(self, decoder: CodecContext, *, keyframes_at: frozenset[int] | None = None) -> None:
         self._keyframes_at = keyframes_at
         self.pts: list[int | None] = []
-        self.durations: list[int] = []
+        self.durations = array("q")
         self.last_dts: int | None = None
         self.has_decode_times = True
         self.ends_incomplete = False
@@ -133,7 +135,7 @@ def may_have_index(container_format: str) -> bool:
 def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> str:
     """A sign that the video is longer than what can be read, "" if there is none."""
     timebase = stream.time_base or Fraction(1)
-    reached = max((pts + duration for pts, duration in _ends(packets)), default=0) * timebase
+    reached = max(_ends(packets), default=0) * timebase
     promised = promised_end(stream) or Fraction(0)
     is_cut = packets.ends_incomplete
     may_be_cut = is_cut or container.format.name in UNSIZED
@@ -162,8 +164,8 @@ def may_lack_an_end(path: str, container: InputContainer, stream: VideoStream) -
     return silent and ends_in_mid_packet(path, stream.id)
 
 
-def _ends(packets: PacketLog) -> list[tuple[int, int]]:
-    return [(pts, duration) for pts, duration in zip(packets.pts, packets.durations, strict=True) if pts is not None]
+def _ends(packets: PacketLog) -> Iterator[int]:
+    return (pts + duration for pts, duration in zip(packets.pts, packets.durations, strict=True) if pts is not None)
 
 
 def cut_index(path: str, container: InputContainer, stream: VideoStream) -> str:

@@ -30,7 +30,7 @@ def test_an_ffmpeg_that_reports_many_frames_before_it_has_output_is_not_held_up(
     with running(ffmpeg, ARGUMENTS, PLACE) as run:
         assert run.stdout.read() == b""
     assert run.returncode == 0
-    assert run.stats == [LINE.format(ni=number) for number in range(NUM_FRAMES)]
+    assert run.stats.decode().splitlines() == [LINE.format(ni=number) for number in range(NUM_FRAMES)]
     # A full pipe holds 64 KiB. Read five times a second, these lines would take 30 s.
     assert time.monotonic() - start < 3 * alone_seconds + 4
 

@@ -55,9 +55,10 @@ def test_units_that_run_or_wait_are_few_and_every_place_is_used(
         while free := free_places(slots, Counter(in_flight)):
             in_flight.append(free[0])
         counts = Counter(in_flight)
-        # Two for each place: one runs, and one waits for it. Where all places have a GPU, one more leaves GPUs alone.
+        # Two for each place on a GPU: one runs, and one waits for it. Where there are such, none waits for a core: it
+        # would get that of a unit for the GPU. Where all places have a GPU, one more leaves GPUs alone.
         assert counts["gpu"] == 2 * slots.on_gpus <= 2 * gpus * streams
-        assert counts["cpu"] == (2 * slots.on_cpus or 1)
+        assert counts["cpu"] == (slots.on_cpus * (1 if slots.on_gpus else 2) or 1)
         del in_flight[data.draw(st.integers(0, len(in_flight) - 1))]
 
 
@@ -65,7 +66,9 @@ def test_what_leaves_gpus_alone_runs_on_all_cores_and_keeps_no_gpu_from_what_use
     slots = Slots(8, 2, 0.5)
     assert free_places(slots, {"cpu": 15}) == ["gpu", "cpu"]
     assert free_places(slots, {"cpu": 16}) == ["gpu"]
-    assert free_places(slots, {"cpu": 12, "gpu": 4}) == []
+    assert free_places(slots, {"cpu": 6, "gpu": 4}) == []
+    assert free_places(slots, {"cpu": 6, "gpu": 1}) == ["gpu", "cpu"]
+    assert free_places(slots, {"cpu": 7, "gpu": 1}) == ["gpu"]
 
 
 def test_a_profile_for_nvenc_has_places_on_gpus_only_and_one_for_x264_has_none_there() -> None:
@@ -93,6 +96,14 @@ def test_the_largest_machines_are_among_those_that_run_units() -> None:
     assert on(Slots(1), _HEAD).memory_for("cpu") is None
     no_cpus = on(Slots(8, 4, 0.25), _SMALL, {"GPU": 1.0, "memory": 1e9})
     assert no_cpus.on_gpus == 0, "every unit takes a CPU"
+
+
+def test_a_unit_uses_a_gpu_only_where_a_core_is_free_beside_it() -> None:
+    """Otherwise the cores of machines without a GPU would be kept for units that need one."""
+    few_cores = on(slots_of({"CPU": 9, "GPU": 2}, None, 4), _SMALL, {"CPU": 1.0, "GPU": 2.0})
+    assert (few_cores.at_a_time, few_cores.on_gpus, few_cores.on_cpus) == (9, 1, 8)
+    many_cores = on(slots_of({"CPU": 12, "GPU": 1}, None, 3), _SMALL, _WITH_GPU)
+    assert (many_cores.on_gpus, many_cores.on_cpus) == (3, 9)
 
 
 def test_what_is_too_large_for_all_machines_waits_in_vain() -> None:

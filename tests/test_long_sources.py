@@ -162,9 +162,9 @@ def test_of_two_joins_the_second_one_finds_what_the_first_one_made(
     prepare_whole = work._prepared
     whole: list[str] = []
 
-    def prepare(dataset: Storage, items: Sequence[Item], *arguments: Any) -> Any:
+    def prepare(dataset: Storage, items: Sequence[Item], *arguments: Any, **named: Any) -> Any:
         whole.extend(item.source.id for item in items)
-        return prepare_whole(dataset, items, *arguments)
+        return prepare_whole(dataset, items, *arguments, **named)
 
     def join_twice(*arguments: Any) -> UnitResult:
         joined.append(join(*arguments))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from shortgop.jobs.source import Source
 from shortgop.jobs.steps import Cut, Join, Look, OneSection, Step, Whole
+from shortgop.jobs.task_memory import UNKNOWN_BYTES
 from shortgop.jobs.units import Item, Unit, split_unit, with_costs
 from shortgop.jobs.waiting import Waiting
 
@@ -81,9 +82,15 @@ def test_a_place_takes_the_first_step_of_a_kind_that_fits() -> None:
 
 def test_a_unit_takes_as_long_as_its_sources_or_as_their_bytes_suggest() -> None:
     known, unknown = Unit("k", (item("a"), item("b"))), Unit("u", (item("c", 50_000_000),))
-    memory = {"a.mp4": 10, "b.mp4": 30, "c.mp4": 20}
-    found = with_costs([known, unknown], {"a.mp4": 4.0, "b.mp4": 2.0}, memory)
-    assert [each.expected_bytes for each in found] == [30, 20]
+    found = with_costs([known, unknown], {"a.mp4": 4.0, "b.mp4": 2.0}, {"a.mp4": 1, "b.mp4": 1, "c.mp4": 1})
     assert [each.expected_seconds for each in found] == pytest.approx([6, 10])
     assert [each.is_guess for each in found] == [False, True]
     assert [each.expected_seconds for each in split_unit(found[0], "key")] == [3, 3]
+
+
+def test_a_unit_takes_the_memory_of_its_largest_source_or_that_of_1080p_for_unknown_ones() -> None:
+    memory = {"a.mp4": 10, "b.mp4": 30, "small.mp4": 20, "large.mp4": UNKNOWN_BYTES + 1, "c.mp4": None}
+    units = [Unit(names, tuple(map(item, names.split()))) for names in ("a b", "small c", "large c")]
+    found = with_costs(units, {}, memory)
+    assert [each.expected_bytes for each in found] == [30, UNKNOWN_BYTES, UNKNOWN_BYTES + 1]
+    assert [each.guesses_memory for each in found] == [False, True, True]
