@@ -44,7 +44,7 @@ class Encode:
     """One planned encode: everything that the command line depends on. `crops_by_itself`: this ffmpeg crops as the
     source's container states, unless the command line forbids that. `pieces`: the stretches of the source that the
     output consists of, one after the other; without any it is the whole source. `seek`: where reading starts, if not at
-    the start."""
+    the start. `converts_first`: pictures are converted before they are repeated (`FrameGrid.converts_first`)."""
 
     source: SourceVideo
     rule: TickRule
@@ -58,6 +58,7 @@ class Encode:
     joins: tuple[Join, ...] = ()
     pieces: tuple[Piece, ...] = ()
     seek: Seek | None = None
+    converts_first: bool = False
 
     @property
     def piece_frames(self) -> list[int]:
@@ -161,7 +162,7 @@ def quality_argv(
 
 
 def time_filters(rule: TickRule, num_frames: int, joins: tuple[Join, ...] = ()) -> list[str]:
-    """Filters that put each source frame at its tick and repeat it until the next frame's tick, up to `num_frames`."""
+    """Filters that put each source frame at its tick, up to `num_frames`."""
     fps = rule.fps
     # A tick lasts four units or more, so that rounding to whole units cannot move a frame to another tick.
     parts = max(1, math.ceil(4 * rule.timebase * fps))
@@ -180,6 +181,13 @@ def time_filters(rule: TickRule, num_frames: int, joins: tuple[Join, ...] = ()) 
         # Earlier filters may have changed the timebase: bwdif halves it.
         f"settb={unit.numerator}/{unit.denominator}",
         f"setpts='{moved}round({tick}*{length.numerator}/{length.denominator})'",
+    ]
+
+
+def repeat_filters(fps: Fraction) -> list[str]:
+    """Filters that repeat each frame until the next frame's tick, and the last one for ever; of several frames at one
+    tick the last is taken."""
+    return [
         # The pts are whole ticks already. `pass` keeps a last frame that is shorter than a tick.
         f"fps={fps.numerator}/{fps.denominator}:round=near:eof_action=pass",
         # The duration of the last frame is a guess of the demuxer; -frames:v ends the output at the planned frame.
@@ -216,15 +224,22 @@ def _filters(encode: Encode) -> list[str]:
     if encode.pipeline.scaling == "scale_cuda":
         layout = picture_layout(source, encode.profile)
         scaled = scaled_on_gpu(source.coded_size, layout.scaled, downloads=encode.pipeline.downloads)
-        return [*kept, without_colours(), *times, *scaled, *pad_filters(layout), *closing_filters(source)]
+        pictures = [*scaled, *pad_filters(layout), *closing_filters(source)]
+        return [*kept, without_colours(), *times, *_in_order(encode, pictures)]
     return [
         *(downloaded(source) if encode.pipeline.decoding == "nvdec" else []),
         *kept,
         *steady_filters(source),
         *deinterlace_filters(source, encode.profile),
         *times,
-        *picture_filters(source, encode.profile),
+        *_in_order(encode, picture_filters(source, encode.profile)),
     ]
+
+
+def _in_order(encode: Encode, pictures: list[str]) -> list[str]:
+    """Filters that convert the pictures and repeat frames."""
+    repeated = repeat_filters(encode.fps)
+    return [*pictures, *repeated] if encode.converts_first else [*repeated, *pictures]
 
 
 def _selection(kept: Kept) -> str:

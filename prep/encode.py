@@ -237,7 +237,7 @@ def plan_video(
     check_taken(pipeline.encoder, layout, source, profile)
     encode = Encode(
         source, grid.rule, len(grid), layout.width, layout.height, profile, pipeline,
-        crops_by_itself=source.crop is not None and crops_by_itself(ffmpeg_path),
+        crops_by_itself=source.crop is not None and crops_by_itself(ffmpeg_path), converts_first=grid.converts_first,
     )  # fmt: skip
     return Plan(encode, grid, decoded_pts)
 

@@ -29,6 +29,8 @@ _MAX_REPEATS = 1000
 _ALWAYS_ALLOWED_FRAMES = 100_000
 # With fewer frames, the median interval says nothing about which interval is a gap.
 _FEWEST_FOR_A_RHYTHM = 4
+# Converted repetitions of a frame that may be in ffmpeg's memory at once: 50 MB in 1080p.
+_MOST_REPETITIONS = 16
 # Rounding to the timebase changes intervals a little.
 _NEARLY_ONE = Fraction(19, 20)
 
@@ -110,6 +112,18 @@ class FrameGrid:
 
     def __len__(self) -> int:
         return len(self.source_pts)
+
+    @property
+    def converts_first(self) -> bool:
+        """Whether the source's pictures are converted before they are repeated: where that converts fewer of them, and
+        where a frame is shown so long that its converted repetitions would fill the memory.
+
+        ffmpeg's filter `fps` puts out all repetitions of a frame at once, and FFmpeg runs the filters behind it on each
+        of them before the encoder takes the first.
+        """
+        begins = np.flatnonzero(np.diff(self.source_pts, prepend=self.source_pts[:1] - 1))
+        longest_run = np.diff(begins, append=len(self)).max(initial=0)
+        return bool(len(begins) + self.dropped < len(self) or longest_run > _MOST_REPETITIONS)
 
 
 def ordinary_interval(pts: Array, timebase: Fraction) -> Fraction | None:

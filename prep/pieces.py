@@ -115,7 +115,7 @@ def joined_grid(pieces: Sequence[Piece]) -> FrameGrid:
 
 
 def piece_filters(pieces: Sequence[Piece], joins: tuple[Join, ...] = ()) -> list[str]:
-    """Filters that keep only the frames of the pieces, put each at its tick, and repeat it until the next one's tick.
+    """Filters that keep only the frames of the pieces, and put each at its tick.
 
     The same as `time_filters` for each piece, with the origin and the first tick of the piece that a frame belongs to.
     """
@@ -151,10 +151,6 @@ def piece_filters(pieces: Sequence[Piece], joins: tuple[Join, ...] = ()) -> list
         f"trim=end_pts={pieces[-1].last_pts * parts + 1}",
         f"select='{wanted}'",
         f"setpts='st(0,PTS-({begins}));round((({base})+{tick})*{length.numerator}/{length.denominator})'",
-        # The pts are whole ticks already. `pass` keeps a last frame that is shorter than a tick.
-        f"fps={fps.numerator}/{fps.denominator}:round=near:eof_action=pass",
-        # -frames:v ends the output at the planned frame.
-        "tpad=stop=-1:stop_mode=clone",
     ]
 
 
