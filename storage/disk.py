@@ -34,6 +34,8 @@ from .network import RequestCounts
 from .open_files import OpenFiles, read_exactly
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
+# ESTALE: another host has removed it.
+_GONE = (errno.ENOENT, errno.ESTALE)
 # No file of a dataset: what NFS makes of a file that is removed or replaced while a process has it open.
 _REMOVED_BY_NFS = re.compile(r"\.nfs[0-9a-f]{16,}")
 _NO_FILES = (".tmp", LOCK_FILE, REPLACE_LOCK_FILE)
@@ -182,7 +184,7 @@ class DiskStorage:
             try:
                 return look()
             except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.ESTALE):
+                if error.errno not in _GONE:
                     raise
                 is_absent = error.errno == errno.ENOENT
             _look_again(Path(self.place(key)).parent)
@@ -300,9 +302,15 @@ def _opened(path: str) -> tuple[int, os.stat_result]:
 
 
 def _look_again(folder: Path) -> None:
-    """Let NFS forget what it had found in a folder, if that has changed since."""
-    with contextlib.suppress(OSError):
+    """Let NFS forget what it had found in a folder, if that has changed since: also that there is no such folder."""
+    try:
         os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+    except OSError as error:
+        if error.errno not in _GONE or folder == folder.parent:
+            return
+        _look_again(folder.parent)
+        with contextlib.suppress(OSError):
+            os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
 
 def _stored(key: str, status: os.stat_result) -> Stored:

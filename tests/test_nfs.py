@@ -96,6 +96,23 @@ def test_a_root_that_another_host_replaces_while_it_is_read(
     assert dataset.find(ROOT_KEY) is not None
 
 
+def test_a_dataset_that_another_host_has_made_since(dataset: DiskStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS says for some seconds that there is none, until the folder above it is opened."""
+    look_up, above = os.open, dataset.folder.parent
+    has_looked = False
+
+    def late(path: Any, *arguments: Any, **options: Any) -> int:
+        nonlocal has_looked
+        has_looked = has_looked or Path(path) == above
+        if above in Path(path).parents and not has_looked:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+        return look_up(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", late)
+    assert read_root(dataset).snapshot is None
+    assert DiskStorage(above / "none" / "there").find(ROOT_KEY) is None
+
+
 def test_a_root_that_is_missing_for_a_moment(dataset: DiskStorage) -> None:
     """As while a host replaces it, of which another process has it open."""
     write_part(dataset, "unit", failure("a", "cut short"))
