@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +16,10 @@ from typing import Any
 import pytest
 
 from example_manifests import failure
-from shortgop.errors import DatasetBusyError, NotADatasetError
+from range_cache_items import ONE, content, entry, item
+from shortgop.errors import DatasetBusyError, DatasetWarning, NotADatasetError
+from shortgop.manifests import host_copies
+from shortgop.manifests.host_copies import copies_in
 from shortgop.manifests.layout import (
     ROOT_KEY,
     change_root,
@@ -28,8 +32,10 @@ from shortgop.manifests.layout import (
 )
 from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import publish
-from shortgop.storage import disk_lock
+from shortgop.storage import disk_lock, range_cache
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.mounts import shared_between_hosts
+from shortgop.storage.range_cache import RangeCache
 
 SILLY = ".nfs00000000000201270000000b"
 
@@ -174,3 +180,56 @@ def test_other_hosts_see_at_once_who_has_the_lock(dataset: DiskStorage, monkeypa
     monkeypatch.setattr(os, "fsync", noting)
     with dataset.lock():
         assert [(path, b'"host"' in content) for path, content in flushed] == [(dataset.place(".lock"), True)]
+
+
+def test_a_cache_that_several_hosts_have_is_read_and_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its index would wait for another host, or break."""
+    RangeCache(tmp_path, 10 * ONE).put([item(1)])
+    monkeypatch.setattr(range_cache, "shared_between_hosts", lambda _folder: "nfs4")
+    cache = RangeCache(tmp_path, 10 * ONE)
+    with pytest.warns(DatasetWarning, match="it is on nfs4, .* give another folder, as cache_dir on a local disk"):
+        cache.put([item(2)])
+    cache.put([item(3)])
+    assert [cache.get(entry(number)) for number in (1, 2, 3)] == [content(1), None, None]
+
+
+def test_copies_of_tables_are_not_where_another_host_may_remove_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that has mapped them would end."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    at_home = copies_in(None)
+    monkeypatch.setattr(host_copies, "shared_between_hosts", lambda _folder: "nfs")
+    elsewhere, of_a_cache = copies_in(None), copies_in(tmp_path / "cache")
+    assert at_home is not None
+    assert elsewhere is not None
+    assert at_home.folder == tmp_path / "home" / "shortgop" / "tables"
+    assert elsewhere.folder.parent.name.startswith(f"shortgop-{os.getuid()}-")
+    assert elsewhere == of_a_cache
+
+
+MOUNTS = r"""
+22 1 8:1 / / rw,relatime - ext4 /dev/vda1 rw
+31 22 0:40 / /home rw,relatime shared:7 - nfs4 server:/home rw,vers=4.2
+32 31 0:41 / /home/my\040disk rw,relatime - xfs /dev/vdb rw
+33 22 0:42 / /data rw,relatime - xfs /dev/vdc rw
+34 33 0:43 / /data rw,relatime - nfs server:/data rw,vers=3
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/", None),
+        ("/homeless", None),
+        ("/home", "nfs4"),
+        ("/home/someone/.cache/not/there", "nfs4"),
+        ("/home/my disk/cache", None),
+        ("/data/x", "nfs"),
+    ],
+)
+def test_which_folders_other_hosts_may_have_too(folder: str, kind: str | None) -> None:
+    assert shared_between_hosts(Path(folder), MOUNTS.strip()) == kind
