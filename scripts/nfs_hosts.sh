@@ -12,6 +12,10 @@
 #     scripts/nfs_hosts.sh boot FOLDER one|two
 #     scripts/nfs_hosts.sh stop FOLDER
 #
+# On each, `/run/other COMMAND...` runs a command on the other one:
+#
+#     scripts/nfs_hosts.sh run FOLDER one "python tests/root_race.py --folder /mnt/data --other-host /run/other"
+#
 # Needs root of a machine with Debian, where it makes a network for them (sgnfs, 10.9.9.0/24), and MEMORY for each
 # (2G). They see all files of this machine read only, but have a /tmp, /run, /root, /home and /mnt of their own. Folders
 # below those that they shall see too are named in SHARED, with spaces between. DISK is the size of the disk (4G).
@@ -67,6 +71,11 @@ cp $1/key.pub /root/.ssh/authorized_keys
 chmod 711 /root
 chmod 700 /root/.ssh
 chmod 600 /root/.ssh/authorized_keys
+cat > /run/other << OTHER
+#!/bin/bash
+exec ssh -q -i $1/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null root@10.9.9.\$((3 - number)) "cd \\\$PWD && \\\$*"
+OTHER
+chmod +x /run/other
 dropbearkey -t ed25519 -f /run/host_key > /dev/null
 dropbear -E -s -r /run/host_key -p 22
 rpcbind -w
