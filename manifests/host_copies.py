@@ -28,7 +28,9 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from ..errors import DatasetError
+from ..errors import DatasetError, OutputError
+from ..storage.mounts import shared_between_hosts
+from ..storage.scratch import scratch_folder
 from ..storage.this_process import boot
 from .mapped_tables import CheckedRows, MappedFile, NewTables, Place, arrays_of, mapped
 from .new_arrays import NewArray
@@ -140,13 +142,20 @@ class HostCopies:
 
 
 def copies_in(cache_dir: Path | None) -> HostCopies | None:
-    """The copies below a cache folder, by default below the user's own. None where the user has none."""
+    """The copies below a cache folder, by default below the user's own; in the folder for temporary files where several
+    hosts have the cache folder. None where the user has none."""
     if cache_dir is None:
         try:
             base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         except RuntimeError:
             return None
         cache_dir = Path(base) / "shortgop"
+    if shared_between_hosts(cache_dir) is not None:
+        # A host may remove a copy that another has mapped. NFS then ends that process with SIGBUS, or reads fail.
+        try:
+            cache_dir = scratch_folder()
+        except (OSError, OutputError):
+            return None
     return HostCopies(cache_dir / "tables")
 
 

@@ -12,7 +12,9 @@ Only zarr.json, .status.json, and parts from which dropped rows are taken, are e
 
 from __future__ import annotations
 
+import errno
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,6 +38,8 @@ FORMAT_VERSION = 4
 ROOT_KEY = "zarr.json"
 # Each time another writer changed the root meanwhile.
 _MAX_CHANGES = 100
+_MAX_LOOKS = 40
+_SECONDS_TO_LOOK_AGAIN = 0.025
 _DATASET_REMEDY = "give the folder that `shortgop prep --out` wrote"
 
 
@@ -140,9 +144,15 @@ def root_document(root: Root) -> bytes:
 
 def is_dataset(dataset: Storage) -> bool:
     try:
-        return dataset.find(ROOT_KEY) is not None
+        for _ in range(_MAX_LOOKS):
+            if dataset.find(ROOT_KEY) is not None:
+                return True
+            if not _is_without_root(dataset):
+                break
+            time.sleep(_SECONDS_TO_LOOK_AGAIN)
     except OSError as error:
         raise not_read(dataset.place(ROOT_KEY), error) from error
+    return False
 
 
 def read_root(dataset: Storage) -> Root:
@@ -154,8 +164,7 @@ def _read_root(dataset: Storage) -> tuple[Root, str]:
     """The root, and the version of its file."""
     file = dataset.place(ROOT_KEY)
     try:
-        with dataset.open(ROOT_KEY) as opened:
-            text, version = opened.read(0, opened.stored.num_bytes), opened.stored.version
+        text, version = _root_text(dataset)
     except (FileNotFoundError, NotADirectoryError) as error:
         folder = dataset.folder
         gone, is_file = folder is not None and not folder.exists(), folder is not None and folder.is_file()
@@ -168,6 +177,29 @@ def _read_root(dataset: Storage) -> tuple[Root, str]:
     except OSError as error:
         raise not_read(file, error) from error
     return _parsed(dataset, text), version
+
+
+def _root_text(dataset: Storage) -> tuple[bytes, str]:
+    """The content of zarr.json, and its version.
+
+    On NFS a file that another host replaced can no longer be read (ESTALE). And a file that a process of the replacing
+    host has open is renamed to .nfs... first: then there is none for a moment.
+    """
+    for left in reversed(range(_MAX_LOOKS)):
+        try:
+            with dataset.open(ROOT_KEY) as opened:
+                return opened.read(0, opened.stored.num_bytes), opened.stored.version
+        except OSError as error:
+            is_absent = isinstance(error, FileNotFoundError) and _is_without_root(dataset)
+            if not left or not (is_absent or error.errno == errno.ESTALE):
+                raise
+        time.sleep(_SECONDS_TO_LOOK_AGAIN)
+    raise AssertionError
+
+
+def _is_without_root(dataset: Storage) -> bool:
+    """Whether there is a folder of snapshots beside which zarr.json is missing."""
+    return dataset.folder is not None and (dataset.folder / "manifest").is_dir()
 
 
 def _parsed(dataset: Storage, text: bytes) -> Root:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import filecmp
 import hashlib
 import os
+import re
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import OutputError
 from ..whole_files import (
@@ -28,23 +28,35 @@ from ..whole_files import (
     temporary_path,
     writing,
 )
-from .disk_lock import LOCK_FILE, disk_lock
+from .disk_lock import LOCK_FILE, REPLACE_LOCK_FILE, disk_lock, replace_lock
 from .interface import OpenedFile, Stored, Taken, Upload
 from .network import RequestCounts
 from .open_files import OpenFiles, read_exactly
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
+# ESTALE: another host has removed it.
+_GONE = (errno.ENOENT, errno.ESTALE)
+# No file of a dataset: what NFS makes of a file that is removed or replaced while a process has it open.
+_REMOVED_BY_NFS = re.compile(r"\.nfs[0-9a-f]{16,}")
+_NO_FILES = (".tmp", LOCK_FILE, REPLACE_LOCK_FILE)
+# Each time another host replaced the file meanwhile.
+_MAX_LOOKS = 10
 _HASH_BYTES = 1 << 20
 # Far below the 1024 descriptors that a process usually may have. Where the limit is low, at most a quarter of it.
 _MAX_OPEN_FILES = 64
 _MAX_PART_OF_DESCRIPTORS = 4
 
+Found = TypeVar("Found")
+
 
 class DiskStorage:
     """Files below a folder: see `Storage`.
 
-    .tmp/    files being written; never read, removed when a job ends or the next one starts
-    .lock    which process holds the lock; overwritten in place, and nothing depends on its content
+    .tmp/            files being written; never read, removed when a job ends or the next one starts
+    .lock            which process holds the lock; overwritten in place, and nothing depends on its content
+    .replace-lock    empty; held while a file is replaced
+
+    NFS keeps for some seconds what it found, also that there was nothing. Opening a folder makes it look again.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -76,7 +88,8 @@ class DiskStorage:
 
     def find(self, key: str) -> Stored | None:
         try:
-            status = os.stat(self.place(key))  # noqa: PTH116  # making a Path takes longer than this call
+            # Making a Path takes longer than this call.
+            status = self._looked_up(key, lambda: os.stat(self.place(key)))  # noqa: PTH116
         except OSError as error:
             if error.errno in _ABSENT:
                 return None
@@ -93,7 +106,7 @@ class DiskStorage:
             raise
         with entries:
             for entry in entries:
-                if not folder and entry.name in (".tmp", LOCK_FILE):
+                if (not folder and entry.name in _NO_FILES) or _REMOVED_BY_NFS.fullmatch(entry.name):
                     continue
                 key = f"{folder}/{entry.name}" if folder else entry.name
                 if entry.is_dir():
@@ -105,16 +118,14 @@ class DiskStorage:
 
     def read(self, key: str, start: int = 0, stop: int | None = None, *, again: bool = False) -> bytes:
         if stop is None:
-            with (self.folder / key).open("rb") as file:
-                file.seek(start)
-                return file.read()
+            return self._looked_up(key, lambda: _read_from(self.place(key), start))
         return self._open_files.read(self.place(key), start, stop, reopen=again)
 
     @contextlib.contextmanager
     def open(self, key: str) -> Iterator[OpenedFile]:
-        descriptor = os.open(self.place(key), os.O_RDONLY)
+        descriptor, status = self._looked_up(key, lambda: _opened(self.place(key)))
         try:
-            yield _DiskFile(descriptor, _stored(key, os.fstat(descriptor)))
+            yield _DiskFile(descriptor, _stored(key, status))
         finally:
             os.close(descriptor)
 
@@ -156,17 +167,30 @@ class DiskStorage:
         if version is None:
             return self.put_new(key, data)
         final = self.folder / key
-        with writing(final), contextlib.suppress(FileNotFoundError), final.open("r+b") as file:
-            # A writer holds the lock of the file that it replaces. Where locks do not work, another writer may replace
-            # the file between the comparison and the rename.
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX)
+        with writing(final), replace_lock(self.folder):
+            # Another host may have replaced it while this one waited for the lock.
+            _look_again(final.parent)
             now = self.find(key)
-            if now is None or now.version != version or now.version != _stored(key, os.fstat(file.fileno())).version:
+            if now is None or now.version != version:
                 return False
+            # Where locks do not work, another writer may replace the file between the comparison and this.
             replace_bytes(self.folder, final, data)
-            return True
-        return False
+        return True
+
+    def _looked_up(self, key: str, look: Callable[[], Found]) -> Found:
+        """What `look` gives. If it finds no file, or one that another host has removed, it looks once more, or until it
+        finds the file that came in its place."""
+        for _ in range(_MAX_LOOKS):
+            try:
+                return look()
+            except OSError as error:
+                if error.errno not in _GONE:
+                    raise
+                is_absent = error.errno == errno.ENOENT
+            _look_again(Path(self.place(key)).parent)
+            if is_absent:
+                break
+        return look()
 
     def start(self, stem: str, suffix: str) -> Upload:
         return _DiskUpload(self.folder, stem, suffix)
@@ -260,6 +284,33 @@ class _DiskTaken:
 
     def remove(self) -> None:
         discard(self._aside)
+
+
+def _read_from(path: str, start: int) -> bytes:
+    with Path(path).open("rb") as file:
+        file.seek(start)
+        return file.read()
+
+
+def _opened(path: str) -> tuple[int, os.stat_result]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return descriptor, os.fstat(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _look_again(folder: Path) -> None:
+    """Let NFS forget what it had found in a folder, if that has changed since: also that there is no such folder."""
+    try:
+        os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+    except OSError as error:
+        if error.errno not in _GONE or folder == folder.parent:
+            return
+        _look_again(folder.parent)
+        with contextlib.suppress(OSError):
+            os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
 
 def _stored(key: str, status: os.stat_result) -> Stored:

@@ -21,10 +21,13 @@ from .interface import Holder
 from .this_process import has_ended_here
 
 LOCK_FILE = ".lock"
+REPLACE_LOCK_FILE = ".replace-lock"
 # A younger file in .tmp may belong to a job on another host: where locks do not work, holding one proves nothing.
 _STALE_SECONDS = 3600
 # A process that a killed job was just starting has the job's lock until it runs its own program.
 _SECONDS_TO_LET_GO = 5.0
+# An NFS server keeps the locks of a host that has died for some 90 seconds.
+_SECONDS_TO_REPLACE = 150.0
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -67,32 +70,62 @@ def disk_lock(folder: Path) -> Iterator[None]:
                 _write(file, elsewhere)
 
 
+@contextlib.contextmanager
+def replace_lock(folder: Path) -> Iterator[None]:
+    """One process at a time replaces a file of this folder, where locks work.
+
+    The lock is that of another file. To lock the file that is replaced, it would have to be open, and NFS then
+    renames it to .nfs... first: for a moment no file would have its name.
+    """
+    file = os.open(folder / REPLACE_LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        deadline = time.monotonic() + _SECONDS_TO_REPLACE
+        while not _try_lock(file):
+            if time.monotonic() > deadline:
+                raise DatasetBusyError(
+                    f"another process has been about to replace a file of {folder} for {_SECONDS_TO_REPLACE:.0f} s; "
+                    f"stop it, or remove {REPLACE_LOCK_FILE} there if it is gone, and run this again",
+                    file=str(folder),
+                )
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(file)
+
+
 def _write(file: int, holder: Holder | None) -> None:
     os.ftruncate(file, 0)
     # This may fail on a full disk. The job's own writes report that better.
     with contextlib.suppress(OSError):
         os.pwrite(file, b"" if holder is None else json.dumps(asdict(holder)).encode(), 0)
+        # NFS would keep it on this host as long as the file is open.
+        os.fsync(file)
 
 
 def _lock(descriptor: int, folder: Path) -> None:
     deadline = time.monotonic() + _SECONDS_TO_LET_GO
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _holder(folder)
-            if holder is not None and has_ended(holder) and time.monotonic() < deadline:
-                time.sleep(0.05)
-                continue
-            who = f" (it is {holder})" if holder else ""
-            raise DatasetBusyError(
-                f"another job is writing to {folder}; wait for it, or stop it and run this again{who}",
-                file=str(folder),
-            ) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-        return
+    while not _try_lock(descriptor):
+        holder = _holder(folder)
+        if holder is not None and has_ended(holder) and time.monotonic() < deadline:
+            time.sleep(0.05)
+            continue
+        who = f" (it is {holder})" if holder else ""
+        raise DatasetBusyError(
+            f"another job is writing to {folder}; wait for it, or stop it and run this again{who}",
+            file=str(folder),
+        )
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Whether no other process has the lock. True where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
 
 
 def _holder(folder: Path) -> Holder | None:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DatasetWarning
+from .mounts import shared_between_hosts
 from .this_process import boot
 
 # What an entry takes besides its bytes, at most: its row in both trees of the index, its inode and its name.
@@ -83,8 +84,8 @@ class RangeCache:
     """Entries below a folder. Together they take at most `max_bytes`; those that were not used for longest go first.
 
     Any number of threads, forked processes and other processes of the host may use it, each with its own limit. A
-    pickle holds folder and limit. Where the disk is full, or cannot be written, this process warns once and goes on
-    without adding entries.
+    pickle holds folder and limit. Where the disk is full, cannot be written, or is another host's too, this process
+    warns once and goes on without adding entries.
 
     The order of use is exact as long as no more than 256 entries were used again since they were written or last looked
     at. Beyond that the entry that goes was used the longest ago of 256 at least. After a crash of the whole machine,
@@ -137,6 +138,10 @@ class RangeCache:
     def put(self, items: Sequence[tuple[Entry, bytes | memoryview]]) -> None:
         """Keep bytes, whose CRC-32 was checked. Those that are longer than the limit are left out."""
         if self.stopped is not None:
+            return
+        if self._connection is None and (kind := shared_between_hosts(self.folder)) is not None:
+            # SQLite's write-ahead log takes memory that its processes have in common.
+            self._stop(OSError(errno.ENOTSUP, f"it is on {kind}, and its index works for the processes of one host"))
             return
         fitting, room = [], self.max_bytes
         for entry, data in items:
@@ -283,6 +288,8 @@ class RangeCache:
     def _stop(self, error: Exception) -> None:
         if self.stopped is not None:
             return
+        if isinstance(error, OSError) and error.errno == errno.ENOTSUP:
+            self.remedy = "give another folder"
         is_refused = isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
         # SQLite says of a folder that it may not write to only that it cannot open its file.
         if is_refused or (self.folder.exists() and not os.access(self.folder, os.W_OK)):

@@ -19,6 +19,11 @@ from .this_process import has_ended_here
 
 def scratch_path(name: str) -> Path:
     """A new path in the folder for temporary files (TMPDIR). OutputError where other users may write to it."""
+    return scratch_folder() / f"{os.getpid()}.{uuid.uuid4().hex[:12]}.{name}"
+
+
+def scratch_folder() -> Path:
+    """The folder of this user for temporary files. OutputError where other users may write to it."""
     folder = _folder()
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -28,7 +33,7 @@ def scratch_path(name: str) -> Path:
             f"other users may write to {folder}; remove it, or set TMPDIR to a folder of your own",
             file=str(folder),
         )
-    return folder / f"{os.getpid()}.{uuid.uuid4().hex[:12]}.{name}"
+    return folder
 
 
 def remove_abandoned() -> None:

@@ -4,6 +4,7 @@
     python tests/root_race.py --rounds 1000 --where s3
     python tests/root_race.py --rounds 1000 --where flaky
     python tests/root_race.py --rounds 1000 --where lockless
+    python tests/root_race.py --rounds 1000 --folder /mnt/data --other-host "ssh two" [--lockless]
 
 In a round both processes commit a part and read the root. At one moment both replace the root that they have read, and
 then both publish, without a lock. Just one may replace the root that both have read, and who comes second learns it. A
@@ -12,6 +13,9 @@ the one before it.
 
 `lockless` is a disk on which no lock is granted, as on some mounts of network file systems. There both may replace one
 root, and what one of them changed in it is lost, but no part and no snapshot.
+
+With `--other-host` the second process runs on another host, by a command that runs one there: both hosts have the same
+Python, tests and folder at the same paths. `scripts/nfs_hosts.sh` starts two such hosts with a folder over NFS.
 """
 
 from __future__ import annotations
@@ -22,11 +26,12 @@ import errno
 import fcntl
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,8 +52,9 @@ from shortgop.storage.locate import storage_at
 
 _ROUNDS_PER_DATASET = 25
 _RACERS = ("left", "right")
-# Both processes wait for this moment, awake.
+# Both processes wait for this moment, awake. It takes longer to tell another host.
 _HEAD_START_SECONDS = 0.005
+_HEAD_START_SECONDS_ELSEWHERE = 0.1
 
 
 @dataclass(frozen=True)
@@ -62,16 +68,28 @@ class Race:
     second: int
 
 
-def race(rounds: int, places: Places, *, answers_are_lost: bool = False, has_locks: bool = True) -> Race:
-    """Run so many rounds. AssertionError if both or none won one, or if anything was lost."""
+def race(
+    rounds: int,
+    places: Places,
+    *,
+    answers_are_lost: bool = False,
+    has_locks: bool = True,
+    other_host: Sequence[str] = (),
+) -> Race:
+    """Run so many rounds. AssertionError if both or none won one, or if anything was lost. `other_host` is what the
+    command of the second process goes behind, to run it there."""
     done = unknown = both = second = 0
     with contextlib.ExitStack() as running:
-        racers = [running.enter_context(_racer(name, has_locks=has_locks)) for name in _RACERS]
+        behind = ((), other_host)
+        # A mount of another host grants locks or not, by itself.
+        lockless = not has_locks and not other_host
+        racers = [running.enter_context(_racer(*each, lockless=lockless)) for each in zip(_RACERS, behind, strict=True)]
+        head_start = _HEAD_START_SECONDS_ELSEWHERE if other_host else _HEAD_START_SECONDS
         while done < rounds:
             dataset, number = places.new(), min(_ROUNDS_PER_DATASET, rounds - done)
             create(dataset, {})
             for each in range(number):
-                ended = _round(racers, dataset, each)
+                ended = _round(racers, dataset, each, head_start)
                 winners = sum(one["won"] for one in ended)
                 may_be = {1, *((0,) if answers_are_lost else ()), *(() if has_locks else (2,))}
                 assert winners in may_be, f"{winners} replaced one root"
@@ -83,12 +101,12 @@ def race(rounds: int, places: Places, *, answers_are_lost: bool = False, has_loc
     return Race(done, unknown, both, second)
 
 
-def _round(racers: list[subprocess.Popen[str]], dataset: Storage, number: int) -> list[Any]:
+def _round(racers: list[subprocess.Popen[str]], dataset: Storage, number: int, head_start: float) -> list[Any]:
     for racer in racers:
         _say(racer, {"dataset": dataset.url, "round": number})
     for racer in racers:
         assert _hear(racer) == "ready"
-    at = time.time() + _HEAD_START_SECONDS
+    at = time.time() + head_start
     for racer in racers:
         _say(racer, at)
     return [_hear(racer) for racer in racers]
@@ -108,8 +126,8 @@ def _check(dataset: Storage, rounds: int, *, has_locks: bool) -> None:
 
 
 @contextlib.contextmanager
-def _racer(name: str, *, has_locks: bool) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, __file__, "--racer", name, *(() if has_locks else ("--lockless",))]
+def _racer(name: str, behind: Sequence[str], *, lockless: bool) -> Iterator[subprocess.Popen[str]]:
+    command = [*behind, sys.executable, __file__, "--racer", name, *(("--lockless",) if lockless else ())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -154,13 +172,15 @@ def _run(racer: str) -> None:
         asked = json.loads(line)
         dataset, name = storage_at(asked["dataset"]), _name(racer, asked["round"])
         write_part(dataset, name, failure(name, "cut short"))
-        found, root = dataset.find(ROOT_KEY), read_root(dataset)
-        assert found is not None
+        # What `find` says of a file on NFS may be some seconds old.
+        with dataset.open(ROOT_KEY) as opened:
+            version = opened.stored.version
+        root = read_root(dataset)
         print(json.dumps("ready"), flush=True)
         at = json.loads(sys.stdin.readline())
         while time.time() < at:
             pass
-        won = dataset.replace(ROOT_KEY, root_document(_added(root, name)), found.version)
+        won = dataset.replace(ROOT_KEY, root_document(_added(root, name)), version)
         if not won:
             change_root(dataset, partial(_added, name=name))
         second = False
@@ -175,8 +195,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--where", choices=("disk", "lockless", "s3", "flaky"), nargs="*", default=["disk", "s3"])
+    parser.add_argument("--folder", type=Path, help="where --other-host and this host both have their datasets")
+    parser.add_argument("--other-host", type=shlex.split, help="what runs a command on the other host")
+    parser.add_argument("--lockless", action="store_true", help="the folder grants no locks, or only to its own host")
     parser.add_argument("--racer", help=argparse.SUPPRESS)
-    parser.add_argument("--lockless", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.racer:
         if arguments.lockless:
@@ -184,6 +206,16 @@ def main() -> None:
         _run(arguments.racer)
         # Threads of a store's library may still run.
         os._exit(0)
+    if arguments.other_host:
+        started = time.monotonic()
+        ended = race(
+            arguments.rounds,
+            folders(arguments.folder),
+            has_locks=not arguments.lockless,
+            other_host=arguments.other_host,
+        )
+        _print("two hosts", ended, started)
+        return
     for where in arguments.where:
         started = time.monotonic()
         with contextlib.ExitStack() as stack:
@@ -198,12 +230,15 @@ def main() -> None:
                 stack.enter_context(s3_settings(endpoint))
                 places = prefixes()
             ended = race(arguments.rounds, places, answers_are_lost=where == "flaky", has_locks=where != "lockless")
-        took_seconds = time.monotonic() - started
-        print(
-            f"{where}: {ended.rounds} rounds, one winner in {ended.rounds - ended.both}, both in {ended.both}, and "
-            f"nothing lost; {ended.unknown} winners did not learn it; {ended.second} publications came second and were "
-            f"told so; {took_seconds:.0f} s"
-        )
+        _print(where, ended, started)
+
+
+def _print(where: str, ended: Race, started: float) -> None:
+    print(
+        f"{where}: {ended.rounds} rounds, one winner in {ended.rounds - ended.both}, both in {ended.both}, and "
+        f"nothing lost; {ended.unknown} winners did not learn it; {ended.second} publications came second and were "
+        f"told so; {time.monotonic() - started:.0f} s"
+    )
 
 
 if __name__ == "__main__":
