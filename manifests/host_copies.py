@@ -29,7 +29,7 @@ import google_crc32c
 import numpy as np
 
 from ..errors import DatasetError, OutputError
-from ..storage.mounts import shared_between_hosts
+from ..storage.network_folders import shared_between_hosts
 from ..storage.scratch import scratch_folder
 from ..storage.this_process import boot
 from .mapped_tables import CheckedRows, MappedFile, NewTables, Place, arrays_of, mapped

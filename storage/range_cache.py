@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DatasetWarning
-from .mounts import shared_between_hosts
+from .network_folders import shared_between_hosts
 from .this_process import boot
 
 # What an entry takes besides its bytes, at most: its row in both trees of the index, its inode and its name.

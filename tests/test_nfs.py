@@ -34,7 +34,7 @@ from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import publish
 from shortgop.storage import disk_lock, range_cache
 from shortgop.storage.disk import DiskStorage
-from shortgop.storage.mounts import shared_between_hosts
+from shortgop.storage.network_folders import shared_between_hosts
 from shortgop.storage.range_cache import RangeCache
 
 SILLY = ".nfs00000000000201270000000b"
