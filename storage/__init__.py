@@ -13,6 +13,6 @@ objects                       objects in a bucket, or files of a web server; bui
   connections, object_errors  where credentials and endpoints come from; what obstore's errors mean
   scratch, this_process       temporary files on this host, and which process they belong to
 local_copy                    a file of a store as a local file, of which only what is needed is fetched
-mounts                        which folders other hosts may have too
+network_folders               which folders other hosts may have too
 range_cache                   ranges of objects, kept on a local disk for all processes of a host
 """
