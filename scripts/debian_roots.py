@@ -42,11 +42,10 @@ class StepFailedError(Exception):
     """A command in a root ended with an error, or took too long."""
 
 
-def make_base(image: str, root: Path, mirror: str) -> None:
+def make_base(image: str, root: Path, mirror: str | None) -> None:
     minor, suite = base_of(image)
-    run_here(
-        ["debootstrap", "--variant=minbase", f"--include={_BASE_PACKAGES}", suite, str(root), mirror], log=root.parent
-    )
+    packages = ["--variant=minbase", f"--include={_BASE_PACKAGES}"]
+    run_here(["debootstrap", *packages, suite, str(root), *([mirror] if mirror else [])], log=root.parent)
     # As in Debian's images: packages are not kept, and no services are started.
     (root / "etc/apt/apt.conf.d/docker-clean").write_text(
         'DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb /var/cache/apt/*.bin || true"; };\n'

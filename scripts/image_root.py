@@ -87,7 +87,7 @@ class Roots:
     """The roots of all stages, in one folder, and what their steps have from the caller."""
 
     folder: Path
-    mirror: str
+    mirror: str | None
     passed: Mapping[str, str]
     shared: Sequence[Path]
     build_args: Mapping[str, str]
@@ -199,7 +199,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--target", nargs="+", default=["cpu"], help="stages to build and check [cpu]")
     parser.add_argument("--build-arg", action="append", type=name_and_value, default=[], metavar="NAME=VALUE")
     parser.add_argument("--share", action="append", type=Path, default=[], help="a path that RUN steps may read")
-    parser.add_argument("--mirror", default="http://deb.debian.org/debian", help="where debootstrap finds Debian")
+    parser.add_argument("--mirror", help="the URL where debootstrap finds Debian, in place of its own")
     parser.add_argument("--folder", type=Path, help="where the roots lie: a few GB for each stage [TMPDIR]")
     parser.add_argument("--keep", action="store_true", help="leave the roots where they are")
     parser.add_argument("--plan", action="store_true", help="only say what would be run")

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +19,17 @@ import pytest
 import shortgop
 from cuda_ffmpeg import NO_ENGINE, NO_SESSION, install
 from datasets import current_manifest
+from padded_sources import PADDED_FRAMES, make_padded
 from ray_heads import Head, ray_head, user_environment
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
-from synthetic import constant_rate_pts, make_video, read_number
+from synthetic import read_number
 
-_VIDEOS, _FRAMES = 7, 12
-# A unit has 250 kB of sources at least, so each of these is a unit of its own.
-_PADDING_BYTES = 300_000
+_VIDEOS = 7
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    for number in range(_VIDEOS):
-        path = folder / f"{number}.mp4"
-        make_video(
-            path, pts=constant_rate_pts(Fraction(30), _FRAMES), timebase=Fraction(1, 30), size=(480, 320),
-            first_number=100 * number,
-        )  # fmt: skip
-        with path.open("ab") as file:
-            file.write((_PADDING_BYTES + 8).to_bytes(4) + b"free" + bytes(_PADDING_BYTES))
-    return folder
+    return make_padded(tmp_path_factory.mktemp("sources"), _VIDEOS)
 
 
 def most_at_a_time(runs: Sequence[dict[str, Any]]) -> int:
@@ -88,7 +77,7 @@ def test_a_gpu_has_as_many_streams_as_it_was_given_and_all_else_runs_on_the_cpu(
     )
     assert report.failures == ()
     for number, video in enumerate(shortgop.open(tmp_path / "dataset")):
-        assert [read_number(video[0]), read_number(video[-1])] == [100 * number, 100 * number + _FRAMES - 1]
+        assert [read_number(video[0]), read_number(video[-1])] == [100 * number, 100 * number + PADDED_FRAMES - 1]
     runs = gpu.runs()
     with_gpu = [run for run in runs if run["on_gpu"]]
     assert 0 < most_at_a_time(with_gpu) <= streams

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,12 @@ import pytest
 import shortgop
 from cuda_ffmpeg import NO_DRIVER, NO_ENGINE, Installed, install
 from datasets import current_manifest
+from padded_sources import PADDED_FRAMES, make_padded
 from ray_heads import user_environment
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE
-from synthetic import constant_rate_pts, make_video, read_number
+from synthetic import read_number
 
-_VIDEOS, _FRAMES = 14, 12
-# A unit has 250 kB of sources at least, so each of these is a unit of its own.
-_PADDING_BYTES = 300_000
+_VIDEOS = 14
 _SESSION_SECONDS = 1.5
 _KINDS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "no GPU": ({"num_cpus": 1}, {"nvdec": NO_DRIVER, "nvenc": NO_DRIVER}),
@@ -48,16 +46,7 @@ print(json.dumps([report.videos_added, [each.reason for each in report.failures]
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    for number in range(_VIDEOS):
-        path = folder / f"{number:02}.mp4"
-        make_video(
-            path, pts=constant_rate_pts(Fraction(30), _FRAMES), timebase=Fraction(1, 30), size=(480, 320),
-            first_number=100 * number,
-        )  # fmt: skip
-        with path.open("ab") as file:
-            file.write((_PADDING_BYTES + 8).to_bytes(4) + b"free" + bytes(_PADDING_BYTES))
-    return folder
+    return make_padded(tmp_path_factory.mktemp("sources"), _VIDEOS)
 
 
 def prepared(sources: Path, folder: Path, kinds: Mapping[str, Any], **options: Any) -> dict[str, list[dict[str, Any]]]:
@@ -80,7 +69,7 @@ def prepared(sources: Path, folder: Path, kinds: Mapping[str, Any], **options: A
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [_VIDEOS, []]
     for number, video in enumerate(shortgop.open(out)):
-        assert [read_number(video[0]), read_number(video[-1])] == [100 * number, 100 * number + _FRAMES - 1]
+        assert [read_number(video[0]), read_number(video[-1])] == [100 * number, 100 * number + PADDED_FRAMES - 1]
     return {kind: program.runs() for kind, program in programs.items()}
 
 
