@@ -1,6 +1,7 @@
 """Many sources become a dataset. This room and `ray_data` know Ray. Start at `prepare`.
 
 named_options               `shortgop.prepare`: the options of a job by their names
+source                      one video to prepare, where it was named, and whether two finds are one
 sources, places, ids        which videos a job is about, and their ids
 video_names                 which files of a folder are videos
 walking                     folders of this machine, and globs in them
