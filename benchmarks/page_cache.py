@@ -35,6 +35,15 @@ def full_of_files(folder: Path, *needed: Path) -> Iterator[None]:
         yield
 
 
+def forget(folder: Path) -> None:
+    """Take the files of a folder out of memory: they are read from the disk next."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def seconds_to_write(num_bytes: int, folder: Path) -> float:
     """How long it takes to write so many bytes to a new file's pages and nothing else, on as many threads as there are
     processors."""

@@ -3,6 +3,7 @@
 The bytes of a frame in the timeline, for sources of constant and of variable rates; their times are made up. With
 --store the memory of a process that opens a snapshot without its timeline, from a disk and from an S3 server on
 loopback (`scale_data`): that of the tests, or with --endpoint another one, with the credentials of the environment.
+With --cold it is opened from a disk, again and again, by a host that has neither a copy nor the file in its memory.
 Linux only.
 """
 
@@ -19,10 +20,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 import footage
 import numpy as np
 import scale_data
+from page_cache import forget
 from s3_place import means, s3_at
 from zarr.storage import LocalStore
 
@@ -110,6 +113,13 @@ def child(place: str, copies_in: str | None) -> None:
     sys.stdout.write(f"{most[0] / 1e6:.0f} MB of its own at most, {requests} requests, {seconds:.1f} s")
 
 
+@contextlib.contextmanager
+def without_copies_of_the_user() -> Iterator[None]:
+    """Publishing in the block leaves no copies of tables in the user's cache folder."""
+    with TemporaryDirectory(dir=footage.WORK) as cache, mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
+        yield
+
+
 def with_layer(videos: int) -> Path:
     """A dataset of so many videos, and a layer with 1 % more."""
     whole = scale_data.make(footage.WORK / f"scale-{videos}-whole", videos, timeline=True)
@@ -122,11 +132,21 @@ def with_layer(videos: int) -> Path:
     return folder
 
 
-def opening(videos: int, endpoint: str | None, *, layer: bool) -> None:
-    folder = with_layer(videos) if layer else scale_data.make(footage.WORK / f"scale-{videos}", videos)
+def opened(place: str, *options: str) -> str:
+    """What opening takes in a new process."""
+    command = [sys.executable, __file__, "--child", place, *options]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def opening_cold(folder: Path, times: int) -> None:
+    for _ in range(times):
+        with TemporaryDirectory(dir=footage.WORK) as copies:
+            forget(folder / "manifest")
+            print(f"  cold: {opened(str(folder), '--copies', copies)}", flush=True)
+
+
+def opening(folder: Path, endpoint: str | None) -> None:
     keys = sorted(f"manifest/{file.name}" for file in (folder / "manifest").iterdir())
-    sizes = ", ".join(f"{(folder / key).stat().st_size / 1e6:.1f} MB" for key in keys)
-    print(f"opening {videos:,} videos{' and a layer of 1 %' if layer else ''}; snapshots of {sizes}:")
     with s3_at(endpoint) as server, means(server) as url:
         store = storage_at(url)
         for key in keys:
@@ -139,9 +159,7 @@ def opening(videos: int, endpoint: str | None, *, layer: bool) -> None:
                     ("the next", ["--copies", copies]),
                     ("without a copy", []),
                 ):
-                    command = [sys.executable, __file__, "--child", place, *options]
-                    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-                    print(f"  from {where}, {what}: {done.stdout}", flush=True)
+                    print(f"  from {where}, {what}: {opened(place, *options)}", flush=True)
 
 
 def main() -> None:
@@ -149,6 +167,7 @@ def main() -> None:
     parser.add_argument("--videos", type=int, default=100_000, help="of the timelines")
     parser.add_argument("--store", type=int, nargs="*", default=[], help="open snapshots of so many videos")
     parser.add_argument("--layer", action="store_true", help="open snapshots with a layer of 1 %% more on top")
+    parser.add_argument("--cold", type=int, default=0, metavar="TIMES", help="open so often from a disk, and no store")
     parser.add_argument("--endpoint", help="http://HOST:PORT of an S3 server, in place of that of the tests")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--copies", help=argparse.SUPPRESS)
@@ -160,7 +179,14 @@ def main() -> None:
     if options.videos:
         bytes_of_timelines(options.videos)
     for videos in options.store:
-        opening(videos, options.endpoint, layer=options.layer)
+        with without_copies_of_the_user():
+            folder = with_layer(videos) if options.layer else scale_data.make(footage.WORK / f"scale-{videos}", videos)
+        sizes = ", ".join(f"{file.stat().st_size / 1e6:.1f} MB" for file in sorted((folder / "manifest").iterdir()))
+        print(f"opening {videos:,} videos{' and a layer of 1 %' if options.layer else ''}; snapshots of {sizes}:")
+        if options.cold:
+            opening_cold(folder, options.cold)
+        else:
+            opening(folder, options.endpoint)
 
 
 if __name__ == "__main__":
