@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ..errors import OutputError, UsageError
+from ..manifests.ragged import Array
 from .dataset import Dataset, chosen_of, reader_of
 
 # Their requests run side by side. At the end of so many, what was fetched is waited for until it is in the cache.
@@ -43,26 +46,23 @@ def fill_cache(
     if cache is None:
         raise UsageError("the dataset was opened without a cache; give cache_dir=, and cache_bytes=")
     chosen = chosen_of(dataset)
-    rows = chosen.all_rows().tolist() if videos is None else [chosen.row_of(each, reader.manifest) for each in videos]
-    rows = list(dict.fromkeys(rows))
-    fitting: list[int] = []
-    room = cache.max_bytes
-    for row in rows:
-        size = reader.cached_bytes(row)
-        if size <= room:
-            fitting.append(row)
-            room -= size
-    if rows and not fitting:
-        name = reader.manifest.videos.id.text(rows[0])
+    if videos is None:
+        rows = chosen.all_rows()
+    else:
+        named = dict.fromkeys(chosen.row_of(each, reader.manifest) for each in videos)
+        rows = np.fromiter(named, np.int64, len(named))
+    fitting = rows[fitting_into(cache.max_bytes, reader.cached_bytes(rows))]
+    if len(rows) and not len(fitting):
+        name = reader.manifest.videos.id.text(int(rows[0]))
         raise UsageError(
-            f"video {name!r} takes {reader.cached_bytes(rows[0])} bytes, and cache_bytes is {cache.max_bytes}: give it "
-            "more",
+            f"video {name!r} takes {reader.cached_bytes(rows[:1])[0]} bytes, and cache_bytes is {cache.max_bytes}: "
+            "give it more",
             video=name,
         )
     state = Filling(videos=len(fitting), left_out=len(rows) - len(fitting))
     on_progress(state)
     for first in range(0, len(fitting), _VIDEOS_AT_ONCE):
-        for fetched in reader.fill_cache(fitting[first : first + _VIDEOS_AT_ONCE]):
+        for fetched in reader.fill_cache(fitting[first : first + _VIDEOS_AT_ONCE].tolist()):
             state = replace(state, videos_done=state.videos_done + 1, bytes_fetched=state.bytes_fetched + fetched)
             on_progress(state)
         if cache.stopped is not None:
@@ -71,3 +71,15 @@ def fill_cache(
                 file=str(cache.folder),
             )
     return state
+
+
+def fitting_into(room: int, sizes: Array) -> Array:
+    """Which of these go into the room, int64, ascending: each that fits beside those before it that do."""
+    fitting, rest = [np.zeros(0, dtype=np.int64)], np.arange(len(sizes))
+    while len(rest := rest[sizes[rest] <= room]):
+        taken = np.cumsum(sizes[rest])
+        count = int(np.searchsorted(taken, room, side="right"))
+        room -= int(taken[count - 1])
+        fitting.append(rest[:count])
+        rest = rest[count:]
+    return np.concatenate(fitting)

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DecodeError, UsageError, WrongTypeError
-from ..manifests.ragged import Array
+from ..manifests.ragged import Array, offsets_of, ragged_indices
 from ..manifests.records import VideoRow
 from ..manifests.shared_tables import TablesToShare
 from ..manifests.snapshots import open_manifest, open_timeline
@@ -34,6 +35,8 @@ from .stats import Stats
 from .store_options import copies_of
 from .workers import Workers
 
+# What a cache takes is worked out for so many videos at a time.
+_BLOCK_VIDEOS = 4096
 # Parts of a request for each thread: enough that no thread waits long for the last ones to finish.
 _PARTS_PER_THREAD = 3
 
@@ -178,10 +181,18 @@ class SnapshotReader:
             yield fetched - before
             before = fetched
 
-    def cached_bytes(self, video: int) -> int:
-        """What the GOPs of a video take in a cache."""
-        first, count = int(self._gops.first_gops[video]), self.manifest.video(video).num_gops
-        return sum(map(disk_bytes, self.manifest.gops.length[first : first + count].tolist()))
+    def cached_bytes(self, videos: Array) -> Array:
+        """What the GOPs of each of these videos take in a cache, int64."""
+        found = np.zeros(len(videos), dtype=np.int64)
+        for start in range(0, len(videos), _BLOCK_VIDEOS):
+            some = videos[start : start + _BLOCK_VIDEOS]
+            firsts = self._gops.first_gops[some]
+            counts = self._gops.first_gops[some + 1] - firsts
+            sizes = disk_bytes(self.manifest.gops.length[ragged_indices(firsts, counts)].astype(np.int64))
+            sums = offsets_of(sizes)
+            ends = offsets_of(counts)
+            found[start : start + len(some)] = sums[ends[1:]] - sums[ends[:-1]]
+        return found
 
     def use_threads(self, threads: int) -> None:
         """Decode on this many threads from now on. UsageError for less than 1."""
