@@ -80,6 +80,12 @@ class LateStore:
         gets = [int(sent) for method, sent, what in lines if method == "GET" and "list-type" not in what]
         return sum(gets), len(gets)
 
+    def requests(self) -> int:
+        """Requests of all kinds since the last `forget`."""
+        with self.log.open() as log:
+            log.seek(self.counted_from)
+            return sum(1 for _ in log)
+
 
 @contextmanager
 def late_store(endpoint: str) -> Iterator[LateStore]:

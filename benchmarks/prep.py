@@ -68,7 +68,7 @@ PARTS = {
 console = Console(highlight=False)
 
 
-def prep_arguments(sources: Sequence[Path], out: Path, workers: int = 0) -> list[str]:
+def prep_arguments(sources: Sequence[Path | str], out: Path | str, workers: int = 0) -> list[str]:
     """The arguments of `shortgop`: on Ray if there are `workers`."""
     runner = ("--runner", "ray", "--workers", str(workers)) if workers else ("--runner", "inline")
     return ["prep", *map(str, sources), "--out", str(out), "--size", SIZE, *runner, "--encoder", "libx264"]

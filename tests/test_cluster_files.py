@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,31 @@ def test_slurm_options_come_before_the_first_command() -> None:
     assert command is not None
     assert len(options) == 9
     assert max(options) < command.start()
+
+
+def test_a_slurm_job_whose_time_is_up_before_its_nodes_are_there_says_so(tmp_path: Path) -> None:
+    """It would be so again, so it does not queue again. Bash dies of a signal without a trap, without a word."""
+    programs = {
+        "ray": "exec sleep 60",
+        "python3": f'if [ "$1" = -c ]; then exec {sys.executable} "$@"; fi; kill -USR1 $PPID',
+        "shortgop": f"touch {tmp_path}/begun",
+    }
+    (tmp_path / "bin").mkdir()
+    for name, does in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_ON_NODE": "1"}
+    environment = {**os.environ, **slurm, "SHORTGOP": str(tmp_path)}
+    done = subprocess.run(["bash", str(SLURM), "in"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "the time was up before the nodes were there" in done.stderr
+    assert not (tmp_path / "begun").exists()
+
+
+def test_rays_first_autoscaler_starts_the_machines_of_a_list() -> None:
+    """The second one counts the head among them, so that one never joins."""
+    (start,) = (each for each in loaded(MACHINES)["head_start_ray_commands"] if "ray start" in each)
+    assert start.index("export RAY_enable_autoscaler_v2=0;") < start.index("ray start")
 
 
 def test_the_dockerfile_has_no_faults_that_a_linter_finds() -> None:
