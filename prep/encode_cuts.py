@@ -19,8 +19,8 @@ from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .attempts import tried_again
 from .command import Encode
-from .damage import Damage, Kept, kept_numbers
-from .encode import DamageFoundError, decode_pts, look_closer, plan_video
+from .damage import Kept, kept_numbers
+from .encode import DamageFoundError, decode_pts, decode_shown, look_closer, plan_video
 from .encode_run import Count, Plan, of_piece
 from .gpu_attempts import attempt
 from .grid import FrameGrid
@@ -33,7 +33,7 @@ from .picture_filters import least_lead_frames
 from .pieces import Piece, Run, joined_grid, runs_of
 from .pipelines import decoded_on_cpu
 from .probe import NO_ENTRIES, SourceVideo, probe, with_pts
-from .salvage import check_salvage, salvaged_runs
+from .salvage import check_salvage, salvaged_frames, salvaged_runs
 from .shards import ShardWriter
 from .source_times import (
     check_order,
@@ -179,11 +179,14 @@ class _Work:
                 "that are left are shown, so no stretch of it can be cut out; remux or re-encode the file first",
                 file=self.path,
             )
-        source = with_pts(source, damage.due_pts)
-        due = {piece.number: piece for piece in self._pieces(source)}
-        pieces = [replace(piece, grid=_of_sound(piece.grid, damage)) for piece in due.values()]
-        runs = runs_of(pieces, damage.sound_pts, NO_ENTRIES, source.timebase, 0)
-        self._encode(source, runs, None, kept=damage.kept, due=due)
+        whole = with_pts(source, damage.due_pts)
+        self._encode_sound(whole, damage.sound_pts, damage.kept)
+        if self.left():
+            shown = tried_again(self.path, lambda: decode_shown(source, self.ffmpeg_path, tolerant=True))
+            frames = salvaged_frames(shown, damage, None)
+            if frames is not None:
+                whole = with_pts(source, damage.due_pts[damage.due_pts >= frames.pts[0]])
+                self._encode_sound(whole, frames.pts, frames.kept, frames.joins)
         self.refuse(
             self.left(),
             DamagedSourceError(
@@ -192,6 +195,13 @@ class _Work:
                 file=self.path,
             ),
         )
+
+    def _encode_sound(self, source: SourceVideo, sound_pts: Array, kept: Kept, joins: tuple[Join, ...] = ()) -> None:
+        """Encode the cuts that are left, of a source whose frames are sound at `sound_pts` only."""
+        due = {piece.number: piece for piece in self._pieces(source)}
+        pieces = [replace(piece, grid=_of_sound(piece.grid, sound_pts)) for piece in due.values()]
+        runs = runs_of(pieces, sound_pts, NO_ENTRIES, source.timebase, 0)
+        self._encode(source, runs, None, kept=kept, joins=joins, due=due)
 
     def _check_is_one_recording(self, source: SourceVideo, decoded_pts: Array, rising: Array) -> None:
         if self.options.policy.salvage and len(recordings(decoded_pts.tolist(), source.timebase)) > 1:
@@ -262,7 +272,7 @@ class _Work:
         return video_manifest(self.cuts[piece.number].identity, of_piece(encode, index), video)
 
 
-def _of_sound(due: FrameGrid, damage: Damage) -> FrameGrid:
+def _of_sound(due: FrameGrid, sound_pts: Array) -> FrameGrid:
     """The grid with the last sound frame in place of each frame that is lost."""
-    places = np.searchsorted(damage.sound_pts, due.source_pts, side="right") - 1
-    return replace(due, source_pts=damage.sound_pts[places])
+    places = np.searchsorted(sound_pts, due.source_pts, side="right") - 1
+    return replace(due, source_pts=sound_pts[places])
