@@ -17,13 +17,14 @@ from ..manifests.tables import Manifest
 from .attempts import raise_if_failed, raise_if_killed, tried_again
 from .command import Encode, decode_argv
 from .complaints import first_complaint
-from .damage import Damage, Kept, assess, kept_numbers
+from .damage import Damage, assess
 from .encode_run import STATS, Count, Plan
 from .ffmpeg import crops_by_itself, running
 from .frame_report import Shown, parse_stats
 from .gpu_attempts import attempt
 from .grid import FrameGrid
 from .joins import Join, Joined, continued_scan, continued_times, joins_of
+from .kept import Kept, kept_numbers, kept_range
 from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
@@ -182,11 +183,12 @@ def _sound_plans(
     damage = found.damage
     if not damage.has_times:
         decoded_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
-        first, stop = damage.sound_run
-        if first and len(decoded_pts) != damage.num_shown:
+        run = damage.sound_run_of(len(decoded_pts))
+        if run is None:
             return
-        plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts, range(first, stop))
-        yield _SoundPlan(_of_damaged(plan, plan.encode.kept or damage.kept), plan.grid)
+        plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts, run)
+        kept = plan.encode.kept or kept_range(run)
+        yield _SoundPlan(_of_damaged(plan, kept), plan.grid)
         return
     if found.joined is None:
         # Rate and ticks follow from the frames that the undamaged file had.

@@ -19,12 +19,13 @@ from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .attempts import tried_again
 from .command import Encode
-from .damage import Damage, Kept, kept_numbers
+from .damage import Damage
 from .encode import DamageFoundError, decode_pts, decode_shown, look_closer, plan_video
 from .encode_run import Count, Plan, of_piece
 from .gpu_attempts import attempt
 from .grid import FrameGrid
 from .joins import Join, joins_of, recordings
+from .kept import Kept, kept_numbers
 from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
@@ -186,9 +187,9 @@ class _Work:
         if damage.is_only_cut and not damage.has_times:
             # All frames up to the first one that was cut off, and from the first that decodes on.
             decoded_pts = tried_again(self.path, lambda: decode_pts(source, self.ffmpeg_path, tolerant=True))
-            first, stop = damage.sound_run
-            if not first or len(decoded_pts) == damage.num_shown:
-                self._cut_decoded(source, decoded_pts, range(first, stop), None)
+            run = damage.sound_run_of(len(decoded_pts))
+            if run is not None:
+                self._cut_decoded(source, decoded_pts, run, None)
         elif found.joined is not None or not damage.has_times:
             raise DamagedSourceError(
                 f"{self.path} is damaged ({damage.complaint}), and its packets do not say for certain when the frames "

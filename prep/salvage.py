@@ -10,9 +10,10 @@ import numpy as np
 from ..errors import DamagedSourceError
 from ..manifests.ragged import Array
 from ..wording import counted
-from .damage import Damage, Kept, kept_numbers
+from .damage import Damage
 from .frame_report import Shown
 from .joins import Join, Joined, joins_of
+from .kept import Kept, kept_numbers
 from .options import SourcePolicy
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import av
+import imageio_ffmpeg
 import pytest
 
 import shortgop
@@ -318,3 +320,34 @@ def test_stretches_do_not_lose_frames_to_times_that_a_decoder_guesses_either(tmp
     for due, number in enumerate(numbers, 25):
         assert number < due if due in salvaged else number == due
     assert [read_number(frame) for frame in other] == list(range(75, 84))
+
+
+def is_first_corrupt(path: Path) -> bool:
+    """Whether the decoder says that the first frame is corrupt."""
+    with av.open(path) as container:
+        container.streams.video[0].codec_context.thread_count = 1
+        return next(container.decode(video=0)).is_corrupt
+
+
+@pytest.mark.parametrize("name", ["x.avi", "x.264"])
+def test_frames_behind_a_damaged_start_are_there_where_times_are_counted(name: str, tmp_path: Path) -> None:
+    """The decoder puts out the damaged frame, and says that it is corrupt."""
+    whole = video(tmp_path / "whole", "x.mkv", b_frames=3)
+    source = tmp_path / "bad" / name
+    source.parent.mkdir()
+    copy = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(whole.path), "-c", "copy"]
+    subprocess.run([*copy, "-bsf:v", "h264_mp4toannexb", str(source)], check=True)
+    whole_data, (first, stop) = source.read_bytes(), packets_of(source)[0]
+    middle = (first + stop) // 2
+    for seed in range(40):
+        noise = random.Random(seed).randbytes(stop - middle)
+        source.write_bytes(whole_data[:middle] + noise + whole_data[stop:])
+        # Some noise decodes to something.
+        if is_first_corrupt(source):
+            break
+    assert "--salvage prepares the others" in reason(source)
+    report = job(source, tmp_path / "dataset", salvage=True)
+    assert [failure.reason for failure in report.failures] == []
+    numbers = [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]]
+    assert numbers == list(range(GOP, GOP + len(numbers)))
+    assert len(numbers) == FRAMES - GOP
