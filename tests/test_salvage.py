@@ -257,7 +257,7 @@ def test_a_matroska_header_that_promises_more_does_not_refuse_the_file(tmp_path:
     assert prepared(longer, whole, salvage=False).numbers == list(range(FRAMES))
 
 
-def show_earlier(data: bytearray, packet: av.Packet, *, frames: int) -> None:
+def show_earlier(data: bytearray, packet: av.Packet[Any], *, frames: int) -> None:
     """Let a packet of a transport stream say that its frame is shown earlier, but decoded when it was."""
     assert packet.pos is not None
     assert packet.pts is not None
