@@ -5,7 +5,7 @@ opening, playlists, mounts  open a source as one file; detect a mount that does 
 part_of_file                stretches of an MP4 of which only a part is fetched
 probe, picture, picture_check, clean_aperture, pixel_crop, container_crop  what its headers and first frames say
 still_pictures              sources that are one picture
-signs, scan, complaints, chains, damage, holes, salvage, joins  which frames of a source are damaged, and which are kept
+signs, scan, complaints, chains, damage, holes, kept, salvage, joins  which frames are damaged, and which are kept
 access_units, h264_sps      what the headers of its packets say
 source_times, rates, grid   which source frame each tick shows
 sizes, picture_filters, encoder_options, expressions, command  the ffmpeg command

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..errors import EncodeError
-from .damage import Kept
 from .encoder_options import encoder_options
 from .expressions import sum_of
 from .frame_report import STATS_FORMAT
 from .gpu_filters import decoding_options, downloaded, scaled_on_gpu
 from .grid import TickRule
 from .joins import Join
+from .kept import Kept
 from .opening import input_argv
 from .picture_filters import (
     closing_filters,

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import numpy as np
 
 from ..manifests.ragged import Array
 from .complaints import FORGETS_ANOTHER, MAY_BE_INCOMPLETE
 from .holes import after_holes, frames_behind_hole, spacing_of
+from .kept import Kept, kept_range, kept_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +71,15 @@ class Scan:
     numbers_frames: bool = True
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Which frames of the decoder's output are used: `runs` of [first, last] values of `variable`. That is "pts" or,
-    where pts are unreliable, "n", the number of the frame."""
-
-    variable: str
-    runs: tuple[tuple[int, int], ...]
-
-
 @dataclass(frozen=True, eq=False)
 class Damage:
     """What a scan found. Pts are int64, rising.
 
     `sound_pts`: the pts of the sound frames. `due_pts`: the same, and the pts of the lost frames between the first and
-    the last of them. `sound_run`: the frames [first, stop) of the `num_shown` ones that ffmpeg's decoder puts out, from
-    the first sound one to the next lost one; without `has_times` (the packets do not state when their frames are shown)
-    only these are used. `kept` selects the frames that are used. `lost`: how many of the `total` frames of
+    the last of them. `sound_run`: the frames [first, stop) of the `num_shown` ones that are not corrupt, from the first
+    sound one to the next lost one; without `has_times` (the packets do not state when their frames are shown) only
+    these are used. `num_corrupt`: how many others may be put out, `corrupt_before` of them before the first sound one.
+    `kept` selects the frames that are used. `lost`: how many of the `total` frames of
     the file are lost. `complaint`: the first complaint. `is_only_cut`: all lost frames lie before the first or after
     the last sound frame, where the file was cut.
     """
@@ -102,6 +95,21 @@ class Damage:
     first_lost_pts: int | None
     complaint: str
     is_only_cut: bool
+    num_corrupt: int = 0
+    corrupt_before: int = 0
+
+    def sound_run_of(self, num_decoded: int) -> range | None:
+        """The sound run among the `num_decoded` frames that ffmpeg's decoder puts out; None where it is not certain.
+
+        Of corrupt frames it puts out those that it decoded with errors, and not those that refer to frames before the
+        start. Their number says which: it puts out all others.
+        """
+        first, stop = self.sound_run
+        if not (first or self.corrupt_before) or num_decoded == self.num_shown:
+            return range(first, stop)
+        if num_decoded == self.num_shown + self.num_corrupt:
+            return range(first + self.corrupt_before, stop + self.corrupt_before)
+        return None
 
 
 def _trusted(scan: Scan) -> list[bool]:
@@ -252,13 +260,30 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
         sound_run=sound_run,
         num_shown=len(scan.shown) - len(scan.corrupt),
         has_times=has_times,
-        kept=Kept("pts", _sound_runs(known, sound)) if has_times else Kept("n", ((first, stop - 1),)),
+        kept=kept_times([(pts, sound[number]) for pts, number in known])
+        if has_times
+        else kept_range(range(first, stop)),
         total=total,
         lost=total - (sound.count(True) if has_times else stop - first),
         first_lost_pts=lost[0] if lost else None,
         complaint=next(filter(None, [scan.stopped, *complaints]), "it begins without a keyframe or ends too early"),
         is_only_cut=is_only_cut,
+        num_corrupt=len(scan.corrupt),
+        corrupt_before=_corrupt_before(scan, first),
     )
+
+
+def _corrupt_before(scan: Scan, first: int) -> int:
+    """How many corrupt frames come before frame number `first` of those that are not."""
+    before = 0
+    for number in scan.shown:
+        if number in scan.corrupt:
+            before += 1
+        elif first == 0:
+            return before
+        else:
+            first -= 1
+    return before
 
 
 def _sound_run(scan: Scan, trusted: list[bool]) -> tuple[int, int]:
@@ -318,15 +343,6 @@ def _known(packets: Sequence[ScannedPacket]) -> list[tuple[int, int]]:
     )
 
 
-def _sound_runs(known: list[tuple[int, int]], sound: list[bool]) -> tuple[tuple[int, int], ...]:
-    runs = []
-    for is_sound, run in groupby(known, key=lambda each: sound[each[1]]):
-        if is_sound:
-            times = [pts for pts, _ in run]
-            runs.append((times[0], times[-1]))
-    return tuple(runs)
-
-
 def _due(
     known: list[tuple[int, int]], sound: list[bool], packets: tuple[ScannedPacket, ...], max_hole_units: int
 ) -> list[int]:
@@ -382,13 +398,3 @@ def _cut_off_from(scan: Scan) -> int:
         while not scan.sized and end and packets[end - 1].is_incomplete:
             end -= 1
     return end
-
-
-def kept_numbers(keeps: Sequence[bool]) -> Kept:
-    """A selection by frame number, from one bool for each frame that the decoder puts out."""
-    runs = []
-    for keep, run in groupby(enumerate(keeps), key=lambda each: each[1]):
-        if keep:
-            numbers = [number for number, _ in run]
-            runs.append((numbers[0], numbers[-1]))
-    return Kept("n", tuple(runs))

@@ -6,7 +6,7 @@ tick are compared with the plan; a difference is an error of that source.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,20 +17,21 @@ from ..manifests.tables import Manifest
 from .attempts import raise_if_failed, raise_if_killed, tried_again
 from .command import Encode, decode_argv
 from .complaints import first_complaint
-from .damage import Damage, assess, kept_numbers
+from .damage import Damage, assess
 from .encode_run import STATS, Count, Plan
 from .ffmpeg import crops_by_itself, running
-from .frame_report import parse_stats
+from .frame_report import Shown, parse_stats
 from .gpu_attempts import attempt
 from .grid import FrameGrid
 from .joins import Join, Joined, continued_scan, continued_times, joins_of
+from .kept import Kept, kept_numbers, kept_range
 from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
 from .picture_check import check_picture
 from .pipelines import decoded_on_cpu
 from .probe import SourceVideo, probe, with_pts
-from .salvage import check_salvage, salvaged_runs
+from .salvage import check_salvage, salvaged_frames, salvaged_runs
 from .scan import scan
 from .shards import ShardWriter
 from .sizes import check_taken, picture_layout
@@ -48,6 +49,16 @@ class _Watcher:
 
     on_plan: Count
     on_frames: Count
+
+
+@dataclass(frozen=True)
+class _SoundPlan:
+    """The plan for the sound frames of a damaged source. `due`: the grid of the undamaged one. `not_shown`: how many
+    sound frames ffmpeg does not show."""
+
+    plan: Plan
+    due: FrameGrid
+    not_shown: int = 0
 
 
 class DamageFoundError(Exception):
@@ -151,40 +162,57 @@ def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
 ) -> tuple[Plan, EncodedVideo]:
     """Encode the sound frames of a damaged source, and in place of each lost frame between them the frame before it."""
     damage = found.damage
-    sound_pts, due_pts, kept = damage.sound_pts, damage.due_pts, damage.kept
-    joins: tuple[Join, ...] = ()
-    pts = None
-    if damage.has_times and found.joined is not None:
-        stated_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
-        pts = found.joined.of(stated_pts)
-        keeps = np.isin(pts, sound_pts)
-        if not keeps.any():
-            raise _not_as_planned(source, damage)
-        sound_pts, kept = pts[keeps], kept_numbers(keeps.tolist())
-        due_pts, joins = due_pts[due_pts >= sound_pts[0]], joins_of(stated_pts[keeps], sound_pts)
-    if damage.has_times:
-        # Rate and ticks follow from the frames that the undamaged file had.
-        whole = with_pts(source, due_pts)
-        due = plan_video(whole, options, ffmpeg_path, pts)
-        plan = replace(due, grid=grid_of(whole, sound_pts, due.grid.rule), encode=replace(due.encode, joins=joins))
-    else:
+    for sound in _sound_plans(source, found, options, ffmpeg_path):
+        plan = sound.plan
+        watcher.on_plan(len(plan.grid))
+        video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, None)
+        if video is not None:
+            changes = replace(
+                video.changes,
+                dropped=plan.grid.dropped + damage.lost + sound.not_shown,
+                salvaged=salvaged_runs(plan.grid.source_pts, sound.due.source_pts),
+            )
+            return plan, replace(video, changes=changes)
+    raise _not_as_planned(source, damage)
+
+
+def _sound_plans(
+    source: SourceVideo, found: DamageFoundError, options: Options, ffmpeg_path: str
+) -> Iterator[_SoundPlan]:
+    """The plans for the sound frames of a damaged source: where ffmpeg shows other frames, the next one counts."""
+    damage = found.damage
+    if not damage.has_times:
         decoded_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
-        first, stop = damage.sound_run
-        if first and len(decoded_pts) != damage.num_shown:
-            raise _not_as_planned(source, damage)
-        due = plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts, range(first, stop))
-    pipeline = decoded_on_cpu(plan.encode.pipeline, "damaged")
-    plan = replace(plan, encode=replace(plan.encode, kept=plan.encode.kept or kept, pipeline=pipeline))
-    watcher.on_plan(len(plan.grid))
-    video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, None)
-    if video is None:
-        raise _not_as_planned(source, damage)
-    changes = replace(
-        video.changes,
-        dropped=plan.grid.dropped + damage.lost + len(damage.sound_pts) - len(sound_pts),
-        salvaged=salvaged_runs(plan.grid.source_pts, due.grid.source_pts),
+        run = damage.sound_run_of(len(decoded_pts))
+        if run is None:
+            return
+        plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts, run)
+        kept = plan.encode.kept or kept_range(run)
+        yield _SoundPlan(_of_damaged(plan, kept), plan.grid)
+        return
+    if found.joined is None:
+        # Rate and ticks follow from the frames that the undamaged file had.
+        whole = with_pts(source, damage.due_pts)
+        due = plan_video(whole, options, ffmpeg_path)
+        plan = replace(due, grid=grid_of(whole, damage.sound_pts, due.grid.rule))
+        yield _SoundPlan(_of_damaged(plan, damage.kept), due.grid)
+    shown = tried_again(source.path, lambda: decode_shown(source, ffmpeg_path, tolerant=True))
+    frames = salvaged_frames(shown, damage, found.joined)
+    if frames is None:
+        return
+    whole = with_pts(source, damage.due_pts[damage.due_pts >= frames.pts[0]])
+    due = plan_video(whole, options, ffmpeg_path, None if found.joined is None else frames.decoded_pts)
+    plan = replace(due, grid=grid_of(whole, frames.pts, due.grid.rule))
+    yield _SoundPlan(_of_damaged(plan, frames.kept, frames.joins), due.grid, len(damage.sound_pts) - len(frames.pts))
+
+
+def _of_damaged(plan: Plan, kept: Kept, joins: tuple[Join, ...] | None = None) -> Plan:
+    """The plan with the selection of a damaged source, and its joins (None: those of the plan)."""
+    encode = plan.encode
+    pipeline = decoded_on_cpu(encode.pipeline, "damaged")
+    return replace(
+        plan, encode=replace(encode, kept=kept, joins=encode.joins if joins is None else joins, pipeline=pipeline)
     )
-    return plan, replace(video, changes=changes)
 
 
 def _not_as_planned(source: SourceVideo, damage: Damage) -> DamagedSourceError:
@@ -243,7 +271,13 @@ def plan_video(
 
 
 def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Array:
-    """The pts of every frame in the order of ffmpeg's decoder, int64 in the source's timebase.
+    """The pts that ffmpeg gives to every frame, in the order of its decoder, int64 in the source's timebase; see
+    `decode_shown`."""
+    return decode_shown(source, ffmpeg_path, tolerant=tolerant).pts
+
+
+def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Shown:
+    """Every frame in the order of ffmpeg's decoder.
 
     Log lines about damage lead to a scan unless `tolerant`.
     """
@@ -251,15 +285,15 @@ def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False)
         while run.stdout.read(1 << 16):
             pass
     raise_if_killed(run, source.path)
-    pts = parse_stats(run.stats, source.timebase).pts
+    shown = parse_stats(run.stats, source.timebase)
     complaint = first_complaint(run.stderr.splitlines())
     if complaint and not tolerant:
         look_closer(source)
-    if len(pts) == 0:
+    if len(shown.pts) == 0:
         raise DamagedSourceError(f"{source.path}: not one frame decodes; copy or download it again", file=source.path)
     if not tolerant:
         raise_if_failed(run, source.path)
-    return pts
+    return shown
 
 
 def _attempt(

@@ -19,12 +19,13 @@ from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .attempts import tried_again
 from .command import Encode
-from .damage import Damage, Kept, kept_numbers
-from .encode import DamageFoundError, decode_pts, look_closer, plan_video
+from .damage import Damage
+from .encode import DamageFoundError, decode_pts, decode_shown, look_closer, plan_video
 from .encode_run import Count, Plan, of_piece
 from .gpu_attempts import attempt
 from .grid import FrameGrid
 from .joins import Join, joins_of, recordings
+from .kept import Kept, kept_numbers
 from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .mounts import read_in_time
 from .options import Options
@@ -33,7 +34,7 @@ from .picture_filters import least_lead_frames
 from .pieces import Piece, Run, joined_grid, runs_of
 from .pipelines import decoded_on_cpu
 from .probe import NO_ENTRIES, SourceVideo, probe, with_pts
-from .salvage import check_salvage, salvaged_runs
+from .salvage import check_salvage, salvaged_frames, salvaged_runs
 from .shards import ShardWriter
 from .source_times import (
     check_order,
@@ -153,14 +154,7 @@ class _Work:
         decoded_pts = tried_again(self.path, lambda: decode_pts(source, self.ffmpeg_path))
         if may_have_lost(source, decoded_pts):
             look()
-        times = mended_times(source, decoded_pts)
-        rising = longest_rise(times)
-        self._check_is_one_recording(source, times, rising)
-        kept = None if rising.all() else kept_numbers(rising.tolist())
-        source = with_pts(source, times[rising])
-        runs = runs_of(self._pieces(source), times_of(source), NO_ENTRIES, source.timebase, 0)
-        joins = joins_of(decoded_pts[rising], times[rising])
-        self._encode(source, runs, look, decoded_pts=times, kept=kept, joins=joins)
+        self._cut_decoded(source, decoded_pts, range(len(decoded_pts)), look)
         self.refuse(
             self.left(),
             EncodeError(
@@ -170,20 +164,40 @@ class _Work:
             ),
         )
 
+    def _cut_decoded(
+        self, source: SourceVideo, decoded_pts: Array, used: range, look: Callable[[], None] | None
+    ) -> None:
+        """Cut from the frames numbered in `used` of those that the decoder puts out at `decoded_pts`, without as few of
+        them as possible, so that times rise."""
+        part = slice(used.start, used.stop)
+        times = mended_times(source, decoded_pts[part])
+        rising = longest_rise(times)
+        self._check_is_one_recording(source, times, rising)
+        known, keeps = decoded_pts.copy(), np.zeros(len(decoded_pts), dtype=bool)
+        known[part], keeps[part] = times, rising
+        kept = None if keeps.all() else kept_numbers(keeps.tolist())
+        joins = joins_of(decoded_pts[part][rising], times[rising])
+        source = with_pts(source, times[rising])
+        runs = runs_of(self._pieces(source), times_of(source), NO_ENTRIES, source.timebase, 0)
+        self._encode(source, runs, look, decoded_pts=known, kept=kept, joins=joins)
+
     def _cut_sound_part(self, source: SourceVideo, found: DamageFoundError) -> None:
         """Cut from the sound frames of a damaged source; in place of each lost frame there is the sound one before."""
         damage = found.damage
-        if found.joined is not None or not damage.has_times:
+        if damage.is_only_cut and not damage.has_times:
+            # All frames up to the first one that was cut off, and from the first that decodes on.
+            decoded_pts = tried_again(self.path, lambda: decode_pts(source, self.ffmpeg_path, tolerant=True))
+            run = damage.sound_run_of(len(decoded_pts))
+            if run is not None:
+                self._cut_decoded(source, decoded_pts, run, None)
+        elif found.joined is not None or not damage.has_times:
             raise DamagedSourceError(
                 f"{self.path} is damaged ({damage.complaint}), and its packets do not say for certain when the frames "
                 "that are left are shown, so no stretch of it can be cut out; remux or re-encode the file first",
                 file=self.path,
             )
-        source = with_pts(source, damage.due_pts)
-        due = {piece.number: piece for piece in self._pieces(source)}
-        pieces = [replace(piece, grid=_of_sound(piece.grid, damage)) for piece in due.values()]
-        runs = runs_of(pieces, damage.sound_pts, NO_ENTRIES, source.timebase, 0)
-        self._encode(source, runs, None, kept=damage.kept, due=due)
+        else:
+            self._cut_timed(source, damage)
         self.refuse(
             self.left(),
             DamagedSourceError(
@@ -192,6 +206,23 @@ class _Work:
                 file=self.path,
             ),
         )
+
+    def _cut_timed(self, source: SourceVideo, damage: Damage) -> None:
+        """Cut from the sound frames of a source whose packets say when they are shown."""
+        self._encode_sound(with_pts(source, damage.due_pts), damage.sound_pts, damage.kept)
+        if self.left():
+            shown = tried_again(self.path, lambda: decode_shown(source, self.ffmpeg_path, tolerant=True))
+            frames = salvaged_frames(shown, damage, None)
+            if frames is not None:
+                whole = with_pts(source, damage.due_pts[damage.due_pts >= frames.pts[0]])
+                self._encode_sound(whole, frames.pts, frames.kept, frames.joins)
+
+    def _encode_sound(self, source: SourceVideo, sound_pts: Array, kept: Kept, joins: tuple[Join, ...] = ()) -> None:
+        """Encode the cuts that are left, of a source whose frames are sound at `sound_pts` only."""
+        due = {piece.number: piece for piece in self._pieces(source)}
+        pieces = [replace(piece, grid=_of_sound(piece.grid, sound_pts)) for piece in due.values()]
+        runs = runs_of(pieces, sound_pts, NO_ENTRIES, source.timebase, 0)
+        self._encode(source, runs, None, kept=kept, joins=joins, due=due)
 
     def _check_is_one_recording(self, source: SourceVideo, decoded_pts: Array, rising: Array) -> None:
         if self.options.policy.salvage and len(recordings(decoded_pts.tolist(), source.timebase)) > 1:
@@ -236,7 +267,7 @@ class _Work:
             grid = joined_grid(run.pieces)
             plan = plan_video(source, self.options, self.ffmpeg_path, decoded_pts, grid)
             encode = replace(plan.encode, pieces=run.pieces, seek=run.seek, kept=kept, joins=joins)
-            if due is not None:
+            if look is None:
                 encode = replace(encode, pipeline=decoded_on_cpu(encode.pipeline, "damaged"))
             videos = self._attempt(replace(plan, encode=encode), look)
             if videos is None and run.seek is not None and self.part is None:
@@ -262,7 +293,7 @@ class _Work:
         return video_manifest(self.cuts[piece.number].identity, of_piece(encode, index), video)
 
 
-def _of_sound(due: FrameGrid, damage: Damage) -> FrameGrid:
+def _of_sound(due: FrameGrid, sound_pts: Array) -> FrameGrid:
     """The grid with the last sound frame in place of each frame that is lost."""
-    places = np.searchsorted(damage.sound_pts, due.source_pts, side="right") - 1
-    return replace(due, source_pts=damage.sound_pts[places])
+    places = np.searchsorted(sound_pts, due.source_pts, side="right") - 1
+    return replace(due, source_pts=sound_pts[places])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,40 @@ from ..errors import DamagedSourceError
 from ..manifests.ragged import Array
 from ..wording import counted
 from .damage import Damage
+from .frame_report import Shown
+from .joins import Join, Joined, joins_of
+from .kept import Kept, kept_numbers
 from .options import SourcePolicy
+
+
+@dataclass(frozen=True, eq=False)
+class Salvaged:
+    """The frames of a damaged source that are used, as ffmpeg's decoder puts them out.
+
+    `decoded_pts`: the right time of each frame of its output, NO_PTS where it is unknown. `pts`: those of the frames
+    that are used, rising. `kept` selects these frames by their number, and `joins` moves them from the times that
+    ffmpeg gives them to the right ones.
+    """
+
+    decoded_pts: Array
+    pts: Array
+    kept: Kept
+    joins: tuple[Join, ...]
+
+
+def salvaged_frames(shown: Shown, damage: Damage, joined: Joined | None) -> Salvaged | None:
+    """The sound frames in the output of ffmpeg's decoder, `shown`; None where there are none, or not in their order.
+
+    Once more pts than dts have fallen in the decoder's output, as they may at a damaged place, libavcodec guesses the
+    times of frames from dts. These differ from the pts where a packet is missing among B-frames. So a frame is known by
+    the pts of its packet, and not by the time that ffmpeg's filters get.
+    """
+    pts = shown.packet_pts if joined is None else joined.of(shown.packet_pts)
+    keeps = np.isin(pts, damage.sound_pts)
+    used = pts[keeps]
+    if not len(used) or (np.diff(used) <= 0).any():
+        return None
+    return Salvaged(pts, used, kept_numbers(keeps.tolist()), joins_of(shown.pts[keeps], used))
 
 
 def salvaged_runs(shown: Array, due: Array) -> tuple[tuple[int, int], ...]:

@@ -10,8 +10,8 @@ import pytest
 
 from shortgop.errors import EncodeError
 from shortgop.prep.command import Encode, encode_argv
-from shortgop.prep.damage import Kept
 from shortgop.prep.grid import TickRule
+from shortgop.prep.kept import Kept
 from shortgop.prep.pipelines import Pipeline
 from shortgop.prep.probe import SourceVideo
 from shortgop.prep.profile import ENCODERS, Profile

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import av
+import imageio_ffmpeg
 import pytest
 
 import shortgop
+from shortgop.jobs.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.summary import VideoSummary, summarize
 from shortgop.prep.options import SourcePolicy
@@ -252,3 +255,99 @@ def test_a_matroska_header_that_promises_more_does_not_refuse_the_file(tmp_path:
     longer.parent.mkdir()
     longer.write_bytes(data[:at] + data[at:].replace(b"00:00:0", b"00:01:0"))
     assert prepared(longer, whole, salvage=False).numbers == list(range(FRAMES))
+
+
+def show_earlier(data: bytearray, packet: av.Packet[Any], *, frames: int) -> None:
+    """Let a packet of a transport stream say that its frame is shown earlier, but decoded when it was."""
+    assert packet.pos is not None
+    assert packet.pts is not None
+    at = data.index(b"\0\0\1", packet.pos) + 9
+    pts = packet.pts - frames * 3600
+    # ISO/IEC 13818-1, 2.4.3.7: 3, 15 and 15 bits, each with a marker bit behind them.
+    data[at] = data[at] & 0xF0 | pts >> 29 & 0xE | 1
+    data[at + 1 : at + 3] = ((pts >> 15 & 0x7FFF) << 1 | 1).to_bytes(2)
+    data[at + 3 : at + 5] = ((pts & 0x7FFF) << 1 | 1).to_bytes(2)
+
+
+def with_a_wrong_time_and_a_missing_frame(whole: SyntheticVideo, target: Path) -> int:
+    """In the second GOP a frame is missing, and another one has the time of an earlier one. In the fourth GOP the first
+    B-frame after the second P-frame is missing. Returns the number of the first P-frame there, which is sound."""
+    data = bytearray(whole.path.read_bytes())
+    with av.open(whole.path) as container:
+        packets = [packet for packet in container.demux(video=0) if packet.size]
+    keys = [number for number, packet in enumerate(packets) if packet.is_keyframe]
+    delays = [(packet.pts or 0) - (packet.dts or 0) for packet in packets]
+    p_frames = [number for number, delay in enumerate(delays) if delay > 3 * 3600 and number not in keys]
+    show_earlier(data, packets[next(n for n in p_frames if n > keys[1] + 2)], frames=2)
+    first, second, *_ = [number for number in p_frames if number > keys[3]]
+    for lost in (second + 1, keys[1] + 1):
+        del data[packets[lost].pos or 0 : packets[lost + 1].pos]
+    target.parent.mkdir()
+    target.write_bytes(data)
+    return whole.pts.index(packets[first].pts or 0)
+
+
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+def test_times_that_a_decoder_guesses_behind_damage_cost_no_frame(codec: str, tmp_path: Path) -> None:
+    """After a time that falls, libavcodec guesses times from those of decoding, which are wrong at a lost B-frame."""
+    whole = video(tmp_path / "whole", "x.ts", codec, frames=84, b_frames=3)
+    source = tmp_path / "bad" / "x.ts"
+    sound = with_a_wrong_time_and_a_missing_frame(whole, source)
+    found = prepared(source, whole, salvage=True)
+    assert found.numbers == found.expected
+    assert len(found.numbers) == 84
+    for frame, number in enumerate(found.numbers):
+        assert number < frame if frame in found.salvaged else number == frame
+    assert {*range(24, 30), sound, *range(74, 84)} <= set(found.numbers)
+    assert found.summary.salvaged == len(found.salvaged)
+
+
+def test_stretches_do_not_lose_frames_to_times_that_a_decoder_guesses_either(tmp_path: Path) -> None:
+    whole = video(tmp_path / "whole", "x.ts", frames=84, b_frames=3)
+    sound = with_a_wrong_time_and_a_missing_frame(whole, tmp_path / "bad" / "x.ts")
+    listed = tmp_path / "bad" / "list.csv"
+    listed.write_text("path,start,end\nx.ts,1,3.2\nx.ts,3,3.36\n")
+    report = prepare(
+        [str(listed)], DiskStorage(tmp_path / "dataset"), Profile(gop_frames=4, preset="ultrafast"),
+        policy=SourcePolicy(salvage=True), where=Where("inline"), importing=Importing(cuts=("start", "end")),
+    )  # fmt: skip
+    assert report.failures == ()
+    one, other = shortgop.open(tmp_path / "dataset")
+    salvaged = {25 + frame for first, stop in one.changes.salvaged for frame in range(first, stop)}
+    numbers = [read_number(frame) for frame in one]
+    assert len(numbers) == 55
+    assert sound in numbers
+    for due, number in enumerate(numbers, 25):
+        assert number < due if due in salvaged else number == due
+    assert [read_number(frame) for frame in other] == list(range(75, 84))
+
+
+def is_first_corrupt(path: Path) -> bool:
+    """Whether the decoder says that the first frame is corrupt."""
+    with av.open(path) as container:
+        container.streams.video[0].codec_context.thread_count = 1
+        return next(container.decode(video=0)).is_corrupt
+
+
+@pytest.mark.parametrize("name", ["x.avi", "x.264"])
+def test_frames_behind_a_damaged_start_are_there_where_times_are_counted(name: str, tmp_path: Path) -> None:
+    """The decoder puts out the damaged frame, and says that it is corrupt."""
+    whole = video(tmp_path / "whole", "x.mkv", b_frames=3)
+    source = tmp_path / "bad" / name
+    source.parent.mkdir()
+    copy = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(whole.path), "-c", "copy"]
+    subprocess.run([*copy, "-bsf:v", "h264_mp4toannexb", str(source)], check=True)
+    whole_data, (first, stop) = source.read_bytes(), packets_of(source)[0]
+    middle = (first + stop) // 2
+    for seed in range(40):
+        noise = random.Random(seed).randbytes(stop - middle)
+        source.write_bytes(whole_data[:middle] + noise + whole_data[stop:])
+        # Some noise decodes to something.
+        if is_first_corrupt(source):
+            break
+    assert "--salvage prepares the others" in reason(source)
+    report = job(source, tmp_path / "dataset", salvage=True)
+    assert [failure.reason for failure in report.failures] == []
+    numbers = [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]]
+    assert numbers == list(range(GOP, GOP + len(numbers)))
+    assert len(numbers) == FRAMES - GOP

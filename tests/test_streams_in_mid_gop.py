@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 
 import shortgop
 from datasets import make_dataset
+from shortgop.jobs.importing import Importing
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.prep.profile import Profile
 from shortgop.prep.source_times import evened
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -45,37 +49,63 @@ def ffmpeg(*arguments: object) -> None:
     subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-v", "quiet", *map(str, arguments)], check=True)
 
 
-@pytest.mark.parametrize(("codec", "suffix", "packets_before"), BEGINS)
-def test_all_frames_from_the_first_keyframe_on_are_there(
-    codec: str, suffix: str, packets_before: int, tmp_path: Path
-) -> None:
-    """The stream has this many packets before its first keyframe."""
+def in_mid_gop(folder: Path, codec: str, suffix: str, packets_before: int) -> Path:
+    """A stream that has this many packets before its first keyframe, which is the second of a whole one."""
     options, raw_format, headers = CODECS[codec]
     timebase = 1 / RATE
     whole = make_video(
-        tmp_path / ("whole.mkv" if codec.startswith("lib") else "whole.ts"),
+        folder / ("whole.mkv" if codec.startswith("lib") else "whole.ts"),
         pts=constant_rate_pts(RATE, _FRAMES, timebase), timebase=timebase, codec=codec, gop=_GOP, **options,
     )  # fmt: skip
     with av.open(whole.path) as container:
         keys = [packet.is_keyframe for packet in container.demux(video=0) if packet.size]
     second_keyframe = [number for number, is_key in enumerate(keys) if is_key][1]
-    stream = tmp_path / f"stream.{raw_format}"
+    stream = folder / f"stream.{raw_format}"
     dropped = f"noise=drop='lt(n,{second_keyframe - packets_before})'"
     ffmpeg("-i", whole.path, "-c", "copy", "-bsf:v", f"{dropped},{headers}", "-f", raw_format, stream)
-    cut = tmp_path / f"cut{suffix}"
+    cut = folder / f"cut{suffix}"
     if suffix == ".mpg":
         ffmpeg("-i", whole.path, "-c", "copy", "-bsf:v", f"{dropped},{headers}", "-f", "vob", cut)
     elif suffix == ".avi":
         ffmpeg("-i", stream, "-c", "copy", cut)
     else:
         stream.rename(cut)
+    return cut
 
+
+@pytest.mark.parametrize(("codec", "suffix", "packets_before"), BEGINS)
+def test_all_frames_from_the_first_keyframe_on_are_there(
+    codec: str, suffix: str, packets_before: int, tmp_path: Path
+) -> None:
+    cut = in_mid_gop(tmp_path, codec, suffix, packets_before)
     report = make_dataset([cut], tmp_path / "dataset")
     assert report.failures == ()
     numbers = [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]]
     assert numbers == list(range(numbers[0], _FRAMES))
     # The second keyframe comes at the 24th frame, or the encoder puts it earlier.
     assert 0 < numbers[0] <= _GOP
+
+
+@pytest.mark.parametrize(("codec", "suffix", "packets_before"), BEGINS)
+def test_stretches_begin_where_they_do_in_the_whole_video(
+    codec: str, suffix: str, packets_before: int, tmp_path: Path
+) -> None:
+    cut = in_mid_gop(tmp_path, codec, suffix, packets_before)
+    listed = tmp_path / "list.csv"
+    listed.write_text(f"path,start,end\n{cut.name},0,1\n{cut.name},1.2,2\n{cut.name},0,\n")
+    report = prepare(
+        [str(listed)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where("inline"),
+        importing=Importing(cuts=("start", "end")),
+    )  # fmt: skip
+    assert report.failures == ()
+    dataset = shortgop.open(tmp_path / "dataset")
+    begin, middle, whole = (
+        [read_number(frame) for frame in dataset[f"{cut.name}@{stretch}"]] for stretch in ("0-1", "1.2-2", "0-")
+    )
+    assert whole == list(range(whole[0], _FRAMES))
+    assert 0 < whole[0] <= _GOP
+    assert begin == whole[:25]
+    assert middle == whole[30:50]
 
 
 @pytest.mark.parametrize("suffix", [".mkv", ".mp4"])

@@ -12,7 +12,8 @@ from example_manifests import video
 from shortgop import DamagedSourceError, MissingDataError
 from shortgop.manifests.lost import lost_text
 from shortgop.manifests.merge import merge
-from shortgop.prep.damage import Damage, Kept
+from shortgop.prep.damage import Damage
+from shortgop.prep.kept import Kept
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.salvage import check_salvage
 from shortgop.storage.disk import DiskStorage
