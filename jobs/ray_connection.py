@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import ray
+from ray._private.state import available_resources_per_node
 from ray.exceptions import (
     NodeDiedError,
     ObjectLostError,
@@ -69,7 +70,8 @@ def connected(
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         machines = {each["NodeID"]: each["Resources"] for each in nodes if each["Alive"]}
-        return with_machines(slots_of(resources, workers, streams_per_gpu), machines)
+        free: dict[str, dict[str, float]] = available_resources_per_node()  # type: ignore[no-untyped-call]
+        return with_machines(slots_of(resources, workers, streams_per_gpu), machines, free)
 
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")

@@ -154,9 +154,8 @@ class Machines:
     @property
     def environment(self) -> dict[str, str]:
         """That of a user on any of the machines."""
-        return user_environment(
-            self.folder / "home", RAY_TMPDIR=str(self.folder), TMPDIR=str(self.folder), **QUICK, **self.more
-        )
+        settings = QUICK | dict(self.more)
+        return user_environment(self.folder / "home", RAY_TMPDIR=str(self.folder), TMPDIR=str(self.folder), **settings)
 
     def start(self, name: str) -> Machine:
         """Switch on a machine; "head" is the one that the others look for. It takes a while until it is ready."""
@@ -319,6 +318,9 @@ def _bridge() -> tuple[str, str]:
     for number in range(os.getpid(), os.getpid() + 100):
         # A network for tests of this kind, see RFC 2544.
         name, network = f"sg{number % 512}", f"198.{18 + number % 512 // 256}.{number % 256}"
+        # The wires of machines that were killed just now go a moment later.
+        if any(Path("/sys/class/net").glob(f"{name}-*")):
+            continue
         if subprocess.run(["ip", "link", "add", name, "type", "bridge"], capture_output=True, check=False).returncode:
             continue
         _ip("address", "add", f"{network}.1/24", "dev", name)
