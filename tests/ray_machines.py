@@ -30,8 +30,9 @@ _PORT = 6379
 # A machine that the head does not know after so long is not coming.
 _TO_JOIN_SECONDS = 150
 _ASK_EVERY_SECONDS = 1.0
-# By default Ray waits a minute before it takes a head for dead, and two for an answer of a machine that has lost its
-# network, also after it was found dead. Less than this, and a busy machine is taken for dead.
+# By default Ray waits a minute before it takes a machine for dead. Where one has lost its network, and had a task, it
+# pings it after five minutes, also if it was found dead, and gives it two more; here ten seconds. With less than this,
+# a busy machine is taken for dead.
 QUICK = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
     "RAY_health_check_initial_delay_ms": "1000",
