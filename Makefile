@@ -98,7 +98,7 @@ race: $(STAMP)
 	@$(PY) tests/root_race.py $(RACE)
 
 # The tests that have more cases with SHORTGOP_SWEEP=1: see tests/sweep.py.
-SWEPT := attempts batches changed_sources cluster cluster_chaos corpus_life edits examples \
+SWEPT := attempts batches changed_sources cluster cluster_chaos corpus_life cut_off_machines edits examples \
     far_section_trouble far_sections fuzz interrupted_passes interruption killed_edits layers_of_a_life loader_failures \
     long_sources long_stretches lost_tasks moving publish root_race schedule_simulation shared_tables snapshot_layers source_listing \
     training_dataset two_jobs where zarr_small

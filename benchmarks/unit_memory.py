@@ -51,13 +51,13 @@ assert report.videos_added and not report.failures, report.failures
 _LOOK = """
 import sys
 from pathlib import Path
-from shortgop.jobs import ray_looks
+from shortgop.jobs.task_memory import LOOKS_OF_TASK
 from shortgop.jobs.look import look_at
 from shortgop.jobs.source import Source
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 sources = [Source(each.name, str(each), each.name, "{}") for each in sorted(Path(sys.argv[1]).iterdir())]
-assert all(each.expected.frames for each in look_at(sources, Options(Profile()), threads=ray_looks._THREADS))
+assert all(each.expected.frames for each in look_at(sources, Options(Profile()), threads=LOOKS_OF_TASK))
 """
 
 

@@ -20,7 +20,7 @@ planning, ahead, encoding   the units of a window, planned while those of other 
 units, work                 the plan of units, and one unit of work
 steps, order                a long video in sections: what each task does, and which follows
 waiting, costs              which step starts next, and what steps took of what was expected of them
-second_attempts             which steps run, and which of them are attempted twice
+second_attempts, unheard    which steps run, and which of them are attempted twice
 task_memory                 how much memory a unit may take
 where, gpu_slots, running   where units run, and how their results are published
 ray_runner, ray_tasks, ray_looks, progress_boards, ray_metrics  units on a cluster

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Literal
 
 from ..errors import ToolError
@@ -20,15 +21,26 @@ DEFAULT_STREAMS_PER_GPU = 4
 _IN_FLIGHT = 2
 
 Place = Literal["gpu", "cpu"]
+NOTHING_FREE: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Free:
+    """What no task has of a machine."""
+
+    cpus: float = 0.0
+    gpus: float = 0.0
+    memory_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine that runs units; `id` is its node's in Ray."""
+    """A machine that runs units; `id` is its node's in Ray. `free` is what it had when Ray was asked."""
 
     id: str
     memory_bytes: int
     has_gpu: bool = False
+    free: Free = Free()
 
     def has(self, place: Place) -> bool:
         return place == "cpu" or self.has_gpu
@@ -52,6 +64,19 @@ class Slots:
         none."""
         return _largest(self.machines, place, avoided) if avoided else self._memory[place]
 
+    def with_room(self, place: Place, asked_bytes: int, avoided: Collection[str] = ()) -> frozenset[str]:
+        """The ids of the machines that could begin a unit at once that asks for so much memory, in this place and not
+        on the `avoided` machines."""
+        gpus = self.gpu_share if place == "gpu" else 0.0
+        return frozenset(
+            each.id
+            for each in self.machines
+            if each.free.cpus >= 1
+            and each.free.gpus >= gpus
+            and each.free.memory_bytes >= asked_bytes
+            and each.id not in avoided
+        )
+
     @cached_property
     def _memory(self) -> Mapping[Place, int | None]:
         # Asked for each attempt that runs, and there may be a thousand machines.
@@ -72,11 +97,18 @@ def slots_of(resources: Mapping[str, float], workers: int | None, streams_per_gp
     return Slots(at_a_time, on_gpus, 1 / streams_per_gpu if on_gpus else 0.0)
 
 
-def with_machines(slots: Slots, machines: Mapping[str, Mapping[str, float]]) -> Slots:
-    """The slots with the machines of which these are the resources, by the ids of their nodes. One without CPUs runs no
-    unit: a head is often given none."""
+def with_machines(
+    slots: Slots, machines: Mapping[str, Mapping[str, float]], free: Mapping[str, Mapping[str, float]] = NOTHING_FREE
+) -> Slots:
+    """The slots with the machines of which these are the resources, by the ids of their nodes, and what is `free` of
+    them. One without CPUs runs no unit: a head is often given none."""
+
+    def free_of(node: str) -> Free:
+        found = free.get(node, {})
+        return Free(found.get("CPU", 0.0), found.get("GPU", 0.0), found.get("memory", 0.0))
+
     for_units = tuple(
-        Machine(node, int(each.get("memory", 0)), each.get("GPU", 0) > 0)
+        Machine(node, int(each.get("memory", 0)), each.get("GPU", 0) > 0, free_of(node))
         for node, each in machines.items()
         if each.get("CPU", 0) >= 1
     )

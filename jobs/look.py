@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from ..errors import SourceError
+from ..machine_memory import memory_limit_bytes
 from ..prep.mounts import read_in_time
 from ..prep.options import Options, SourcePolicy
 from ..prep.probe import Estimate, estimate
@@ -24,11 +25,9 @@ from .identity import identity_of
 from .source import Source
 from .source_parts import identity_of_part
 from .store_files import StoreFile, asked, copied, identity_of_file
-from .task_memory import header_bytes
+from .task_memory import header_bytes, looks_of_driver
 from .units import Item
 
-# Looking at files mostly waits for disks and networks, so there are more threads than cores.
-_LOOK_THREADS = 16
 # Reading the index of a file in a store takes some requests. Where a window has so many files in stores, only the sizes
 # are known, from the listing, and progress is without the number of frames until each is planned. A large corpus in a
 # store has as many in its first window already.
@@ -156,9 +155,10 @@ def look_at(
     *,
     num_in_store: int | None = None,
     is_over: Callable[[], bool] = bool,
-    threads: int = _LOOK_THREADS,
+    threads: int | None = None,
 ) -> list[Looked]:
-    """Each source with its fingerprint and size, and what is expected of it; `threads` of them are looked at at a time.
+    """Each source with its fingerprint and size, and what is expected of it; `threads` of them are looked at at a time,
+    by default as many as this machine's memory is enough for.
 
     The length of a video that stays is not looked up. `num_in_store` is how many sources of the window lie in stores,
     by default how many of these do. CancelledError as soon as `is_over` says that nobody waits for it any more.
@@ -201,7 +201,7 @@ def look_at(
         header = of_path(source.path) if file is None else of_stored(file) if is_estimated else Estimate()
         return Looked(item, _expected(header, source.part, options))
 
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(threads or looks_of_driver(memory_limit_bytes())) as pool:
         try:
             return list(pool.map(look, sources))
         except BaseException:

@@ -76,6 +76,8 @@ class Order:
             return None
         if isinstance(outcome, Sections):
             self._sections_left[unit.id] = len(outcome.sections)
+            if outcome.needed_bytes is not None:
+                unit = replace(unit, expected_bytes=outcome.needed_bytes, guesses_memory=False)
             self.again(OneSection(unit, outcome.cut, number, each) for number, each in enumerate(outcome.sections))
             return None
         if isinstance(step, OneSection):

@@ -17,6 +17,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..storage.scratch import remove_abandoned, scratch_path
 from .work import OnProgress, UnitProgress
@@ -66,7 +67,10 @@ class _Latest:
 
 
 def _actor_board() -> Board:
-    actor: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Latest).remote()
+    # On any other machine it would be lost with that one, and with it all progress until Ray has noticed.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    latest: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Latest)
+    actor = latest.options(scheduling_strategy=here).remote()
     asked: Any = None
 
     def take() -> list[UnitProgress]:

@@ -56,6 +56,17 @@ _RARE_LOOKS = {
 _MOST_TMPDIR_BYTES = 39
 
 
+def _free_of_machines() -> dict[str, dict[str, float]]:
+    """What no task has of each machine, by the ids of their nodes; nothing where Ray does not say so."""
+    try:
+        # No part of Ray's interface, so a version may lack it. Then steps of which nothing is heard wait for Ray.
+        from ray._private.state import available_resources_per_node
+    except ImportError:
+        return {}
+    free: dict[str, dict[str, float]] = available_resources_per_node()  # type: ignore[no-untyped-call]
+    return free
+
+
 @contextlib.contextmanager
 def connected(
     cluster: str | None, workers: int | None, streams_per_gpu: int, patience_seconds: float = PATIENCE_SECONDS
@@ -69,7 +80,7 @@ def connected(
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         machines = {each["NodeID"]: each["Resources"] for each in nodes if each["Alive"]}
-        return with_machines(slots_of(resources, workers, streams_per_gpu), machines)
+        return with_machines(slots_of(resources, workers, streams_per_gpu), machines, _free_of_machines())
 
     if ray.is_initialized():
         raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")

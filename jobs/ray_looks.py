@@ -21,15 +21,13 @@ from .failing import TRIES
 from .look import Looked, LookElsewhere, There, look_at
 from .ray_connection import LOST, connected
 from .source import Source
-from .task_memory import LOOK_BYTES, reserved_bytes
+from .task_memory import LOOK_BYTES, LOOKS_OF_TASK, reserved_bytes
 from .where import Where
 
 # About a quarter of a second for one core.
 _TASK_SOURCES = 250
+# All tasks that a core has look at as many sources as a driver with enough memory does.
 _CPU_SHARE = 0.25
-# Of a film of hours FFmpeg reads an index of up to 80 MB to see its header, so few are looked at at a time. All tasks
-# that a core has look at as many as a driver does.
-_THREADS = 4
 # After this time the driver looks at the remaining sources itself.
 _PATIENCE_SECONDS = 60.0
 # A source that gives no byte for so long is left to the driver, which has more patience.
@@ -145,7 +143,7 @@ def _look(
     sources: Sequence[Source], options: Options, there: There, num_in_store: int
 ) -> tuple[str, list[Looked | None]]:
     """This machine, and what it finds."""
-    looked = look_at(sources, options, there, num_in_store=num_in_store, threads=_THREADS)
+    looked = look_at(sources, options, there, num_in_store=num_in_store, threads=LOOKS_OF_TASK)
     # The driver may be able to read what this machine cannot.
     found = [each if each.item.size_bytes else None for each in looked]
     return ray.get_runtime_context().get_node_id(), found

@@ -121,6 +121,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             num_gpus=slots.gpu_share if on_gpu else 0,
             memory=asked_bytes,
             name=task_name(attempt.step),
+            scheduling_strategy="SPREAD" if attempt.spread else "DEFAULT",
             **elsewhere(avoided),
         )
         reference: ray.ObjectRef[Done] = named.remote(

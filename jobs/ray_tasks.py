@@ -12,8 +12,9 @@ from ray.exceptions import RayError
 
 from ..errors import ToolError
 from .gpu_slots import Place, Slots, note_of, slots_for, waits_in_vain, without
-from .second_attempts import Attempt, Attempts
+from .second_attempts import Attempt, Attempts, Key, key_of
 from .task_memory import ALL_BYTES, reserved_bytes
+from .unheard import Unheard, still_unheard
 
 AskSlots = Callable[[], Slots]
 Submit = Callable[[Attempt, Slots, int, frozenset[str]], Any]
@@ -65,6 +66,9 @@ class RayTasks:
         self._seen: set[str] = set()
         self._left_out: frozenset[str] = frozenset()
         self._running: dict[Any, _Running] = {}
+        self._unheard: dict[Key, Unheard] = {}
+        # Ray keeps a queue for each amount of memory. With so many bytes less tasks are in another one.
+        self._fewer_bytes = 0
         # Attempts that wait, each with the time at which it is begun.
         self._later: list[tuple[float, Attempt]] = []
 
@@ -96,6 +100,7 @@ class RayTasks:
             self._ask()
             self._asked = now
             self._begin_anew()
+            self._begin_more()
         for attempt in itertools.chain(self._due(now), self._attempts.start(self._slots, now)):
             self._give(attempt)
         alone = sum(each.alone for each in self._running.values())
@@ -149,6 +154,32 @@ class RayTasks:
             if again is not None:
                 self._give(again)
 
+    def _begin_more(self) -> None:
+        """Attempt once more what Ray does not begin although a machine has room for it: it may wait for the answer of
+        one that has lost its network."""
+        given = {id(each.attempt): each for each in self._running.values()}
+        rooms: dict[tuple[Place, int, frozenset[str]], frozenset[str]] = {}
+        before, self._unheard = self._unheard, {}
+        overdue: list[Attempt] = []
+        for attempt in self._attempts.unheard():
+            task = given.get(id(attempt))
+            if task is None:
+                # It is to begin later.
+                continue
+            asked = attempt.place, task.asked_bytes, task.avoided
+            if asked not in rooms:
+                rooms[asked] = self._slots.with_room(*asked)
+            key = key_of(attempt.step)
+            found = still_unheard(before.get(key), rooms[asked])
+            if found.is_overdue:
+                overdue.append(attempt)
+            else:
+                self._unheard[key] = found
+        # Ray asks machines for no more workers for a queue while ten of them, or as many as there are, do not answer.
+        self._fewer_bytes += bool(overdue)
+        for attempt in overdue:
+            self._give(self._attempts.another(attempt, self._slots))
+
     def _give(self, attempt: Attempt) -> None:
         needed_bytes = attempt.step.unit.expected_bytes
         asked_bytes = reserved_bytes(needed_bytes, self._slots.memory_for(attempt.place))
@@ -159,5 +190,7 @@ class RayTasks:
         if avoided and waits_in_vain(self._slots, attempt.place, asked_bytes, avoided):
             avoided = frozenset[str]()
         avoided |= self._left_out
+        alone = asked_bytes < needed_bytes
+        asked_bytes = max(0, asked_bytes - self._fewer_bytes)
         reference = self._submit(attempt, self._slots, asked_bytes, avoided)
-        self._running[reference] = _Running(attempt, asked_bytes, avoided, alone=asked_bytes < needed_bytes)
+        self._running[reference] = _Running(attempt, asked_bytes, avoided, alone)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -26,6 +26,8 @@ _FAR_LONGER, _MUCH_LONGER = 3.0, 1.5
 _LEAST_SECONDS = 10.0
 # So many attempts at a step run at a time.
 _MOST_ATTEMPTS = 3
+# Where a machine is lost, Ray mostly says so at once of the attempts that it had, and otherwise after minutes.
+_FOR_WORD_SECONDS = 10.0
 # A step of which so many attempts failed has failed, also if another one goes on: that one may hang.
 _MOST_FAILED = 3
 _LOOK_EVERY_SECONDS = 2.0
@@ -47,17 +49,20 @@ def key_of(step: Step) -> Key:
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """An attempt at a step, in a place, and not on the `avoided` machines, which have attempted it already."""
+    """An attempt at a step, in a place, and not on the `avoided` machines, which have attempted it already. `spread`:
+    on another machine than Ray chooses by itself, if possible."""
 
     step: Step
     place: Place
     avoided: frozenset[str] = frozenset()
+    spread: bool = False
 
 
 @dataclass
 class _Tried:
     """A step whose outcome is wanted: its attempts, when the first one began, the most frames that any of them has
-    done, how many failed, and the ids of the machines that have attempted it."""
+    done, how many failed, and the ids of the machines that have attempted it. `heard` are the ids of those that have
+    told of an attempt since one failed, `lost` is since when all attempts are on machines that are gone."""
 
     step: Step
     own_class: CostClass
@@ -67,6 +72,8 @@ class _Tried:
     frames: int = 0
     failed: int = 0
     machines: set[str] = field(default_factory=set)
+    heard: set[str] = field(default_factory=set)
+    lost: float | None = None
 
     @property
     def cost_class(self) -> CostClass:
@@ -101,8 +108,7 @@ class Attempts:
             idle = 0 if self._order else max(0, slots.at_a_time - self._running.total())
             for number, (times, tried) in enumerate(self._slow(slots, now)):
                 if times > _FAR_LONGER or number < idle:
-                    place = self._place_for(tried.attempts[0], slots)
-                    yield self.add(Attempt(tried.step, place, frozenset(tried.machines)))
+                    yield self._another(tried, slots)
         while (attempt := self._next(slots)) is not None:
             yield self.add(attempt)
 
@@ -121,6 +127,18 @@ class Attempts:
         tried.attempts.append(attempt)
         return attempt
 
+    def unheard(self) -> list[Attempt]:
+        """The last attempt at each step of which nothing was heard, and which may be attempted once more."""
+        return [
+            tried.attempts[-1]
+            for tried in self._wanted.values()
+            if tried.begun is None and len(tried.attempts) < _MOST_ATTEMPTS
+        ]
+
+    def another(self, attempt: Attempt, slots: Slots) -> Attempt:
+        """One more attempt at the step of one that `unheard` returned."""
+        return self._another(self._wanted[key_of(attempt.step)], slots, spread=True)
+
     def progressed(self, key: Key, frames: int, now: float, machine: str = "") -> bool:
         """A worker of a machine has done this number of frames of a step. Returns whether that counts: of several
         attempts at a step only the one that is furthest does."""
@@ -132,6 +150,7 @@ class Attempts:
             tried.begun = now if tried.begun is None else tried.begun
             if machine:
                 tried.machines.add(machine)
+                tried.heard.add(machine)
             if any(isinstance(attempt.step, Join) for attempt in tried.attempts):
                 # It has no frames of its own: those of the sections stay.
                 return False
@@ -155,6 +174,7 @@ class Attempts:
         tried.attempts.remove(attempt)
         if len(tried.attempts) == 1:
             tried.begun = None
+            tried.heard.clear()
         return new
 
     def ended(self, attempt: Attempt, seconds: float | None) -> bool:
@@ -168,6 +188,8 @@ class Attempts:
         tried.attempts.remove(attempt)
         tried.failed += seconds is None
         if seconds is None and tried.attempts and tried.failed < _MOST_FAILED:
+            # Which of the machines had this one is not known.
+            tried.heard.clear()
             return False
         del self._wanted[key]
         if seconds is not None and tried.expected_seconds:
@@ -186,6 +208,10 @@ class Attempts:
     def _is_among(self, uses: frozenset[GpuUse], kind: type[Step]) -> bool:
         return gpu_use(kind, self._encoder) in uses
 
+    def _another(self, tried: _Tried, slots: Slots, *, spread: bool = False) -> Attempt:
+        place = self._place_for(tried.attempts[0], slots)
+        return self.add(Attempt(tried.step, place, frozenset(tried.machines), spread))
+
     def _place_for(self, first: Attempt, slots: Slots) -> Place:
         """The place for another attempt, that of the first one if none is free."""
         kind = type(first.step)
@@ -197,10 +223,17 @@ class Attempts:
         return next(fitting, first.place)
 
     def _slow(self, slots: Slots, now: float) -> list[tuple[float, _Tried]]:
-        """The steps that take much longer than usual, with how many times; the longest first."""
+        """The steps that take much longer than usual, with how many times; the longest first. Those of lost machines
+        take infinitely long."""
         slow = []
+        there = {each.id for each in slots.machines}
         for tried in self._wanted.values():
-            if not tried.expected_seconds or tried.begun is None or not _may_have_another(tried, slots):
+            if tried.begun is None or not _may_have_another(tried, slots):
+                continue
+            if _is_lost(tried, there, now):
+                slow.append((math.inf, tried))
+                continue
+            if not tried.expected_seconds:
                 continue
             seconds = now - tried.begun
             if seconds > _LEAST_SECONDS:
@@ -211,6 +244,14 @@ class Attempts:
                 if times > _MUCH_LONGER:
                     slow.append((times, tried))
         return sorted(slow, key=lambda each: -each[0])
+
+
+def _is_lost(tried: _Tried, there: Collection[str], now: float) -> bool:
+    """Whether all attempts at a step have been on machines that are not `there` any more for longer than Ray takes to
+    say so. Where there is no machine, they may come again."""
+    is_lost = bool(there) and len(tried.heard.difference(there)) >= len(tried.attempts)
+    tried.lost = (now if tried.lost is None else tried.lost) if is_lost else None
+    return tried.lost is not None and now - tried.lost > _FOR_WORD_SECONDS
 
 
 def _may_have_another(tried: _Tried, slots: Slots) -> bool:

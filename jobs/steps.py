@@ -85,10 +85,12 @@ class Join:
 
 @dataclass(frozen=True, eq=False)
 class Sections:
-    """The outcome of a look: the source is encoded in these sections."""
+    """The outcome of a look: the source is encoded in these sections, which take `needed_bytes` of memory each; None
+    where that was known before, or is not known now."""
 
     cut: Cut
     sections: tuple[Section, ...]
+    needed_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgres
         file: SourceFile | None = None
         try:
             file = stack.enter_context(file_of(dataset, unit.items[0].source, options.policy))
-            check_memory(file, own, most_bytes)
+            needed_bytes = check_memory(file, own, most_bytes) if unit.guesses_memory else None
             found = surveyed(file, own, ffmpeg.path)
         except (OutputError, ToolError, MoreMemoryError):
             raise
@@ -176,7 +178,7 @@ def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgres
             return run_unit(dataset, unit, options, on_progress, file)
     frames = sum(len(section.plan.grid) for section in found.sections)
     on_progress(UnitProgress(unit.id, 0, frames))
-    return Sections(Cut(found.key, len(found.sections), found.dropped, found.repeated), found.sections)
+    return Sections(Cut(found.key, len(found.sections), found.dropped, found.repeated), found.sections, needed_bytes)
 
 
 def _for_sections(options: Options) -> Options:

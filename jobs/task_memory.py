@@ -20,8 +20,15 @@ _BYTES_OF_PIXEL = {"h264": 130, "hevc": 200}
 _BYTES_OF_FRAME, _BYTES_OF_SALVAGED_FRAME = 350, 800
 UNKNOWN_BYTES = 720_000_000
 """For a source whose pictures have an unknown size: enough for 1080p."""
-LOOK_BYTES = 500_000_000
-"""For a task that looks at sources, a few at a time."""
+LOOKS_OF_TASK = 4
+"""How many sources a task looks at at a time."""
+# For each: of a film of hours FFmpeg reads an index of up to 80 MB to see its header.
+_LOOK_BYTES = 125_000_000
+LOOK_BYTES = LOOKS_OF_TASK * _LOOK_BYTES
+"""For a task that looks at sources."""
+# Looking at files mostly waits for disks and networks, so a driver looks at more than it has cores, while no more than
+# this part of its memory may be needed.
+_MOST_LOOKS, _LOOKS_PART = 16, 4
 ALL_BYTES = 1 << 60
 """More than any machine has: a unit that is expected to take so much runs alone on one."""
 # Ray keeps a queue for each amount that is asked for.
@@ -43,6 +50,11 @@ def header_bytes(header: Estimate, options: Options) -> int | None:
         return None
     pixels = expected_pixels(header.width, header.height, profile.size)
     return task_bytes(source_pixels, pixels, profile.codec, header.source_frames, salvage=options.policy.salvage)
+
+
+def looks_of_driver(memory_bytes: int) -> int:
+    """How many sources a driver looks at at a time that may have so much memory."""
+    return max(1, min(_MOST_LOOKS, memory_bytes // _LOOKS_PART // _LOOK_BYTES))
 
 
 def reserved_bytes(expected_bytes: int, largest_bytes: int | None) -> int:

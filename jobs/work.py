@@ -83,12 +83,13 @@ class MoreMemoryError(Exception):
         self.needed_bytes = needed_bytes
 
 
-def check_memory(file: SourceFile, options: Options, most_bytes: int | None) -> None:
-    """MoreMemoryError if the pictures of a source take more than these bytes of memory (None: they may)."""
-    if most_bytes is not None:
-        needed_bytes = header_bytes(file.header(), options)
-        if needed_bytes is not None and needed_bytes > most_bytes:
-            raise MoreMemoryError(needed_bytes)
+def check_memory(file: SourceFile, options: Options, most_bytes: int | None) -> int | None:
+    """How many bytes of memory a source takes, None if its header does not say. MoreMemoryError if these are more than
+    `most_bytes` (None: they may be)."""
+    needed_bytes = header_bytes(file.header(), options)
+    if most_bytes is not None and needed_bytes is not None and needed_bytes > most_bytes:
+        raise MoreMemoryError(needed_bytes)
+    return needed_bytes
 
 
 def run_unit(
@@ -155,7 +156,8 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
             CutOut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)
         ]
         with file_of(dataset, items[0].source, options.policy, opened) as file:
-            check_memory(file, options, most_bytes)
+            if most_bytes is not None:
+                check_memory(file, options, most_bytes)
             if cuts:
                 done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
             else:

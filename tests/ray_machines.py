@@ -30,8 +30,9 @@ _PORT = 6379
 # A machine that the head does not know after so long is not coming.
 _TO_JOIN_SECONDS = 150
 _ASK_EVERY_SECONDS = 1.0
-# By default Ray waits a minute before it takes a head for dead, and two for an answer of a machine that has lost its
-# network, also after it was found dead. Less than this, and a busy machine is taken for dead.
+# By default Ray waits a minute before it takes a machine for dead. Where one has lost its network, and had a task, it
+# pings it after five minutes, also if it was found dead, and gives it two more; here ten seconds. With less than this,
+# a busy machine is taken for dead.
 QUICK = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
     "RAY_health_check_initial_delay_ms": "1000",
@@ -154,9 +155,8 @@ class Machines:
     @property
     def environment(self) -> dict[str, str]:
         """That of a user on any of the machines."""
-        return user_environment(
-            self.folder / "home", RAY_TMPDIR=str(self.folder), TMPDIR=str(self.folder), **QUICK, **self.more
-        )
+        settings = QUICK | dict(self.more)
+        return user_environment(self.folder / "home", RAY_TMPDIR=str(self.folder), TMPDIR=str(self.folder), **settings)
 
     def start(self, name: str) -> Machine:
         """Switch on a machine; "head" is the one that the others look for. It takes a while until it is ready."""
@@ -319,6 +319,9 @@ def _bridge() -> tuple[str, str]:
     for number in range(os.getpid(), os.getpid() + 100):
         # A network for tests of this kind, see RFC 2544.
         name, network = f"sg{number % 512}", f"198.{18 + number % 512 // 256}.{number % 256}"
+        # The wires of machines that were killed just now go a moment later.
+        if any(Path("/sys/class/net").glob(f"{name}-*")):
+            continue
         if subprocess.run(["ip", "link", "add", name, "type", "bridge"], capture_output=True, check=False).returncode:
             continue
         _ip("address", "add", f"{network}.1/24", "dev", name)

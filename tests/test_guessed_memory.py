@@ -4,6 +4,7 @@ hands them back, and they are begun where there is enough."""
 from __future__ import annotations
 
 import tarfile
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -91,6 +92,26 @@ def test_a_long_source_is_handed_back_before_it_is_cut(tmp_path: Path, dataset: 
     needed = task_bytes(320 * 256, 320 * 256, "h264", FRAMES, salvage=False)
     assert run_step(dataset, step, options, lambda _: None, needed - 1) == MoreMemory(needed)
     assert isinstance(run_step(dataset, step, options, lambda _: None, needed), Sections)
+
+
+def test_sections_ask_for_what_their_look_has_found_and_not_for_what_was_guessed(
+    tmp_path: Path, dataset: DiskStorage
+) -> None:
+    long = make_sources(tmp_path) / "long.mp4"
+    needed = task_bytes(320 * 256, 320 * 256, "h264", FRAMES, salvage=False)
+    assert needed < UNKNOWN_BYTES // 3
+    options = Options(PROFILE, section_seconds=SECTION_SECONDS)
+    for unit in (unit_of(long, is_long=True), replace(unit_of(long, is_long=True), guesses_memory=False)):
+        order = Order([unit])
+        step = order.next()
+        outcome = run_step(dataset, step, options, lambda _: None)
+        assert order.done(step, outcome) is None
+        sections = []
+        while order:
+            sections.append(order.next())
+        assert len(sections) > 1
+        memory = {(each.unit.expected_bytes, each.unit.guesses_memory) for each in sections}
+        assert memory == {(needed if unit.guesses_memory else unit.expected_bytes, False)}
 
 
 @pytest.mark.parametrize("kind", [Whole, Look])

@@ -49,7 +49,7 @@ FORBIDDEN = {
 for room in set(FORBIDDEN) - {"reporting", "cli"}:
     FORBIDDEN[room] = FORBIDDEN[room] | {"shortgop.reporting"}
 # What every room uses: these know none of the rooms.
-BELOW_ALL = ("arguments.py", "errors.py", "unnamed_files.py", "whole_files.py", "wording.py")
+BELOW_ALL = ("arguments.py", "errors.py", "machine_memory.py", "unnamed_files.py", "whole_files.py", "wording.py")
 # The command line stands on top. Modules name each other relatively: `import manifests` works in no install.
 FORBIDDEN_EVERYWHERE = {"shortgop.cli", "shortgop.__main__", "cli", *PACKAGES}
 MAY_START_PROCESSES = {"prep/processes.py"}

@@ -16,7 +16,8 @@ import torch
 from process_memory import forget_peak, peak_bytes
 
 import shortgop
-from shortgop.readers.memory_limit import _cgroup_limits, fits, listed, memory_limit_bytes, too_many
+from shortgop.machine_memory import _cgroup_limits, memory_limit_bytes
+from shortgop.readers.memory_limit import fits, listed, too_many
 
 # Of frames of 98x66; more than any machine has.
 MANY = 10**12

@@ -17,7 +17,7 @@ from loader_helpers import comes_true
 from own_units import make_own_units
 from ray_heads import BIN, cluster_of, ray_head
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.task_memory import reserved_bytes, task_bytes
+from shortgop.jobs.task_memory import looks_of_driver, reserved_bytes, task_bytes
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
@@ -104,6 +104,11 @@ def test_a_unit_whose_machine_is_lost_runs_where_there_is_less_memory(
 def test_what_is_reserved_is_enough_or_the_largest_machine(expected: int, largest: int) -> None:
     reserved = reserved_bytes(expected, largest)
     assert reserved == largest or expected <= reserved < largest
+
+
+def test_a_driver_looks_at_no_more_sources_than_a_quarter_of_its_memory_is_enough_for() -> None:
+    of_memory = {gigabytes: looks_of_driver(gigabytes * GB) for gigabytes in (0, 1, 2, 4, 8, 1000)}
+    assert of_memory == {0: 1, 1: 2, 2: 4, 4: 8, 8: 16, 1000: 16}
 
 
 def test_without_a_machine_a_unit_asks_for_what_it_needs() -> None:
