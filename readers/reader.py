@@ -188,8 +188,8 @@ class SnapshotReader:
             some = videos[start : start + _BLOCK_VIDEOS]
             firsts = self._gops.first_gops[some]
             counts = self._gops.first_gops[some + 1] - firsts
-            sizes = disk_bytes(self.manifest.gops.length[ragged_indices(firsts, counts)].astype(np.int64))
-            sums = offsets_of(sizes)
+            lengths = self.manifest.gops.length[ragged_indices(firsts, counts)].tolist()
+            sums = offsets_of(np.fromiter(map(disk_bytes, lengths), np.int64, len(lengths)))
             ends = offsets_of(counts)
             found[start : start + len(some)] = sums[ends[1:]] - sums[ends[:-1]]
         return found

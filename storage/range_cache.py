@@ -28,15 +28,11 @@ import zlib
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ..errors import DatasetWarning
 from .network_folders import shared_between_hosts
 from .this_process import boot
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 # What an entry takes besides its bytes, at most: its row in both trees of the index, its inode and its name.
 _ENTRY_BYTES = 512
@@ -79,11 +75,8 @@ class Entry(NamedTuple):
         return blake2b(what.encode(), digest_size=16).digest()
 
 
-_Lengths = TypeVar("_Lengths", int, "NDArray[np.int64]")
-
-
-def disk_bytes(num_bytes: _Lengths) -> _Lengths:
-    """What an entry of each length counts for: whole blocks of a disk, and its share of the index."""
+def disk_bytes(num_bytes: int) -> int:
+    """What an entry of this length counts for: whole blocks of a disk, and its share of the index."""
     return -(-num_bytes // _BLOCK_BYTES) * _BLOCK_BYTES + _ENTRY_BYTES
 
 
