@@ -19,6 +19,9 @@ from .complaints import FORGETS_ANOTHER, MAY_BE_INCOMPLETE
 from .holes import after_holes, frames_behind_hole, spacing_of
 from .kept import Kept, kept_range, kept_times
 
+# Of the frames that decode, at most one in so many may have a time that contradicts the order in which they are shown.
+_MISTIMED_PART = 20
+
 
 @dataclass(frozen=True, slots=True)
 class ScannedPacket:
@@ -240,7 +243,10 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     trusted = [each and number not in unsure for number, each in enumerate(_trusted(scan))]
     shown = set(scan.shown)
     disordered = _disordered(scan, trusted)
-    has_times = not scan.lacks_times and not disordered & {number for number in shown if trusted[number]}
+    # A few times that contradict the others are wrong ones, of frames that are lost so. Many say that none is reliable.
+    decoded = {number for number in shown if trusted[number]}
+    mistimed = disordered & decoded
+    has_times = not scan.lacks_times and len(mistimed) * _MISTIMED_PART <= len(decoded)
     lost_anyhow = disordered | behind_hole
     sound = [each and number in shown and number not in lost_anyhow for number, each in enumerate(trusted)]
     if has_times and all(sound) and not (scan.stopped or scan.ends_early):
@@ -250,13 +256,14 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     if is_only_cut:
         sound = _up_to_the_cut(packets, sound)
     known = _known(packets)
-    lost = [pts for pts, number in known if not sound[number]]
+    due = [each for each in known if each[1] not in mistimed]
+    lost = [pts for pts, number in due if not sound[number]]
     total = scan.unread + sum(not packet.is_hidden for packet in packets)
     complaints = [text for packet in packets for text in (packet.break_before, packet.complaint) if text]
     first, stop = sound_run = _sound_run(scan, trusted)
     return Damage(
         sound_pts=np.array([pts for pts, number in known if sound[number]], dtype=np.int64),
-        due_pts=np.array(_due(known, sound, packets, max_hole_units), dtype=np.int64),
+        due_pts=np.array(_due(due, sound, packets, max_hole_units), dtype=np.int64),
         sound_run=sound_run,
         num_shown=len(scan.shown) - len(scan.corrupt),
         has_times=has_times,

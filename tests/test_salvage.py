@@ -302,6 +302,29 @@ def test_times_that_a_decoder_guesses_behind_damage_cost_no_frame(codec: str, tm
     assert found.summary.salvaged == len(found.salvaged)
 
 
+@pytest.mark.parametrize("b_frames", [0, 3])
+@pytest.mark.parametrize("frames", [2, -5, 40, -30])
+def test_a_wrong_time_far_from_damage_costs_few_frames(frames: int, b_frames: int, tmp_path: Path) -> None:
+    """A frame of the second GOP is missing, one of the fifth has a wrong time. It had cost all behind the damage."""
+    whole = video(tmp_path / "whole", "x.ts", frames=160, b_frames=b_frames)
+    data = bytearray(whole.path.read_bytes())
+    with av.open(whole.path) as container:
+        packets = [packet for packet in container.demux(video=0) if packet.size]
+    keys = [number for number, packet in enumerate(packets) if packet.is_keyframe]
+    delays = [(packet.pts or 0) - (packet.dts or 0) for packet in packets]
+    least = max(delays[keys[4] + 1 : keys[5]])
+    show_earlier(data, packets[next(n for n in range(keys[4] + 3, keys[5]) if delays[n] == least)], frames=frames)
+    del data[packets[keys[1] + 2].pos or 0 : packets[keys[1] + 3].pos]
+    source = tmp_path / "bad" / "x.ts"
+    source.parent.mkdir()
+    source.write_bytes(data)
+    found = prepared(source, whole, salvage=True)
+    assert len(found.numbers) == 160
+    for frame, number in enumerate(found.numbers):
+        assert number < frame if frame in found.salvaged else number == frame
+    assert len([frame for frame in found.salvaged if frame >= 24]) <= 3
+
+
 def test_stretches_do_not_lose_frames_to_times_that_a_decoder_guesses_either(tmp_path: Path) -> None:
     whole = video(tmp_path / "whole", "x.ts", frames=84, b_frames=3)
     sound = with_a_wrong_time_and_a_missing_frame(whole, tmp_path / "bad" / "x.ts")
