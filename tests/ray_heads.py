@@ -9,7 +9,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -20,9 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from started_processes import descendants, naming
+from started_processes import descendants, kill, naming, opened_processes
 
 BIN = Path(sys.executable).parent
+# What asks for more machines, and what sends workers' lines to drivers that want them: each is a Python that takes half
+# a second of a core to start.
+WITHOUT_HELPERS = ("--no-monitor", "--include-log-monitor=false")
 _PATIENCE_SECONDS = 90
 
 
@@ -62,7 +64,7 @@ def ray_head(*options: str, token: bool, within: tuple[str, ...] = ()) -> Iterat
     port, client, dashboard, agent = free_ports(4)
     command = [
         *within, str(BIN / "ray"), "start", "--head", "--block", f"--port={port}", "--num-cpus=2",
-        "--include-dashboard=false",
+        "--include-dashboard=false", *WITHOUT_HELPERS,
         "--min-worker-port=0", "--max-worker-port=0", f"--ray-client-server-port={client}",
         f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}", *options,
     ]  # fmt: skip
@@ -101,22 +103,11 @@ def _address(file: Path, log: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    with contextlib.ExitStack() as stack:
-        # Handles rather than numbers: a number may be another process's by then.
-        below = []
-        for pid in {*(pid for pid, _ in descendants(process.pid)), *naming(f"{folder}/")}:
-            with contextlib.suppress(ProcessLookupError):
-                below.append(os.pidfd_open(pid))
-                stack.callback(os.close, below[-1])
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        for handle in below:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+    """Kill a head with all its processes. Told to end, `ray start` would wait for one after the other."""
+    with opened_processes({*(pid for pid, _ in descendants(process.pid)), *naming(f"{folder}/")}) as below:
+        process.kill()
+        process.wait()
+        kill(below)
 
 
 @contextlib.contextmanager
@@ -127,7 +118,7 @@ def cluster_of(*machines: Mapping[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
     try:
         yield cluster, started
     finally:
-        cluster.shutdown()
+        _shut_down(cluster)
 
 
 def _cluster_of(machines: Sequence[Mapping[str, Any]], attempts: int = 3) -> tuple[Any, list[Any]]:
@@ -135,10 +126,20 @@ def _cluster_of(machines: Sequence[Mapping[str, Any]], attempts: int = 3) -> tup
 
     cluster: Any = Cluster()
     try:
-        return cluster, [cluster.add_node(include_dashboard=False, **machine) for machine in machines]
+        without = {"include_dashboard": False, "no_monitor": True, "include_log_monitor": False}
+        return cluster, [cluster.add_node(**without, **machine) for machine in machines]
     except RuntimeError:
         # A busy machine may need longer for a process to start than Ray waits for it.
-        cluster.shutdown()
+        _shut_down(cluster)
         if attempts == 1:
             raise
         return _cluster_of(machines, attempts - 1)
+
+
+def _shut_down(cluster: Any) -> None:
+    """Kill all machines. `Cluster.shutdown` tells one process after the other to end, and waits for it."""
+    pids = (process.pid for node in cluster.list_all_nodes() for _, process in node.live_processes())
+    with opened_processes({pid for each in pids for pid in (each, *(below for below, _ in descendants(each)))}) as all_:
+        kill(all_)
+        for node in reversed(cluster.list_all_nodes()):
+            cluster.remove_node(node, allow_graceful=False)

@@ -22,7 +22,8 @@ from types import MappingProxyType
 from typing import Any
 
 from loader_helpers import comes_true, marked, none_left
-from ray_heads import BIN, free_ports, user_environment
+from ray_heads import BIN, WITHOUT_HELPERS, free_ports, user_environment
+from started_processes import descendants, kill, opened_processes
 
 _PATIENCE_SECONDS = 180
 _MARK = "SHORTGOP_MACHINE"
@@ -110,12 +111,15 @@ class Machine:
             # The first process of the machine dies with it, and with that all others.
             self.process.kill()
         end = time.monotonic() + _PATIENCE_SECONDS
-        while pids := list(marked(self.mark)):
-            assert time.monotonic() < end, f"processes of {self.name} do not end: {pids}"
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.02)
+        # Ray's agents write their names over the mark in their environment, and may live for another minute.
+        with opened_processes(pid for pid, _ in descendants(self.process.pid)) as below:
+            while pids := list(marked(self.mark)):
+                assert time.monotonic() < end, f"processes of {self.name} do not end: {pids}"
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.02)
+            kill(below)
         self.process.wait()
 
     def cut_off(self) -> None:
@@ -171,6 +175,7 @@ class Machines:
             str(BIN / "ray"), "start", "--block", f"--node-ip-address={ip}", "--num-cpus=1",
             f"--object-store-memory={100 << 20}", f"--dashboard-agent-listen-port={agent}",
             f"--runtime-env-agent-port={runtime}", "--min-worker-port=0", "--max-worker-port=0",
+            *WITHOUT_HELPERS,
         ]  # fmt: skip
         if is_head:
             command += [

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from shortgop.prep import processes
@@ -34,6 +34,25 @@ def descendants(pid: int) -> Iterator[tuple[int, str]]:
         except OSError:
             continue
         waiting += children.get(child, [])
+
+
+@contextlib.contextmanager
+def opened_processes(pids: Iterable[int]) -> Iterator[list[int]]:
+    """Handles of those of these processes that there are. The number of one that has ended may be another's."""
+    with contextlib.ExitStack() as stack:
+        handles = []
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                handles.append(os.pidfd_open(pid))
+                stack.callback(os.close, handles[-1])
+        yield handles
+
+
+def kill(handles: Sequence[int]) -> None:
+    """SIGKILL the processes of these handles that have not ended."""
+    for handle in handles:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
 
 
 # How Ray names the process of a worker while it does a step: see `ray_runner.task_name`.

@@ -19,7 +19,7 @@ from long_sources import make_sources, run_in_sections
 from ray_heads import BIN, Head, free_ports, ray_head
 from ray_machines import alive_at
 from shortgop.cli.app import EXIT_INTERRUPTED
-from shortgop.jobs import ray_looks
+from shortgop.jobs import ray_looks, second_attempts
 from shortgop.jobs.look import NOTHING, look_at
 from shortgop.jobs.ray_connection import connected
 from shortgop.jobs.ray_looks import is_late, looks_on_cluster
@@ -120,6 +120,8 @@ def test_what_one_machine_cannot_read_another_one_looks_at(
     monkeypatch.setattr(ray_looks, "_TASK_SOURCES", 80)
     # Also where the machines, which are one, are busy with other tests.
     monkeypatch.setattr(ray_looks, "_PATIENCE_SECONDS", 300)
+    # The others take far less than a second.
+    monkeypatch.setattr(ray_looks, "_LEAST_SECONDS", 1.0)
     options, found = Options(Profile()), find_sources([str(sources)])
     with (
         second_machine(head, sources, dead),
@@ -131,8 +133,9 @@ def test_what_one_machine_cannot_read_another_one_looks_at(
 
 
 def test_a_look_at_a_long_source_that_hangs_on_one_machine_is_attempted_on_another(
-    head: Head, dead: Path, tmp_path: Path
+    head: Head, dead: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(second_attempts, "_LEAST_SECONDS", 1.0)
     sources = tmp_path / "sources"
     sources.mkdir()
     (made := tmp_path / "made").mkdir()

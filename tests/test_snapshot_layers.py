@@ -203,7 +203,7 @@ def test_a_column_that_only_hidden_rows_have_is_not_listed(large: Storage, monke
     monkeypatch.setattr(zarr_sizes, "CHUNK_ROWS", 4)
     odd = [f"v{number:02}" for number in range(MANY) if number % 2]
     whose_split_goes = [*(f"v{number:02}" for number in range(MANY) if number % 2 == 0), *odd[:-1]]
-    add(large, "edit", *(edit(each, 1, "split") for each in whose_split_goes))
+    add(large, "edit", merge([edit(each, 1, "split") for each in whose_split_goes]))
     columns = LabelColumns(large, "000002", open_manifest(large, "000002"))
     # One video has it still.
     assert columns.names == ("label", "split")
