@@ -14,7 +14,7 @@ from ..storage.locate import storage_at
 from ..wording import counted
 from .app import EXIT_SOMETHING_MISSING, app, err, errors, megabytes, out, print_json
 from .job_reports import show_types, some_of
-from .parameters import CutsOption, DatasetArgument, JsonOption, KeepSnapshotsOption, TypesOption
+from .parameters import CutsOption, DatasetArgument, JsonOption, KeepSnapshotsOption, TypesOption, on_this_host
 from .printing import snapshot_table
 from .progress import loop_bar
 
@@ -25,7 +25,10 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing, a
 def annotate(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     labels: Annotated[
-        Path | None, typer.Argument(metavar="LABELS", help="A .csv, .tsv, .jsonl or .parquet file with an `id`.")
+        Path | None,
+        typer.Argument(
+            metavar="LABELS", callback=on_this_host, help="A .csv, .tsv, .jsonl or .parquet file with an `id`."
+        ),
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option("--remove", metavar="COLUMN", help="Take a column from all videos.")
@@ -79,7 +82,8 @@ def drop(
     dataset: DatasetArgument,
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of videos.")] = None,
     from_file: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="A text file with an id on each line.")
+        Path | None,
+        typer.Option("--from", metavar="FILE", callback=on_this_host, help="A text file with an id on each line."),
     ] = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,

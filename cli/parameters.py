@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ..storage.locate import is_half_a_url, is_url
+
+
+def on_this_host(path: Path | None) -> Path | None:
+    """The path of a file; wrong usage for a URL, of which a Path drops a slash."""
+    if path is not None and (is_url(str(path)) or is_half_a_url(str(path))):
+        raise typer.BadParameter(f"{path} is a URL; give a file of this host, and copy it from or to a store yourself")
+    return path
+
 
 DatasetArgument = Annotated[str, typer.Argument(metavar="DATASET", help="The folder or URL that prep wrote to.")]
 OverwriteOption = Annotated[

@@ -24,6 +24,7 @@ from .parameters import (
     StreamsPerGpuOption,
     TypesOption,
     WorkersOption,
+    on_this_host,
 )
 from .progress import job_progress
 from .report_command import report_at_the_end
@@ -91,7 +92,12 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     keep_snapshots: KeepSnapshotsOption = "1d",
     report_path: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FILE", help="Write a page about the job at its end, like `shortgop report`."),
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            callback=on_this_host,
+            help="Write a page about the job at its end, like `shortgop report`.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -17,6 +17,7 @@ from .parameters import (
     DatasetArgument,
     JsonOption,
     OverwriteOption,
+    on_this_host,
 )
 
 
@@ -26,7 +27,12 @@ def read(  # noqa: PLR0917  # typer makes options of them
     video: Annotated[str, typer.Argument(metavar="VIDEO", help="The video's id, or its number.")],
     frames: Annotated[str, typer.Option(help="Frame numbers: 0,30,60 or 0:90:10.")],
     out_path: Annotated[
-        Path, typer.Option("--out", help="The contact sheet: a file ending in .png, .jpg, .webp, .bmp or .tif.")
+        Path,
+        typer.Option(
+            "--out",
+            callback=on_this_host,
+            help="The contact sheet: a file ending in .png, .jpg, .webp, .bmp or .tif.",
+        ),
     ],
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -65,7 +71,7 @@ def read(  # noqa: PLR0917  # typer makes options of them
 def export(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     video: Annotated[str, typer.Argument(metavar="VIDEO", help="The video's id, or its number.")],
-    out_path: Annotated[Path, typer.Argument(metavar="OUT.mp4")],
+    out_path: Annotated[Path, typer.Argument(metavar="OUT.mp4", callback=on_this_host)],
     start: Annotated[str, typer.Option(help="Seconds.")] = "0",
     end: Annotated[str | None, typer.Option(help="Seconds.  [the end]")] = None,
     overwrite: OverwriteOption = False,
@@ -107,7 +113,9 @@ def bench(  # noqa: PLR0917  # typer makes options of them
         str | None, typer.Option(help="Libraries to compare with.  [torchcodec,pyav,opencv,decord]")
     ] = None,
     exported: Annotated[bool, typer.Option("--exported", help="Peers read exported MP4s too.")] = False,
-    chart: Annotated[Path | None, typer.Option(help="A chart: a file ending in .png, .svg or .pdf.")] = None,
+    chart: Annotated[
+        Path | None, typer.Option(callback=on_this_host, help="A chart: a file ending in .png, .svg or .pdf.")
+    ] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -12,7 +12,7 @@ import typer
 from ..errors import ShortGopError
 from ..storage.locate import storage_at
 from .app import app, err, errors, megabytes, out
-from .parameters import DatasetArgument, OverwriteOption
+from .parameters import DatasetArgument, OverwriteOption, on_this_host
 
 _CLIPS = 12
 
@@ -21,7 +21,10 @@ _CLIPS = 12
 def report(
     dataset: DatasetArgument,
     out_path: Annotated[
-        Path, typer.Option("--out", help="The page: a file ending in .html. An earlier report is replaced.")
+        Path,
+        typer.Option(
+            "--out", callback=on_this_host, help="The page: a file ending in .html. An earlier report is replaced."
+        ),
     ] = Path("report.html"),
     clips: Annotated[int, typer.Option(help="Random clips to show beside their sources.")] = _CLIPS,
     seed: Annotated[int, typer.Option(min=0, help="Another seed shows other clips.")] = 0,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import configparser
 import importlib.util
 import os
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -203,7 +204,7 @@ def _from_profile() -> tuple[Any, S3Config]:
         session = boto3.Session()
         resolved = session.client("s3", region_name=session.region_name or "us-east-1").meta.endpoint_url
         found = session.get_credentials()
-    except BotoCoreError as error:
+    except (BotoCoreError, ValueError) as error:
         raise ToolError(f"the AWS settings of this user do not work: {error}") from error
     # boto3 itself does not know AWS_REGION, which counts more than the profile.
     if session.region_name and not _environment("AWS_REGION"):
@@ -260,14 +261,36 @@ def _aws_credentials() -> str:
     )
 
 
+# Where users name the servers of stores.
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    "abfss": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    "gs": ("GOOGLE_BASE_URL",),
+}
+
+
 def _endpoint(root: StoreRoot) -> str:
-    names = {
-        "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
-        "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
-        "abfss": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
-        "gs": ("GOOGLE_BASE_URL",),
-    }
-    return _environment(*names.get(root.scheme, ()))
+    """The server that the environment names, "" for none. ToolError for what is no URL: obstore would panic, which is
+    no Exception."""
+    names = _ENDPOINTS.get(root.scheme, ())
+    for name in names:
+        if (value := os.environ.get(name)) is not None and not _is_server(value):
+            raise ToolError(
+                f"{name} is {value!r}, which is no server; write http://host:port or https://host, or unset it"
+            )
+    if root.scheme == "gs" and os.environ.get("GOOGLE_APPLICATION_CREDENTIALS") == "":
+        raise ToolError("GOOGLE_APPLICATION_CREDENTIALS is empty; name a file with a key, or unset it")
+    return _environment(*names)
+
+
+def _is_server(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return has_host and parts.scheme in ("http", "https") and not re.search(r"[\s\x00-\x1f]", text)
 
 
 def _environment(*names: str) -> str:

@@ -78,6 +78,8 @@ def file_path(text: str) -> Path:
 
 def _checked(text: str, scheme: str, rest: str) -> str:
     """The URL with this scheme and without slashes at its end."""
+    if any(ord(character) < 32 for character in rest):
+        raise UsageError(f"{text!r} has a line break or another control character; leave it out")
     bucket, _, prefix = rest.rstrip("/").partition("/")
     if not bucket:
         names = {"az": "container", "abfss": "container", "http": "host", "https": "host", "memory": "name"}

@@ -133,3 +133,24 @@ def test_a_bucket_with_dots_is_asked_for_by_its_path(monkeypatch: pytest.MonkeyP
     assert isinstance(store, S3Store)
     assert store.config["region"] == "eu-central-1"
     assert asked == ["/my.bucket"]
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["localhost:9000", "http://localhost:9000 ", "", "http://", "ftp://host", "http://h:x"]
+)
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_an_endpoint_that_is_no_server_is_an_error_that_names_it(
+    aws_folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, endpoint: str
+) -> None:
+    """obstore panics, which is no Exception."""
+    del aws_folder
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv(name, endpoint)
+    with pytest.raises(ToolError, match=rf"{name} is '{endpoint}', which is no server; write http://host:port"):
+        storage_at("s3://bucket/dataset").read("zarr.json")
+
+
+def test_an_empty_name_of_googles_key_file_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "")
+    with pytest.raises(ToolError, match="GOOGLE_APPLICATION_CREDENTIALS is empty"):
+        storage_at("gs://bucket/dataset").read("zarr.json")

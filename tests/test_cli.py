@@ -228,6 +228,30 @@ def test_a_video_that_is_not_there_is_named(dataset: Path, tmp_path: Path) -> No
     assert "no video 'nothing.mp4'" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("export", "{}", "0", "s3://corpus/a.mp4"),
+        ("read", "{}", "0", "--frames", "0", "--out", "s3://corpus/a.png"),
+        ("report", "{}", "--out", "https://host/a.html"),
+        ("annotate", "{}", "gs://corpus/labels.csv"),
+        ("drop", "{}", "--from", "s3://corpus/ids.txt"),
+        ("prep", "videos", "--out", "{}", "--report", "s3://corpus/a.html"),
+    ],
+)
+def test_files_of_commands_are_not_in_stores(
+    arguments: tuple[str, ...], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of such a name would have got the file."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("s3:", "https:", "gs:"):
+        (tmp_path / name / "corpus").mkdir(parents=True)
+    result = run(*(each.format(dataset) for each in arguments))
+    assert result.exit_code == 2
+    assert "is a URL; give a file of this host" in " ".join(result.output.replace("\u2502", " ").split())
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_doctor_says_what_would_be_used() -> None:
     diagnosis = run_json("doctor")
     assert {trial["name"]: trial["works"] for trial in diagnosis["trials"]}["libx264"] is True

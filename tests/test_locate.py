@@ -98,3 +98,8 @@ def test_any_text_is_a_place_or_an_error_that_names_it(text: str) -> None:
     except UsageError as error:
         message = str(error)
     assert not message or text in message
+
+
+def test_a_url_with_a_line_break_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"'s3://bucket/a\\nb' has a line break or another control character"):
+        storage_at("s3://bucket/a\nb")
