@@ -297,7 +297,9 @@ class StatusBoard:
         with self._lock:
             now, done = self._clock(), self._progress
             encoding_seconds = self._encoding.seconds(now)
-            longest = heapq.nsmallest(_SHOWN, self._begun, key=self._begun.__getitem__)
+            # What ran when a job ended early ends with it.
+            begun = self._begun if state == "running" else {}
+            longest = heapq.nsmallest(_SHOWN, begun, key=begun.__getitem__)
             return JobStatus(
                 host=socket.gethostname(),
                 pid=os.getpid(),
@@ -316,7 +318,7 @@ class StatusBoard:
                 recent_frames_per_second=self._rates.by_the_clock(now),
                 nodes=dict(sorted(self._nodes.items())),
                 node_rates=self._node_rates.rates(now, self._nodes) if self._node_rates else {},
-                units_running=len(self._begun),
+                units_running=len(begun),
                 running=tuple(self._task(unit, self._frames(unit)) for unit in longest),
                 slowest=tuple(self._slowest),
                 largest=tuple(self._largest),

@@ -71,7 +71,7 @@ def test_a_finished_job_says_what_it_did(sources: Path, tmp_path: Path) -> None:
     assert len(found.slowest) == len(found.largest) == 3
     assert found.running == ()
     text = show(tmp_path / "dataset", "--watch")
-    assert "3 of 3 sources done, 1 failed\n200 of 200 frames," in text
+    assert "3 of 3 sources done, 1 of them failed\n200 of 200 frames," in text
     assert json.loads(show(tmp_path / "dataset", "--json"))["state"] == "finished"
 
 
@@ -296,6 +296,14 @@ def test_a_source_that_was_cut_and_is_encoded_whole_counts_once() -> None:
     board.on_progress(UnitProgress("a", 30, 0, section=1))
     board.on_progress(UnitProgress("a", 20, 100))
     assert [task.frames for task in board.status().running] == [20]
+
+
+def test_nothing_runs_of_a_job_that_ended_early() -> None:
+    board = StatusBoard([unit("a")])
+    board.on_progress(UnitProgress("a", 50, 100))
+    assert board.status().units_running == 1
+    found = board.status("ended", "more sources failed than --max-failures allows")
+    assert (found.units_running, found.running) == (0, ())
 
 
 def test_a_job_that_was_not_heard_of_for_a_minute_may_be_dead() -> None:

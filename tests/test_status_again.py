@@ -54,7 +54,7 @@ def test_status_and_report_say_what_was_there(root: Path, window_sources: int) -
     assert line(root) == "3 of 3 sources done"
     report = run(root, window_sources=window_sources)
     assert read_status(DiskStorage(root / "dataset")).sources_there == report.already_there == 3
-    assert line(root) == "2 of 2 sources done, 1 failed, 3 others were in the dataset before"
+    assert line(root) == "2 of 2 sources done, 1 of them failed, 3 others were in the dataset before"
     verdict = read_page(str(root / "dataset"), clips=0, seed=0).verdict
     assert verdict.sentence == "The job finished: 1 of 2 sources failed, 3 others were in the dataset before"
     (root / "sources" / "broken.mp4").unlink()
@@ -69,17 +69,17 @@ def test_status_and_report_say_what_was_there(root: Path, window_sources: int) -
 def test_a_source_that_has_changed_and_is_prepared_again_is_none_of_them(root: Path, window_sources: int) -> None:
     make(root / "sources" / "1.mp4", frames=25)
     report = run(root, "replace", window_sources)
-    assert line(root) == "3 of 3 sources done, 1 failed, 2 others were in the dataset before"
+    assert line(root) == "3 of 3 sources done, 1 of them failed, 2 others were in the dataset before"
     assert (report.already_there, report.replaced) == (2, ("1.mp4",))
 
 
 def test_what_was_dropped_is_none_of_them(root: Path) -> None:
     drop(DiskStorage(root / "dataset"), ["0.mp4"])
     run(root)
-    assert line(root) == "2 of 2 sources done, 1 failed, 2 others were in the dataset before"
+    assert line(root) == "2 of 2 sources done, 1 of them failed, 2 others were in the dataset before"
 
 
 def test_what_is_lost_is_none_of_them(root: Path) -> None:
     shutil.rmtree(root / "dataset" / "shards")
     run(root)
-    assert line(root) == "5 of 5 sources done, 1 failed"
+    assert line(root) == "5 of 5 sources done, 1 of them failed"
