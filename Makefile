@@ -98,10 +98,10 @@ race: $(STAMP)
 	@$(PY) tests/root_race.py $(RACE)
 
 # The tests that have more cases with SHORTGOP_SWEEP=1: see tests/sweep.py.
-SWEPT := attempts batches changed_sources cluster cluster_chaos corpus_life cut_off_machines edits examples \
-    far_section_trouble far_sections fuzz interrupted_passes interruption killed_edits layers_of_a_life loader_failures \
-    long_sources long_stretches lost_tasks moving publish root_race schedule_simulation shared_tables snapshot_layers source_listing \
-    training_dataset two_jobs where zarr_small
+SWEPT := annotate attempts batches changed_sources cluster cluster_chaos collect corpus_life cut_off_machines drop edits \
+    examples far_section_trouble far_sections fuzz interrupted_passes interruption killed_edits layers_of_a_life loader_failures \
+    long_sources long_stretches lost_tasks moving publish reading_stores root_race schedule_simulation shared_tables snapshot_layers source_listing \
+    training_dataset two_jobs where writers zarr_small
 
 sweep: $(STAMP)
 	@echo "Running tests with all their cases: ten minutes and more"

@@ -25,6 +25,7 @@ from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
+from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -243,6 +244,11 @@ class TestAnnotatingOnADisk(Annotating):
 
 class TestAnnotatingInLayers(Annotating):
     where = "layered"
+
+
+@only_in_a_sweep
+class TestAnnotatingOverAFlakyNetwork(Annotating):
+    where = "flaky"
 
 
 class TestAnnotatingInS3(Annotating):

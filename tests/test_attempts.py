@@ -39,7 +39,7 @@ from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.whole_files import commit, commit_bytes, temporary_path
 from source_arguments import find_sources
-from sweep import SWEEP
+from sweep import SWEEP, only_in_a_sweep
 from synthetic import SyntheticVideo
 
 UNIT = "0123456789abcdef"
@@ -345,6 +345,11 @@ class Attempts:
 
 class TestAttemptsOnADisk(Attempts):
     where = "disk"
+
+
+@only_in_a_sweep
+class TestAttemptsOverAFlakyNetwork(Attempts):
+    where = "flaky"
 
 
 class TestAttemptsInS3(Attempts):

@@ -41,6 +41,7 @@ from shortgop.manifests.tables import Manifest, shards_table
 from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
+from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -305,6 +306,11 @@ class TestCollectingOnADisk(Collecting):
 
 class TestCollectingInLayers(Collecting):
     where = "layered"
+
+
+@only_in_a_sweep
+class TestCollectingOverAFlakyNetwork(Collecting):
+    where = "flaky"
 
 
 class TestCollectingInS3(Collecting):

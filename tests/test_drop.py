@@ -25,6 +25,7 @@ from shortgop.manifests.parts import finished_parts, write_part
 from shortgop.manifests.publish import publish
 from shortgop.manifests.snapshots import open_current
 from shortgop.storage.interface import Storage
+from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -155,6 +156,11 @@ class TestDroppingOnADisk(Dropping):
 
 class TestDroppingInLayers(Dropping):
     where = "layered"
+
+
+@only_in_a_sweep
+class TestDroppingOverAFlakyNetwork(Dropping):
+    where = "flaky"
 
 
 class TestDroppingInS3(Dropping):

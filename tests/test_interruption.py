@@ -325,3 +325,9 @@ class TestInterruptionsInS3(Interruptions):
         assert left_over(dataset) == []
         assert len(shortgop.open(dataset.url)) >= 2
         wait_until_gone(below)
+
+
+# Over a flaky network it is the same store, and other killed commands are tried there in the suite.
+@only_in_a_sweep
+class TestInterruptionsOverAFlakyNetwork(Interruptions):
+    where = "flaky"

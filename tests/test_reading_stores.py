@@ -20,7 +20,7 @@ import torch
 from typer.testing import CliRunner
 
 import shortgop
-from flaky_proxy import Faults, FlakyProxy
+from flaky_proxy import FLAKY, Faults, FlakyProxy
 from shortgop.cli import app
 from shortgop.manifests.layout import snapshot_key
 from shortgop.manifests.snapshots import open_current
@@ -31,6 +31,7 @@ from shortgop.storage.disk import DiskStorage
 from shortgop.storage.locate import storage_at
 from shortgop.storage.range_cache import RangeCache
 from store_helpers import put
+from sweep import sample
 from synthetic import read_number
 
 Opener = Callable[..., shortgop.Dataset]
@@ -41,11 +42,15 @@ def on_disk(three_videos: Path) -> shortgop.Dataset:
     return shortgop.open(three_videos)
 
 
-@pytest.fixture(params=["memory", "s3", "cached disk", "cached s3"])
+@pytest.fixture(params=sample(["memory", "s3", "cached disk", "cached s3"], more=["flaky", "cached flaky"]))
 def opener(request: pytest.FixtureRequest, three_videos: Path, tmp_path: Path) -> Opener:
     """What opens the dataset in a place that is no disk, or behind the cache."""
     place = str(three_videos)
-    if "disk" not in request.param:
+    if "flaky" in request.param:
+        place = request.getfixturevalue("proxied_url")
+        request.getfixturevalue("s3_proxy").faults(FLAKY)
+        put_up(three_videos, place)
+    elif "disk" not in request.param:
         place = f"memory://{uuid.uuid4().hex}" if request.param == "memory" else request.getfixturevalue("s3_url")
         put_up(three_videos, place)
     cached: dict[str, Any] = {"cache_dir": tmp_path / "cache"} if "cached" in request.param else {}

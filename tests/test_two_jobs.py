@@ -94,6 +94,11 @@ class TestTwoJobsOnADisk(TwoJobs):
     where = "disk"
 
 
+@only_in_a_sweep
+class TestTwoJobsOverAFlakyNetwork(TwoJobs):
+    where = "flaky"
+
+
 class TestTwoJobsInS3(TwoJobs):
     where = "s3"
 

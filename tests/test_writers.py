@@ -36,6 +36,7 @@ from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from source_arguments import find_sources
+from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video
 
 RATE = Fraction(25)
@@ -217,6 +218,11 @@ class Writers:
 
 class TestWritersOnADisk(Writers):
     where = "disk"
+
+
+@only_in_a_sweep
+class TestWritersOverAFlakyNetwork(Writers):
+    where = "flaky"
 
 
 class TestWritersInS3(Writers):
