@@ -2,8 +2,8 @@
 
 An S3 server on loopback has the sources and gets the dataset, behind nginx, which adds latency to each request: that of
 the tests, or with --endpoint another one, with the credentials of the environment (docs/design/storage.md says how to
-start Ceph's). Jobs on Ray are run in turn, each into a new place; `alone` is what another job on the disk takes, so its
-ratio says how much two runs of the same differ. The server runs on the same processors. The ratios are also given
+start Ceph's). Jobs on Ray are run in turn, each into a new place; `on the disk again` is the same job once more, so its
+ratio says how much two runs of one job differ. The server runs on the same processors. The ratios are also given
 without what a job of one second of video for each worker takes on the disk: the start of Ray.
 """
 
@@ -70,7 +70,7 @@ def measure(
         requests: dict[float, list[int]] = {latency: [] for latency in latencies_ms}
         tasks: dict[str, Callable[[int], object]] = {
             "on the disk": partial(on_disk, near, folder / "out", workers),
-            "alone": partial(on_disk, near, folder / "out", workers),
+            "on the disk again": partial(on_disk, near, folder / "out", workers),
             "start": partial(on_disk, ready, folder / "out", workers),
         }
         for latency, counted in requests.items():

@@ -82,9 +82,9 @@ class Damage:
     the last of them. `sound_run`: the frames [first, stop) of the `num_shown` ones that are not corrupt, from the first
     sound one to the next lost one; without `has_times` (the packets do not state when their frames are shown) only
     these are used. `num_corrupt`: how many others may be put out, `corrupt_before` of them before the first sound one.
-    `kept` selects the frames that are used. `lost`: how many of the `total` frames of
-    the file are lost. `complaint`: the first complaint. `is_only_cut`: all lost frames lie before the first or after
-    the last sound frame, where the file was cut.
+    `kept` selects the frames that are used. `lost`: how many of the `total` frames of the file are lost. `complaint`:
+    the first complaint. `is_only_cut`: all lost frames lie before the first or after the last sound frame, where the
+    file was cut.
     """
 
     sound_pts: Array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -18,12 +18,12 @@ class Kept:
 
 def kept_times(times: Sequence[tuple[int, bool]]) -> Kept:
     """A selection by pts, from the pts of each frame, which rise, and whether it is used."""
-    runs = []
-    for is_used, run in groupby(times, key=lambda each: each[1]):
-        if is_used:
-            used = [pts for pts, _ in run]
-            runs.append((used[0], used[-1]))
-    return Kept("pts", tuple(runs))
+    return Kept("pts", _runs(times))
+
+
+def kept_numbers(keeps: Sequence[bool]) -> Kept:
+    """A selection by frame number, from one bool for each frame that the decoder puts out."""
+    return Kept("n", _runs(enumerate(keeps)))
 
 
 def kept_range(numbers: range) -> Kept:
@@ -31,11 +31,11 @@ def kept_range(numbers: range) -> Kept:
     return Kept("n", ((numbers.start, numbers.stop - 1),))
 
 
-def kept_numbers(keeps: Sequence[bool]) -> Kept:
-    """A selection by frame number, from one bool for each frame that the decoder puts out."""
+def _runs(values: Iterable[tuple[int, bool]]) -> tuple[tuple[int, int], ...]:
+    """The first and the last value of each run of those that are used."""
     runs = []
-    for keep, run in groupby(enumerate(keeps), key=lambda each: each[1]):
-        if keep:
-            numbers = [number for number, _ in run]
-            runs.append((numbers[0], numbers[-1]))
-    return Kept("n", tuple(runs))
+    for is_used, run in groupby(values, key=lambda each: each[1]):
+        if is_used:
+            used = [value for value, _ in run]
+            runs.append((used[0], used[-1]))
+    return tuple(runs)

@@ -285,12 +285,14 @@ def _endpoint(root: StoreRoot) -> str:
 
 
 def _is_server(text: str) -> bool:
+    """Whether a text is the URL of a server; its port may be missing."""
     try:
         parts = urlsplit(text)
-        has_host = bool(parts.hostname) and parts.port != 0
+        _ = parts.port
     except ValueError:
+        # The port is no number, or there are brackets of an IPv6 address without one.
         return False
-    return has_host and parts.scheme in ("http", "https") and not re.search(r"[\s\x00-\x1f]", text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s\x00-\x1f]", text)
 
 
 def _environment(*names: str) -> str:

@@ -269,14 +269,19 @@ def show_earlier(data: bytearray, packet: av.Packet[Any], *, frames: int) -> Non
     data[at + 3 : at + 5] = ((pts & 0x7FFF) << 1 | 1).to_bytes(2)
 
 
+def in_decode_order(path: Path) -> tuple[list[av.Packet[Any]], list[int], list[int]]:
+    """The packets of a video, the numbers of the keyframes, and how long after its decoding each frame is shown."""
+    with av.open(path) as container:
+        packets = [packet for packet in container.demux(video=0) if packet.size]
+    keys = [number for number, packet in enumerate(packets) if packet.is_keyframe]
+    return packets, keys, [(packet.pts or 0) - (packet.dts or 0) for packet in packets]
+
+
 def with_a_wrong_time_and_a_missing_frame(whole: SyntheticVideo, target: Path) -> int:
     """In the second GOP a frame is missing, and another one has the time of an earlier one. In the fourth GOP the first
     B-frame after the second P-frame is missing. Returns the number of the first P-frame there, which is sound."""
     data = bytearray(whole.path.read_bytes())
-    with av.open(whole.path) as container:
-        packets = [packet for packet in container.demux(video=0) if packet.size]
-    keys = [number for number, packet in enumerate(packets) if packet.is_keyframe]
-    delays = [(packet.pts or 0) - (packet.dts or 0) for packet in packets]
+    packets, keys, delays = in_decode_order(whole.path)
     p_frames = [number for number, delay in enumerate(delays) if delay > 3 * 3600 and number not in keys]
     show_earlier(data, packets[next(n for n in p_frames if n > keys[1] + 2)], frames=2)
     first, second, *_ = [number for number in p_frames if number > keys[3]]
@@ -308,10 +313,7 @@ def test_a_wrong_time_far_from_damage_costs_few_frames(frames: int, b_frames: in
     """A frame of the second GOP is missing, one of the fifth has a wrong time. It had cost all behind the damage."""
     whole = video(tmp_path / "whole", "x.ts", frames=160, b_frames=b_frames)
     data = bytearray(whole.path.read_bytes())
-    with av.open(whole.path) as container:
-        packets = [packet for packet in container.demux(video=0) if packet.size]
-    keys = [number for number, packet in enumerate(packets) if packet.is_keyframe]
-    delays = [(packet.pts or 0) - (packet.dts or 0) for packet in packets]
+    packets, keys, delays = in_decode_order(whole.path)
     least = max(delays[keys[4] + 1 : keys[5]])
     show_earlier(data, packets[next(n for n in range(keys[4] + 3, keys[5]) if delays[n] == least)], frames=frames)
     del data[packets[keys[1] + 2].pos or 0 : packets[keys[1] + 3].pos]
