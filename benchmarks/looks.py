@@ -47,7 +47,7 @@ def main() -> None:
     paths = sorted(map(str, first_frames.made("folder", clip, options.sources).glob("*/*.mp4")))
     sources = [Source(path, path, path, "{}") for path in paths]
     kinds = {"in the dataset": There({source.id: 0 for source in sources}), "new": NOTHING}
-    with connected(None, _RAY_WORKERS, 0), looks_on_cluster() as on_ray:
+    with connected(None, _RAY_WORKERS, 0) as ask_slots, looks_on_cluster(ask_slots) as on_ray:
         looks: Mapping[str, Look] = {
             "the driver": lambda sources, there: look_at(sources, _OPTIONS, there),
             "workers": lambda sources, there: on_ray(sources, _OPTIONS, there, 0),

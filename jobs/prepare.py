@@ -168,6 +168,8 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
     table, tally = listing.table, how.tally
     # Tried before anything is written: what fails here would fail in every worker.
     _try_tools(how.options.profile, how.where)
+    if not layout.is_dataset(out):
+        _try_cluster(how.where)
     layout.make_place(out)
     with out.lock():
         if not layout.is_dataset(out):
@@ -275,6 +277,16 @@ def _try_tools(profile: Profile, where: Where) -> None:
     find_ffmpeg()
     if where.cluster is None:
         check_tools(profile, use_gpu=where.uses_gpus)
+
+
+def _try_cluster(where: Where) -> None:
+    """ToolError if the cluster cannot be joined. A new dataset always has something to encode, and nothing is left of
+    one that was refused. Of a dataset that is there a job may find that all is done, and then needs no cluster."""
+    if where.cluster is not None:
+        from .ray_login import login_to_cluster, restored_login
+
+        with restored_login():
+            login_to_cluster(where.cluster)
 
 
 def _bind(out: Storage, profile: Profile) -> None:

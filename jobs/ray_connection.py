@@ -21,6 +21,7 @@ from ray.exceptions import (
 )
 
 from ..errors import ShortGopError, ToolError
+from .asking import asked_patiently, head_patience_seconds
 from .gpu_slots import Slots, slots_of, with_machines
 from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
@@ -89,7 +90,7 @@ def connected(
         try:
             with _restored_sigterm():
                 _init(cluster, workers, patience_seconds)
-            yield ask
+            yield asked_patiently(ask, head_patience_seconds())
         except RayTaskError:
             raise
         except RayError as error:

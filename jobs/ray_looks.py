@@ -16,10 +16,12 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from ..errors import ToolError
 from ..prep.options import Options
 from .failing import TRIES
 from .look import Looked, LookElsewhere, There, look_at
 from .ray_connection import LOST, connected
+from .ray_tasks import AskSlots
 from .source import Source
 from .task_memory import LOOK_BYTES, LOOKS_OF_TASK, reserved_bytes
 from .where import Where
@@ -40,15 +42,20 @@ _LEAST_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def looks_on_cluster() -> Iterator[LookElsewhere]:
-    """Inside `connected`: yields a function that any thread may call. After the block it looks at nothing more, and Ray
-    may be shut down."""
+def looks_on_cluster(ask_slots: AskSlots) -> Iterator[LookElsewhere]:
+    """Inside `connected`, with what that yields: yields a function that any thread may call. After the block it looks
+    at nothing more, and Ray may be shut down."""
     is_over, busy = threading.Event(), threading.Lock()
 
     def look(sources: Sequence[Source], options: Options, there: There, num_in_store: int) -> list[Looked | None]:
         parts = [sources[first : first + _TASK_SOURCES] for first in range(0, len(sources), _TASK_SOURCES)]
         with busy:
-            found = _looked(parts, options, there, num_in_store, is_over.is_set)
+            try:
+                memory = max((each.memory_bytes for each in ask_slots().machines), default=None)
+            except ToolError:
+                # Ray would wait for its head for ever. The driver looks itself.
+                return [None] * len(sources)
+            found = _looked(parts, options, there, num_in_store, memory, is_over.is_set)
         return [each for part in found for each in part]
 
     try:
@@ -73,7 +80,10 @@ def looks_before_encoding(where: Where) -> Iterator[LookElsewhere]:
         answers = any(found)
         return found
 
-    with connected(where.cluster, where.workers, where.streams_per_gpu), looks_on_cluster() as look:
+    with (
+        connected(where.cluster, where.workers, where.streams_per_gpu) as ask_slots,
+        looks_on_cluster(ask_slots) as look,
+    ):
         yield look_while_any_answers
 
 
@@ -84,19 +94,22 @@ def is_late(waited_seconds: float, ended_seconds: Sequence[float], num_parts: in
     return waited_seconds > max(_LEAST_SECONDS, _FAR_LONGER * statistics.median(ended_seconds))
 
 
-def _looked(
-    parts: Sequence[Sequence[Source]], options: Options, there: There, num_in_store: int, is_over: Callable[[], bool]
+def _looked(  # noqa: PLR0917  # as `look`, and what the machines have
+    parts: Sequence[Sequence[Source]],
+    options: Options,
+    there: There,
+    num_in_store: int,
+    memory_bytes: int | None,
+    is_over: Callable[[], bool],
 ) -> list[list[Looked | None]]:
-    """What the machines find of the sources of each part; None for those that no machine has read in time."""
+    """What the machines find of the sources of each part; None for those that no machine has read in time. The largest
+    machine has so much memory."""
     policy = options.policy
     stall_seconds = min(policy.max_stall_seconds, Fraction(_STALL_SECONDS))
     options = replace(options, policy=replace(policy, max_stall_seconds=stall_seconds))
     # A part of a CPU, so that they fit between the units, and a head without CPUs gets none.
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    memory = [int(each["Resources"].get("memory", 0)) for each in nodes if each["Alive"]]
-    task: Any = ray.remote(
-        num_cpus=_CPU_SHARE, memory=reserved_bytes(LOOK_BYTES, max(memory, default=None)), max_retries=0
-    )(_look)
+    asked_bytes = reserved_bytes(LOOK_BYTES, memory_bytes)
+    task: Any = ray.remote(num_cpus=_CPU_SHARE, memory=asked_bytes, max_retries=0)(_look)
     found: list[list[Looked | None]] = [[None] * len(part) for part in parts]
     running: dict[Any, int] = {}
     ended_seconds: list[float] = []

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ray.exceptions import RayError
-
 from ..errors import ToolError
+from .asking import NoAnswerError
 from .gpu_slots import Place, Slots, note_of, slots_for, waits_in_vain, without
 from .second_attempts import Attempt, Attempts, Key, key_of
 from .task_memory import ALL_BYTES, reserved_bytes
@@ -135,13 +133,17 @@ class RayTasks:
 
     def _ask(self) -> None:
         self._seen.update(each.id for each in self._slots.machines)
-        with contextlib.suppress(RayError):
-            try:
-                self._slots = without(slots_for(self._encoder, self._ask_slots()), self._left_out)
-                self._missing = ""
-            except ToolError as error:
-                # Machines that were lost may come again: without any for the encoder the units wait.
-                self._missing = f"waiting for machines: {error.message}"
+        try:
+            slots = self._ask_slots()
+        except NoAnswerError as error:
+            self._missing = f"waiting for the cluster: {error.message}"
+            return
+        try:
+            self._slots = without(slots_for(self._encoder, slots), self._left_out)
+            self._missing = ""
+        except ToolError as error:
+            # Machines that were lost may come again: without any for the encoder the units wait.
+            self._missing = f"waiting for machines: {error.message}"
 
     def _begin_anew(self) -> None:
         in_vain = [

@@ -140,7 +140,7 @@ def _results(  # noqa: PLR0917  # what `run_all` was given
     looking.is_joining = True
     with (
         ray_connection.connected(cluster, where.workers, where.streams_per_gpu) as ask_slots,
-        ray_looks.looks_on_cluster() as looking.elsewhere,
+        ray_looks.looks_on_cluster(ask_slots) as looking.elsewhere,
         progress_boards.progress_board(shared=shared) as board,
     ):
         yield from ray_runner.run_units(

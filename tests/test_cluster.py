@@ -118,6 +118,7 @@ def test_a_token_that_is_missing_or_wrong_is_said_at_once(
     assert reason in done.stderr
     assert "`ray get-auth-token` prints the right one" in done.stderr
     assert "Traceback" not in done.stderr
+    assert not (folder / "refused").exists()
 
 
 def job(head: Head, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -125,8 +125,8 @@ def test_what_one_machine_cannot_read_another_one_looks_at(
     options, found = Options(Profile()), find_sources([str(sources)])
     with (
         second_machine(head, sources, dead),
-        connected(head.address, None, 0),
-        looks_on_cluster() as look,
+        connected(head.address, None, 0) as ask_slots,
+        looks_on_cluster(ask_slots) as look,
     ):
         looked = look(found, options, NOTHING, 0)
     assert looked == look_at(found, options)

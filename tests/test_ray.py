@@ -320,3 +320,4 @@ def test_an_address_where_no_cluster_is_is_refused(sources: Path, tmp_path: Path
     where = Where(address="127.0.0.1:1")
     with pytest.raises(shortgop.ToolError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
         prepare([str(sources)], DiskStorage(tmp_path / "dataset"), Profile(), where=where)
+    assert not (tmp_path / "dataset").exists()

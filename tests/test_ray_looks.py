@@ -12,6 +12,7 @@ import pytest
 from ray_heads import Head, ray_head
 from shortgop.errors import SourceError
 from shortgop.jobs import ray_looks
+from shortgop.jobs.gpu_slots import Slots
 from shortgop.jobs.look import NOTHING, Looked, LookElsewhere, Looking, There, look_at
 from shortgop.jobs.ray_connection import connected
 from shortgop.jobs.ray_looks import looks_before_encoding, looks_on_cluster
@@ -49,7 +50,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
 # Jobs connect by themselves.
 @pytest.fixture(scope="class")
 def elsewhere(head: Head) -> Iterator[LookElsewhere]:
-    with connected(head.address, None, 0), looks_on_cluster() as look:
+    with connected(head.address, None, 0) as ask_slots, looks_on_cluster(ask_slots) as look:
         yield look
 
 
@@ -111,7 +112,7 @@ class TestLooking:
             assert (frames[stays], frames[again], frames[changed]) == (0, 20, 20 if replace else 0)
 
     def test_after_the_block_workers_look_at_nothing(self, sources: list[Source], elsewhere: LookElsewhere) -> None:
-        with looks_on_cluster() as look:
+        with looks_on_cluster(lambda: Slots(1)) as look:
             pass
         assert look(sources, _OPTIONS, NOTHING, 0) == [None] * len(sources)
 

@@ -73,7 +73,7 @@ def test_ray_gets_the_units_of_all_windows_and_looks_at_their_sources(
     films: Path, in_windows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Looked | None] = []
-    monkeypatch.setattr(ray_looks, "looks_on_cluster", lambda: noted(looks_on_cluster(), looked))
+    monkeypatch.setattr(ray_looks, "looks_on_cluster", lambda ask: noted(looks_on_cluster(ask), looked))
     seen: list[Progress] = []
     report = run(tmp_path / "dataset", films, runner="ray", on_update=seen.append)
     assert (report.videos_added, report.frames_added) == (7, 140)
