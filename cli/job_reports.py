@@ -83,7 +83,8 @@ def _results(report: job.Report, dataset: str) -> list[str]:
         rate = report.frames_added / report.seconds if report.seconds else 0
         lines.append(
             f"{counted(report.videos_added, 'video')}, {counted(report.frames_added, 'frame')}, "
-            f"{report.bytes_added / 1e6:.1f} MB added to {dataset} in {report.seconds:.1f} s ({rate:.0f} frames/s)"
+            f"{report.bytes_added / 1e6:.1f} MB added to {dataset} in {report.seconds:.1f} s from start to end "
+            f"({rate:.0f} frames/s)"
         )
     if report.relabelled:
         lines.append(f"{counted(report.relabelled, 'video')} already in the dataset got new columns")

@@ -150,7 +150,7 @@ def status_lines(found: JobStatus, now: float, changed: float | None = None) -> 
         head = f"{who}, {found.state} {duration(age)} ago, after {duration(found.written - found.started)}{why}"
     failed = f", {found.sources_failed} of them failed" if found.sources_failed else ""
     about = "" if found.frames_expected == found.frames_planned else "about "
-    rate = f"{found.frames_per_second:.0f} frames/s"
+    rate = f"{found.frames_per_second:.0f} frames/s while encoding"
     if found.state == "running" and not found.is_early:
         rate += f" ({found.recent_frames_per_second:.0f} in the last minute)"
     return [

@@ -51,8 +51,8 @@ def progress_board(*, shared: bool) -> Iterator[Board]:
             yield board
 
 
-class _Latest:
-    """The latest progress of each unit."""
+class ProgressOfUnits:
+    """The latest progress of each unit. Ray's dashboard shows the name of the class."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[str, int | None], UnitProgress] = {}
@@ -69,7 +69,8 @@ class _Latest:
 def _actor_board() -> Board:
     # On any other machine it would be lost with that one, and with it all progress until Ray has noticed.
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    latest: Any = ray.remote(num_cpus=0, max_restarts=-1)(_Latest)
+    # Its calls are several a second for each core: Ray's dashboard would list little else.
+    latest: Any = ray.remote(num_cpus=0, max_restarts=-1, enable_task_events=False)(ProgressOfUnits)
     actor = latest.options(scheduling_strategy=here).remote()
     asked: Any = None
 
@@ -149,7 +150,7 @@ def _taken(pipe: int) -> list[UnitProgress]:
     with contextlib.suppress(BlockingIOError):
         while piece := os.read(pipe, _READ_BYTES):
             data += piece
-    latest = _Latest()
+    latest = ProgressOfUnits()
     for line in data.splitlines():
         latest.put(UnitProgress(*json.loads(line)))
     return latest.take()

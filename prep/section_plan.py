@@ -58,17 +58,21 @@ def section_starts(leads: Sequence[int], frames: int, sections: int) -> list[int
     """The numbers of the segments with which sections begin, the first one 0.
 
     `leads` has for each segment of the video how many of the source's `frames` are decoded for nothing if a section
-    begins there. Of the segments near an even cut the one with the fewest is taken. There is no cut where these are
-    more than a tenth of a section.
+    begins there. There is no cut where these are more than a tenth of a section. Of the other segments near an even cut
+    the one is taken for which these and those by which it is away from the even cut are the fewest: what waits for a
+    video waits for its longest section.
     """
     segments = len(leads)
+    most_lead = frames / max(1, sections) * _MOST_LEAD
     length = segments / max(1, sections)
     window = int(length * _MOST_MOVED)
     starts = [0]
     for number in range(1, sections):
         even = round(number * length)
         near = range(max(starts[-1] + 1, even - window), min(segments - 1, even + window) + 1)
-        best = min(near, key=lambda segment: (leads[segment], abs(segment - even), segment), default=None)
-        if best is not None and leads[best] <= frames / sections * _MOST_LEAD:
+        fit = (segment for segment in near if leads[segment] <= most_lead)
+        # In frames times segments, so that it is exact.
+        best = min(fit, key=lambda segment: leads[segment] * segments + abs(segment - even) * frames, default=None)
+        if best is not None:
             starts.append(best)
     return starts

@@ -42,6 +42,7 @@ from s3_server import BUCKET, make_bucket, running
 from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.manifests.layout import ROOT_KEY
 from shortgop.manifests.parts import finished_parts
 from shortgop.manifests.verify import verify
 from shortgop.prep.profile import Profile
@@ -290,7 +291,9 @@ class Disturbance:
             # Killed four times, each time by us.
             self.counts["set aside"] += len(aside)
             assert len([kill for kill in self.case.kills if kill not in ("driver", "head")]) > 3, failed
-        # The next job, which removes what killed ones left.
+        # Workers that were killed last left temporary files at most.
+        assert_nothing_else(self.dataset)
+        # The next job, which removes them.
         report = run(self.sources, self.dataset, Where("inline"), retry_failed=True)
         assert report.videos_added == len(aside), report
         assert_same(self.dataset, self.undisturbed)
@@ -315,9 +318,7 @@ def assert_same(one: Storage, other: Storage) -> None:
     assert list(verify(one, current_manifest(one))) == []
     assert content_of(one) == content_of(other)
     assert left_over(one) == []
-    assert names(one, "sections") == set()
-    manifest = current_manifest(one)
-    assert names(one, "shards") == set(manifest.shards.name.texts())
+    assert_nothing_else(one)
     if shard_names(one) == shard_names(other):
         assert rows_of(one) == rows_of(other)
         assert len(finished_parts(one)) >= len(finished_parts(other))
@@ -327,6 +328,15 @@ def assert_same(one: Storage, other: Storage) -> None:
         last = len(video) - 1
         shown = [read_number(frame) for frame in video.get_frames_at([0, last]).data]
         assert shown == [first, first + last], video.id
+
+
+def assert_nothing_else(dataset: Storage) -> None:
+    """Besides temporary files there are those of a finished dataset, and no other."""
+    shards = {f"shards/{name}" for name in current_manifest(dataset).shards.name.texts()}
+    keys = {each.key for each in dataset.files("") if not each.key.startswith(".tmp/")}
+    others = keys - shards - {ROOT_KEY, ".status.json", ".lock"}
+    assert shards <= keys
+    assert {key for key in others if not key.startswith(("manifest/", "parts/"))} == set()
 
 
 def content_of(dataset: Storage) -> dict[str, Any]:

@@ -146,6 +146,8 @@ def test_a_submitted_job(guarded: Head, folder: Path) -> None:
     # What the dashboard shows, which Ray's processes report every second.
     name = f"encode {folder}/clips/0.mp4 and 2 more"
     assert comes_true(lambda: ("FINISHED", name) in tasks_of(guarded), _PATIENCE_SECONDS), tasks_of(guarded)
+    # And nothing of how the job follows its units.
+    assert all(name.startswith(("encode ", "look at ")) for _, name in tasks_of(guarded)), tasks_of(guarded)
 
 
 def test_a_submitted_job_that_is_stopped_leaves_the_dataset_tidy(guarded: Head, tmp_path: Path) -> None:

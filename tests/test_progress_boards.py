@@ -122,7 +122,7 @@ class TestPipes(Boards):
 def process_of_the_actor() -> int:
     """That of the only board; those of earlier tests may take a while to end."""
     end = time.monotonic() + _PATIENCE_SECONDS
-    while len(actors := [pid for pid, command in descendants(os.getpid()) if "ray::_Latest" in command]) != 1:
+    while len(actors := [pid for pid, command in descendants(os.getpid()) if "ray::ProgressOfUnits" in command]) != 1:
         assert time.monotonic() < end, actors
         time.sleep(0.1)
     return actors[0]

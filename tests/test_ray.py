@@ -4,6 +4,7 @@ same cluster, which loses a node in the end: to start one takes longer than any 
 from __future__ import annotations
 
 import contextlib
+import pickle
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from typer.testing import CliRunner
 
 import shortgop
@@ -37,6 +39,8 @@ from shortgop.prep.profile import Profile, parse_size
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
+# A look at a long source answers with its grid of frames.
+_MOST_ANSWER_BYTES = 20_000
 _KILL_THE_WORKER = f"kill -{int(signal.SIGKILL)} $PPID"
 
 
@@ -146,14 +150,25 @@ def long_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sections_of_a_long_source_make_the_dataset_of_a_plain_loop(
-    long_sources: Path, cluster: Any, tmp_path: Path
+    long_sources: Path, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And no video bytes pass through the object stores."""
+    """And no video bytes pass through Ray."""
     dataset = tmp_path / "dataset"
+    answers: list[bytes] = []
+
+    def get(reference: Any, plainly: Any = ray.get) -> Any:
+        answer = plainly(reference)
+        answers.append(pickle.dumps(answer))
+        return answer
+
+    monkeypatch.setattr(ray, "get", get)
     before = created_bytes(cluster)
     report = run_in_sections(long_sources, dataset, Where(address=cluster.address))
     source_bytes = sum(file.stat().st_size for file in long_sources.iterdir())
     assert created_bytes(cluster) - before < source_bytes / 100
+    # The answers of tasks, of which Ray keeps none in an object store that has less than 100 kB.
+    assert len(answers) >= 5
+    assert max(map(len, answers)) < _MOST_ANSWER_BYTES
     assert (report.videos_added, report.frames_added, report.failures) == (2, FRAMES_OF_BOTH, ())
     run_in_sections(long_sources, tmp_path / "plain")
     assert_undisturbed(dataset, tmp_path / "plain")

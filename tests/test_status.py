@@ -267,7 +267,7 @@ def test_sources_that_are_not_looked_at_yet_count_as_much_as_the_others() -> Non
     assert (found.frames_planned, found.frames_expected) == (160, 640)
     assert found.note == "encoding; 2 of 8 sources looked at"
     (line,) = [line for line in status_lines(found, now=clock.now) if "640 frames," in line]
-    assert line == "100 of about 640 frames, 10 frames/s (10 in the last minute), about 54 s left"
+    assert line == "100 of about 640 frames, 10 frames/s while encoding (10 in the last minute), about 54 s left"
     rest = [unit(name) for name in "cdefgh"]
     tally.plan(rest, {f"{name}.mp4": Expected(50) for name in "cdefgh"})
     found = board.status()
@@ -310,7 +310,7 @@ def test_a_job_that_was_not_heard_of_for_a_minute_may_be_dead() -> None:
     found = JobStatus("host", 7, started=0, written=600, frames_done=600, frames_planned=1200, sources_total=2)
     lines = status_lines(found, now=605)
     assert lines[0] == "process 7 on host, running for 10 min, heard of 5 s ago"
-    assert lines[2] == "600 of 1200 frames, 1 frames/s (0 in the last minute), about 10 min left"
+    assert lines[2] == "600 of 1200 frames, 1 frames/s while encoding (0 in the last minute), about 10 min left"
     assert status_lines(found, now=700)[0].endswith(
         "it may be dead, unless clocks of machines differ; the same command goes on from there"
     )

@@ -50,12 +50,12 @@ class Job:
 def test_the_start_of_ray_is_no_part_of_the_rate() -> None:
     job = Job()
     job.now += 60
-    assert job.line == "0 of 4000 frames, 0 frames/s, too early to say how long it takes"
+    assert job.line == "0 of 4000 frames, 0 frames/s while encoding, too early to say how long it takes"
     assert job.status.encoding_seconds == 0
     job.report("a", 0)
     job.now += 8
     job.report("a", 400)
-    assert job.line == "400 of 4000 frames, 50 frames/s, too early to say how long it takes"
+    assert job.line == "400 of 4000 frames, 50 frames/s while encoding, too early to say how long it takes"
     assert "node n: 400 frames" in status_lines(job.status, job.now)
     job.now += 8
     job.report("a", 800)
