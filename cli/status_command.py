@@ -22,6 +22,7 @@ from .parameters import DatasetArgument, JsonOption
 
 if TYPE_CHECKING:
     from ..jobs.job_status import JobStatus, Task
+    from ..jobs.node_work import NodeWork
 
 _LOOK_EVERY_SECONDS = 2.0
 # A job that wrote nothing for so long is given up, and so is a dataset that cannot be read for so long. A head that
@@ -180,10 +181,18 @@ def _nodes(found: JobStatus) -> list[str]:
         *(
             f"node {node or 'of this process'}: {counted(found.nodes[node], 'frame')}"
             + (f", {found.node_rates.get(node, 0.0):.0f} frames/s in the last minute" if has_rates else "")
+            + (_finished(found.node_work[node]) if node in found.node_work else "")
             for node in shown
         ),
         *([f"and {counted(more, 'node')} that did more: --json lists all"] if more else []),
     ]
+
+
+def _finished(work: NodeWork) -> str:
+    """What became of the units that a node finished."""
+    failed = f", {counted(work.sources_failed, 'source')} failed" if work.sources_failed else ""
+    became = f"{megabytes(work.bytes_in)} of sources became {megabytes(work.bytes_out)}"
+    return f"; {counted(work.units, 'unit')} done{failed}; {became}"
 
 
 def _tasks(what: str, tasks: Sequence[Task]) -> list[str]:

@@ -24,6 +24,7 @@ from .encoding_time import EncodingRates, EncodingTime
 from .job_history import Stretch as TimeStretch
 from .job_history import stretches_of, with_stretch
 from .node_rates import NodeRates
+from .node_work import NodeWork, WorkOfNodes
 from .tally import Progress, of_all
 from .units import Item, Unit
 from .work import UnitProgress, UnitResult
@@ -61,8 +62,9 @@ class JobStatus:
     versions. `frames_planned` are those of the `sources_planned` sources that were looked at so far; `sources_planned`
     is 0 in a status of earlier versions. `bytes_in` are those of the files of finished sources, each file counted once,
     and `bytes_out` those of what was made of them. `recent_frames_per_second` is the rate over the last minute. `nodes`
-    has the frames that each machine encoded, and `node_rates` their frames/s over the last minute. `encoding_seconds`
-    is the time in which units were encoded, without the start of Ray and pauses; None in a status of earlier versions.
+    has the frames that each machine encoded, and `node_rates` their frames/s over the last minute. `node_work` has the
+    machines with finished units; it is empty in a status of earlier versions. `encoding_seconds` is the time in which
+    units were encoded, without the start of Ray and pauses; None in a status of earlier versions.
     `encoding_frames_per_second` is the rate over that part of the last minute, 0 if there is none. `units_running` is
     their number; `running` has those that run longest. `history` is what was done over time, by this job and those
     before it; it is empty in a status of earlier versions. `lists_more`: more sources are still being found, so the
@@ -96,6 +98,7 @@ class JobStatus:
     encoding_seconds: float | None = None
     encoding_frames_per_second: float = 0.0
     sources_there: int = 0
+    node_work: dict[str, NodeWork] = field(default_factory=dict)
 
     def there_before(self, *, grouped: bool = False) -> str:
         """What there is to say of the sources that the job does not prepare: ", 59 others were in the dataset before",
@@ -169,6 +172,7 @@ def read_status(dataset: Storage) -> JobStatus:
         lists: dict[str, Any] = {"history": stretches_of(values.get("history", ()))}
         for name in ("running", "slowest", "largest"):
             lists[name] = tuple(Task(**task) for task in values[name])
+        lists["node_work"] = {node: NodeWork(**work) for node, work in values.get("node_work", {}).items()}
         known = {each.name for each in fields(JobStatus)}
         return JobStatus(**{name: value for name, value in (values | lists).items() if name in known})
     except FileNotFoundError as error:
@@ -214,7 +218,7 @@ class StatusBoard:
         self._begun: dict[str, float] = {}
         # By unit, the last report of each of its sections, or of None for the unit.
         self._seen: dict[str, dict[int | None, UnitProgress]] = {}
-        self._nodes: dict[str, int] = {}
+        self._nodes = WorkOfNodes()
         self._encoding = EncodingTime()
         self._rates = EncodingRates(_RATE_OVER_SECONDS)
         # From the first unit on.
@@ -253,18 +257,19 @@ class StatusBoard:
                 seen.clear()
             seen[unit.section] = unit
             more = unit.frames - (before.frames if before else 0)
-            self._nodes[unit.node] = self._nodes.get(unit.node, 0) + max(0, more)
+            self._nodes.encoded(unit.node, max(0, more))
             self._node_rates = self._node_rates or NodeRates(now, _RATE_OVER_SECONDS)
-            self._node_rates.note(now, self._nodes)
+            self._node_rates.note(now, self._nodes.frames)
 
     def on_result(self, result: UnitResult) -> None:
         with self._lock:
-            self._count_rest(result)
             task = self._task(result.unit, result.frames, result.bytes)
             self._slowest = heapq.nlargest(_SHOWN, [*self._slowest, task], key=lambda each: each.seconds)
             self._largest = heapq.nlargest(_SHOWN, [*self._largest, task], key=lambda each: each.num_bytes)
             unit = self._units.get(result.unit)
-            self._bytes_in += sum(map(self._new_bytes, unit.items)) if unit else 0
+            bytes_in = sum(map(self._new_bytes, unit.items)) if unit else 0
+            self._bytes_in += bytes_in
+            self._nodes.finished(result, bytes_in, list(self._seen.get(result.unit, {}).values()))
             self._end(result.unit)
 
     def _new_bytes(self, item: Item) -> int:
@@ -285,13 +290,6 @@ class StatusBoard:
         self._begun.pop(unit_id, None)
         self._seen.pop(unit_id, None)
         self._encoding.note(self._clock(), runs=bool(self._begun))
-
-    def _count_rest(self, result: UnitResult) -> None:
-        """Count, for its node, the frames of a finished unit that the node had not reported."""
-        reported = list(self._seen.get(result.unit, {}).values())
-        rest = result.frames - sum(each.frames for each in reported)
-        if reported and rest > 0:
-            self._nodes[reported[-1].node] += rest
 
     def status(self, state: str = "running", reason: str = "") -> JobStatus:
         with self._lock:
@@ -316,8 +314,9 @@ class StatusBoard:
                 bytes_in=self._bytes_in,
                 bytes_out=done.bytes_done,
                 recent_frames_per_second=self._rates.by_the_clock(now),
-                nodes=dict(sorted(self._nodes.items())),
-                node_rates=self._node_rates.rates(now, self._nodes) if self._node_rates else {},
+                nodes=dict(sorted(self._nodes.frames.items())),
+                node_rates=self._node_rates.rates(now, self._nodes.frames) if self._node_rates else {},
+                node_work=dict(sorted(self._nodes.work.items())),
                 units_running=len(begun),
                 running=tuple(self._task(unit, self._frames(unit)) for unit in longest),
                 slowest=tuple(self._slowest),

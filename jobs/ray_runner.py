@@ -249,6 +249,9 @@ def _run_step(  # noqa: PLR0917  # what a worker is sent
         return _NoEncoder(machine, error), None
     seconds = time.monotonic() - start
     metrics.done(step, outcome, seconds)
+    if isinstance(outcome, UnitResult) and not outcome.was_there:
+        # Its reports may come later, or not at all.
+        outcome = replace(outcome, node=node)
     return outcome, None if isinstance(outcome, MoreMemory) else seconds
 
 

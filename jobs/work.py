@@ -47,7 +47,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """The result of a unit. It is small, however large the unit is. `was_there`: another attempt had committed it."""
+    """The result of a unit. It is small, however large the unit is. `was_there`: another attempt had committed it.
+    `node` is the machine that did
+    it, empty where that is not known."""
 
     unit: str
     videos: int
@@ -55,6 +57,7 @@ class UnitResult:
     bytes: int
     failures: tuple[Failure, ...]
     was_there: bool = field(default=False, compare=False)
+    node: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

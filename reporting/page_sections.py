@@ -7,6 +7,7 @@ import base64
 from collections.abc import Iterable, Sequence
 
 from ..jobs.job_status import JobStatus, Task
+from ..jobs.node_work import NodeWork
 from ..wording import duration
 from .content_summary import Contents
 from .failure_groups import FailureGroups
@@ -205,7 +206,7 @@ def work(status: JobStatus | None) -> Html:
     nodes = [
         tag(
             "tr",
-            tag("th", name(node) or "this process", scope="row"),
+            tag("th", name(node) or "this process", _finished(status.node_work.get(node)), scope="row"),
             tag("td", bar(frames / total if total else 0), class_="bar-cell"),
             tag("td", how_many(frames, "frame"), class_="number"),
         )
@@ -225,6 +226,15 @@ def work(status: JobStatus | None) -> Html:
     if not columns:
         return NOTHING
     return _section("The last job's work", tag("div", *columns, class_="columns"))
+
+
+def _finished(work: NodeWork | None) -> Html:
+    """What became of the units that a machine finished."""
+    if work is None:
+        return NOTHING
+    failed = [f"{how_many(work.sources_failed, 'source')} failed"] if work.sources_failed else []
+    became = f"{num_bytes(work.bytes_in)} became {num_bytes(work.bytes_out)}"
+    return tag("div", tag("small", ", ".join([how_many(work.units, "unit"), *failed, became])))
 
 
 def _tasks(tasks: Sequence[Task]) -> Html:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
@@ -33,21 +33,54 @@ _TOO_WIDE = """
         .filter(one => one.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
         .map(one => one.outerHTML.slice(0, 200)))
 """
+_BOXES = """
+    JSON.stringify(SELECTORS.map(selector => [...document.querySelectorAll(selector)]
+        .map(one => one.getBoundingClientRect())
+        .map(box => [box.left, box.top, box.right, box.bottom])))
+"""
 _SCROLL_WIDTH = "JSON.stringify(document.documentElement.scrollWidth)"
 _TEXT = "JSON.stringify(document.body.innerText)"
+
+
+class Box(NamedTuple):
+    """Where an element is in the window, in pixels from its upper left corner."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @property
+    def width(self) -> float:
+        return self.right - self.left
+
+    @property
+    def height(self) -> float:
+        return self.bottom - self.top
+
+    def is_inside(self, other: Box) -> bool:
+        """Whether no part of it lies outside of the other one, but for a pixel's rounding."""
+        return (
+            self.left >= other.left - 1
+            and self.top >= other.top - 1
+            and self.right <= other.right + 1
+            and self.bottom <= other.bottom + 1
+        )
 
 
 @dataclass
 class Seen:
     """What a page did. `requests` are the addresses that it asked for besides its own and data in it, `console` what
     the browser printed, `images` whether each image decodes. `too_wide` has, for each width of the window, the elements
-    that reach beyond it, and `scroll_widths` how wide the page is."""
+    that reach beyond it, `scroll_widths` how wide the page is, and `boxes` where the elements are that each selector
+    finds."""
 
     requests: list[str] = field(default_factory=list)
     console: list[str] = field(default_factory=list)
     images: list[bool] = field(default_factory=list)
     too_wide: dict[int, list[str]] = field(default_factory=dict)
     scroll_widths: dict[int, int] = field(default_factory=dict)
+    boxes: dict[int, dict[str, list[Box]]] = field(default_factory=dict)
     text: str = ""
 
 
@@ -69,15 +102,20 @@ def browser_or_skip() -> tuple[str, str]:
     pytest.skip(missing)
 
 
-def look_at(kind: str, browser: str, pages: Sequence[Path], widths: Sequence[int]) -> list[Seen]:
-    """Load each file in windows of these widths, in pixels, one after the other in the same browser."""
+def look_at(
+    kind: str, browser: str, pages: Sequence[Path], widths: Sequence[int], boxes_of: Sequence[str] = ()
+) -> list[Seen]:
+    """Load each file in windows of these widths, in pixels, one after the other in the same browser. `boxes_of`: CSS
+    selectors."""
     visit = _in_chromium if kind == "chromium" else _in_firefox
     urls = [page.absolute().as_uri() for page in pages]
     with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as profile:
-        return asyncio.run(visit(browser, profile, urls, widths))
+        return asyncio.run(visit(browser, profile, urls, widths, boxes_of))
 
 
-async def _in_chromium(browser: str, profile: str, urls: Sequence[str], widths: Sequence[int]) -> list[Seen]:
+async def _in_chromium(
+    browser: str, profile: str, urls: Sequence[str], widths: Sequence[int], boxes_of: Sequence[str]
+) -> list[Seen]:
     # A test often runs as root in a container, where the browser's own sandbox does not start.
     options = [
         "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
@@ -101,12 +139,14 @@ async def _in_chromium(browser: str, profile: str, urls: Sequence[str], widths: 
                 await tab.call("Emulation.setDeviceMetricsOverride", **size)
                 await tab.call("Page.navigate", url=url)
                 await tab.until("Page.loadEventFired")
-                await _measure(tab.seen, width, value)
+                await _measure(tab.seen, width, boxes_of, value)
             seen.append(tab.found(url, console=noted, request="Network.requestWillBeSent"))
         return seen
 
 
-async def _in_firefox(browser: str, profile: str, urls: Sequence[str], widths: Sequence[int]) -> list[Seen]:
+async def _in_firefox(
+    browser: str, profile: str, urls: Sequence[str], widths: Sequence[int], boxes_of: Sequence[str]
+) -> list[Seen]:
     options = ["--headless", "--no-remote", "--remote-debugging-port", "0", "--profile", profile]
     async with _started(browser, options, "WebDriver BiDi listening on ", "/session") as tab:
         await tab.call("session.new", capabilities={})
@@ -123,15 +163,19 @@ async def _in_firefox(browser: str, profile: str, urls: Sequence[str], widths: S
                 size = {"width": width, "height": _HEIGHT}
                 await tab.call("browsingContext.setViewport", context=context, viewport=size)
                 await tab.call("browsingContext.navigate", context=context, url=url, wait="complete")
-                await _measure(tab.seen, width, value)
+                await _measure(tab.seen, width, boxes_of, value)
             seen.append(tab.found(url, console=("log.entryAdded",), request="network.beforeRequestSent"))
         return seen
 
 
-async def _measure(seen: Seen, width: int, value: Any) -> None:
+async def _measure(seen: Seen, width: int, boxes_of: Sequence[str], value: Any) -> None:
     seen.images += json.loads(await value(_IMAGES))
     seen.too_wide[width] = json.loads(await value(_TOO_WIDE))
     seen.scroll_widths[width] = json.loads(await value(_SCROLL_WIDTH))
+    found = json.loads(await value(_BOXES.replace("SELECTORS", json.dumps(boxes_of))))
+    seen.boxes[width] = {
+        selector: [Box(*sides) for sides in each] for selector, each in zip(boxes_of, found, strict=True)
+    }
     seen.text = json.loads(await value(_TEXT))
 
 

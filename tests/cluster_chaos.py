@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import shortgop
-from dataset_places import Places, folders, left_over, names, prefixes, s3_settings, shard_names
+from dataset_places import Places, folders, left_over, prefixes, s3_settings, shard_names
 from datasets import current_manifest, rows_of
 from flaky_proxy import FLAKY, FlakyProxy, flaky_proxy
 from ray_machines import Machines, machines, may_have_networks, start_missing

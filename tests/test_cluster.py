@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from datasets import make_dataset
 from loader_helpers import comes_true
 from own_units import make_own_units
 from ray_heads import BIN, Head, free_ports, ray_head, user_environment
+from shortgop.jobs.job_status import read_status
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.tally import Progress
 from shortgop.manifests.layout import create
@@ -220,7 +222,8 @@ def hidden(covered: Path, may_hide: bool) -> Path:
 
 
 def test_a_job_counts_its_frames_bytes_units_and_failures(unguarded: Head, metrics_port: int, tmp_path: Path) -> None:
-    """At a node's Prometheus endpoint. It has to be the first job of this cluster: all jobs are counted there."""
+    """At a node's Prometheus endpoint, by the name that the node has in the job's status. It has to be the first job of
+    this cluster: all jobs are counted there."""
     sources = tmp_path / "sources"
     sources.mkdir()
     make_video(
@@ -231,27 +234,35 @@ def test_a_job_counts_its_frames_bytes_units_and_failures(unguarded: Head, metri
         tmp_path, dict(unguarded.environment), "--out", "dataset", "--address", unguarded.address, sources=["sources"]
     )
     assert done.returncode == 3, done.stderr
+    ((node, work),) = read_status(DiskStorage(tmp_path / "dataset")).node_work.items()
+    assert node.startswith(f"{socket.gethostname()}/")
     found = scraped(metrics_port, "ray_shortgop_failed_sources_total")
-    assert sum(found["ray_shortgop_frames_total"]) == 60
-    assert sum(found["ray_shortgop_failed_sources_total"]) == 1
-    assert sum(found["ray_shortgop_units_total"]) >= 1
-    assert sum(found["ray_shortgop_bytes_in_total"]) == sum(file.stat().st_size for file in sources.iterdir())
-    assert sum(found["ray_shortgop_bytes_out_total"]) == sum(
-        file.stat().st_size for file in (tmp_path / "dataset" / "shards").iterdir()
-    )
-    assert sum(found["ray_shortgop_step_seconds_total"]) > 0
+    assert found["ray_shortgop_frames_total"] == {node: 60}
+    assert found["ray_shortgop_failed_sources_total"] == {node: work.sources_failed} == {node: 1}
+    assert found["ray_shortgop_units_total"] == {node: work.units}
+    assert found["ray_shortgop_bytes_in_total"] == {node: work.bytes_in}
+    assert work.bytes_in == sum(file.stat().st_size for file in sources.iterdir())
+    assert found["ray_shortgop_bytes_out_total"] == {node: work.bytes_out}
+    assert work.bytes_out == sum(file.stat().st_size for file in (tmp_path / "dataset" / "shards").iterdir())
+    seconds = found["ray_shortgop_step_seconds_total"]
+    assert seconds.keys() == {node}
+    assert seconds[node] > 0
 
 
-def scraped(port: int, wanted: str) -> dict[str, list[float]]:
-    """The values of all metrics at the endpoint, as soon as the wanted one is there: Ray exports every few seconds."""
+def scraped(port: int, wanted: str) -> dict[str, dict[str, float]]:
+    """The sums of all metrics at the endpoint, by their name and that of the node, as soon as the wanted one is there:
+    Ray exports every few seconds."""
     end = time.monotonic() + _PATIENCE_SECONDS
     while True:
         text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
-        found: dict[str, list[float]] = {}
+        found: dict[str, dict[str, float]] = {}
         for line in text.splitlines():
             if line and not line.startswith("#"):
                 name, _, value = line.rpartition(" ")
-                found.setdefault(name.partition("{")[0], []).append(float(value))
+                of_node = re.search(r'[{,]node="([^"]*)"', name)
+                sums = found.setdefault(name.partition("{")[0], {})
+                node = of_node[1] if of_node else ""
+                sums[node] = sums.get(node, 0.0) + float(value)
         if wanted in found:
             return found
         assert time.monotonic() < end, json.dumps(sorted(name for name in found if "shortgop" in name))

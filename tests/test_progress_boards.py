@@ -6,6 +6,7 @@ import copy
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +15,19 @@ from pathlib import Path
 import pytest
 import ray
 
+from shortgop.jobs import ray_runner
+from shortgop.jobs.identity import identity_of
 from shortgop.jobs.progress_boards import Board, progress_board
 from shortgop.jobs.ray_connection import connected
 from shortgop.jobs.ray_runner import ended
-from shortgop.jobs.work import OnProgress, UnitProgress
+from shortgop.jobs.steps import Whole
+from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.work import OnProgress, UnitProgress, UnitResult
+from shortgop.manifests.layout import create
+from shortgop.prep.options import Options
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+from source_arguments import find_sources
 from started_processes import descendants
 
 _PATIENCE_SECONDS = 60
@@ -186,6 +196,19 @@ class TestActors(Boards):
             return "b" in found
 
         taken(board, later)
+
+
+def test_a_result_names_the_node_that_did_the_unit(own_ray: None, tmp_path: Path) -> None:  # Ray has to run
+    """Its reports may be lost, or come later than the result."""
+    dataset, file = DiskStorage(tmp_path / "dataset"), tmp_path / "broken.mp4"
+    create(dataset, Profile().to_json())
+    file.write_text("not a video")
+    (source,) = find_sources([str(file)])
+    unit = Unit("0123456789abcdef", (Item(source, *identity_of(source.path)),))
+    result, _ = ray_runner._run_step(dataset, Whole(unit), Options(Profile()), lambda _: None, None, None)
+    assert isinstance(result, UnitResult)
+    assert len(result.failures) == 1
+    assert result.node == f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:6]}"
 
 
 def test_all_tasks_that_have_ended_are_taken_at_once(own_ray: None) -> None:  # Ray has to run

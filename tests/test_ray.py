@@ -133,6 +133,12 @@ def test_what_each_node_of_a_cluster_does_is_seen_during_the_job_and_after_it(
     text = CliRunner().invoke(app, ["status", str(tmp_path / "dataset")]).output
     assert text.count("\nnode ") == 2
     assert text.count("\nslowest: ") == 4
+    work = after.node_work.values()
+    assert (sum(each.units for each in work), sum(each.sources_failed for each in work)) == (4, 1)
+    assert sum(each.bytes_in for each in work) == after.bytes_in
+    assert sum(each.bytes_out for each in work) == after.bytes_out
+    assert after.node_work.keys() == after.nodes.keys()
+    assert len({name for name, each in after.node_work.items() if each.bytes_out}) == 2
 
 
 def created_bytes(cluster: Any) -> int:

@@ -21,25 +21,21 @@ from scale_data import made_up
 from typer.testing import CliRunner
 
 import shortgop
-from browser import REQUIRE_BROWSER, Seen, browser_or_skip, look_at
 from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
+from report_footage import EVIL_ID, HOSTILE, RATE, make_footage
 from shortgop.cli import app
 from shortgop.jobs.job_status import STATUS_KEY, read_status
-from shortgop.manifests.layout import create
 from shortgop.manifests.tables import failures_table
 from shortgop.reporting.content_summary import contents_of
-from shortgop.reporting.dataset_report import read_page, write_report
+from shortgop.reporting.dataset_report import read_page
 from shortgop.reporting.page_html import page_html
 from shortgop.reporting.page_plan import Dataset, plan_page
+from shortgop.reporting.page_words import num_bytes
 from shortgop.reporting.source_pictures import source_frames
 from shortgop.storage.disk import DiskStorage
 from store_helpers import put
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
-
-HOSTILE = """<script>alert(1)</script>"><img src=x onerror='alert(2)'>&amp; \x1b[31m \u202e]]>-->"""
-EVIL_ID = "evil/<b>&\"'</title><script>fetch('http://example.com')</script>.mp4"
-RATE = Fraction(30)
 
 
 class Parsed(HTMLParser):
@@ -93,26 +89,8 @@ def pictures(data: bytes) -> Any:
 
 @pytest.fixture(scope="module")
 def footage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a dataset of three videos with labels, and of two failures, by a job with a list. No test changes it."""
-    root = tmp_path_factory.mktemp("report")
-    sizes = {"a.mp4": (128, 96), "b.mkv": (128, 96), "c.mp4": (96, 128)}
-    for number, (name, size) in enumerate(sizes.items()):
-        timebase = Fraction(1, 1000) if name.endswith("mkv") else 1 / RATE
-        pts = constant_rate_pts(RATE, 70, timebase)
-        make_video(root / name, pts=pts, timebase=timebase, size=size, first_number=1000 * number)
-    for name in ("broken1.mp4", "broken2.mp4"):
-        (root / name).write_text("not a video")
-    lines = [
-        {"path": "a.mp4", "id": EVIL_ID, "label": HOSTILE},
-        {"path": "b.mkv", HOSTILE: 3},
-        {"path": "c.mp4", "label": "plain"},
-        {"path": "broken1.mp4", "id": HOSTILE},
-        {"path": "broken2.mp4"},
-    ]
-    (root / "list.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    report = make_dataset([root / "list.jsonl"], root / "dataset", gop_frames=8, segment_seconds=Fraction(1))
-    assert (report.videos_added, len(report.failures)) == (3, 2)
-    return root / "dataset"
+    """Make a dataset of three videos with labels, and of two failures. No test changes it."""
+    return make_footage(tmp_path_factory.mktemp("report"))
 
 
 def test_the_numbers_are_those_of_the_dataset(footage: Path) -> None:
@@ -136,6 +114,9 @@ def test_sizes_before_and_after_are_those_that_the_job_recorded(footage: Path) -
     assert found is not None
     assert (found.sources, found.num_sources, found.failed) == (sources, 5, 2)
     assert found.made == shortgop.open(footage).metadata.num_bytes
+    # The table of machines has them, too.
+    became = f"{num_bytes(found.sources)} became {num_bytes(found.made)} 210 frames"
+    assert re.search(rf"this process \d units?, 2 sources failed, {became}", text_of(footage))
 
 
 def test_failures_of_one_kind_are_one_line_with_their_ids(footage: Path) -> None:
@@ -352,61 +333,3 @@ def test_prep_writes_the_page_at_its_end_however_it_ends(tmp_path: Path) -> None
     (tmp_path / "mine.html").write_text("mine")
     assert run(*command[:-1], tmp_path / "mine.html").exit_code == 2
     assert (tmp_path / "mine.html").read_text() == "mine"
-
-
-@pytest.fixture(scope="module")
-def seen(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
-    """Load three pages into a browser: the report, that of an empty dataset, and one that does everything wrong."""
-    browser = browser_or_skip()
-    folder = tmp_path_factory.mktemp("pages")
-    create(DiskStorage(folder / "empty"), {"gop_frames": 4})
-    write_report(folder / "full.html", str(footage))
-    write_report(folder / "empty.html", str(folder / "empty"))
-    (folder / "wrong.html").write_text(
-        "<!doctype html><p style='width:2000px'>wide<img src='data:image/png;base64,AAAA'>"
-        "<script>console.error('no')</script><link rel=stylesheet href='http://127.0.0.1:47923/other.css'>"
-    )
-    names = ("full", "empty", "wrong")
-    found = look_at(*browser, [folder / f"{name}.html" for name in names], widths=(400, 1400))
-    return dict(zip(names, found, strict=True))
-
-
-@pytest.mark.parametrize("name", ["full", "empty"])
-def test_a_browser_shows_the_page_without_asking_anyone_at_any_width(seen: dict[str, Seen], name: str) -> None:
-    page = seen[name]
-    assert page.requests == []
-    assert page.console == []
-    assert page.too_wide == {400: [], 1400: []}
-    assert page.scroll_widths.keys() == {400, 1400}
-    assert all(scrolled <= width for width, scrolled in page.scroll_widths.items())
-
-
-def test_a_browser_shows_all_pictures_and_names_as_text(seen: dict[str, Seen]) -> None:
-    page = seen["full"]
-    assert page.images == [True] * (2 * 3 * 8), "three clips, four frames and four of the source, at two widths"
-    assert "The job finished: 2 of 5 sources failed" in page.text
-    assert "<script>alert(1)</script>" in page.text
-    assert re.search(r"Quality: PSNR \d\d\.\d dB, SSIM 0\.\d{4}, the median of 3 clips, 12 frames in all", page.text)
-
-
-def test_what_a_page_does_wrong_is_seen(seen: dict[str, Seen]) -> None:
-    page = seen["wrong"]
-    assert set(page.requests) == {"http://127.0.0.1:47923/other.css"}
-    assert any("no" in each for each in page.console)
-    assert page.images == [False, False]
-    assert page.too_wide[400]
-    assert page.scroll_widths[400] >= 2000
-
-
-def test_a_browser_that_is_missing_fails_the_tests_where_it_is_required(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    for value, outcome in (("", pytest.skip), ("0", pytest.skip), ("1", pytest.fail)):
-        monkeypatch.setenv(REQUIRE_BROWSER, value)
-        with pytest.raises(outcome.Exception, match="no Chromium, Chrome or Firefox on the PATH"):
-            browser_or_skip()
-    program = tmp_path / "firefox"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    assert browser_or_skip() == ("firefox", str(program))

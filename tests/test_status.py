@@ -22,6 +22,7 @@ from shortgop.errors import CorruptDataError, TooManyFailuresError, UsageError
 from shortgop.jobs.failing import MaxFailures
 from shortgop.jobs.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status, status_kept
 from shortgop.jobs.look import Expected
+from shortgop.jobs.node_work import NodeWork
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.source import Source
 from shortgop.jobs.tally import Progress, Tally, ignore
@@ -67,12 +68,18 @@ def test_a_finished_job_says_what_it_did(sources: Path, tmp_path: Path) -> None:
     assert (found.frames_done, found.frames_planned) == (200, 200)
     assert found.bytes_in == sum(file.stat().st_size for file in sources.iterdir())
     assert found.bytes_out == sum(file.stat().st_size for file in (tmp_path / "dataset" / "shards").iterdir())
-    assert sum(found.nodes.values()) == 200
+    assert found.nodes == {"": 200}
+    assert found.node_work == {"": NodeWork(3, 1, found.bytes_in, found.bytes_out)}
     assert len(found.slowest) == len(found.largest) == 3
     assert found.running == ()
     text = show(tmp_path / "dataset", "--watch")
     assert "3 of 3 sources done, 1 of them failed\n200 of 200 frames," in text
-    assert json.loads(show(tmp_path / "dataset", "--json"))["state"] == "finished"
+    bytes_in, bytes_out = (f"{count / 1e6:.1f} MB" for count in (found.bytes_in, found.bytes_out))
+    assert f"of this process: 200 frames; 3 units done, 1 source failed; {bytes_in} of sources became" in text
+    assert text.count(f"{bytes_in} of sources became {bytes_out}\n") == 2, "of the job, and of its only node"
+    as_json = json.loads(show(tmp_path / "dataset", "--json"))
+    assert as_json["state"] == "finished"
+    assert as_json["node_work"][""]["units"] == 3
 
 
 def test_a_job_that_ended_says_why(sources: Path, tmp_path: Path) -> None:
@@ -368,16 +375,3 @@ def test_a_file_counts_once_for_all_its_stretches() -> None:
     for each in units:
         board.on_result(UnitResult(each.id, 1, 30, 1000, ()))
     assert board.status().bytes_in == 3 * 5_000_000
-
-
-def test_of_many_nodes_those_that_did_least_are_shown() -> None:
-    nodes = {f"node{number:03}": 1000 + number for number in range(300)}
-    rates = dict.fromkeys(nodes, 100.0) | {"node123": 0.0}
-    found = JobStatus("host", 7, started=0, written=600, nodes=nodes, node_rates=rates, units_running=600)
-    lines = [line for line in status_lines(found, now=605) if "node" in line]
-    assert lines[0] == "node node123: 1123 frames, 0 frames/s in the last minute"
-    assert lines[-1] == "and 290 nodes that did more: --json lists all"
-    assert len(lines) == 11
-    assert "600 units running" in status_lines(found, now=605)
-    ended = dataclasses.replace(found, state="finished")
-    assert "node node000: 1000 frames" in status_lines(ended, now=605)

@@ -120,6 +120,8 @@ def test_units_of_which_the_driver_hears_when_they_have_ended_take_their_time() 
 def test_a_status_of_an_earlier_version_is_read_and_has_an_estimate_as_before(tmp_path: Path) -> None:
     found = JobStatus("host", 7, started=0, written=100, frames_done=1000, frames_planned=4000, sources_total=4)
     old = dataclasses.asdict(found)
-    del old["encoding_seconds"], old["encoding_frames_per_second"], old["sources_there"]
-    (tmp_path / STATUS_KEY).write_text(json.dumps(old | {"recent_frames_per_second": 30.0}))
-    assert read_status(DiskStorage(tmp_path)).seconds_left == 100
+    del old["encoding_seconds"], old["encoding_frames_per_second"], old["sources_there"], old["node_work"]
+    (tmp_path / STATUS_KEY).write_text(json.dumps(old | {"recent_frames_per_second": 30.0, "nodes": {"n": 1000}}))
+    read = read_status(DiskStorage(tmp_path))
+    assert read.seconds_left == 100
+    assert "node n: 1000 frames, 0 frames/s in the last minute" in status_lines(read, 100)

@@ -25,11 +25,14 @@ from shortgop.jobs.job_status import STATUS_KEY, JobStatus
 from synthetic import constant_rate_pts, make_video
 
 _HOUR_SECONDS = 3600.0
+_SOON_SECONDS = 0.02
+_PATIENCE_SECONDS = 120
+_RATE = Fraction(30)
 
 
 @pytest.fixture(autouse=True)
 def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status_command, "_LOOK_EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(status_command, "_LOOK_EVERY_SECONDS", _SOON_SECONDS)
     monkeypatch.setattr(status_command, "_WATCH_SECONDS", 0.5)
 
 
@@ -89,12 +92,42 @@ def test_watching_waits_for_a_job_to_begin_and_says_so(tmp_path: Path) -> None:
 
 
 def test_watching_in_another_terminal_sees_the_job_that_begins_later(tmp_path: Path) -> None:
-    make_video(tmp_path / "a.mp4", pts=constant_rate_pts(Fraction(30), 30), timebase=Fraction(1, 30))
+    make_video(tmp_path / "a.mp4", pts=constant_rate_pts(_RATE, 30), timebase=1 / _RATE)
     prep = [sys.executable, "-m", "shortgop", "prep", str(tmp_path / "a.mp4"), "--out", str(tmp_path / "dataset")]
     with meanwhile(lambda: subprocess.run([*prep, "--runner", "inline"], capture_output=True, check=True)):
         done = watch(tmp_path / "dataset")
     assert done.exit_code == 0
     assert "1 of 1 source done" in done.stdout
+
+
+def test_watching_a_bucket_from_another_process_follows_the_job_that_begins_later(tmp_path: Path, s3_url: str) -> None:
+    (tmp_path / "clips").mkdir()
+    for number in range(2):
+        make_video(tmp_path / "clips" / f"{number}.mp4", pts=constant_rate_pts(_RATE, 30), timebase=1 / _RATE)
+    dataset = f"{s3_url}/dataset"
+    program = (
+        f"from shortgop.cli import app, status_command; status_command._LOOK_EVERY_SECONDS = {_SOON_SECONDS}; app()"
+    )
+    watching = subprocess.Popen(
+        [sys.executable, "-c", program, "status", dataset, "--watch"],
+        # What it shows meanwhile goes to terminals only.
+        env=os.environ | {"FORCE_COLOR": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert watching.stderr is not None
+        assert watching.stderr.readline() == f"nothing yet at {dataset}: waiting for a job to begin\n"
+        prep = [sys.executable, "-m", "shortgop", "prep", str(tmp_path / "clips"), "--out", dataset]
+        subprocess.run([*prep, "--runner", "inline"], capture_output=True, check=True)
+        printed, shown = watching.communicate(timeout=_PATIENCE_SECONDS)
+    finally:
+        watching.kill()
+        watching.wait()
+    assert watching.returncode == 0
+    assert ", running for " in shown
+    lines = printed.splitlines()
+    assert ", finished " in lines[0]
+    assert lines[1] == "2 of 2 sources done"
+    assert re.fullmatch(r"largest: .*0\.mp4 and 1 more, 60 frames in .* s, 0\.\d MB", lines[-1])
 
 
 @pytest.mark.usefixtures("s3_url")
