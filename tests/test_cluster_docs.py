@@ -12,16 +12,13 @@ import tempfile
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-from ray.scripts.scripts import cli as ray_cli
 
 import shortgop
 from cluster_files import ROOT, lint
+from documents import PROGRAMS, parsed
 from ray_heads import user_environment
-from shortgop.cli import app
 from synthetic import constant_rate_pts, make_video, read_number
 
 PAGE = (ROOT / "docs" / "cluster.md").read_text()
@@ -64,19 +61,6 @@ def commands(text: str) -> Iterator[list[str]]:
                 yield words[words.index("--") + 1 :]
 
 
-def parsed(command: Any, words: list[str]) -> None:
-    """Let click, or typer's own, parse a command line without running it. It raises an error for an option or a command
-    that is none."""
-    if hasattr(command, "resolve_command"):
-        context = command.make_context("", list(words), resilient_parsing=True)
-        _, inner, rest = command.resolve_command(context, words)
-        assert inner is not None, f"No such command: {words[0]}"
-        parsed(inner, rest)
-    else:
-        command.make_context(command.name, list(words)).close()
-
-
-PROGRAMS: dict[str, Any] = {"ray": ray_cli, "shortgop": typer.main.get_command(app)}
 COMMANDS = [words for mark in ("run", "check") for block in blocks(mark) for words in commands(block)]
 
 

@@ -1,4 +1,4 @@
-"""What pages and docstrings name exists: files, options of commands, the modules of a room."""
+"""What pages and docstrings name exists: files, public names, the modules of a room. Commands: test_documents."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 
 import shortgop
-from shortgop.cli import app
+from documents import PAGES, ROOT
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = ("benchmarks", "examples", "gpu_check", "scripts", "tests")
 ROOMS = ("cli", "comparison", "jobs", "manifests", "prep", "ray_data", "readers", "reporting", "storage", "training")
 FILES = [*ROOT.glob("*.py"), *(path for folder in (*ROOMS, *FOLDERS) for path in (ROOT / folder).rglob("*.py"))]
@@ -38,24 +35,6 @@ def test_every_python_file_that_a_page_names_exists(page: Path) -> None:
 def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()) if not link.startswith("http")]
     assert [link for link in links if not (page.parent / link).exists()] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_of_a_page_have_the_options_that_it_gives_them(page: Path) -> None:
-    group = typer.main.get_command(app)
-    assert isinstance(group, typer.core.TyperGroup)
-    options = {
-        command: {option for parameter in each.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        for command, each in group.commands.items()
-    }
-    unknown = [
-        (command, option)
-        for command, rest in re.findall(r"\bshortgop (\w+)([^`|\n]*)", page.read_text())
-        if command in options
-        for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", rest.split(" && ")[0].split(" # ")[0])
-        if option not in options[command]
-    ]
-    assert unknown == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

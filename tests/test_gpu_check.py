@@ -326,6 +326,9 @@ def test_wheels_are_unpacked_beside_torch_and_those_for_another_python_are_refus
     assert (site / "av" / "__init__.py").exists()
 
 
-def test_the_page_lists_the_checks_in_their_order() -> None:
+def test_the_page_lists_the_checks_in_their_order_and_runs_some_of_them() -> None:
     page = (ROOT / "docs" / "gpu.md").read_text()
     assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == [check.name for check in CHECKS]
+    chosen = [name for names in re.findall(r'--only ([\w -]+)"', page) for name in names.split()]
+    assert len(chosen) >= 4
+    assert set(chosen) <= {check.name for check in CHECKS}

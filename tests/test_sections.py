@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from odd_pictures import joined_h264, remuxed
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
+from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import expected_seconds
@@ -29,6 +31,7 @@ KHZ = Fraction(1, 90000)
 MS = Fraction(1, 1000)
 OPEN_GOP = {"x264-params": "open-gop=1:b-adapt=0:scenecut=0"}
 OPEN_GOP_HEVC = {"x265-params": "log-level=error:open-gop=1:b-adapt=0:scenecut=0:pools=none:frame-threads=1"}
+BT2020, PQ = 9, 16  # H.273
 PROFILE = Profile(segment_seconds=Fraction(1, 4), gop_frames=8)
 
 
@@ -118,6 +121,35 @@ def test_each_tick_shows_the_frame_that_it_shows_without_cuts(name: str, tmp_pat
     assert_same_video(source, cut, whole)
 
 
+# Sources whose pictures go through filters, and what is told of each.
+FILTERED: dict[str, tuple[str, dict[str, Any]]] = {
+    "fields": ("deinterlaced", {"options": {"x264-params": "b-adapt=0:scenecut=0:tff=1"}}),
+    "HDR": (
+        "tone-mapped",
+        {
+            "codec": "libx265", "pix_fmt": "yuv420p10le", "colorspace": BT2020, "color_primaries": BT2020,
+            "color_trc": PQ, "options": {"crf": "4"},
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FILTERED)
+def test_where_sections_meet_the_filters_give_the_pictures_that_they_give_without_cuts(
+    kind: str, tmp_path: Path
+) -> None:
+    """bwdif looks at the frames before and after each one: also at those that belong to the section before."""
+    told, options = FILTERED[kind]
+    source = make(tmp_path / "v.mp4", gop=20, **options)
+    cut, whole = cut_and_whole(source, tmp_path, dataclasses.replace(PROFILE, crf=1))
+    assert num_shards(cut) == 3
+    assert_same_video(source, cut, whole)
+    one, other = (shortgop.open(dataset)[0] for dataset in (cut, whole))
+    assert told in " ".join(one.changes.given_up)
+    for frames in zip(one.get_frames_at(range(300)).data, other.get_frames_at(range(300)).data, strict=True):
+        assert int((frames[0].int() - frames[1].int()).abs().max()) < 40
+
+
 @pytest.mark.parametrize(
     ("seed", "fps"), [(0, None), (1, Fraction(7)), (2, Fraction(60)), (3, None), (4, Fraction(24)), (5, Fraction(5))]
 )
@@ -143,6 +175,41 @@ def test_where_reading_starts_a_keyframe_earlier_the_frames_are_the_same(tmp_pat
     cut, whole = cut_and_whole(source, tmp_path, policy=SourcePolicy(gaps="keep"), sections=6)
     assert num_shards(cut) >= 2
     assert_same_video(source, cut, whole)
+
+
+@pytest.fixture
+def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder in which each ffmpeg that prep runs leaves its own report."""
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    program = tmp_path / "ffmpeg"
+    program.write_text(f'#!/bin/sh\nFFREPORT="file={folder}/$$.log:level=40" exec {find_ffmpeg().path} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
+    find_ffmpeg.cache_clear()
+    yield folder
+    find_ffmpeg.cache_clear()
+
+
+def test_all_sections_together_decode_little_more_than_the_frames_of_the_source(reports: Path, tmp_path: Path) -> None:
+    """Of a local file whose keyframes are 250 frames apart: reading begins at the keyframe before a section, and ends
+    soon behind the section."""
+    source = make(tmp_path / "v.mp4", 1500, gop=250, b_frames=3)
+
+    def decoded(sections: int) -> list[int]:
+        for old in reports.iterdir():
+            old.unlink()
+        pixels = source.width * source.height
+        seconds = expected_seconds(1500, pixels, 1500, pixels) / sections
+        assert prepared(source, tmp_path / str(sections), seconds=seconds).frames_added == 1500
+        logs = [each.read_text() for each in reports.iterdir()]
+        found = [re.findall(r"(\d+) frames decoded", text) for text in logs if f"from 'file:{source.path}'" in text]
+        return [int(count) for (count,) in found]
+
+    assert decoded(1) == [1500]
+    counts = decoded(5)
+    assert len(counts) >= 4
+    assert 1500 <= sum(counts) <= 1.1 * 1500
 
 
 @pytest.mark.parametrize("gaps", ["close", "keep"])
