@@ -69,9 +69,9 @@ class ProgressOfUnits:
 def _actor_board() -> Board:
     # On any other machine it would be lost with that one, and with it all progress until Ray has noticed.
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    latest: Any = ray.remote(num_cpus=0, max_restarts=-1)(ProgressOfUnits)
     # Its calls are several a second for each core: Ray's dashboard would list little else.
-    latest: Any = ray.remote(num_cpus=0, max_restarts=-1, enable_task_events=False)(ProgressOfUnits)
-    actor = latest.options(scheduling_strategy=here).remote()
+    actor = latest.options(scheduling_strategy=here, enable_task_events=False).remote()
     asked: Any = None
 
     def take() -> list[UnitProgress]:
