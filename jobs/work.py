@@ -48,8 +48,7 @@ class Failure:
 @dataclass(frozen=True)
 class UnitResult:
     """The result of a unit. It is small, however large the unit is. `was_there`: another attempt had committed it.
-    `node` is the machine that did
-    it, empty where that is not known."""
+    `node` is the name of the machine that finished it, empty where that is not known."""
 
     unit: str
     videos: int
