@@ -69,7 +69,8 @@ def test_a_worker_and_its_ffmpeg_take_no_more_than_their_task_asked_ray_for(tmp_
 
     def note_reserved() -> None:
         if ray.is_initialized():
-            reserved.append(ray.cluster_resources()["memory"] - ray.available_resources().get("memory", 0.0))
+            all_, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
+            reserved.append(all_["memory"] - free.get("memory", 0.0))
 
     with cluster_of({"num_cpus": 1, "memory": 2 * GB}) as (cluster, _), ThreadPoolExecutor(1) as beside:
         for side in (256, height):
