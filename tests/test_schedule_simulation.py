@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import json
+import math
 import random
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
@@ -20,8 +23,9 @@ from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
 from shortgop.jobs.source import Source
-from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.units import MAX_VIDEOS_PER_UNIT, Item, Unit
 from shortgop.jobs.work import UnitResult
+from shortgop.prep.section_plan import SECTION_SECONDS
 from sweep import sample
 
 _CORES, _UNITS_PER_CORE = 4, 40
@@ -32,6 +36,15 @@ _FAILURES, _LOST_NODES = 0.01, 0.02
 # On these nodes this part of the attempts never ends: a mount that does not always answer.
 _BAD_NODES, _HANG = 0.02, 0.1
 _AWAY_SECONDS = 120.0
+# What `benchmarks/encode_costs.py` wrote: excerpts of real footage, and what stands for films.
+_FILMS = ("looped", "1080p")
+_TABLE = json.loads((Path(__file__).parent / "measured_costs.json").read_text())
+_MEASURED = [dict(zip(_TABLE["columns"], row, strict=True)) for row in _TABLE["rows"]]
+_MEASURED_FILMS = [each for each in _MEASURED if each["made"] in _FILMS]
+_MEASURED_CLIPS = [each for each in _MEASURED if each["made"] not in _FILMS]
+# Of the units of a corpus with films this part is of clips.
+_CLIPS_PER_FILM = 0.5
+_KINDS = ("clips", "films", "measured clips", "measured films")
 
 
 @dataclass
@@ -76,20 +89,55 @@ class Cluster:
             self.at(now + seconds, "ends", node, attempt)
 
 
-def costs(kind: str, count: int, rng: random.Random) -> list[float]:
-    """Expected seconds of units: those of a corpus of clips, or one with some films in sections of a minute."""
+@dataclass(frozen=True)
+class Work:
+    """A unit: how long it is expected to take, and how long it takes on a node of speed 1."""
+
+    expected: float
+    seconds: float
+    suffix: str = "mp4"
+    is_guess: bool = False
+
+
+def works(kind: str, count: int, rng: random.Random) -> Iterator[Work]:
+    """The units of a corpus of clips, or of one with some films in sections of a minute; made up, or as measured."""
+    if kind.startswith("measured"):
+        return (measured_work(kind, rng) for _ in range(count))
     if kind == "clips":
-        return [min(120.0, rng.lognormvariate(2.5, 1.0)) for _ in range(count)]
-    return [min(120.0, 5 * rng.paretovariate(1.2)) for _ in range(count)]
+        expected = [min(120.0, rng.lognormvariate(2.5, 1.0)) for _ in range(count)]
+    else:
+        expected = [min(120.0, 5 * rng.paretovariate(1.2)) for _ in range(count)]
+    # The estimate is wrong by a factor that all share, and by one of each.
+    return (Work(each, each * 1.7 * rng.lognormvariate(0, 0.3)) for each in expected)
 
 
-def unit(number: int, expected: float, suffix: str = "mp4") -> Unit:
-    name = f"{number}.{suffix}"
-    return Unit(f"{number:016x}", (Item(Source(name, name, name, "{}"), 1, 1),), expected_seconds=expected)
+def measured_work(kind: str, rng: random.Random) -> Work:
+    """A unit of one of the sources that `benchmarks/encode_costs.py` measured: of as many clips like it as a unit may
+    have, or a run of them that is shorter, or a section of a film like it."""
+    is_clips = kind == "measured clips" or rng.random() < _CLIPS_PER_FILM
+    cost = rng.choice(_MEASURED_CLIPS if is_clips else _MEASURED_FILMS)
+    if cost["made"] in _FILMS:
+        times = rng.uniform(1, 2) * SECTION_SECONDS / cost["expected_seconds"]
+    else:
+        times = rng.randint(1, min(MAX_VIDEOS_PER_UNIT, math.ceil(SECTION_SECONDS / cost["expected_seconds"])))
+    return Work(times * cost["expected_seconds"], times * cost["seconds"], cost["suffix"], cost["is_guess"])
+
+
+def unit(number: int, work: Work) -> Unit:
+    name = f"{number}.{work.suffix}"
+    items = (Item(Source(name, name, name, "{}"), 1, 1),)
+    return Unit(f"{number:016x}", items, expected_seconds=work.expected, is_guess=work.is_guess)
 
 
 def makespan(
-    kind: str, seed: int, nodes: int, *, cores: int = _CORES, underrated: float = 0.0, times: float = 1.0
+    kind: str,
+    seed: int,
+    nodes: int,
+    *,
+    cores: int = _CORES,
+    units_per_core: int = _UNITS_PER_CORE,
+    underrated: float = 0.0,
+    times: float = 1.0,
 ) -> tuple[float, float]:
     """How long the job takes, and the least that it could take if all were known beforehand and nothing failed, in
     seconds. Of the part `underrated` of the units, which are of a class of their own, only one part in `times` of their
@@ -97,11 +145,14 @@ def makespan(
     rng = random.Random(seed)
     speeds = [rng.choice(_SPEEDS) / (_SLOWER if rng.random() < _SLOW_NODES else 1) for _ in range(nodes)]
     units, lengths = [], {}
-    for number, seconds in enumerate(costs(kind, nodes * cores * _UNITS_PER_CORE, rng)):
+    count = nodes * cores * units_per_core
+    all_works = works(kind, count, rng)
+    for number in range(count):
         is_underrated = rng.random() < underrated
-        units.append(unit(number, seconds / times, "webm") if is_underrated else unit(number, seconds))
-        # The estimate is wrong by a factor that all share, and by one of each.
-        lengths[units[-1].id] = seconds * 1.7 * rng.lognormvariate(0, 0.3)
+        work = next(all_works)
+        said = replace(work, expected=work.expected / times, suffix="webm") if is_underrated else work
+        units.append(unit(number, said))
+        lengths[units[-1].id] = work.seconds
     bad = frozenset(rng.sample(range(nodes), int(_BAD_NODES * nodes)))
     cluster = Cluster(speeds, bad, rng, lengths, cores=cores)
     least = max(sum(lengths.values()) / (sum(speeds) * cores), max(lengths.values()) / max(speeds))
@@ -165,13 +216,15 @@ def failed(attempts: Attempts, order: Order, attempt: Attempt) -> None:
 
 # A thousand nodes of four cores are some tens of seconds of computing.
 @pytest.mark.parametrize(
-    ("nodes", "cores", "seed"),
+    ("kind", "nodes", "cores", "seed"),
     sample(
-        [(1000, 1, 0), (100, 4, 0)],
-        more=[*((1000, 4, seed) for seed in range(3)), *((250, 4, seed) for seed in range(20))],
+        [*((kind, 100, 4, 0) for kind in _KINDS), ("clips", 1000, 1, 0), ("films", 1000, 1, 0)],
+        more=[
+            *((kind, 1000, 4, seed) for kind in _KINDS for seed in range(3)),
+            *((kind, 250, 4, seed) for kind in _KINDS for seed in range(20)),
+        ],
     ),
 )
-@pytest.mark.parametrize("kind", ["clips", "films"])
 def test_a_job_on_very_many_nodes_takes_little_longer_than_it_has_to(
     kind: str, nodes: int, cores: int, seed: int
 ) -> None:
@@ -195,7 +248,7 @@ def test_a_class_that_takes_eight_times_as_long_as_expected_is_found_out(
 def test_a_small_job_ends_though_two_of_its_four_nodes_hang_now_and_then(seed: int) -> None:
     """What hangs on one of them may hang on the other, but not on a third one."""
     rng = random.Random(seed)
-    units = [unit(number, expected) for number, expected in enumerate(costs("clips", 200, rng))]
+    units = [unit(number, work) for number, work in enumerate(works("clips", 200, rng))]
     lengths = {each.id: each.expected_seconds for each in units}
     cluster = Cluster([1.0] * 4, frozenset({0, 1}), rng, lengths, hang=0.2)
     assert run(units, cluster) < 3600

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import ray
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,8 +23,10 @@ from ray_heads import BIN, cluster_of, ray_head
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.task_memory import looks_of_driver, reserved_bytes, task_bytes
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
-from shortgop.prep.profile import Profile
+from shortgop.prep.profile import Profile, Size
 from shortgop.storage.disk import DiskStorage
+from started_processes import descendants
+from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video
 
 MB, GB = 10**6, 10**9
@@ -48,6 +54,58 @@ def test_a_unit_takes_no_more_than_it_asked_for(tmp_path: Path, size: int) -> No
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     pixels = size * size * 16 // 9 if size else 1280 * 720
     assert json.loads(done.stdout) <= task_bytes(1280 * 720, pixels, "h264", 60, salvage=False)
+
+
+@only_in_a_sweep
+def test_a_worker_and_its_ffmpeg_take_no_more_than_their_task_asked_ray_for(tmp_path: Path) -> None:
+    """A worker of Ray has more than a plain process. What it shares with others counts in part, as on a machine where
+    each core has one."""
+    source, (width, height) = tmp_path / "a.mp4", (1920, 1080)
+    make_video(
+        source, pts=constant_rate_pts(Fraction(30), 60), timebase=Fraction(1, 30), size=(width, height),
+        options={"preset": "ultrafast"},
+    )  # fmt: skip
+    reserved: list[float] = []
+
+    def note_reserved() -> None:
+        if ray.is_initialized():
+            all_, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
+            reserved.append(all_["memory"] - free.get("memory", 0.0))
+
+    with cluster_of({"num_cpus": 1, "memory": 2 * GB}) as (cluster, _), ThreadPoolExecutor(1) as beside:
+        for side in (256, height):
+            reserved.clear()
+            ended = threading.Event()
+            most = beside.submit(_most_bytes_of_encoders, ended)
+            try:
+                report = prepare(
+                    [str(source)], DiskStorage(tmp_path / str(side)), Profile(size=Size(side)),
+                    where=Where(address=cluster.address), on_update=lambda _: note_reserved(),
+                )  # fmt: skip
+            finally:
+                ended.set()
+            assert report.videos_added == 1
+            declared = task_bytes(width * height, side * side * width // height, "h264", 60, salvage=False)
+            assert 0 < most.result() <= declared <= max(reserved)
+
+
+def _most_bytes_of_encoders(ended: threading.Event) -> int:
+    """The most memory that a worker of Ray which encodes has together with its ffmpeg, until the job has ended."""
+    most = 0
+    while not ended.wait(0.05):
+        for worker, command in descendants(os.getpid()):
+            if command.startswith("ray::encode "):
+                below = [pid for pid, _ in descendants(worker)]
+                most = max(most, sum(_pss_bytes(pid) for pid in (worker, *below)))
+    return most
+
+
+def _pss_bytes(pid: int) -> int:
+    """The memory that a process has alone, and its share of what it has with others; 0 if it has ended."""
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    return 0
 
 
 def test_a_machine_begins_no_more_than_it_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
