@@ -18,7 +18,7 @@ CHECKS = (
     Check("convert-equal", "does the kernel give the CPU's pixels?", "gpu_conversion:equal", 90),
     _OnNvdec("reader-equal", 'is shortgop.open(device="cuda") right, frame by frame?', "gpu_reader:equal", 75),
     _OnNvdec("reader-busy-streams", "also where the stream that uses frames is behind?", "gpu_reader:busy_streams", 45),
-    _OnNvdec("reader-speed", "frames/s by threads, beside the CPU reader?", "gpu_reader:speed", 75),
+    _OnNvdec("reader-speed", "frames/s by threads, beside the CPU reader?", "gpu_reader:speed", 100),
     _OnNvdec("reader-loader", "is a loader over it right?", "gpu_reader:loader", 60),
     _OnNvdec("reader-damaged", "is a damaged GOP an error, and the reader fine afterwards?", "gpu_reader:damaged", 30),
     Check("reader-fallback", "is what the CPU decodes for the GPU right?", "gpu_reader:fallback", 30),
