@@ -34,27 +34,28 @@ def run_check(check: Check, samples: Path, limit_seconds: float) -> Ended:
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
-        killed = ""
+        killed, time_was_up = "", False
         try:
-            killed = _wait(process.pid, log, started + limit_seconds, limit_seconds)
+            killed, time_was_up = _wait(process.pid, log, started + limit_seconds, limit_seconds)
         finally:
             # Kill the group before reading the status: until then the system gives its number to no other group.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE_SECONDS / 2)
-        return Ended(process.returncode, time.monotonic() - started, killed, _end_of(report), _end_of(log))
+        seconds = time.monotonic() - started
+        return Ended(process.returncode, seconds, killed, time_was_up, _end_of(report), _end_of(log))
 
 
-def _wait(pid: int, log: Path, deadline: float, limit_seconds: float) -> str:
-    """Wait until the process has ended, or has to be killed; says why."""
+def _wait(pid: int, log: Path, deadline: float, limit_seconds: float) -> tuple[str, bool]:
+    """Wait until the process has ended, or has to be killed; says why, and whether its time was up."""
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.monotonic() > deadline:
-            return f"it took more than {limit_seconds:.0f} s"
+            return f"it took more than {limit_seconds:.0f} s", True
         if log.stat().st_size > _MOST_PRINTED_BYTES:
-            return f"it printed more than {_MOST_PRINTED_BYTES // 1_000_000} MB"
+            return f"it printed more than {_MOST_PRINTED_BYTES // 1_000_000} MB", False
         time.sleep(_LOOK_SECONDS)
-    return ""
+    return "", False
 
 
 def _end_of(file: Path) -> bytes:

@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 Result = Literal["passed", "failed", "skipped"]
 RESULTS: tuple[Result, ...] = ("passed", "failed", "skipped")
-# A check with less time than this is not started.
-FEWEST_SECONDS = 5.0
+# A check that may run for less than this part of its limit is not started: it would be cut off in the middle.
+FEWEST_PART = 0.5
 # How long to wait for a process after SIGKILL: a process inside the driver may take a while to end.
 GRACE_SECONDS = 10.0
 
 _LOG_LINES, _LOG_CHARACTERS = 20, 4000
+_ROW_CHARACTERS, _DETAIL_CHARACTERS = 200, 400
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,14 @@ class Check:
     """A function that runs in a process of its own.
 
     `question` is what it answers. `function` is "module:function"; it takes a `Record`. It is killed after `seconds`.
+    One that `needs_nvdec` is not started where NVDEC cannot be used.
     """
 
     name: str
     question: str
     function: str
     seconds: float
+    needs_nvdec: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,19 +40,22 @@ class Ended:
     """How the process of a check ended.
 
     `returncode` is negative for a signal, and None for a process that did not even end when it was killed. `killed`
-    says why it was killed, if it was. `report` and `log` are what it wrote, complete or not.
+    says why it was killed, if it was, and `time_was_up` that it had run for as long as it might. `report` and `log` are
+    what it wrote, complete or not.
     """
 
     returncode: int | None
     seconds: float
     killed: str = ""
+    time_was_up: bool = False
     report: bytes = b""
     log: bytes = b""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a check. `log` has the last lines that it printed."""
+    """The outcome of a check. `log` has the last lines that it printed. `lacked_time` says that it was not run, or not
+    to its end, because the time for all checks was over."""
 
     name: str
     question: str
@@ -58,6 +64,7 @@ class Outcome:
     seconds: float
     figures: dict[str, Any] = field(default_factory=dict)
     log: tuple[str, ...] = ()
+    lacked_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,18 +98,22 @@ def parse_report(data: bytes) -> Report:
     return Report(figures, result, why)
 
 
-def outcome_of(check: Check, ended: Ended) -> Outcome:
-    """The outcome of a check that was run."""
+def outcome_of(check: Check, ended: Ended, limit_seconds: float | None = None) -> Outcome:
+    """The outcome of a check that was run. `limit_seconds` is how long it might run: where that is less than its own
+    limit, that it did not end says nothing of what it checks."""
     report = parse_report(ended.report)
     result, why = _verdict(report, ended)
-    return Outcome(
-        check.name, check.question, result, why, round(ended.seconds, 2), report.figures, last_lines(ended.log)
-    )
+    shortened = limit_seconds is not None and limit_seconds < check.seconds
+    lacked_time = shortened and ended.time_was_up and report.result != "failed"
+    if lacked_time and limit_seconds is not None:
+        result, why = "skipped", f"time was up after {limit_seconds:.0f} s{_still_there(ended)}"
+    seconds, log = round(ended.seconds, 2), last_lines(ended.log)
+    return Outcome(check.name, check.question, result, why, seconds, report.figures, log, lacked_time)
 
 
-def not_started(check: Check, why: str) -> Outcome:
+def not_started(check: Check, why: str, *, lacked_time: bool = False) -> Outcome:
     """The outcome of a check that was not run."""
-    return Outcome(check.name, check.question, "skipped", why, 0)
+    return Outcome(check.name, check.question, "skipped", why, 0, lacked_time=lacked_time)
 
 
 def where_a_gpu_is_required(outcome: Outcome) -> Outcome:
@@ -118,9 +129,7 @@ def _verdict(report: Report, ended: Ended) -> tuple[Result, str]:
     if ended.returncode == 0 and report.result is not None and not ended.killed:
         return report.result, report.why
     if ended.killed:
-        end = f"it was killed: {ended.killed}"
-        if ended.returncode is None:
-            end += ", and its process has still not ended"
+        end = f"it was killed: {ended.killed}{_still_there(ended)}"
     elif ended.returncode is not None and ended.returncode < 0:
         end = f"its process was ended by {signal_name(-ended.returncode)}"
     elif ended.returncode:
@@ -128,6 +137,10 @@ def _verdict(report: Report, ended: Ended) -> tuple[Result, str]:
     else:
         end = "its process ended without a result"
     return "failed", f"it {report.result}, and then {end}" if report.result is not None else end
+
+
+def _still_there(ended: Ended) -> str:
+    return ", and its process has still not ended" if ended.returncode is None else ""
 
 
 def signal_name(number: int) -> str:
@@ -148,7 +161,7 @@ def last_lines(log: bytes) -> tuple[str, ...]:
 def limit_seconds(check: Check, left_seconds: float) -> float | None:
     """How long a check may run when so much time is left for all; None when that is too little to start it."""
     limit = min(check.seconds, left_seconds - GRACE_SECONDS)
-    return limit if limit >= min(FEWEST_SECONDS, check.seconds) else None
+    return limit if limit >= FEWEST_PART * check.seconds else None
 
 
 def exit_status(outcomes: Sequence[Outcome]) -> int:
@@ -195,6 +208,27 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join([*lines, ", ".join(counts)])
 
 
-def _one_line(value: Any) -> str:
+def details(outcomes: Sequence[Outcome]) -> str:
+    """What the table has no room for: lists and other figures of several values, and what failed checks printed last.
+    Each is cut: the file of results has all of it, and may stay behind on the machine."""
+    lines = []
+    for outcome in outcomes:
+        for name, value in outcome.figures.items():
+            if isinstance(value, dict | list):
+                text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+                lines.append(f"{outcome.name}: {_one_line(name)}: {_one_line(text, _DETAIL_CHARACTERS)}")
+        if outcome.result == "failed" and outcome.log:
+            end = " | ".join(outcome.log)[-_DETAIL_CHARACTERS:]
+            lines.append(f"{outcome.name}: printed last: {_one_line(end, _DETAIL_CHARACTERS)}")
+    return "\n".join(lines)
+
+
+def again(outcomes: Sequence[Outcome]) -> str:
+    """The option that runs those checks for which there was no time; empty where there was time for all."""
+    names = [outcome.name for outcome in outcomes if outcome.lacked_time]
+    return " ".join(["--only", *names]) if names else ""
+
+
+def _one_line(value: Any, characters: int = _ROW_CHARACTERS) -> str:
     text = " ".join(str(value).split())
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    return text if len(text) <= characters else f"{text[:characters]}..."

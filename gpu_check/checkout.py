@@ -15,8 +15,9 @@ def commit(root: Path) -> str | None:
 
 
 def files(root: Path) -> list[Path]:
-    """The files that git tracks, as far as they exist."""
-    paths = [root / name for name in _git(root, "ls-files", "-z").split("\0") if name]
+    """The files that git tracks or would track, as far as they exist: all but those that it ignores."""
+    listed = _git(root, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    paths = [root / name for name in sorted(set(listed.split("\0"))) if name]
     return [path for path in paths if path.is_file()]
 
 

@@ -8,9 +8,23 @@ from check_record import Skipped
 
 from shortgop.errors import ToolError
 from shortgop.readers.gpu import cuda_driver as driver_calls
-from shortgop.readers.gpu.cuda_driver import FOLDERS, driver_version, preload_video_libraries, use_primary_context
+from shortgop.readers.gpu.cuda_driver import (
+    driver_folders,
+    driver_version,
+    loaded_file,
+    preload_video_libraries,
+    use_primary_context,
+)
 
-__all__ = ["FOLDERS", "driver_version", "load", "preload_video_libraries", "require_gpu", "use_primary_context"]
+__all__ = [
+    "driver_folders",
+    "driver_version",
+    "load",
+    "loaded_file",
+    "preload_video_libraries",
+    "require_gpu",
+    "use_primary_context",
+]
 
 
 def load(library: str) -> Any:

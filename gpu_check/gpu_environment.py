@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import importlib
 import os
 import platform
 import re
@@ -10,13 +10,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from check_record import Record
-from gpu_driver import FOLDERS, driver_version, require_gpu
+from check_record import Record, Skipped
+from gpu_driver import driver_folders, driver_version, load, loaded_file, require_gpu
 
 LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1", "libnvidia-ml.so.1")
 PACKAGES = (
@@ -26,21 +27,58 @@ PACKAGES = (
 CODERS = ("h264_cuvid", "hevc_cuvid", "av1_cuvid", "vp9_cuvid", "h264_nvenc", "hevc_nvenc", "av1_nvenc")
 # Every nvidia-smi has these. One that it does not know would make it print nothing.
 _QUERY = ("name", "driver_version", "memory.total")
+# Where files of the driver's video libraries are looked for, this many folders deep.
+_SEARCHED, _DEEPEST = ("/usr/local/nvidia", "/usr/lib"), 4
+_VIDEO_FILES = ("libnvcuvid", "libnvidia-encode")
 
 
 def report(record: Record) -> None:
-    """Record all of it, also where parts are missing. Then raise Skipped if no GPU can be used."""
+    """Record all of it, also where parts are missing: what the other checks depend on first, and each part at once.
+    Then raise Skipped if no GPU can be used, or RuntimeError if shortgop itself cannot be imported."""
     record.figure("python", f"{platform.python_version()} at {sys.executable}")
     record.figure("system", f"{platform.platform()}, {os.cpu_count()} CPUs")
     record.figure("libraries", {name: found for name in PACKAGES if (found := _version(name))})
+    _nvidia_smi(record)
+    reader = no_gpu = ""
+    try:
+        record.figure("cuda_of_driver", driver_version(require_gpu()))
+    except Skipped as skipped:
+        no_gpu = str(skipped)
+    record.figure("driver_libraries", {name: _loads(name) for name in LIBRARIES})
+    if not no_gpu:
+        _torch(record)
+        reader = import_error("shortgop.readers.dataset")
+        record.figure("import of the reader", reader or "works")
     record.figure("environment", {name: value for name, value in os.environ.items() if _matters(name)})
     _devices_and_files(record)
     _commands(record)
     _pyav(record)
-    driver = require_gpu()
-    record.figure("cuda_of_driver", driver_version(driver))
-    record.figure("driver_libraries", {name: _loads(name) for name in LIBRARIES})
-    _torch(record)
+    if no_gpu:
+        raise Skipped(no_gpu)
+    if reader:
+        raise RuntimeError(f"the reader cannot be imported: {reader}")
+
+
+def import_error(module: str) -> str:
+    """Why a module cannot be imported; empty where it can. The log then has all of it."""
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # noqa: BLE001  # which one it is, is what is asked
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def files_below(folders: Sequence[str], starts: Sequence[str], deepest: int) -> list[str]:
+    """Files whose names have one of these beginnings, so many folders below these at the most; links with their
+    targets."""
+    found = []
+    for top in folders:
+        for place, inner, names in os.walk(top):
+            if len(Path(place).relative_to(top).parts) >= deepest:
+                inner.clear()
+            found += [Path(place, name) for name in names if name.startswith(tuple(starts))]
+    return [f"{path} -> {path.readlink()}" if path.is_symlink() else str(path) for path in sorted(found)]
 
 
 def gpus_of(output: str) -> list[dict[str, str]]:
@@ -81,14 +119,15 @@ def _devices_and_files(record: Record) -> None:
     record.figure("kernel_driver", kernel.read_text().strip() if kernel.exists() else None)
     files = [
         str(path.resolve())
-        for folder in FOLDERS
+        for folder in driver_folders()
         for pattern in ("libcuda.so*", "libnvcuvid.so*", "libnvidia-encode.so*")
-        for path in Path(folder).glob(pattern)
+        for path in folder.glob(pattern)
     ]
     record.figure("files_of_driver", sorted(set(files)))
+    record.figure("files_for_video", files_below(_SEARCHED, _VIDEO_FILES, _DEEPEST))
 
 
-def _commands(record: Record) -> None:
+def _nvidia_smi(record: Record) -> None:
     query = f"--query-gpu={','.join(_QUERY)}"
     gpus = gpus_of(_output(["nvidia-smi", query, "--format=csv,noheader"]))
     record.figure("gpus", gpus)
@@ -96,6 +135,9 @@ def _commands(record: Record) -> None:
     if gpus:
         record.figure("gpu", gpus[0]["name"])
         record.figure("driver", gpus[0]["driver_version"])
+
+
+def _commands(record: Record) -> None:
     record.figure("ldconfig", libraries_of(_output(["ldconfig", "-p"])))
     record.figure("compilers", [name for name in ("gcc", "cc", "clang", "nvcc") if shutil.which(name)])
 
@@ -126,13 +168,12 @@ def _torch(record: Record) -> None:
 
 
 def _loads(library: str) -> str:
+    """The file that a library of the driver is loaded from, or why it cannot be."""
     try:
-        ctypes.CDLL(library)
-    except OSError as error:
-        return str(error)
-    mapped = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/lib" in line]
-    stem = library.removesuffix(".1")
-    return next((path for path in mapped if Path(path).name.startswith(stem)), "loaded")
+        load(library)
+    except Skipped as skipped:
+        return str(skipped)
+    return str(loaded_file(library.removesuffix(".1")) or "loaded")
 
 
 def _output(argv: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import tempfile
 import time
 from importlib.metadata import version
@@ -22,16 +23,18 @@ from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 
 _CLIPS = 20
+# The major version of FFmpeg in PyAV's wheel, whose libraries TorchCodec is shown.
+_FFMPEG = 8
 
 
 def pictures(record: Record) -> None:
     """Every frame of exported files shows its number, on the GPU; how far colours are from ours; frames/s of clips."""
     ready()
     try:
-        decoders: Any = importlib.import_module("torchcodec.decoders")
+        decoders = decoders_of_torchcodec()
     except (ImportError, OSError, RuntimeError) as error:
         print(error)
-        raise Skipped(f"TorchCodec cannot be imported: {str(error).strip().splitlines()[0]}") from error
+        raise Skipped(f"TorchCodec cannot be used: {reason_of(error)}") from error
     record.figure("torchcodec", version("torchcodec"))
     for codec in ("h264", "hevc"):
         dataset = samples(record, codec)
@@ -61,6 +64,29 @@ def pictures(record: Record) -> None:
                 record.figure(
                     f"{name}: frames/s of clips, opened for each", _rate(decoders.VideoDecoder, data, len(video))
                 )
+
+
+def decoders_of_torchcodec() -> Any:
+    """The module with its decoders; an error where its libraries cannot be loaded."""
+    decoders: Any = importlib.import_module("torchcodec.decoders")
+    # Some releases load them only when a decoder is made.
+    libraries: Any = importlib.import_module("torchcodec._internally_replaced_utils")
+    getattr(libraries, "load_core_libraries", lambda: None)()
+    return decoders
+
+
+def reason_of(error: BaseException) -> str:
+    """What its long error says of the FFmpeg that PyAV brings: it has a traceback for each FFmpeg that it looks for."""
+    said = _said_of_ffmpeg(str(error))
+    return f"{said} ({error.__cause__})" if error.__cause__ else said
+
+
+def _said_of_ffmpeg(error: str) -> str:
+    part = re.search(rf"FFmpeg version {_FFMPEG}:?\s(.*?)(?=\nFFmpeg version |\[end of |\Z)", error, re.DOTALL)
+    lines = [line.strip() for line in (part[1] if part else error).strip().splitlines() if line.strip()]
+    missing = [line for line in lines if "cannot open shared object file" in line or "undefined symbol" in line]
+    said = (missing or lines[-1:] if part else lines[:1]) or ["no reason is given"]
+    return f"FFmpeg {_FFMPEG}: {said[0]}" if part else said[0]
 
 
 def _rate(decoder: Any, data: bytes, frames: int) -> int:

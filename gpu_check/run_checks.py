@@ -1,7 +1,8 @@
 """`make gpu-check`: runs the checks of checks.py on the GPU of this machine, and ends within eight minutes.
 
-Writes benchmarks/results/gpu-<name>.json after every check. The exit status is 0 when all passed, 1 when one failed,
-and 3 when none failed and one was skipped. With SHORTGOP_REQUIRE_GPU=1 a skipped check has failed.
+Writes gpu-<name>.json after every check, into the folder of --results, or else the one that the environment variable
+OUT names, or else benchmarks/results. The exit status is 0 when all passed, 1 when one failed, and 3 when none failed
+and one was skipped. With SHORTGOP_REQUIRE_GPU=1 a skipped check has failed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from check_process import run_check
 from check_report import (
     Check,
     Outcome,
+    again,
+    details,
     document,
     exit_status,
     limit_seconds,
@@ -31,7 +34,7 @@ from check_report import (
     where_a_gpu_is_required,
 )
 from checkout import commit
-from checks import CHECKS, ENVIRONMENT
+from checks import CHECKS, ENVIRONMENT, NVDEC
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -45,7 +48,9 @@ def main() -> None:
     names = [check.name for check in CHECKS]
     parser.add_argument("--only", nargs="+", choices=names, metavar="CHECK", help=f"of {', '.join(names)}")
     parser.add_argument("--seconds", type=float, default=TOTAL_SECONDS, help="for all checks together")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the JSON goes")
+    parser.add_argument(
+        "--results", type=Path, default=results_folder(os.environ), metavar="FOLDER", help="where the JSON goes"
+    )
     parser.add_argument("--samples", type=Path, default=SAMPLES, metavar="FOLDER", help="of `make gpu-wheels`")
     options = parser.parse_args()
     # The environment names the file of results.
@@ -56,8 +61,17 @@ def main() -> None:
         outcomes, path = run_all(
             checks, samples, options.results, total_seconds=options.seconds, require_gpu=require_gpu, note=print
         )
-    print(f"\n{table(outcomes)}\n\nwritten to {path}")
+    # The table comes last: where only the end of what is printed is kept, that is what it has.
+    print(f"\n{details(outcomes)}\n\n{table(outcomes)}\n\nwritten to {path}")
+    if option := again(outcomes):
+        print(f"there was no time for all; this runs the others: {option}")
     sys.exit(exit_status(outcomes))
+
+
+def results_folder(environment: Mapping[str, str]) -> Path:
+    """Where results go without --results: into the folder that OUT names, if it names one."""
+    out = environment.get("OUT", "")
+    return Path(out) if out and Path(out).is_dir() else RESULTS
 
 
 def run_all(
@@ -72,27 +86,32 @@ def run_all(
     """Run checks in this order, and write what came of them into `results` after each.
 
     Returns the outcomes, and the file. A check for which no time is left is skipped. If the check of the environment
-    was skipped, there is no GPU, and all other checks are skipped too.
+    was skipped, there is no GPU, and all other checks are skipped too; if that of NVDEC's capabilities was, those that
+    need NVDEC are.
     """
     started = time.monotonic()
     head: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds"), **_commit()}
     outcomes: list[Outcome] = []
-    no_gpu = ""
+    no_gpu = no_nvdec = ""
     path = results / f"{results_name('unknown')}.json"
     for number, check in enumerate(checks):
         left = total_seconds - (time.monotonic() - started)
         limit = limit_seconds(check, left)
-        if no_gpu or limit is None:
-            outcome = not_started(check, no_gpu or f"only {left:.0f} s were left")
+        if lacking := no_gpu or (check.needs_nvdec and no_nvdec):
+            outcome = not_started(check, lacking)
+        elif limit is None:
+            outcome = not_started(check, f"only {max(0, left):.0f} s were left", lacked_time=True)
         else:
             note(f"{time.monotonic() - started:5.0f} s  {check.name}: {check.question}")
-            outcome = outcome_of(check, run_check(check, samples, limit))
+            outcome = outcome_of(check, run_check(check, samples, limit), limit)
             note(f"{time.monotonic() - started:5.0f} s  {outcome.result}{': ' if outcome.why else ''}{outcome.why}")
         if check.name == ENVIRONMENT:
             path = _renamed(path, results / f"{results_name(outcome.figures.get('gpu'))}.json")
             # Without a GPU all others would be skipped too, one by one.
             no_gpu = outcome.why if outcome.result == "skipped" else ""
             head |= {name: outcome.figures.get(name) for name in ("gpu", "driver", "libraries")}
+        if check.name == NVDEC and outcome.result == "skipped" and not outcome.lacked_time:
+            no_nvdec = f"{NVDEC} was skipped: {outcome.why}"
         outcomes.append(where_a_gpu_is_required(outcome) if require_gpu else outcome)
         seconds = round(time.monotonic() - started, 1)
         _write(path, document({**head, "seconds": seconds}, outcomes, checks[number + 1 :]))

@@ -12,6 +12,7 @@ import sys
 import time
 import zipfile
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import collect_wheels
@@ -22,6 +23,8 @@ from check_report import (
     Check,
     Ended,
     Outcome,
+    again,
+    details,
     exit_status,
     last_lines,
     limit_seconds,
@@ -31,13 +34,14 @@ from check_report import (
     table,
     where_a_gpu_is_required,
 )
-from checks import CHECKS
-from gpu_environment import gpus_of, libraries_of, names_in
+from checks import CHECKS, ENVIRONMENT, NVDEC
+from gpu_environment import files_below, gpus_of, import_error, libraries_of, names_in
 from gpu_ffmpeg import WORKS, verdict
 from gpu_memory import grows
 from hypothesis import given
 from hypothesis import strategies as st
-from run_checks import ROOT, run_all
+from run_checks import RESULTS, ROOT, results_folder, run_all
+from slim_wheel import UNUSED_OF_TORCHCODEC, without
 
 TESTS = Path(__file__).parent
 
@@ -48,8 +52,8 @@ def made_up_checks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
 
 
-def made_up(name: str, seconds: float = 20) -> Check:
-    return Check(name, "what happens?", f"made_up_checks:{name}", seconds)
+def made_up(name: str, seconds: float = 20, *, needs_nvdec: bool = False) -> Check:
+    return Check(name, "what happens?", f"made_up_checks:{name}", seconds, needs_nvdec)
 
 
 def came_of(name: str, tmp_path: Path, seconds: float = 20) -> Outcome:
@@ -148,6 +152,54 @@ def test_checks_for_which_no_time_is_left_are_skipped(tmp_path: Path) -> None:
     outcomes, _ = run_all([made_up("passes"), made_up("fails")], tmp_path, tmp_path, total_seconds=3)
     assert [(outcome.result, outcome.why) for outcome in outcomes] == [("skipped", "only 3 s were left")] * 2
     assert exit_status(outcomes) == 3
+    assert again(outcomes) == "--only passes fails"
+
+
+def test_a_check_with_less_than_half_of_its_limit_is_not_started() -> None:
+    """Each is left ten seconds of grace besides."""
+    assert limit_seconds(made_up("passes", 60), left_seconds=100) == 60
+    assert limit_seconds(made_up("passes", 60), left_seconds=41) == 31
+    assert limit_seconds(made_up("passes", 60), left_seconds=39) is None
+
+
+def test_a_check_that_is_cut_off_by_the_end_of_all_has_not_failed(tmp_path: Path) -> None:
+    outcomes, path = run_all([made_up("hangs", 5)], tmp_path, tmp_path, total_seconds=13)
+    assert [(outcome.result, outcome.why) for outcome in outcomes] == [("skipped", "time was up after 3 s")]
+    assert outcomes[0].figures["first"] == 1, "what it had found is kept"
+    assert again(outcomes) == "--only hangs"
+    assert json.loads(path.read_text())["checks"][0]["lacked_time"]
+
+
+def test_a_check_that_failed_before_the_end_of_all_has_failed() -> None:
+    check, report = made_up("passes", 60), b'{"result": "failed", "why": "frame 3 shows 4"}\n'
+    ended = Ended(-9, 31.0, killed="it took more than 31 s", time_was_up=True)
+    assert outcome_of(check, ended, 31.0).result == "skipped"
+    assert outcome_of(check, ended, 60.0).result == "failed"
+    assert outcome_of(check, replace(ended, report=report), 31.0).why == "frame 3 shows 4"
+    assert outcome_of(check, replace(ended, time_was_up=False), 31.0).result == "failed", "it printed too much"
+
+
+def test_without_nvdec_the_checks_that_need_it_are_not_started(tmp_path: Path) -> None:
+    """Its own check says why; all others run."""
+    caps = replace(made_up("skips"), name=NVDEC)
+    checks = [made_up("passes", needs_nvdec=True), caps, made_up("fails", needs_nvdec=True), made_up("exits")]
+    outcomes, _ = run_all(checks, tmp_path, tmp_path, total_seconds=100)
+    assert [outcome.result for outcome in outcomes] == ["passed", "skipped", "skipped", "failed"]
+    assert outcomes[2].why == "nvdec-caps was skipped: there is no GPU"
+    assert again(outcomes) == "", "more time would not help"
+
+
+def test_checks_that_decode_on_the_gpu_need_nvdec() -> None:
+    needing = {check.name for check in CHECKS if check.needs_nvdec}
+    assert {"pyav-pictures", "reader-equal", "reader-speed", "nvcuvid-soak", "torchcodec", "ffmpeg-nvdec"} <= needing
+    others = {ENVIRONMENT, NVDEC, "convert-equal", "reader-fallback", "loader-device", "ffmpeg-nvenc", "sanitizer"}
+    assert not needing & others
+
+
+def test_results_go_to_the_folder_that_out_names(tmp_path: Path) -> None:
+    assert results_folder({}) == results_folder({"OUT": ""}) == RESULTS
+    assert results_folder({"OUT": str(tmp_path)}) == tmp_path
+    assert results_folder({"OUT": str(tmp_path / "missing")}) == RESULTS
 
 
 @given(
@@ -217,6 +269,18 @@ def test_the_table_has_a_row_for_each_check_and_its_figures() -> None:
         "failed  loader   20.0 s  batch 3 differs",
         "1 passed, 1 failed, 0 skipped",
     ]
+
+
+def test_figures_of_several_values_are_printed_in_short() -> None:
+    """And the end of what failed checks printed: what is printed may be all that comes back."""
+    passed = Outcome("caps", "", "passed", "", 1, {"engines": 7, "codecs": {"h264": [8]}}, ("not shown",))
+    failed = Outcome("loader", "", "failed", "", 1, {"rates": list(range(1000))}, ("line 1", "line 2"))
+    codecs, rates, log = details([passed, failed]).splitlines()
+    assert codecs == 'caps: codecs: {"h264":[8]}'
+    assert rates.startswith("loader: rates: [0,1,2,3,")
+    assert rates.endswith("...")
+    assert len(rates) < 430
+    assert log == "loader: printed last: line 1 | line 2"
 
 
 def test_every_check_of_the_list_exists_once() -> None:
@@ -293,6 +357,24 @@ def test_nvenc_is_told_from_a_gpu_without_it_and_from_errors() -> None:
         verdict({"h264_nvenc": old_driver, "hevc_nvenc": no_engine})
 
 
+def test_files_of_video_libraries_are_found_some_folders_deep(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "current").mkdir(parents=True)
+    library = tmp_path / "lib" / "current" / "libnvcuvid.so.580.95.05"
+    library.touch()
+    (tmp_path / "lib" / "libnvcuvid.so.1").symlink_to("current/libnvcuvid.so.580.95.05")
+    (tmp_path / "lib" / "libcuda.so.1").touch()
+    found = [f"{tmp_path}/lib/current/libnvcuvid.so.580.95.05"]
+    link = f"{tmp_path}/lib/libnvcuvid.so.1 -> current/libnvcuvid.so.580.95.05"
+    assert files_below([str(tmp_path), str(tmp_path / "missing")], ["libnvcuvid"], deepest=2) == [*found, link]
+    assert files_below([str(tmp_path)], ["libnvcuvid"], deepest=1) == [link]
+
+
+def test_a_module_that_cannot_be_imported_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert import_error("shortgop.readers.dataset") == ""
+    assert import_error("shortgop.readers.no_such") == "ModuleNotFoundError: No module named 'shortgop.readers.no_such'"
+    assert "Traceback" in capsys.readouterr().err
+
+
 def test_memory_that_grows_is_told_from_what_is_allocated_once() -> None:
     assert not grows((100, 500, 520, 510, 515, 520))
     assert grows((100, 500, 520, 600, 700, 800))
@@ -306,6 +388,42 @@ def test_wheels_have_the_versions_of_the_constraints() -> None:
         collect_wheels.pinned(constraints, ["numcodecs"])
     everything = (ROOT / "constraints.txt").read_text()
     assert len(collect_wheels.pinned(everything, collect_wheels.PACKAGES)) == len(collect_wheels.PACKAGES)
+
+
+def test_libraries_for_other_ffmpegs_are_taken_out_of_torchcodecs_wheel(tmp_path: Path) -> None:
+    wheel = tmp_path / "torchcodec-0.16.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+    kinds = ("core", "custom_ops", "pybind_ops")
+    kept = [f"torchcodec/libtorchcodec_{kind}8.so" for kind in kinds]
+    kept += ["torchcodec/__init__.py", "torchcodec/libtorchcodec_image.so", "torchcodec-0.16.0.dist-info/METADATA"]
+    others = [f"torchcodec/libtorchcodec_{kind}{version}.so" for kind in kinds for version in (4, 5, 6, 7, 9)]
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in [*kept, *others, "torchcodec/libtorchcodec_heic.so"]:
+            archive.writestr(name, name)
+    assert without(wheel, UNUSED_OF_TORCHCODEC) == 16
+    with zipfile.ZipFile(wheel) as archive:
+        assert sorted(archive.namelist()) == sorted(kept)
+        assert all(archive.read(name) == name.encode() for name in kept)
+    assert list(tmp_path.iterdir()) == [wheel]
+
+
+def test_what_is_too_large_to_be_carried_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that are not committed yet travel too, ignored ones do not, and each file takes a kilobyte more."""
+    root, folder = tmp_path / "checkout", tmp_path / "wheels"
+    folder.mkdir()
+    subprocess.run(["git", "init", "--quiet", str(root)], check=True)
+    for name, content in ((".gitignore", b"ignored\n"), ("new.py", bytes(3000)), ("ignored", bytes(1 << 20))):
+        (root / name).write_bytes(content)
+    (folder / "one.whl").write_bytes(bytes(500))
+    monkeypatch.setattr(collect_wheels, "ROOT", root)
+    needed = 8 + 3000 + 500 + 3 * 1024
+    monkeypatch.setattr(collect_wheels, "ROOM_BYTES", needed)
+    collect_wheels.report(folder)
+    assert "one.whl" in capsys.readouterr().out
+    monkeypatch.setattr(collect_wheels, "ROOM_BYTES", needed - 1)
+    with pytest.raises(SystemExit, match="too large to be carried"):
+        collect_wheels.report(folder)
 
 
 def test_wheels_are_unpacked_beside_torch_and_those_for_another_python_are_refused(

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
+import random
+import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gpu_nvcuvid
 import gpu_reader
 import gpu_samples
 import pytest
 import torch
+from check_record import Skipped
+from gpu_conversion import by_torch
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of
 from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of, wrong_rows
 from gpu_nvcuvid import check_gop
+from gpu_sanitizer import FOUND_STATUS, NO_TRITON_STATUS, case_of_each_formula, checked_by, convert_all
+from gpu_torchcodec import reason_of
 from sample_gops import check_pictures, cpu_pictures, cpu_planes, gops_of
 
 import shortgop
@@ -99,8 +110,124 @@ def test_a_damaged_gop_is_noticed_by_its_check(samples_folder: Path, tmp_path: P
 
 
 def test_speeds_are_those_of_all_readers_and_scenarios(samples_folder: Path) -> None:
-    found = dict(gpu_reader.speeds(samples_folder / "h264", "cpu", seconds=0.02))
+    found = dict(gpu_reader.speeds(samples_folder / "h264", "cpu", seconds=0.02, rounds=2))
     assert len(found) == 5
     *rates, engines = found.values()
-    assert all(rate > 0 for scenario in rates for rate in scenario.values())
+    for scenario in rates:
+        assert "cpu, 4 readers at once, 7 threads each" in scenario
+        assert all(rate["frames/s"] > 0 and rate["packets/s"] > 0 for rate in scenario.values())
     assert set(engines.values()) == {0.0}, "the CPU has no engines"
+
+
+def test_packets_are_counted_once_where_frames_share_them(samples_folder: Path) -> None:
+    """A request for one frame ten times gives ten frames and decodes a packet."""
+    opened = [shortgop.open(samples_folder / "h264")]
+    rates = gpu_reader.measured_rates(opened, lambda *_: [(0, [0] * 10)], 0, seconds=0.02)
+    assert rates.frames == pytest.approx(10 * rates.packets)
+
+
+def test_several_readers_answer_requests_at_once(samples_folder: Path) -> None:
+    opened = [shortgop.open(samples_folder / "h264") for _ in range(2)]
+    gate, first = threading.Barrier(2, timeout=20), threading.local()
+
+    def meeting(dataset: shortgop.Dataset, rng: random.Random) -> gpu_reader.Requests:
+        if not hasattr(first, "met"):
+            gate.wait()
+            first.met = True
+        return gpu_reader.random_requests(dataset, rng, clips=1, frames=1)
+
+    assert gpu_reader.measured_rates(opened, meeting, 0, seconds=0.02).frames > 0
+    assert all(dataset.stats().frames_delivered > 0 for dataset in opened)
+
+
+def test_the_cost_of_a_new_decoder_is_not_that_of_the_first_use_of_nvdec(
+    samples_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something has been decoded before, by a decoder that is closed again."""
+    one, other = gops_of(samples_folder / "h264")[:2]
+    gops = [dataclasses.replace(one, video="b.mp4"), dataclasses.replace(other, video="c.mp4")]
+    decoding: list[int] = []
+    numbers = itertools.count()
+
+    class Sources:
+        def __init__(self, gpu: object) -> None:
+            self.number = next(numbers)
+
+        def in_order(self) -> contextlib.AbstractContextManager[None]:
+            return contextlib.nullcontext()
+
+        def of(self, _: object) -> int:
+            return self.number
+
+    monkeypatch.setattr(gpu_nvcuvid, "Sources", Sources)
+    monkeypatch.setattr(gpu_nvcuvid, "decode_with", lambda source, *_: decoding.append(source))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    gpu: Any = None
+    costs = gpu_nvcuvid._costs(gops, gpu)
+    assert list(costs)[:2] == ["b.mp4, new", "b.mp4, open"]
+    assert decoding == [0, 1, 1, 1, 1]
+
+
+ERROR_OF_TORCHCODEC = """Could not load libtorchcodec. Likely causes:
+          1. FFmpeg is not properly installed in your environment.
+        [start of libtorchcodec loading traceback]
+FFmpeg version 8:
+Traceback (most recent call last):
+  File "torch/_ops.py", line 1488, in load_library
+OSError: {reason}
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+OSError: Could not load this library: libtorchcodec_core8.so
+FFmpeg version 7:
+Traceback (most recent call last):
+OSError: libavutil.so.59: cannot open shared object file: No such file or directory
+[end of libtorchcodec loading traceback]."""
+
+
+def test_of_torchcodecs_error_the_part_about_our_ffmpeg_is_kept() -> None:
+    missing = "libnppicc.so.13: cannot open shared object file: No such file or directory"
+    long = RuntimeError(ERROR_OF_TORCHCODEC.format(reason=missing))
+    assert reason_of(long) == f"FFmpeg 8: OSError: {missing}"
+    other = RuntimeError(ERROR_OF_TORCHCODEC.format(reason="invalid ELF header"))
+    assert reason_of(other) == "FFmpeg 8: OSError: Could not load this library: libtorchcodec_core8.so"
+
+
+def test_an_error_without_a_part_for_each_ffmpeg_is_kept_with_its_cause() -> None:
+    error = OSError("Could not load this library: libtorchcodec_image.so")
+    error.__cause__ = OSError("libnvrtc.so.13: cannot open shared object file")
+    cause = "libnvrtc.so.13: cannot open shared object file"
+    assert reason_of(error) == f"Could not load this library: libtorchcodec_image.so ({cause})"
+    assert reason_of(ImportError("No module named 'torchcodec'")) == "No module named 'torchcodec'"
+
+
+def test_the_sanitizer_sees_each_formula_of_the_kernel() -> None:
+    found = case_of_each_formula()
+    assert sorted(found) == ["full chroma", "planes", "replicated", "tables"]
+    convert_all(torch.device("cpu"), by_torch)
+
+
+def program_that(tmp_path: Path, says: Sequence[str], status: int) -> str:
+    """In place of compute-sanitizer: it writes down what it was asked, and runs nothing."""
+    program = tmp_path / "compute-sanitizer"
+    lines = [f"echo '{line}'" for line in says]
+    said = [f'echo "$PYTORCH_NO_CUDA_MEMORY_CACHING $@" > {tmp_path}/asked', *lines, f"exit {status}"]
+    program.write_text("\n".join(["#!/bin/sh", *said]))
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_what_the_sanitizer_finds_fails_its_check(tmp_path: Path) -> None:
+    command = [sys.executable, "child.py"]
+    says = ["========= COMPUTE-SANITIZER", "replicated: ...", "========= ERROR SUMMARY: 0 errors"]
+    assert checked_by(program_that(tmp_path, says, 0), command) == "ERROR SUMMARY: 0 errors"
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked == ["1", "--tool", "memcheck", "--error-exitcode", str(FOUND_STATUS), *command]
+    invalid = ["========= Invalid __global__ read of size 1 bytes", "========= ERROR SUMMARY: 1 error"]
+    with pytest.raises(RuntimeError, match="found errors: Invalid __global__ read of size 1 bytes; .* 1 error"):
+        checked_by(program_that(tmp_path, invalid, FOUND_STATUS), command)
+    with pytest.raises(RuntimeError, match="ended with status 1: Target application terminated"):
+        checked_by(program_that(tmp_path, ["========= Target application terminated"], 1), command)
+    with pytest.raises(Skipped, match="Triton does not run"):
+        checked_by(program_that(tmp_path, [], NO_TRITON_STATUS), command)

@@ -175,6 +175,34 @@ def test_a_decoder_is_reconfigured_for_another_size(stub: Stub) -> None:
     assert len(stub.of_kind("create parser")) == 3
 
 
+def test_a_decoder_never_gets_fewer_surfaces_than_it_has(stub: Stub) -> None:
+    gop = gops("h264")[0]
+    source = source_for(stub, gop.config)
+    for width, surfaces in ((WIDTH, 8), (WIDTH + 32, 4), (WIDTH, 12), (WIDTH, 4)):
+        config = dataclasses.replace(gop.config, width=width)
+        stub.stream_is(config, surfaces=surfaces)
+        assert len(found_in(stub, source, dataclasses.replace(gop, config=config))) == 8
+    assert stub.of_kind("create decoder") == ["create decoder 96x64 of up to 256x256, 10 surfaces"]
+    assert stub.of_kind("reconfigure") == ["reconfigure 128x64, 10 surfaces", "reconfigure 96x64, 14 surfaces"]
+
+
+@pytest.mark.parametrize("least", [30, 31])
+def test_a_decoder_has_no_more_surfaces_than_the_driver_allows(stub: Stub, least: int) -> None:
+    gop = gops("h264")[0]
+    source = source_for(stub, gop.config)
+    stub.stream_is(gop.config, surfaces=least)
+    assert len(found_in(stub, source, gop)) == 8
+    assert stub.of_kind("create decoder")[0].endswith(", 31 surfaces")
+
+
+def test_a_stream_that_needs_more_surfaces_is_refused(stub: Stub) -> None:
+    gop = gops("h264")[0]
+    source = source_for(stub, gop.config)
+    stub.stream_is(gop.config, surfaces=32)
+    with pytest.raises(DecodeError, match="needs 32 surfaces, and NVDEC has 31 at the most"):
+        found_in(stub, source, gop)
+
+
 def test_videos_of_one_coded_size_keep_their_crops(stub: Stub) -> None:
     gop = gops("h264")[0]
     source = source_for(stub, gop.config)

@@ -61,6 +61,8 @@ OUTPUT_SURFACES = 2 * GROUP_PICTURES
 _PICTURES_BEHIND = 2
 # Beyond those that the stream needs: the queue's.
 _EXTRA_DECODE_SURFACES = 2
+# The driver makes no decoder with more.
+_MOST_DECODE_SURFACES = 31
 # A decoder is created for sides up to the next multiple, so that it can be reconfigured for others.
 _SIDE_STEP = 256
 _UNSPECIFIED = 2  # ISO/IEC 23091-2
@@ -100,6 +102,11 @@ class _Handles:
     decoder: ctypes.c_void_p | None = None
     made_for: tuple[tuple[int, int], int] | None = None
     """The coded size and the number of surfaces that the decoder was last created or reconfigured for."""
+
+    @property
+    def num_decode_surfaces(self) -> int:
+        """How many surfaces the decoder has; 0 without one."""
+        return self.made_for[1] if self.made_for else 0
 
 
 @dataclass(eq=False)
@@ -287,7 +294,11 @@ class NvcuvidSource:
             raise DecodeError(f"frames of {size[0]}x{size[1]} are coded as {coded[0]}x{coded[1]}, which is too large")
         # A stream that does not say its colours has those of its MP4, as with libavcodec.
         matrix = found.matrix_coefficients if found.matrix_coefficients not in (0, _UNSPECIFIED) else config.matrix
-        surfaces = found.min_num_decode_surfaces + _EXTRA_DECODE_SURFACES
+        least = found.min_num_decode_surfaces
+        if least > _MOST_DECODE_SURFACES:
+            raise DecodeError(f"the stream needs {least} surfaces, and NVDEC has {_MOST_DECODE_SURFACES} at the most")
+        # A decoder is never given fewer than it has. NVIDIA's DALI keeps the largest number too (pull request 6460).
+        surfaces = max(min(least + _EXTRA_DECODE_SURFACES, _MOST_DECODE_SURFACES), self._handles.num_decode_surfaces)
         return _Layout(coded, surfaces, area.left, area.top, matrix, found.full_range or config.full_range)
 
     def _create_info(self, layout: _Layout) -> DecodeCreateInfo:

@@ -20,19 +20,23 @@ FOLDERS = (
     "/usr/lib64",
     "/usr/lib/wsl/lib",
 )
+# Some mount all of the driver in one folder, or only a few of its libraries elsewhere. Those for video lie beside
+# libcuda then.
+_MORE_FOLDERS = ("/usr/local/nvidia/lib", "/usr/local/nvidia")
+_MAPS = Path("/proc/self/maps")
 _VIDEO_LIBRARIES = ("libnvcuvid.so.1", "libnvidia-encode.so.1")
 _lock = threading.Lock()
 
 
 def load(library: str) -> Any:
-    """A library of the driver, from where the loader looks, or else from FOLDERS. ToolError says what to install."""
+    """A library of the driver, such as libcuda.so.1, from where the loader looks, or else from `driver_folders`.
+    ToolError says what to install."""
     try:
         return ctypes.CDLL(library)
     except OSError as error:
-        for file in (Path(folder, library) for folder in FOLDERS):
-            if file.exists():
-                with contextlib.suppress(OSError):
-                    return ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
+        for file in _files_of(library):
+            with contextlib.suppress(OSError):
+                return ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
         video = " with NVIDIA_DRIVER_CAPABILITIES=video,compute,utility" if library in _VIDEO_LIBRARIES else ""
         raise ToolError(
             f"{library} cannot be loaded ({error}); it comes with NVIDIA's driver, and into a container{video} only"
@@ -41,9 +45,37 @@ def load(library: str) -> Any:
         ) from error
 
 
+def driver_folders() -> list[Path]:
+    """Where the driver's libraries may lie, likely places first."""
+    beside = [file.parent] if (file := loaded_file("libcuda.so")) else []
+    return [*map(Path, FOLDERS), *beside, *map(Path, _MORE_FOLDERS)]
+
+
+def _files_of(library: str) -> Iterator[Path]:
+    """Files that may be this library. Where links were not made, only the name with the whole version exists."""
+    for folder in driver_folders():
+        if (folder / library).exists():
+            yield folder / library
+        yield from sorted(folder.glob(f"{library.removesuffix('.1')}.*"))
+
+
+def loaded_file(stem: str) -> Path | None:
+    """The file of a library that this process has loaded, such as libcuda.so."""
+    with contextlib.suppress(OSError):
+        for line in _MAPS.read_text().splitlines():
+            # Address, permissions, offset, device, inode, and the path where there is one.
+            *_, file = line.split(maxsplit=5)
+            if Path(file).name.startswith(f"{stem}.") or Path(file).name == stem:
+                return Path(file)
+    return None
+
+
 @cache
 def preload_video_libraries() -> None:
     """Load those for video, as far as they exist: libavcodec finds them by name then, wherever they lie."""
+    # They may lie beside it.
+    with contextlib.suppress(ToolError):
+        load("libcuda.so.1")
     for library in _VIDEO_LIBRARIES:
         with contextlib.suppress(ToolError):
             load(library)

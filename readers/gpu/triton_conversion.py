@@ -7,7 +7,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ import torch
 from ...manifests.ragged import Array
 from ..frame_format import Geometry, PixelFormat
 from .conversion_plan import ConversionPlan, PlaneFilters
+from .cuda_driver import loaded_file
 from .filter_taps import Taps
 from .surfaces import Surface
 from .torch_conversion import checked_plan, float_factors, surface_colors
@@ -67,12 +67,10 @@ def _tried(device: torch.device) -> str:
 
 def _show_libcuda() -> None:
     """Tell Triton where this process found the driver's library. Triton looks in fewer places than `cuda_driver`."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/maps").read_text().splitlines():
-            file = line.split(maxsplit=5)[-1]
-            if Path(file).name.startswith("libcuda.so"):
-                os.environ.setdefault("TRITON_LIBCUDA_PATH", str(Path(file).parent))
-                return
+    file = loaded_file("libcuda.so")
+    # Triton looks only there then, for this name: without it, what Triton finds by itself is better.
+    if file is not None and (file.parent / "libcuda.so.1").exists():
+        os.environ.setdefault("TRITON_LIBCUDA_PATH", str(file.parent))
 
 
 def launch(

@@ -1,0 +1,90 @@
+"""The conversion kernel under NVIDIA's compute-sanitizer, which sees each access outside of what is allocated.
+
+`gpu_sanitizer.py` alone is what runs under it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from check_record import Record, Skipped
+from gpu_conversion import Case, Fill, cases, empty_slots, filled
+from gpu_driver import require_gpu
+
+from shortgop.readers.frame_format import PixelFormat
+from shortgop.readers.gpu.conversion_plan import Formula
+from shortgop.readers.gpu.surface_conversion import conversion_way
+from shortgop.readers.gpu.torch_conversion import checked_plan
+from shortgop.readers.gpu.triton_conversion import launch
+
+PROGRAM, FOLDER = "compute-sanitizer", "/usr/local/cuda/bin"
+# What it ends with where it found something, and what this module ends with where Triton does not run.
+FOUND_STATUS, NO_TRITON_STATUS = 9, 8
+_SECONDS = 50
+_LARGEST = 96
+_COLORS = (PixelFormat(), PixelFormat(color="grey"))
+
+
+def memcheck(record: Record) -> None:
+    """One case of each formula under memcheck. Skipped where the program is not installed."""
+    require_gpu()
+    program = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=FOLDER)
+    if program is None:
+        raise Skipped(f"{PROGRAM} is neither on the PATH nor in {FOLDER}; it comes with NVIDIA's CUDA toolkit")
+    record.figure("what it says", checked_by(program, [sys.executable, str(Path(__file__).resolve())]))
+
+
+def checked_by(program: str, command: Sequence[str], seconds: float = _SECONDS) -> str:
+    """The last line that compute-sanitizer prints about this command. RuntimeError where it found something."""
+    argv = [program, "--tool", "memcheck", "--error-exitcode", str(FOUND_STATUS), *command]
+    # Memory that torch keeps for later would hide accesses beyond a tensor.
+    env = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=seconds, check=False)
+    print(done.stdout, done.stderr, sep="\n")
+    said = [line.strip("= \t") for line in done.stdout.splitlines() if line.startswith("=====")]
+    if done.returncode == NO_TRITON_STATUS:
+        raise Skipped(f"Triton does not run: {(done.stderr.strip().splitlines() or ['no reason is given'])[-1]}")
+    if done.returncode == FOUND_STATUS:
+        raise RuntimeError(f"{PROGRAM} found errors: {'; '.join(said[:4])} ... {said[-1] if said else ''}")
+    if done.returncode:
+        last = "; ".join(said[-2:]) or done.stderr[-300:]
+        raise RuntimeError(f"{PROGRAM} ended with status {done.returncode}: {last}")
+    return said[-1] if said else "nothing"
+
+
+def case_of_each_formula() -> dict[Formula, Case]:
+    """Small frames of both depths by which of the kernel's formulas converts them."""
+    found: dict[Formula, Case] = {}
+    for pixels in _COLORS:
+        for case in cases(pixels, largest=_LARGEST):
+            for surface, geometry in zip(case.surfaces, case.geometries, strict=True):
+                alone = Case([surface], [geometry], pixels, case.packed)
+                (slot,) = empty_slots(alone, torch.device("cpu"))
+                found.setdefault(checked_plan(surface, geometry, slot, pixels).formula, alone)
+    return found
+
+
+def convert_all(device: torch.device, fill: Fill) -> None:
+    for formula, case in case_of_each_formula().items():
+        filled(case, device, fill)
+        print(f"{formula}: {case.geometries[0]}")
+
+
+def main() -> None:
+    device = torch.device("cuda", 0)
+    way = conversion_way(device)
+    if way.name != "triton":
+        print(way.reason, file=sys.stderr)
+        sys.exit(NO_TRITON_STATUS)
+    convert_all(device, launch)
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

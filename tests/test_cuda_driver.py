@@ -1,0 +1,80 @@
+"""Where the driver's libraries are found: `cuda_driver`, and what Triton is told of it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shortgop.errors import ToolError
+from shortgop.readers.gpu import cuda_driver, triton_conversion
+
+MAPPED = "7f0000000000-7f0000001000 r-xp 00000000 00:2d 77 "
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine whose driver lies below a folder: known places `first` and `last`, and libcuda in `beside`."""
+    for name in ("first", "beside", "last"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(cuda_driver, "FOLDERS", (str(tmp_path / "first"),))
+    monkeypatch.setattr(cuda_driver, "_MORE_FOLDERS", (str(tmp_path / "last"),))
+    maps = tmp_path / "maps"
+    lines = ("7f0000002000-7f0000003000 rw-p 00000000 00:00 0", f"{MAPPED}{tmp_path}/beside/libcuda.so.580.95.05")
+    maps.write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(cuda_driver, "_MAPS", maps)
+    return tmp_path
+
+
+@pytest.fixture
+def loading(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the loader is asked for. It finds no library of the driver by itself, and none in a file without bytes."""
+    asked: list[str] = []
+
+    def load(name: str, **_: Any) -> str:
+        asked.append(name)
+        if not (Path(name).is_absolute() and Path(name).read_bytes()):
+            raise OSError(f"{name}: cannot open shared object file")
+        return name
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    return asked
+
+
+def test_a_library_is_looked_for_beside_libcuda_and_under_its_whole_name(places: Path, loading: list[str]) -> None:
+    """In each folder the usual name comes first."""
+    for file in ("first/libnvcuvid.so.580.95.05", "first/libnvcuvid.so.1", "beside/libnvcuvid.so.1"):
+        (places / file).touch()
+    whole = places / "last" / "libnvcuvid.so.580.95.05"
+    whole.write_bytes(b"ELF")
+    assert cuda_driver.load("libnvcuvid.so.1") == str(whole)
+    asked = list(dict.fromkeys(loading))
+    files = ("first/libnvcuvid.so.1", "first/libnvcuvid.so.580.95.05", "beside/libnvcuvid.so.1")
+    assert asked == ["libnvcuvid.so.1", *(str(places / file) for file in files), str(whole)]
+
+
+def test_a_library_that_lies_nowhere_is_an_error_that_says_what_to_do(places: Path, loading: list[str]) -> None:
+    (places / "beside" / "libnvcuvid.so.1").touch()
+    with pytest.raises(ToolError, match="NVIDIA_DRIVER_CAPABILITIES=video"):
+        cuda_driver.load("libnvcuvid.so.1")
+
+
+def test_triton_is_told_of_libcuda_only_where_it_has_the_name_that_triton_looks_for(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Set first, so that the variable is gone after the test.
+    monkeypatch.setenv("TRITON_LIBCUDA_PATH", "")
+    monkeypatch.delenv("TRITON_LIBCUDA_PATH")
+    triton_conversion._show_libcuda()
+    assert "TRITON_LIBCUDA_PATH" not in os.environ
+    (places / "beside" / "libcuda.so.1").touch()
+    triton_conversion._show_libcuda()
+    assert os.environ["TRITON_LIBCUDA_PATH"] == str(places / "beside")
+
+
+def test_no_library_is_found_in_a_process_that_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "_MAPS", tmp_path / "missing")
+    assert cuda_driver.loaded_file("libcuda.so") is None
