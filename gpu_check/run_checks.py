@@ -1,8 +1,8 @@
 """`make gpu-check`: runs the checks of checks.py on the GPU of this machine, and ends within eight minutes.
 
-Writes gpu-<name>.json after every check, into the folder of --results, or else the one that the environment variable
-OUT names, or else benchmarks/results. The exit status is 0 when all passed, 1 when one failed, and 3 when none failed
-and one was skipped. With SHORTGOP_REQUIRE_GPU=1 a skipped check has failed.
+Writes gpu-<name>.json after every check, into the folder of --results or else benchmarks/results. The exit status is 0
+when all passed, 1 when one failed, and 3 when none failed and one was skipped. With SHORTGOP_REQUIRE_GPU=1 a skipped
+check has failed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,7 @@ def main() -> None:
     names = [check.name for check in CHECKS]
     parser.add_argument("--only", nargs="+", choices=names, metavar="CHECK", help=f"of {', '.join(names)}")
     parser.add_argument("--seconds", type=float, default=TOTAL_SECONDS, help="for all checks together")
-    parser.add_argument(
-        "--results", type=Path, default=results_folder(os.environ), metavar="FOLDER", help="where the JSON goes"
-    )
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the JSON goes")
     parser.add_argument("--samples", type=Path, default=SAMPLES, metavar="FOLDER", help="of `make gpu-wheels`")
     options = parser.parse_args()
     # The environment names the file of results.
@@ -66,12 +64,6 @@ def main() -> None:
     if option := again(outcomes):
         print(f"there was no time for all; this runs the others: {option}")
     sys.exit(exit_status(outcomes))
-
-
-def results_folder(environment: Mapping[str, str]) -> Path:
-    """Where results go without --results: into the folder that OUT names, if it names one."""
-    out = environment.get("OUT", "")
-    return Path(out) if out and Path(out).is_dir() else RESULTS
 
 
 def run_all(

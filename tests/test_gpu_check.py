@@ -40,7 +40,7 @@ from gpu_ffmpeg import WORKS, verdict
 from gpu_memory import grows
 from hypothesis import given
 from hypothesis import strategies as st
-from run_checks import RESULTS, ROOT, results_folder, run_all
+from run_checks import ROOT, run_all
 from slim_wheel import UNUSED_OF_TORCHCODEC, without
 
 TESTS = Path(__file__).parent
@@ -194,12 +194,6 @@ def test_checks_that_decode_on_the_gpu_need_nvdec() -> None:
     assert {"pyav-pictures", "reader-equal", "reader-speed", "nvcuvid-soak", "torchcodec", "ffmpeg-nvdec"} <= needing
     others = {ENVIRONMENT, NVDEC, "convert-equal", "reader-fallback", "loader-device", "ffmpeg-nvenc", "sanitizer"}
     assert not needing & others
-
-
-def test_results_go_to_the_folder_that_out_names(tmp_path: Path) -> None:
-    assert results_folder({}) == results_folder({"OUT": ""}) == RESULTS
-    assert results_folder({"OUT": str(tmp_path)}) == tmp_path
-    assert results_folder({"OUT": str(tmp_path / "missing")}) == RESULTS
 
 
 @given(
