@@ -32,7 +32,8 @@ _FOR_WORD_SECONDS = 10.0
 _MOST_FAILED = 3
 _LOOK_EVERY_SECONDS = 2.0
 
-# What a place takes, the first of these that waits. A look rarely encodes, so it uses a GPU where nothing else does.
+# What a place takes, the first of these that waits. A look rarely encodes, and a section uses a GPU less than a unit
+# that is encoded whole, so they use one where nothing else does.
 _TAKES: dict[Place, tuple[frozenset[GpuUse], ...]] = {
     "gpu": (frozenset({"needs", "uses"}), frozenset({"may use"})),
     "cpu": (frozenset({"uses", "may use", "leaves"}),),

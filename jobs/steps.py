@@ -123,10 +123,8 @@ def gpu_use(kind: type[Step], encoder: str) -> GpuUse:
         return "leaves"
     if encoder != "auto":
         return "needs"
-    if kind is Look:
-        # Where it finds that the video cannot be cut, it encodes it whole.
-        return "may use"
-    return "uses" if kind is Whole else "leaves"
+    # A look that finds that the video cannot be cut encodes it whole. Of a section a GPU takes the decoding alone.
+    return "uses" if kind is Whole else "may use"
 
 
 def run_step(
@@ -182,8 +180,8 @@ def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgres
 
 
 def _for_sections(options: Options) -> Options:
-    """Sections of a video need one encoder. A GPU that fails for one of them would leave it to another one. `gpu_use`
-    goes by this."""
+    """The options for what all sections of a video share. They need one encoder, and one ffmpeg that has it. A GPU that
+    fails for one of them would leave it to another one."""
     return replace(options, use_gpu=False) if options.profile.encoder == "auto" else options
 
 
@@ -202,7 +200,7 @@ def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: O
             ffmpeg = choose_ffmpeg(own.profile, use_gpu=own.use_gpu)
             with file_of(dataset, step.unit.items[0].source, options.policy) as file:
                 path = file.part(step.section.needed)
-                rows = encode_section(path, step.section, identity, own, ffmpeg.path, shards, progress.add)
+                rows = encode_section(path, step.section, identity, options, ffmpeg.path, shards, progress.add)
         except NoEncoderError:
             raise
         except ToolError as error:

@@ -62,7 +62,7 @@ from .signs import PacketLog
 from .source_times import gaps_of, plan_stretch, rhythm_of
 from .stalls import stall_limit
 from .stretch import Stretch
-from .tool_choice import pipeline_for
+from .tool_choice import section_pipeline
 
 # How many packets the decoder may need for one frame, at most.
 _PACKETS_TO_A_FRAME = 64
@@ -313,7 +313,7 @@ def encode_section(  # noqa: PLR0917  # six unrelated inputs
             if needed is not None:
                 read_in_time(path, lambda: _check_packets(source, encode.seek, needed.packets), "reading it")
             # All sections need one encoder, but each machine has its own decoder.
-            pipeline = pipeline_for(ffmpeg_path, source, options.profile, use_gpu=options.use_gpu)
+            pipeline = section_pipeline(ffmpeg_path, source, options.profile, use_gpu=options.use_gpu)
             if pipeline.encoder != encode.pipeline.encoder:
                 raise NotCutError(f"{encode.pipeline.encoder} does not run on this machine")
             crops = source.crop is not None and crops_by_itself(ffmpeg_path)
@@ -325,4 +325,8 @@ def encode_section(  # noqa: PLR0917  # six unrelated inputs
         raise NotCutError("ffmpeg shows other frames than planned")
     if videos[0].changes.given_up != section.given_up:
         raise NotCutError("its pictures change")
-    return video_manifest(identity, of_piece(encode, 0), videos[0])
+    video = videos[0]
+    if options.profile.encoder == "auto":
+        # What all sections share: which of them a GPU decoded makes no difference.
+        video = replace(video, pipeline=encode.pipeline.to_json())
+    return video_manifest(identity, of_piece(encode, 0), video)

@@ -35,6 +35,9 @@ Scaling = Literal["scale_cuda", "software"]
 Fits = Callable[[str], bool]
 
 _BYTE_BITS, _MOST_BITS = 8, 10
+# Codecs whose standards say what each sample of a decoded picture is (H.264 and H.265 in their Annex C, VP9 and AV1
+# likewise). Those of MPEG leave the inverse transform to the decoder.
+_EXACT_CODECS = {"h264", "hevc", "vp9", "av1"}
 # Names of presets that x264 and x265 have.
 _SOFTWARE_PRESETS = {
     "ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow", "placebo",
@@ -128,6 +131,15 @@ def on_cpu(profile: Profile, why: str) -> Pipeline:
     """The pipeline without a GPU, in place of one that failed."""
     encoder = SOFTWARE_ENCODERS[profile.codec]
     return Pipeline(encoder=encoder, preset=software_preset(profile.preset), b_frames=profile.b_frames, why=why)
+
+
+def decoded_by_nvdec(pipeline: Pipeline, capabilities: Capabilities, source: SourceVideo) -> Pipeline:
+    """A pipeline on the CPU with NVDEC as its decoder, if NVDEC takes the source and gives exactly the same pictures:
+    then the result is the same, byte for byte."""
+    is_exact = source.codec in _EXACT_CODECS and source.picture.bits == _BYTE_BITS
+    if not is_exact or _why_not_decoded(capabilities, source) is not None:
+        return pipeline
+    return replace(pipeline, decoding="nvdec")
 
 
 def decoded_on_cpu(pipeline: Pipeline, why: str) -> Pipeline:

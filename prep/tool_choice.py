@@ -6,7 +6,7 @@ from .capabilities import NVENC_ENCODERS, encodes, gpu_rank
 from .capability_trials import capabilities_of
 from .ffmpeg import Ffmpeg, find_ffmpeg, usable_ffmpegs
 from .gpu_errors import NO_GPU
-from .pipelines import Pipeline, choose_encoder, choose_pipeline, source_kind
+from .pipelines import Pipeline, choose_encoder, choose_pipeline, decoded_by_nvdec, source_kind
 from .probe import SourceVideo
 from .profile import Profile
 
@@ -34,3 +34,16 @@ def pipeline_for(ffmpeg_path: str, source: SourceVideo, profile: Profile, *, use
     kind = source_kind(source)
     kinds = () if kind is None else (kind,)
     return choose_pipeline(capabilities_of(ffmpeg_path, profile, use_gpu=use_gpu, kinds=kinds), source, profile)
+
+
+def section_pipeline(ffmpeg_path: str, source: SourceVideo, profile: Profile, *, use_gpu: bool) -> Pipeline:
+    """The pipeline for a section of a source on this machine. Where the profile names no encoder, all machines scale
+    and encode alike, on the CPU, and those with a GPU decode there: no seam can be seen. ToolError when no encoder
+    runs."""
+    if profile.encoder != "auto":
+        return pipeline_for(ffmpeg_path, source, profile, use_gpu=use_gpu)
+    pipeline = pipeline_for(ffmpeg_path, source, profile, use_gpu=False)
+    kind = source_kind(source)
+    if not use_gpu or kind is None:
+        return pipeline
+    return decoded_by_nvdec(pipeline, capabilities_of(ffmpeg_path, profile, kinds=(kind,)), source)

@@ -28,13 +28,16 @@ from cuda_ffmpeg import (
     install,
     software_filters,
 )
-from datasets import current_manifest
+from datasets import current_manifest, rows_of
+from long_sources import FRAMES, assert_undisturbed, make_sources, run_in_sections
+from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep import gpu_attempts
 from shortgop.prep.doctor import diagnose
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.gpu_filters import scaled_on_gpu
-from shortgop.prep.profile import Profile
+from shortgop.prep.profile import Profile, Size
 from shortgop.prep.tool_choice import choose_ffmpeg
+from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
 Machine = Callable[..., Installed]
@@ -81,6 +84,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> SyntheticVideo:
         path, pts=constant_rate_pts(RATE, 100), timebase=1 / RATE, size=(480, 320),
         colorspace=1, color_primaries=1, color_trc=1,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def long_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a video that is encoded in four sections."""
+    return make_sources(tmp_path_factory.mktemp("long")) / "long.mp4"
 
 
 def prepared(source: Path | str, out: Path, **options: Any) -> shortgop.Dataset:
@@ -337,3 +346,68 @@ def test_without_streams_for_gpus_none_is_touched(machine: Machine, source: Synt
     prepared(source.path, tmp_path / "dataset", streams_per_gpu=0)
     assert '"on_gpu": true' not in gpu.log.read_text()
     assert pipelines(tmp_path / "dataset")[0]["why"] == "no GPU was at hand"
+
+
+# Sections of long sources
+
+
+@pytest.mark.parametrize(
+    "has",
+    [
+        {},
+        {"nvenc": NO_ENGINE},
+        {"skips": True},
+        {"refuse": LOST_DECODER, "refusals": 1000},
+        {"nvdec": "Cannot load libnvcuvid.so.1"},
+    ],
+    ids=["L4", "H100", "leaves-out-a-frame", "fails", "no-nvcuvid"],
+)
+def test_sections_that_a_gpu_decodes_are_those_of_the_cpu_byte_for_byte(
+    has: dict[str, Any], long_source: Path, machine: Machine, tmp_path: Path
+) -> None:
+    """Machines with and without a GPU encode sections of the same video: no seam may be seen."""
+    gpu = machine(**has)
+    run_in_sections(long_source, tmp_path / "gpu")
+    runs = gpu.runs()
+    assert any(run["on_gpu"] for run in runs) == ("nvdec" not in has)
+    assert all("libx264" in run["argv"] and "scale_cuda" not in " ".join(run["argv"]) for run in runs)
+    machine(nvdec=NO_DRIVER, nvenc=NO_DRIVER)
+    run_in_sections(long_source, tmp_path / "cpu")
+    assert_undisturbed(tmp_path / "gpu", tmp_path / "cpu")
+    (video,) = shortgop.open(tmp_path / "gpu")
+    assert [read_number(frame) for frame in video[:]] == list(range(FRAMES))
+
+
+def test_a_section_whose_decoder_need_not_agree_with_others_is_decoded_on_the_cpu(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """MPEG-2 leaves the inverse transform to the decoder."""
+    path = tmp_path / "long.mkv"
+    make_video(
+        path, pts=constant_rate_pts(RATE, FRAMES), timebase=1 / RATE, size=(320, 256), gop=30, codec="mpeg2video"
+    )  # fmt: skip
+    gpu = machine()
+    run_in_sections(path, tmp_path / "dataset")
+    assert len(gpu.runs()) > 1
+    assert not any(run["on_gpu"] for run in gpu.runs())
+
+
+@pytest.mark.parametrize(
+    "of_source",
+    [{"size": (326, 186)}, {"rotation": 90}, {"color_range": 2, "colorspace": 5}],
+    ids=["odd-size", "rotated", "full-range"],
+)
+def test_what_filters_make_of_pictures_from_a_gpu_is_what_they_make_of_others(
+    of_source: dict[str, Any], machine: Machine, tmp_path: Path
+) -> None:
+    """NVDEC gives NV12, and decoders on the CPU planes."""
+    path = tmp_path / "long.mp4"
+    options = {"size": (320, 256), "options": {"qp": "10", "preset": "ultrafast"}, **of_source}
+    make_video(path, pts=constant_rate_pts(RATE, 200), timebase=1 / RATE, gop=30, **options)
+    profile = Profile(size=Size(short_side=98), segment_seconds=Fraction(1, 2))
+    for name, has in (("gpu", {}), ("cpu", {"nvdec": NO_DRIVER, "nvenc": NO_DRIVER})):
+        gpu = machine(**has)
+        prepare([str(path)], DiskStorage(tmp_path / name), profile, where=Where("inline"), section_seconds=0.01)
+        assert len(gpu.runs()) > 1
+        assert all(run["on_gpu"] for run in gpu.runs()) == (name == "gpu")
+    assert rows_of(tmp_path / "gpu") == rows_of(tmp_path / "cpu")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gpu_prep
 import pytest
-from gpu_prep import at_bytes, beside, check_numbers, most_of, numbered_sources, pipelines_of, use_of
+from gpu_prep import at_bytes, beside, check_numbers, most_of, numbered_sources, pipelines_of, same_bytes, use_of
 
 from cuda_ffmpeg import Installed, install
 from shortgop.prep.capabilities import Capabilities, Trial
@@ -54,6 +54,15 @@ def test_every_pipeline_of_a_gpu_is_tried_and_makes_a_right_dataset(source: Path
     assert {
         name: check_numbers(source, each, PROFILE, found_by_prep) for name, each in pipelines.items()
     } == dict.fromkeys(pipelines, "right")
+
+
+def test_what_nvdec_alone_changes_is_nothing(source: Path, found_by_prep: str) -> None:
+    pipelines = pipelines_of(capabilities_of(found_by_prep, PROFILE), PROFILE)
+    cpu, nvdec, encoded = (
+        pipelines[name] for name in ("cpu", "nvdec, software, libx264", "nvdec, software, h264_nvenc")
+    )
+    assert same_bytes(source, nvdec, cpu, PROFILE, found_by_prep) == "equal"
+    assert same_bytes(source, encoded, cpu, PROFILE, found_by_prep) == f"{source.name}: not the CPU's bytes"
 
 
 def test_without_a_gpu_only_the_cpu_is_left() -> None:

@@ -224,25 +224,32 @@ def with_sections(encoder: str, clips: Sequence[Unit] = ()) -> Attempts:
     return Attempts(order, encoder)
 
 
-def test_a_gpu_gets_clips_and_not_the_longer_sections_which_would_leave_it_alone() -> None:
+def test_a_gpu_gets_clips_and_not_the_longer_sections_which_use_it_for_less() -> None:
     clips = [unit(f"clip of {seconds}", seconds) for seconds in (10, 20, 30, 40, 45)]
     found = places(with_sections("auto", clips), Slots(4, 2, 0.5))
     assert [name[:4] for name in found["gpu"]] == ["clip"] * 4
     assert found["cpu"] == ["other", "film"]
 
 
+def test_a_gpu_gets_sections_where_no_clip_waits() -> None:
+    assert places(with_sections("auto")) == {"gpu": ["film"] * 2, "cpu": ["other", "film", "film"]}
+
+
 def test_where_nothing_can_use_a_gpu_its_cores_still_have_work() -> None:
-    assert places(with_sections("auto")) == {"gpu": [], "cpu": ["other", *["film"] * 7]}
+    assert places(with_sections("libx264")) == {"gpu": [], "cpu": ["other", *["film"] * 7]}
 
 
-def test_a_clip_that_comes_later_finds_the_gpu_free() -> None:
+def test_a_clip_that_comes_later_gets_the_next_place_on_a_gpu() -> None:
     later: list[Sequence[Unit] | None] = [[], [unit("clip")], None]
     order = Order(more=lambda _wait: later.pop(0))
     order.again(OneSection(long_unit("film"), Cut("key", 20, 0, 0), number, _NO_SECTION) for number in range(20))
     attempts = Attempts(order)
     order.fill(wait=False)
-    assert places(attempts) == {"gpu": [], "cpu": ["film"] * 8}
+    begun = list(attempts.start(_WITH_GPU, 0.0))
+    assert [attempt.place for attempt in begun] == ["gpu"] * 2 + ["cpu"] * 3
     order.fill(wait=False)
+    assert places(attempts) == {"gpu": [], "cpu": []}
+    attempts.ended(begun[0], 50.0)
     assert places(attempts) == {"gpu": ["clip"], "cpu": []}
 
 
