@@ -59,7 +59,7 @@ def test_the_start_of_ray_is_no_part_of_the_rate() -> None:
     assert "node n: 400 frames" in status_lines(job.status, job.now)
     job.now += 8
     job.report("a", 800)
-    assert job.line == "800 of 4000 frames, 50 frames/s (50 in the last minute), about 1 min 4 s left"
+    assert job.line == "800 of 4000 frames, 50 frames/s while encoding (50 in the last minute), about 1 min 4 s left"
     assert "node n: 800 frames, 50 frames/s in the last minute" in status_lines(job.status, job.now)
 
 
