@@ -19,6 +19,7 @@ import pytest
 import shortgop
 from cuda_ffmpeg import NO_DRIVER, NO_ENGINE, Installed, install
 from datasets import current_manifest
+from long_sources import assert_undisturbed, make_sources, run_in_sections
 from padded_sources import PADDED_FRAMES, make_padded
 from ray_heads import user_environment
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE
@@ -34,12 +35,19 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 
 _JOB = """
 import json, sys
+from pathlib import Path
 import shortgop
+from long_sources import run_in_sections
 from ray_heads import cluster_of
+from shortgop.jobs.where import Where
 
 sources, out, machines, options = sys.argv[1:]
+options = json.loads(options)
 with cluster_of(*json.loads(machines)) as (cluster, _):
-    report = shortgop.prepare(sources, out, address=cluster.address, size=160, **json.loads(options))
+    if options.pop("in_sections", False):
+        report = run_in_sections(Path(sources), Path(out), Where(address=cluster.address, **options))
+    else:
+        report = shortgop.prepare(sources, out, address=cluster.address, size=160, **options)
 print(json.dumps([report.videos_added, [each.reason for each in report.failures]]))
 """
 
@@ -49,9 +57,21 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_padded(tmp_path_factory.mktemp("sources"), _VIDEOS)
 
 
-def prepared(sources: Path, folder: Path, kinds: Mapping[str, Any], **options: Any) -> dict[str, list[dict[str, Any]]]:
-    """Prepare all sources on machines of these kinds, with the driver on the first one, in a process and with a home of
-    its own. Returns what the machines were asked to encode, by kind. Every frame shows its number."""
+Runs = dict[str, list[dict[str, Any]]]
+"""What machines were asked to encode, by kind."""
+
+
+def prepared(sources: Path, folder: Path, kinds: Mapping[str, Any], **options: Any) -> Runs:
+    """Prepare all sources on machines of these kinds. Every frame shows its number."""
+    runs = run_on(kinds, sources, folder, _VIDEOS, options)
+    for number, video in enumerate(shortgop.open(folder / "dataset")):
+        assert [read_number(video[0]), read_number(video[-1])] == [100 * number, 100 * number + PADDED_FRAMES - 1]
+    return runs
+
+
+def run_on(kinds: Mapping[str, Any], sources: Path, folder: Path, videos: int, options: Mapping[str, Any]) -> Runs:
+    """Run a job that makes so many videos, with the driver on the first machine, in a process and with a home of its
+    own."""
     programs: dict[str, Installed] = {
         kind: install(folder / kind.replace(" ", "-"), **_KINDS[kind][1]) for kind in kinds
     }
@@ -67,9 +87,7 @@ def prepared(sources: Path, folder: Path, kinds: Mapping[str, Any], **options: A
     command = [sys.executable, "-c", _JOB, str(sources), str(out), json.dumps(machines), json.dumps(options)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [_VIDEOS, []]
-    for number, video in enumerate(shortgop.open(out)):
-        assert [read_number(video[0]), read_number(video[-1])] == [100 * number, 100 * number + PADDED_FRAMES - 1]
+    assert json.loads(done.stdout.splitlines()[-1]) == [videos, []]
     return {kind: program.runs() for kind, program in programs.items()}
 
 
@@ -104,6 +122,16 @@ def test_an_encoder_that_one_kind_has_runs_only_there(sources: Path, tmp_path: P
 def test_an_encoder_for_the_cpu_leaves_all_gpus_alone(sources: Path, tmp_path: Path) -> None:
     runs = prepared(sources, tmp_path, _ALL, encoder="libx264")
     assert [encoders(each) for each in runs.values()] == [{(False, "libx264")}] * 3
+
+
+def test_gpus_decode_the_sections_of_a_film_which_is_the_same_as_without_them(tmp_path: Path) -> None:
+    source = make_sources(tmp_path) / "long.mp4"
+    runs = run_on(_ALL, source, tmp_path, 1, {"streams_per_gpu": 1, "in_sections": True})
+    on_gpus = [run for run in [*runs["H100"], *runs["L4"]] if run["on_gpu"]]
+    assert on_gpus
+    assert encoders(on_gpus) == {(True, "libx264")}
+    run_in_sections(source, tmp_path / "plain")
+    assert_undisturbed(tmp_path / "dataset", tmp_path / "plain")
 
 
 _PLACES = """
