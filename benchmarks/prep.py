@@ -2,11 +2,12 @@
 
     python benchmarks/prep.py
     python benchmarks/prep.py --workers 2 --videos 60 --seconds 5
-    python benchmarks/prep.py --workers 2 --videos 2 --seconds 900
+    python benchmarks/prep.py --workers 2 --videos 1 --height 240 --seconds 2600
 
 The command lines are the job's own, written down by `ffmpeg_between.py` in a first run. Then they are run in turn with
 the job, each time into a new folder: one after the other beside `--runner inline`, or with --workers as many at a time
-as Ray runs. Sources that take a core two minutes or more are encoded in sections, which are then what is run by hand.
+as Ray runs. Sources that are expected to take a core two minutes or more, as in the third line, are encoded in
+sections, which are then what is run by hand.
 The ratio is how much of the job's time the encodes alone take: with the start of the interpreter, and from the end of
 its imports on. With Ray, a job of one second of video for each worker, each in a unit of its own, says what the start
 of Ray and of its workers takes, and a ratio is without it. Further runs say where the rest goes: one of a job without

@@ -40,12 +40,12 @@ def head_patience_seconds() -> float:
     return max(waits - _SOONER_SECONDS, waits / 2)
 
 
-def asked_patiently(ask: Callable[[], _T], patience: float) -> Callable[[], _T]:
+def asked_patiently(ask: Callable[[], _T], patience_seconds: float) -> Callable[[], _T]:
     """A function that any thread may call, and that returns what `ask` does. Where the answer to an earlier call is
     still to come, it returns that one.
 
-    The first answer may take as long as the `patience`, in seconds. Later NoAnswerError is raised where it does not
-    come at once, and ToolError where nothing was heard for longer than the `patience`.
+    The first answer may take as long as the patience, and an error of Ray in its place is raised. Later NoAnswerError
+    is raised where no answer comes at once, and ToolError where none came for longer than the patience.
     """
     busy = threading.Lock()
     waiting: Future[_T] | None = None
@@ -56,14 +56,16 @@ def asked_patiently(ask: Callable[[], _T], patience: float) -> Callable[[], _T]:
         with busy:
             waiting = waiting or _in_a_thread(ask)
             try:
-                found = waiting.result(patience if heard is None else _ANSWER_SECONDS)
+                found = waiting.result(patience_seconds if heard is None else _ANSWER_SECONDS)
             except (TimeoutError, RayError) as error:
                 if waiting.done():
                     waiting = None
-                if heard is None or time.monotonic() - heard > patience:
+                if heard is None and isinstance(error, RayError):
+                    raise
+                if heard is None or time.monotonic() - heard > patience_seconds:
                     raise ToolError(
-                        f"the head of Ray has not answered for {patience:.0f} s; what is finished is kept, so run the "
-                        "same command again"
+                        f"the head of Ray has not answered for {patience_seconds:.0f} s; what is finished is kept, so "
+                        "run the same command again"
                     ) from error
                 raise NoAnswerError("the head of Ray does not answer") from error
             waiting, heard = None, time.monotonic()

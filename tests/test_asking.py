@@ -73,6 +73,13 @@ def test_an_error_of_ray_is_no_answer(head: Head) -> None:
     assert ask() == 4
 
 
+def test_an_error_in_place_of_the_first_answer_is_raised(head: Head) -> None:
+    """Nothing was waited for, and the error says more."""
+    head.is_broken = True
+    with pytest.raises(WorkerCrashedError):
+        asked_patiently(head.ask, 60)()
+
+
 def test_any_other_error_is_raised(head: Head) -> None:
     def ask_badly() -> int:
         return head.ask() // 0
