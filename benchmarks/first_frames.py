@@ -1,8 +1,10 @@
 """When a job over a million sources has its first frames, and when it knows them all: python benchmarks/first_frames.py
 
 All sources are one short clip: lists name it a million times by ids of its own, and folders hold links to it, which are
-made first and kept. Each job runs in a process of its own, without Ray, and ends when all sources are known. With
---done N it goes on with a dataset that has the first N sources. With --runner ray a Ray is started for each job.
+made first and kept. A store, which needs --endpoint, holds 20,000 copies of it; all other objects are empty, and have
+names that sort after these. Each job runs in a process of its own, without Ray, and ends when all sources are known.
+With --done N it goes on with a dataset that has the first N sources. With --runner ray a Ray is started for each job.
+The memory is the most that the driver has had; Ray's own processes have theirs.
 
 --window-sources plans so many sources at a time in turn: 100000 has up to 20,000 in one window, all of which are looked
 at before anything is encoded. Then a job ends when all were looked at.
@@ -11,19 +13,24 @@ at before anything is encoded. Then a job ends when all were looked at.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import footage
+import obstore
+from obstore.store import S3Store
+from s3_place import means
 
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.sources import found_in
@@ -40,6 +47,8 @@ from shortgop.storage.disk import DiskStorage
 
 _FOLDERS = 1000
 _PART_VIDEOS = 1000
+_REAL_OBJECTS = 20_000
+_PUTS_AT_A_TIME = 64
 
 
 class KnownError(Exception):
@@ -68,6 +77,22 @@ def made(kind: str, clip: Path, count: int) -> Path:
                 (part / f"{folder:03d}" / f"{number:07d}.mp4").symlink_to(clip)
         part.rename(path)
     return path
+
+
+def filled(url: str, clip: Path, count: int) -> str:
+    """So many objects below a URL, of which the first ones are the clip."""
+    store, data = S3Store.from_url(url), clip.read_bytes()
+
+    async def put(numbers: Iterator[int]) -> None:
+        for number in numbers:
+            await obstore.put_async(store, f"{number:07d}.mp4", data if number < _REAL_OBJECTS else b"")
+
+    async def put_all() -> None:
+        numbers = iter(range(count))
+        await asyncio.gather(*(put(numbers) for _ in range(_PUTS_AT_A_TIME)))
+
+    asyncio.run(put_all())
+    return f"{url}/"
 
 
 def begun(source: Path, clip: Path, count: int) -> Path:
@@ -117,7 +142,11 @@ def child(source: str, begun_at: str, runner: str, window_sources: int, until: s
             shutil.copytree(begun_at, Path(out) / "dataset")
         with contextlib.suppress(KnownError):
             prepare([source], storage, Profile(), where=where, window_sources=window_sources, on_update=on_update)
-    return f"first frames after {first:.1f} s ({processor:.1f} s of CPU), all sources {until} after {known:.1f} s"
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    return (
+        f"first frames after {first:.1f} s ({processor:.1f} s of CPU), all sources {until} after {known:.1f} s, "
+        f"{peak_mb:.0f} MB"
+    )
 
 
 def main() -> None:
@@ -125,8 +154,9 @@ def main() -> None:
     parser.add_argument("--sources", type=int, default=1_000_000)
     parser.add_argument("--done", type=int, default=0, help="how many of them the dataset has already")
     parser.add_argument("--runner", choices=["inline", "ray"], default="inline")
-    parser.add_argument("--kinds", nargs="+", choices=[*LISTS, "folder"], default=[*LISTS, "folder"])
+    parser.add_argument("--kinds", nargs="*", choices=[*LISTS, "folder"], default=[*LISTS, "folder"])
     parser.add_argument("--window-sources", nargs="+", type=int, default=[])
+    parser.add_argument("--endpoint", help="an S3 server that gets the sources too")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -137,13 +167,19 @@ def main() -> None:
     until = "looked at" if options.window_sources else "known"
     footage.WORK.mkdir(parents=True, exist_ok=True)
     (clip,) = footage.make_sources("first-frames", 1, 256, 2)
-    for kind in options.kinds:
-        source = made(kind, clip, options.sources)
-        begun_at = begun(source, clip, options.done) if options.done else ""
+
+    def measure(kind: str, source: str, begun_at: str = "") -> None:
         for size in [*(options.window_sources or [WINDOW_SOURCES])] * options.rounds:
             print(f"{kind}, {size} at a time: " if options.window_sources else f"{kind}: ", end="", flush=True)
             command = [sys.executable, __file__, "--child", source, begun_at, options.runner, size, until]
             subprocess.run(list(map(str, command)), check=True)
+
+    for kind in options.kinds:
+        source = made(kind, clip, options.sources)
+        measure(kind, str(source), str(begun(source, clip, options.done)) if options.done else "")
+    if options.endpoint:
+        with means(options.endpoint) as url:
+            measure("store", filled(f"{url}/sources", clip, options.sources))
 
 
 if __name__ == "__main__":

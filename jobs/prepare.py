@@ -166,6 +166,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
     """Prepare the sources of a listing. The failures of files that no longer exist in the folders among `arguments` are
     withdrawn."""
     table, tally = listing.table, how.tally
+    _refuse_own_memory(out, how.where)
     # Tried before anything is written: what fails here would fail in every worker.
     _try_tools(how.options.profile, how.where)
     if not layout.is_dataset(out):
@@ -277,6 +278,16 @@ def _try_tools(profile: Profile, where: Where) -> None:
     find_ffmpeg()
     if where.cluster is None:
         check_tools(profile, use_gpu=where.uses_gpus)
+
+
+def _refuse_own_memory(out: Storage, where: Where) -> None:
+    """UsageError for a place that only this process sees, where others are to write to it."""
+    if where.runner == "ray" and out.url.startswith("memory://"):
+        raise UsageError(
+            f"{out} is in the memory of this process, and Ray's workers are other processes; give a folder or a store, "
+            "or --runner inline",
+            file=out.url,
+        )
 
 
 def _try_cluster(where: Where) -> None:

@@ -72,9 +72,11 @@ def copy_videos(
     Videos that were dropped in the target stay out, unless `include_dropped`. With `update` a video of a source takes
     the place of the target's video of that id, columns included, if its frames differ and its revision is greater.
 
-    UsageError if two videos have one id and other frames, or if profiles differ; NotADatasetError, MissingDataError or
-    CorruptDataError if a source is not whole; OutputError, DatasetBusyError for the target.
+    UsageError if two videos have one id and other frames, if profiles differ, or if `target` lies inside a source;
+    NotADatasetError, MissingDataError or CorruptDataError if a source is not whole; OutputError, DatasetBusyError for
+    the target.
     """
+    _refuse_inside(sources, target)
     opened = [
         (source, *open_current(source, copies=copies_in(None)))
         for source in {source.url: source for source in sources}.values()
@@ -149,6 +151,15 @@ def _of_any(ids: Collection[str], manifests: Iterable[Manifest]) -> set[str]:
 
 def _current(dataset: Storage) -> Manifest:
     return empty() if read_root(dataset).snapshot is None else open_current(dataset, copies=copies_in(None))[1]
+
+
+def _refuse_inside(sources: Sequence[Storage], target: Storage) -> None:
+    """UsageError if the target would be among the files of a source."""
+    for source in sources:
+        if target.url.startswith(f"{source.url}/"):
+            raise UsageError(
+                f"{target} lies inside the dataset {source}; name a place that is not inside it", file=target.url
+            )
 
 
 def _refuse_other_profiles(roots: Sequence[tuple[Storage, Root]]) -> None:

@@ -132,6 +132,13 @@ def test_errors_are_those_of_the_command_and_nothing_is_made(
     assert not (tmp_path / "dataset").exists()
 
 
+def test_workers_do_not_get_a_dataset_in_the_memory_of_this_process(constant_video: SyntheticVideo) -> None:
+    with pytest.raises(shortgop.UsageError, match="memory://there is in the memory of this .* --runner inline"):
+        shortgop.prepare(constant_video.path, "memory://there", runner="ray")
+    assert shortgop.prepare(constant_video.path, "memory://there", runner="inline").videos_added == 1
+    assert len(shortgop.open("memory://there")) == 1
+
+
 def test_neither_the_package_nor_a_job_imports_torch(constant_video: SyntheticVideo, tmp_path: Path) -> None:
     code = (
         "import sys, shortgop\n"
