@@ -64,7 +64,7 @@ $(STAMP)-bench: $(STAMP)
 
 # Many tests wait for other processes: with more of them than cores they may take less time, and more memory. Torch has
 # one thread in each, because its threads keep a core busy while they wait for each other.
-TEST_PROCESSES := 2
+TEST_PROCESSES := 3
 
 test: check
 	@echo "Running the tests on $(TEST_PROCESSES) processes: some minutes"

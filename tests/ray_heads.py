@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from started_processes import descendants, kill, naming, opened_processes
@@ -50,21 +51,28 @@ def user_environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def ray_head(*options: str, token: bool, within: tuple[str, ...] = ()) -> Iterator[Head]:
+def ray_head(
+    *options: str,
+    token: bool,
+    within: tuple[str, ...] = (),
+    helpers: tuple[str, ...] = WITHOUT_HELPERS,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Head]:
     """Start a head as the README says, and end it; without a dashboard, which is several processes, unless an option
-    asks for one. `within` is a command that runs another one, such as `unshare`."""
+    asks for one. `within` is a command that runs another one, such as `unshare`, `settings` are set in the head's
+    environment."""
     # Ray puts sockets there, whose paths have to be shorter than 108 bytes.
     folder = Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))
     home = folder / "home"
     (home / ".ray").mkdir(parents=True)
     # A job that is told to end has time to, also on a busy machine.
-    environment = user_environment(home, RAY_TMPDIR=str(folder), RAY_JOB_STOP_WAIT_TIME_S="60")
+    environment = user_environment(home, RAY_TMPDIR=str(folder), RAY_JOB_STOP_WAIT_TIME_S="60", **settings)
     if token:
         (home / ".ray" / "auth_token").write_text(secrets.token_hex(32))
     port, client, dashboard, agent = free_ports(4)
     command = [
         *within, str(BIN / "ray"), "start", "--head", "--block", f"--port={port}", "--num-cpus=2",
-        "--include-dashboard=false", *WITHOUT_HELPERS,
+        "--include-dashboard=false", *helpers,
         "--min-worker-port=0", "--max-worker-port=0", f"--ray-client-server-port={client}",
         f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}", *options,
     ]  # fmt: skip
