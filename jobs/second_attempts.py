@@ -24,6 +24,9 @@ from .steps import GpuUse, Join, Look, OneSection, Step, gpu_use
 _FAR_LONGER, _MUCH_LONGER = 3.0, 1.5
 # A step that takes less than this is not worth a second attempt.
 _LEAST_SECONDS = 10.0
+# Where nothing says how long a step may take, so long without a frame counts as far longer than usual. Reading a long
+# source before its first frame takes minutes.
+_SILENT_SECONDS = 1800.0
 # So many attempts at a step run at a time.
 _MOST_ATTEMPTS = 3
 # Where a machine is lost, Ray mostly says so at once of the attempts that it had, and otherwise after minutes.
@@ -62,8 +65,9 @@ class Attempt:
 @dataclass
 class _Tried:
     """A step whose outcome is wanted: its attempts, when the first one began, the most frames that any of them has
-    done, how many failed, and the ids of the machines that have attempted it. `heard` are the ids of those that have
-    told of an attempt since one failed, `lost` is since when all attempts are on machines that are gone."""
+    done, when these became more, how many attempts failed, and the ids of the machines that have attempted it. `heard`
+    are the ids of those that have told of an attempt since one failed, `lost` is since when all attempts are on
+    machines that are gone."""
 
     step: Step
     own_class: CostClass
@@ -71,6 +75,7 @@ class _Tried:
     attempts: list[Attempt] = field(default_factory=list)
     begun: float | None = None
     frames: int = 0
+    moved: float = 0.0
     failed: int = 0
     machines: set[str] = field(default_factory=set)
     heard: set[str] = field(default_factory=set)
@@ -148,14 +153,16 @@ class Attempts:
             # The other attempt at a look goes on, while the sections that the first one found are encoded.
             return False
         if tried is not None:
-            tried.begun = now if tried.begun is None else tried.begun
+            if tried.begun is None:
+                tried.begun = tried.moved = now
             if machine:
                 tried.machines.add(machine)
                 tried.heard.add(machine)
             if any(isinstance(attempt.step, Join) for attempt in tried.attempts):
                 # It has no frames of its own: those of the sections stay.
                 return False
-            tried.frames = max(frames, tried.frames)
+            if frames > tried.frames:
+                tried.frames, tried.moved = frames, now
         if frames < self._most_frames.get(key, 0):
             return False
         if key in self._most_frames:
@@ -234,17 +241,20 @@ class Attempts:
             if _is_lost(tried, there, now):
                 slow.append((math.inf, tried))
                 continue
-            if not tried.expected_seconds:
-                continue
             seconds = now - tried.begun
             if seconds > _LEAST_SECONDS:
-                usual = self._measured.most_usual(tried.cost_class, tried.attempts[0].place)
-                times = 0.0 if usual is None else seconds / (usual * tried.expected_seconds)
                 # The second attempt is given time as well.
-                times /= _FAR_LONGER ** (len(tried.attempts) - 1)
+                times = self._times(tried, seconds, now) / _FAR_LONGER ** (len(tried.attempts) - 1)
                 if times > _MUCH_LONGER:
                     slow.append((times, tried))
         return sorted(slow, key=lambda each: -each[0])
+
+    def _times(self, tried: _Tried, seconds: float, now: float) -> float:
+        """How many times as long as usual a step takes that has taken `seconds`."""
+        usual = self._measured.most_usual(tried.cost_class, tried.attempts[0].place)
+        if usual is None or not tried.expected_seconds:
+            return _FAR_LONGER * (now - tried.moved) / _SILENT_SECONDS
+        return seconds / (usual * tried.expected_seconds)
 
 
 def _is_lost(tried: _Tried, there: Collection[str], now: float) -> bool:

@@ -119,6 +119,25 @@ def test_a_third_attempt_needs_a_third_machine(one_is_left: tuple[Attempts, Atte
     assert list(attempts.start(slots, 1000)) == []
 
 
+@pytest.mark.parametrize("expected_seconds", [20, 0])
+def test_a_step_of_which_nothing_is_known_is_attempted_once_more_when_it_does_not_get_on(
+    expected_seconds: float,
+) -> None:
+    """The only one of its job, on a machine that hangs: nothing has shown how long such a step takes."""
+    attempts = Attempts(Order([unit("a", expected_seconds)]))
+    (first,) = attempts.start(_SLOTS, 0)
+    key = key_of(first.step)
+    for now in range(0, 7200, 10):
+        attempts.progressed(key, min(now, 3000), now)
+        at_once = list(attempts.start(_SLOTS, now))
+        # It gets on for 3000 seconds. Where machines have nothing else to do, half of the patience is enough.
+        assert bool(at_once) == (now == 3910), now
+        if at_once:
+            attempts.progressed(key, 0, now)
+        if now == 7190:
+            assert attempts.ended(first, 7190)
+
+
 def test_only_the_attempt_that_is_further_counts_as_progress(one_is_left: tuple[Attempts, Attempt]) -> None:
     attempts, first = one_is_left
     key = key_of(first.step)
@@ -155,7 +174,7 @@ def test_a_look_that_encodes_the_video_at_once_takes_as_long_as_that() -> None:
     attempts = Attempts(Order([long_unit("a")]))
     first = begun(attempts, 0)["a"]
     attempts.progressed(key_of(first.step), 10, 5)
-    assert begun(attempts, 1000) == {}
+    assert begun(attempts, 900) == {}
 
 
 def test_a_look_that_goes_on_beside_the_sections_says_nothing_of_their_progress() -> None:
@@ -324,10 +343,11 @@ def test_a_few_of_each_class_begin_early_and_what_they_took_changes_the_order() 
     assert all(each.step.unit.id.endswith("webm") for each in attempts.start(Slots(4), 100))
 
 
-def test_without_an_idea_of_what_is_usual_nothing_is_attempted_twice() -> None:
+def test_without_an_idea_of_what_is_usual_nothing_that_gets_on_is_attempted_twice() -> None:
     attempts = Attempts(Order([unit("a"), unit("b")]))
     first = begun(attempts, 0)
     assert attempts.ended(first["a"], 1)
+    attempts.progressed(key_of(first["b"].step), 1, 9_500)
     assert begun(attempts, 10_000) == {}
 
 
