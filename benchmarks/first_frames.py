@@ -16,7 +16,7 @@ import argparse
 import asyncio
 import contextlib
 import json
-import resource
+import re
 import shutil
 import subprocess
 import sys
@@ -142,10 +142,11 @@ def child(source: str, begun_at: str, runner: str, window_sources: int, until: s
             shutil.copytree(begun_at, Path(out) / "dataset")
         with contextlib.suppress(KnownError):
             prepare([source], storage, Profile(), where=where, window_sources=window_sources, on_update=on_update)
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    # getrusage would count what the process had that started this one.
+    peak = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
     return (
         f"first frames after {first:.1f} s ({processor:.1f} s of CPU), all sources {until} after {known:.1f} s, "
-        f"{peak_mb:.0f} MB"
+        f"{int(peak[1]) / 1000 if peak else 0:.0f} MB"
     )
 
 
