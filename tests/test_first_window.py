@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from shortgop.errors import UsageError
 from shortgop.jobs.job_status import read_status
 from shortgop.jobs.tally import Progress
 from shortgop.manifests.verify import verify
+from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import expected_seconds
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
@@ -23,6 +26,8 @@ _FRAMES, _MANY_FRAMES = 20, 400
 _PIXELS = 96 * 64
 # Three short films are a unit, and the long one is encoded in sections.
 _SECTION_SECONDS = 2.5 * expected_seconds(_FRAMES, _PIXELS, _FRAMES, _PIXELS)
+# Where a segment ends, a section may.
+_PROFILE = Profile(segment_seconds=Fraction(1, 2))
 _AT_ONCE = 1000
 
 
@@ -60,28 +65,28 @@ def test_a_wrong_line_ends_the_job_before_it_has_begun(corpus: Path, tmp_path: P
     assert not (tmp_path / "dataset").exists()
 
 
-@pytest.mark.parametrize("is_time", [
-    lambda now: now.frames_done > _MANY_FRAMES // 2,
-    lambda now: now.sources_done == 1,
-    lambda now: now.sources_done == 4,
+@pytest.mark.parametrize(("is_time", "has_sections"), [
+    (lambda now: now.frames_done > _MANY_FRAMES // 2, True),
+    (lambda now: now.sources_done == 1, False),
+    (lambda now: now.sources_done == 4, False),
 ], ids=["in the long film", "after it", "after the first short ones"])  # fmt: skip
 def test_an_unfinished_dataset_that_was_planned_at_once_goes_on(
-    is_time: Callable[[Progress], bool], corpus: Path, tmp_path: Path
+    is_time: Callable[[Progress], bool], has_sections: bool, corpus: Path, tmp_path: Path
 ) -> None:
     """As earlier versions planned all jobs of up to 10,000 sources. Finished sections of a long source are kept."""
     out, undisturbed = tmp_path / "dataset", tmp_path / "undisturbed"
-    film(corpus / "long.mp4", 1000, _MANY_FRAMES)
-    run(undisturbed, corpus, window_sources=_AT_ONCE, section_seconds=_SECTION_SECONDS)
+    film(corpus / "long.mp4", 1000, _MANY_FRAMES, gop=25)
+    in_sections = partial(run, profile=_PROFILE, section_seconds=_SECTION_SECONDS)
+    in_sections(undisturbed, corpus, window_sources=_AT_ONCE)
     with pytest.raises(KeyboardInterrupt):
-        run(
-            out, corpus, window_sources=_AT_ONCE, section_seconds=_SECTION_SECONDS, on_update=stops_when(is_time)
-        )  # fmt: skip
+        in_sections(out, corpus, window_sources=_AT_ONCE, on_update=stops_when(is_time))
     storage = DiskStorage(out)
     kept, sections = names(storage, "shards"), names(storage, "sections")
     assert kept
-    report = run(out, corpus, window_sources=3, section_seconds=_SECTION_SECONDS)
+    assert bool(sections) == has_sections
+    report = in_sections(out, corpus, window_sources=3)
     assert report.already_there + report.videos_added == 8
-    assert (report.already_there == 0) == (len(sections) > 0)
+    assert (report.already_there == 0) == has_sections
     assert without_places(rows_of(out)) == without_places(rows_of(undisturbed))
     assert kept <= names(storage, "shards") == {*current_manifest(out).shards.name.texts()}
     assert sorted(each.name for each in out.iterdir()) == sorted(each.name for each in undisturbed.iterdir())

@@ -17,11 +17,12 @@ from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
+PROFILE = Profile()
 NAMES = [f"{letter}.mp4" for letter in "abcdefg"]
 
 
-def film(path: Path, first_number: int, frames: int = 20) -> None:
-    make_video(path, pts=constant_rate_pts(RATE, frames), timebase=1 / RATE, first_number=first_number)
+def film(path: Path, first_number: int, frames: int = 20, gop: int = 250) -> None:
+    make_video(path, pts=constant_rate_pts(RATE, frames), timebase=1 / RATE, first_number=first_number, gop=gop)
 
 
 def films_in(folder: Path, frames: int = 20) -> None:
@@ -36,12 +37,13 @@ def run(
     runner: str = "inline",
     address: str | None = None,
     window_sources: int = 2,
+    profile: Profile = PROFILE,
     **options: Any,
 ) -> Report:
     return prepare(
         [str(source) for source in sources],
         DiskStorage(out),
-        Profile(),
+        profile,
         where=Where(runner=runner, address=address),
         window_sources=window_sources,
         **options,
