@@ -63,8 +63,6 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
         """How many sources were given; None while they are still being listed."""
         return tally.sources_total if num_given is None else num_given
 
-    # Those of a job of one window were looked at to decide what to do.
-    first_sources = due[0].to_prepare if due is not None and len(due) > 1 else 0
     # After the first windows there are units only where sources have changed.
     num_due = sum(each.to_prepare > 0 for each in due or ())
     num_taken = 0
@@ -90,7 +88,7 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
 
         totals = run_all(
             Order(more=more, few_sources=how.window_sources), out, how.options, how.where,
-            keep_seconds=how.keep_seconds, tally=tally, looking=looking, first_sources=first_sources,
-            max_failures=how.max_failures, sources_total=sources_total,
+            keep_seconds=how.keep_seconds, tally=tally, looking=looking, max_failures=how.max_failures,
+            sources_total=sources_total,
         )  # fmt: skip
     return totals, together(surveys)

@@ -98,10 +98,6 @@ class Looking:
         self.is_joining = False
         self._many_sources = max(1, many_sources)
 
-    def are_many(self, sources: int) -> bool:
-        """Whether so many sources are more than the driver looks at while Ray starts."""
-        return sources > self._many_sources
-
     def look_at(
         self,
         sources: Sequence[Source],

@@ -76,16 +76,14 @@ def run_all(
     keep_seconds: float,
     tally: Tally,
     looking: Looking,
-    first_sources: int,
     max_failures: MaxFailures | None,
     sources_total: Callable[[], int | None],
 ) -> Totals:
     """Run the units and publish their results, whatever ends the job. The caller holds the writer lock.
 
-    `looking` gets the machines that can look at sources, of which `first_sources` are looked at for the first units.
-    Snapshots that have not been current for more than `keep_seconds` are removed meanwhile. OutputError, ToolError,
-    DatasetBusyError and, with more failures than `max_failures` of `sources_total`, None while that is not known,
-    TooManyFailuresError end the job.
+    `looking` gets the machines that can look at sources. Snapshots that have not been current for more than
+    `keep_seconds` are removed meanwhile. OutputError, ToolError, DatasetBusyError and, with more failures than
+    `max_failures` of `sources_total`, None while that is not known, TooManyFailuresError end the job.
     """
     profile = options.profile.to_json()
     results = videos = frames = num_bytes = 0
@@ -93,7 +91,7 @@ def run_all(
     published, cost = time.monotonic(), 0.0
     try:
         # Closed here, so that Ray ends before the lock on the dataset is released.
-        with closing(_results(order, out, options, where, tally, looking, first_sources)) as finished:
+        with closing(_results(order, out, options, where, tally, looking)) as finished:
             for result in finished:
                 results += 1
                 videos, frames, num_bytes = videos + result.videos, frames + result.frames, num_bytes + result.bytes
@@ -121,18 +119,10 @@ def run_all(
 
 
 def _results(  # noqa: PLR0917  # what `run_all` was given
-    order: Order,
-    out: Storage,
-    options: Options,
-    where: Where,
-    tally: Tally,
-    looking: Looking,
-    first_sources: int,
+    order: Order, out: Storage, options: Options, where: Where, tally: Tally, looking: Looking
 ) -> Generator[UnitResult, None, None]:
-    # Filled here once, so that progress begins with the totals of the first units. Where many sources are looked at for
-    # that, machines of Ray do it.
-    if where.runner == "inline" or not looking.are_many(first_sources):
-        order.fill(wait=True)
+    # Filled here once, so that progress begins with the totals of the first units.
+    order.fill(wait=True)
     if where.runner == "inline":
         tally.note("encoding")
         options = replace(options, use_gpu=where.uses_gpus)

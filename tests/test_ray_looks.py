@@ -158,24 +158,6 @@ def test_a_job_that_goes_on(
     assert first_numbers(out) == numbers | {"0.mp4": 800, "c.mp4": 1000, "z.mp4": 900}
 
 
-def test_workers_look_at_the_first_sources_of_a_job_that_goes_on(
-    head: Head, begun: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There may be ten thousand in the first window of which the dataset lacks some. The driver, which looks at a few
-    while Ray starts, leaves them to the cluster."""
-    found: list[Looked | None] = []
-    monkeypatch.setattr(ray_looks, "looks_on_cluster", lambda ask: noted(looks_on_cluster(ask), found))
-    out, corpus = begun
-    new = [f"x{number:02}.mp4" for number in range(12)]
-    for number, name in enumerate(new):
-        film(corpus / name, 2000 + 100 * number)
-    report = run(out, corpus, runner="ray", address=head.address, window_sources=16)
-    assert report.videos_added == 1 + len(new)
-    # Of 20 sources the 16 last ones are a window.
-    assert {*new} - {each.item.source.id for each in found if each is not None} <= {*new[:1]}
-    assert first_numbers(out)["x11.mp4"] == 3100
-
-
 def test_a_job_that_may_have_nothing_to_do(head: Head, looked: list[Looked | None], begun: tuple[Path, Path]) -> None:
     """The dataset has all sources, one of which has changed."""
     out, corpus = begun
