@@ -126,7 +126,7 @@ def test_what_has_begun_is_left_alone_though_machines_have_room() -> None:
     cluster = Cluster({"a": _ROOM, "b": _ROOM}, ("u",))
     cluster.wait_until(50)
     cluster.begins("u", "a")
-    cluster.wait_until(1000)
+    cluster.wait_until(800)
     assert cluster.given_at("u") == [0]
 
 
@@ -186,7 +186,7 @@ def test_of_two_attempts_the_one_that_runs_is_waited_for() -> None:
     assert len(cluster.given) == 2
     # At last Ray says that the first one is lost.
     assert not cluster.attempts.ended(cluster.tasks.take(0), None)
-    cluster.wait_until(1000)
+    cluster.wait_until(800)
     assert len(cluster.given) == 2
 
 
