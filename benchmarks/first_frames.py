@@ -16,7 +16,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from pathlib import Path
 import footage
 import obstore
 from obstore.store import S3Store
+from process_memory import peak_bytes
 from s3_place import means
 
 from shortgop.jobs.prepare import Where, prepare
@@ -142,11 +142,9 @@ def child(source: str, begun_at: str, runner: str, window_sources: int, until: s
             shutil.copytree(begun_at, Path(out) / "dataset")
         with contextlib.suppress(KnownError):
             prepare([source], storage, Profile(), where=where, window_sources=window_sources, on_update=on_update)
-    # getrusage would count what the process had that started this one.
-    peak = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
     return (
         f"first frames after {first:.1f} s ({processor:.1f} s of CPU), all sources {until} after {known:.1f} s, "
-        f"{int(peak[1]) / 1000 if peak else 0:.0f} MB"
+        f"{peak_bytes() / 1e6:.0f} MB"
     )
 
 

@@ -156,10 +156,15 @@ def _current(dataset: Storage) -> Manifest:
 def _refuse_inside(sources: Sequence[Storage], target: Storage) -> None:
     """UsageError if the target would be among the files of a source."""
     for source in sources:
-        if target.url.startswith(f"{source.url}/"):
+        if _really(target).startswith(f"{_really(source)}/"):
             raise UsageError(
                 f"{target} lies inside the dataset {source}; name a place that is not inside it", file=target.url
             )
+
+
+def _really(place: Storage) -> str:
+    """Where a place is: a folder without links and `..`."""
+    return place.url if place.folder is None else str(place.folder.resolve())
 
 
 def _refuse_other_profiles(roots: Sequence[tuple[Storage, Root]]) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID, FAKE_HEAD_NODE_TYPE
 
 import shortgop
 from loader_helpers import comes_true
@@ -22,8 +23,6 @@ from synthetic import read_number
 
 _VIDEOS = 6
 _MOST_MACHINES = 2
-# What Ray's provider calls the head.
-_HEAD_ID = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 _NO_COMMANDS = (
     "cluster_synced_files", "initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands",
     "head_start_ray_commands", "worker_start_ray_commands",
@@ -31,8 +30,8 @@ _NO_COMMANDS = (
 _FIRST = {"RAY_enable_autoscaler_v2": "0"}
 _SECOND = {
     "RAY_enable_autoscaler_v2": "1",
-    "RAY_CLOUD_INSTANCE_ID": _HEAD_ID,
-    "RAY_OVERRIDE_NODE_ID_FOR_TESTING": _HEAD_ID,
+    "RAY_CLOUD_INSTANCE_ID": FAKE_HEAD_NODE_ID,
+    "RAY_OVERRIDE_NODE_ID_FOR_TESTING": FAKE_HEAD_NODE_ID,
 }
 
 
@@ -45,13 +44,13 @@ def cluster_file(folder: Path, address: str) -> Path:
         "idle_timeout_minutes": 0.1,
         "provider": {
             "type": "external", "module": "autoscaled_machines.Machines", "gcs_address": address,
-            "head_node_id": _HEAD_ID, "launch_multiple": True, "use_node_id_as_ip": True,
+            "head_node_id": FAKE_HEAD_NODE_ID, "launch_multiple": True, "use_node_id_as_ip": True,
         },
         "available_node_types": {
-            "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+            FAKE_HEAD_NODE_TYPE: {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
             "worker": {"resources": worker, "node_config": {}, "min_workers": 0, "max_workers": _MOST_MACHINES},
         },
-        "head_node_type": "ray.head.default",
+        "head_node_type": FAKE_HEAD_NODE_TYPE,
         "upscaling_speed": 4.0,
         # What `ray up` adds before it gives the file to the head.
         **{name: {} for name in ("auth", "docker", "file_mounts")},

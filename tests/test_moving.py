@@ -271,14 +271,16 @@ def test_other_profiles_are_refused(original: Path, videos: Path, tmp_path: Path
 
 
 def test_a_dataset_is_not_copied_into_itself(original: Path, tmp_path: Path) -> None:
-    for inside in (original / "copy", original / "shards" / "copy"):
+    (tmp_path / "link").symlink_to(original)
+    for inside in (original / "copy", original / "shards" / "copy", tmp_path / "link" / "copy"):
         with pytest.raises(UsageError, match="lies inside the dataset .*; name a place that is not inside it"):
             copy_videos([DiskStorage(original)], DiskStorage(inside))
         assert not inside.exists()
-    # A name that begins like the dataset's is another place.
-    beside = DiskStorage(f"{tmp_path}/copy")
-    assert copy_videos([DiskStorage(original)], beside).ids
-    assert copy_videos([beside], DiskStorage(f"{beside}-again")).ids
+    # Places whose names begin like the dataset's are others.
+    first = DiskStorage(tmp_path / "copy")
+    assert copy_videos([DiskStorage(original)], first).ids
+    for beside in (f"{first}-again", f"{first}/../once-more"):
+        assert copy_videos([first], DiskStorage(beside)).ids
 
 
 def test_a_dataset_with_lost_shards_is_not_copied(dataset: Path, tmp_path: Path) -> None:
