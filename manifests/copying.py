@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..storage.interface import Storage
+from ..storage.locate import lies_inside
 from .chosen_ids import ChosenIds
 from .copy_plan import ALREADY, COPIED, DROPPED, OTHER_COLUMNS, REPLACES, CopySource, plan_copy, same_content
 from .edits import Drop, dropped, drops_table, last_number
@@ -156,15 +157,10 @@ def _current(dataset: Storage) -> Manifest:
 def _refuse_inside(sources: Sequence[Storage], target: Storage) -> None:
     """UsageError if the target would be among the files of a source."""
     for source in sources:
-        if _really(target).startswith(f"{_really(source)}/"):
+        if lies_inside(target, source):
             raise UsageError(
                 f"{target} lies inside the dataset {source}; name a place that is not inside it", file=target.url
             )
-
-
-def _really(place: Storage) -> str:
-    """Where a place is: a folder without links and `..`."""
-    return place.url if place.folder is None else str(place.folder.resolve())
 
 
 def _refuse_other_profiles(roots: Sequence[tuple[Storage, Root]]) -> None:

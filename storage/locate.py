@@ -60,6 +60,15 @@ def storage_at(place: str | os.PathLike[str], *, network: NetworkOptions | None 
     return ObjectStorage(_checked(text, scheme, found[2]), network or NetworkOptions())
 
 
+def lies_inside(place: Storage, other: Storage) -> bool:
+    """Whether a place is below another one, behind links and `..` as well."""
+    return _really(place).startswith(f"{_really(other)}/")
+
+
+def _really(place: Storage) -> str:
+    return place.url if place.folder is None else str(place.folder.resolve())
+
+
 def _disk(path: Path) -> Storage:
     from .disk import DiskStorage
 
