@@ -22,7 +22,7 @@ def feature(dtype: str, **more: Any) -> dict[str, Any]:
 
 def write_lerobot(root: Path, lengths: list[int], *, fps: int = 30, per_file: int = 3, **info: Any) -> Path:
     """Episodes of these lengths, `per_file` of them in an MP4. The frames of a camera are numbered through all files,
-    the second camera's from 10,000 on."""
+    the second camera's from 10,000 on; so are the states, and the actions below zero."""
     features = {name: feature("video") for name in CAMERAS} | {"action": feature("float32")}
     written = {
         "codebase_version": "v3.0", "robot_type": "so100", "total_episodes": len(lengths), "fps": fps,
@@ -56,6 +56,13 @@ def write_lerobot(root: Path, lengths: list[int], *, fps: int = 30, per_file: in
                 path, pts=frames, timebase=Fraction(1, fps), gop=2, b_frames=0,
                 first_number=10_000 * number + sum(lengths[:first]),
             )  # fmt: skip
+    frames = range(sum(lengths))
+    data = {
+        "index": frames, "observation.state": [[float(each)] for each in frames],
+        "action": [[-float(each), 0.5] for each in frames],
+    }  # fmt: skip
+    (root / "data/chunk-000").mkdir(parents=True)
+    pq.write_table(pa.table(data), root / "data/chunk-000/file-000.parquet")
     episodes = root / "meta/episodes/chunk-000/file-000.parquet"
     episodes.parent.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), episodes)

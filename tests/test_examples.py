@@ -40,6 +40,14 @@ def test_a_network_enlarges_frames_of_other_videos_better_than_bicubic_interpola
     assert network > bicubic + 2
 
 
+# `test_lerobot.py` has the items.
+@only_in_a_sweep
+def test_a_policy_learns_from_two_cameras_and_the_actions_that_follow() -> None:
+    """With one camera they would be 7 pixels away, with one frame of each 4."""
+    errors = re.findall(r"are ([\d.]+) pixels away", run("robot_policy.py"))
+    assert float(errors[-1]) < 1.5
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes with a signal")
 def test_two_ranks_are_killed_and_three_go_on() -> None:
     said = run("ddp_resume.py")

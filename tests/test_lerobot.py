@@ -10,6 +10,7 @@ import pytest
 
 import shortgop
 from lerobot_files import CAMERAS, TASKS, feature, write_lerobot
+from lerobot_items import LeRobotItems
 from shortgop.errors import UsageError
 from shortgop.jobs.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
@@ -44,6 +45,33 @@ def test_each_episode_of_each_camera_is_a_video(fps: int, tmp_path: Path) -> Non
                 "camera": camera, "dataset_from_index": sum(lengths[:index]),
                 "dataset_to_index": sum(lengths[: index + 1]),
             }  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_items_of_the_example_have_all_cameras_and_the_actions_that_follow(workers: int, tmp_path: Path) -> None:
+    """Behind the end of an episode its last action stands in, and before its start its first frame."""
+    lengths = [7, 5, 6]
+    root = write_lerobot(tmp_path / "robot", lengths)
+    prepared(root, out=tmp_path / "out")
+    clips = shortgop.AllClips(shortgop.Offsets(frames=[-2, 0]), whole=False, ends="clamp")
+    items = LeRobotItems(tmp_path / "out", root, clips, cameras=CAMERAS, episodes=[1, 2], horizon=3)
+    sampler = shortgop.ElasticSampler(items, 11, order=shortgop.Sequential())
+    with shortgop.ClipLoader(items, sampler, workers=workers) as loader:
+        (batch,) = loader
+    # The place of each item's last frame, and those of the first and the last frame of its episode.
+    places = [(place, 7, 11) for place in range(7, 12)] + [(place, 12, 17) for place in range(12, 18)]
+    shown = [[max(place - 2, first), place] for place, first, _ in places]
+    assert [[read_number(frame) for frame in clip] for clip in batch["frames"]] == shown
+    assert [[read_number(frame) - 10_000 for frame in clip] for clip in batch[CAMERAS[1]]] == shown
+    assert batch["observation.state"].tolist() == [[[place] for place in clip] for clip in shown]
+    follow = [[place + step for step in range(3)] for place, _, _ in places]
+    ends = [last for _, _, last in places]
+    assert batch["action_is_pad"].tolist() == [
+        [each > end for each in row] for row, end in zip(follow, ends, strict=True)
+    ]
+    assert batch["action"].tolist() == [
+        [[-min(each, end), 0.5] for each in row] for row, end in zip(follow, ends, strict=True)
+    ]
 
 
 def test_a_second_job_takes_only_the_episodes_that_are_new(tmp_path: Path) -> None:
