@@ -125,15 +125,16 @@ def begun(source: Path, clip: Path, count: int) -> Path:
 
 def child(source: str, begun_at: str, runner: str, window_sources: int, until: str) -> str:
     first = known = processor = 0.0
+    done = 0
     where = Where(runner=runner)
 
     def on_update(progress: Progress) -> None:
-        nonlocal first, known, processor
+        nonlocal first, known, processor, done
         if progress.frames_done and not first:
             first, processor = progress.seconds, time.process_time()
         is_looked_at = progress.sources_planned == progress.sources_total
         if first and not progress.lists_more and (until == "known" or is_looked_at):
-            known = known or progress.seconds
+            known, done = progress.seconds, progress.sources_done
             raise KnownError
 
     with tempfile.TemporaryDirectory(dir=footage.WORK) as out:
@@ -143,8 +144,8 @@ def child(source: str, begun_at: str, runner: str, window_sources: int, until: s
         with contextlib.suppress(KnownError):
             prepare([source], storage, Profile(), where=where, window_sources=window_sources, on_update=on_update)
     return (
-        f"first frames after {first:.1f} s ({processor:.1f} s of CPU), all sources {until} after {known:.1f} s, "
-        f"{peak_bytes() / 1e6:.0f} MB"
+        f"first frames after {first:.1f} s ({processor:.1f} s of CPU), all sources {until} after {known:.1f} s "
+        f"({done} were done by then), {peak_bytes() / 1e6:.0f} MB"
     )
 
 

@@ -12,7 +12,7 @@ lists, list_lines, column_types  lists of sources: their rows, the lines of each
 labels                      columns that lists set, in a job or by themselves
 identity                    whether a file is the one that was prepared
 source_listing              which sources are found before anything is encoded, and which meanwhile
-source_table, windows       all sources of a job, and those that are planned at a time
+source_table, source_columns, windows  all sources of a job, and those that are planned at a time
 look, changed               what the files are now, and what to do if they are not what was prepared
 how                         the settings of a job
 survey, deciding            what has to be known of sources before anything is encoded, and what is to be done

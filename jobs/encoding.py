@@ -13,9 +13,9 @@ from .order import Order
 from .planning import plan_window, sort_out
 from .running import Totals, run_all
 from .source_listing import Listing
+from .source_table import SourceWindow
 from .survey import Survey, surveyed, there_of, together
 from .units import Unit
-from .windows import Window
 
 # The units of a window, and what is expected of its sources, by id.
 _Plan = tuple[list[Unit], Mapping[str, Expected]]
@@ -32,7 +32,7 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
     # The thread that plans sets it. What has changed may have to be prepared, too.
     to_prepare = decided.to_prepare
 
-    def plan(window: Window[bytes], is_over: Callable[[], bool]) -> _Plan:
+    def plan(window: SourceWindow, is_over: Callable[[], bool]) -> _Plan:
         rows = table.rows(window)
         new = [row.source for row in rows if row.looked is None]
         num_in_store = count_in_stores(row.source for row in rows)
@@ -63,6 +63,11 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
         """How many sources were given; None while they are still being listed."""
         return tally.sources_total if num_given is None else num_given
 
+    def check(num_failed: int) -> None:
+        listing.check()
+        if how.max_failures is not None:
+            how.max_failures.check(num_failed, sources_total())
+
     # After the first windows there are units only where sources have changed.
     num_due = sum(each.to_prepare > 0 for each in due or ())
     num_taken = 0
@@ -88,7 +93,6 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
 
         totals = run_all(
             Order(more=more, few_sources=how.window_sources), out, how.options, how.where,
-            keep_seconds=how.keep_seconds, tally=tally, looking=looking, max_failures=how.max_failures,
-            sources_total=sources_total,
+            keep_seconds=how.keep_seconds, tally=tally, looking=looking, check=check,
         )  # fmt: skip
     return totals, together(surveys)

@@ -202,7 +202,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
             if decided.to_prepare:
                 keep_status()
                 totals, surveyed = encode(listing, decided, out, how)
-            later = listing.labelled_later()
+            later = table.labelled_later()
             if later:
                 update_listed(out, _current(out), [[(each.id, each.attributes) for each in later]])
             tidy(out, how.keep_seconds)

@@ -70,7 +70,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
 ) -> Iterator[UnitResult]:
     """Run all steps of `order`, a bounded number at a time, and yield each result as it comes. Machines that join
     meanwhile take part, and what waits for one that was lost is begun anew. `on_note` is told what `RayTasks` says,
-    `on_progress` what units have reported since it was last called.
+    first when Ray has the first steps, `on_progress` what units have reported since it was last called.
 
     Ray retries nothing. A unit whose worker keeps dying, and not just with its machine, is split into its sources;
     `on_split` gets it and its parts. A single source whose worker keeps dying becomes a failure, so that the other

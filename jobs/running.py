@@ -12,7 +12,6 @@ from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
-from .failing import MaxFailures
 from .job_status import StatusBoard, earlier_history, read_status, status_kept
 from .look import Looking
 from .order import Order
@@ -76,14 +75,13 @@ def run_all(
     keep_seconds: float,
     tally: Tally,
     looking: Looking,
-    max_failures: MaxFailures | None,
-    sources_total: Callable[[], int | None],
+    check: Callable[[int], None],
 ) -> Totals:
     """Run the units and publish their results, whatever ends the job. The caller holds the writer lock.
 
     `looking` gets the machines that can look at sources. Snapshots that have not been current for more than
-    `keep_seconds` are removed meanwhile. OutputError, ToolError, DatasetBusyError and, with more failures than
-    `max_failures` of `sources_total`, None while that is not known, TooManyFailuresError end the job.
+    `keep_seconds` are removed meanwhile. `check` gets the number of sources that have failed after each result and at
+    the end. What it raises ends the job, as do OutputError, ToolError and DatasetBusyError.
     """
     profile = options.profile.to_json()
     results = videos = frames = num_bytes = 0
@@ -97,8 +95,7 @@ def run_all(
                 videos, frames, num_bytes = videos + result.videos, frames + result.frames, num_bytes + result.bytes
                 failures += result.failures
                 tally.on_result(result)
-                if max_failures is not None:
-                    max_failures.check(len(failures), sources_total())
+                check(len(failures))
                 since = time.monotonic() - published
                 if results == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
                     start = time.monotonic()
@@ -106,9 +103,8 @@ def run_all(
                     remove_old_snapshots(out, keep_seconds)
                     published = time.monotonic()
                     cost = published - start
-        if max_failures is not None:
-            # The last result may have come before all sources were found.
-            max_failures.check(len(failures), sources_total())
+        # The last result may have come before all sources were found.
+        check(len(failures))
     except BaseException:
         # Finished parts are published, whatever ends the job. On a full disk that may have to wait for the next job.
         with suppress(OutputError, DatasetBusyError):
@@ -140,10 +136,16 @@ def _results(  # noqa: PLR0917  # what `run_all` was given
     looking.is_joining = True
     with (
         ray_connection.connected(cluster, where.workers, where.streams_per_gpu) as ask_slots,
-        ray_looks.looks_on_cluster(ask_slots) as looking.elsewhere,
+        ray_looks.looks_on_cluster(ask_slots) as look,
         progress_boards.progress_board(shared=shared) as board,
     ):
+
+        def on_note(text: str) -> None:
+            tally.note(text)
+            # Ray has the first units by now, and they get cores before what is to be looked at for later ones.
+            looking.elsewhere = look
+
         yield from ray_runner.run_units(
             out, order, options, ask_slots, board, tally.on_all_progress,
-            on_split=tally.on_split, on_note=tally.note, shared=shared,
+            on_split=tally.on_split, on_note=on_note, shared=shared,
         )  # fmt: skip

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ..errors import ShortGopError
 from ..manifests import layout
@@ -13,13 +15,17 @@ from ..prep.stalls import given_up_when
 from ..storage.interface import Storage
 from .ids import id_roots
 from .look import search
-from .source import Found, Source
-from .source_table import SourceTable
+from .source import Found
+from .source_table import SourceTable, SourceWindow
 from .sources import folders_of
 from .windows import Window
 
 # After so many sources progress shows how many were found.
 _COUNTED = 1_000
+# So often it is asked whether the sources of the next window are found.
+_ASK_SECONDS = 0.1
+
+_T = TypeVar("_T")
 
 
 class OnCount(Protocol):
@@ -34,8 +40,7 @@ def _ignore(sources_total: int, *, lists_more: bool) -> None:
 
 class Listing:
     """The sources of a job, which go into `table` as they are found. `id_roots` are the folders that gave the sources
-    their ids, `roots_before` those that the dataset remembered at that time. `first` is the window of the sources that
-    were found first, if that can be told."""
+    their ids, `roots_before` those that the dataset remembered at that time."""
 
     def __init__(  # noqa: PLR0917  # what the job is about, and what was found
         self,
@@ -51,13 +56,11 @@ class Listing:
         self.id_roots = id_roots
         self.roots_before = roots_before
         self.is_complete = False
-        self.first = table.first_window(window_sources)
         self._arguments = arguments
         self._policy = policy
         self._window_sources = window_sources
         self._left = left
-        # The attributes of the sources of the first window when it was planned, by id.
-        self._planned: dict[str, str] = {}
+        self._finding: Future[None] | None = None
 
     def complete(self, is_over: Callable[[], bool] = bool, on_count: OnCount = _ignore) -> None:
         """Find all other sources. CancelledError as soon as `is_over` says that nobody waits for them any more: the
@@ -71,29 +74,55 @@ class Listing:
                     on_count(number, lists_more=True)
                 yield found
 
-        with given_up_when(is_over):
-            search(lambda: self.table.add(left()), self._arguments, self._policy)
+        self._search(lambda: self.table.add(left()), is_over)
         on_count(len(self.table), lists_more=False)
         self.is_complete = True
 
-    def windows(self, is_over: Callable[[], bool] = bool, on_count: OnCount = _ignore) -> Iterator[Window[bytes]]:
-        """The windows of all sources. The first one comes before the other sources are found."""
-        if self.is_complete or self.first is None:
-            yield from self.table.windows(self._window_sources)
-            return
-        self._planned = {row.source.id: row.source.attributes for row in self.table.rows(self.first)}
-        yield self.first
+    def windows(self, is_over: Callable[[], bool] = bool, on_count: OnCount = _ignore) -> Iterator[SourceWindow]:
+        """The windows of all sources. Those before the first stretch of a file come while others are still found, which
+        begins after the first window."""
+        number = 0
+        if not self.is_complete:
+            with ThreadPoolExecutor(1, thread_name_prefix="list-sources") as pool:
+                while (window := self._next_window(number, is_over)) is not None:
+                    number = window.last
+                    if window.count:
+                        yield window
+                    self._finding = self._finding or pool.submit(self._complete_meanwhile, is_over, on_count)
+                self._completed()
+        yield from self.table.windows(self._window_sources, number)
+
+    def _complete_meanwhile(self, is_over: Callable[[], bool], on_count: OnCount) -> None:
         try:
             self.complete(is_over, on_count)
         except ShortGopError as error:
             error.message += "; the videos that were finished meanwhile are kept"
             raise
-        yield from self.table.windows(self._window_sources)[1:]
 
-    def labelled_later(self) -> list[Source]:
-        """The sources of the first window that another find gave attributes after the window was planned."""
-        found = map(self.table.find, self._planned)
-        return [each for each in found if each is not None and each.attributes != self._planned[each.id]]
+    def _next_window(self, number: int, is_over: Callable[[], bool]) -> Window[int] | None:
+        """The window after the source with this number, as soon as its sources are found. None where it has to wait for
+        all others, or where these are the last ones."""
+        last = number + self._window_sources if number else 1
+        while self.table.num_found < last:
+            if self._finding is not None and self._finding.done():
+                return None
+            if is_over():
+                raise CancelledError
+            time.sleep(_ASK_SECONDS)
+        return self._search(lambda: self.table.plan_window_after(number, self._window_sources), is_over)
+
+    def _search(self, find: Callable[[], _T], is_over: Callable[[], bool]) -> _T:
+        with given_up_when(is_over):
+            return search(find, self._arguments, self._policy)
+
+    def _completed(self) -> None:
+        if self._finding is not None:
+            self._finding.result()
+
+    def check(self) -> None:
+        """Raise what has ended the finding of sources. `windows` may come to it much later."""
+        if self._finding is not None and self._finding.done():
+            self._completed()
 
 
 def list_first(  # noqa: PLR0917  # what the user gave, and where it goes
@@ -113,10 +142,12 @@ def list_first(  # noqa: PLR0917  # what the user gave, and where it goes
     def find() -> Listing:
         roots = id_roots(roots_before, folders_of(arguments), id_root)
         left = find_below(roots)
-        table.add_first(islice(left, window_sources + 1))
+        table.add_some(islice(left, window_sources + 1))
+        table.merge_found()
         return Listing(table, arguments, policy, window_sources, roots, roots_before, left)
 
     listing = search(find, arguments, policy)
-    if listing.first is None or table.num_found <= window_sources:
+    # Stretches of a file among the first sources may have others further on.
+    if table.num_found <= window_sources or table.window_after(0, window_sources) is None:
         listing.complete()
     return listing

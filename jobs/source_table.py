@@ -11,18 +11,32 @@ import os
 import pickle
 import sqlite3
 import threading
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby, islice
 from operator import itemgetter
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from ..errors import OutputError
-from ..prep.stretch import Stretch
 from .look import Looked
 from .source import Found, Source, same
+from .source_columns import (
+    FLAGS,
+    ID_IS_GIVEN,
+    INSERT,
+    IS_LISTED,
+    IS_PART,
+    LABELLED_LATER,
+    LISTED,
+    SOURCE,
+    TABLE,
+    data,
+    packed,
+    text,
+    unpacked,
+)  # fmt: skip
 from .windows import Window, first_size, one_window_size, windows
 
 _CACHE_KILOBYTES = 32_768
@@ -32,22 +46,16 @@ _CLOSING_SECONDS = 2
 _PAGE_BYTES = 16_384
 # Where SQLite puts files without a name, in most cases.
 _FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
+# So many finds are added at a time. Meanwhile nothing is read.
+_ADDED = 1_000
 
-# What most sources have is in columns of its own, since pickling a million sources takes long; `rest` is pickled.
-# `given` is null where it is the path, `attributes` where it is an empty object. `flags` are those of `_packed`.
-# `leader` is the least id of the stretches of a file: where they stand in the order of all sources. `number` says in
-# which order sources were found; SQLite itself would give numbers again that were removed. Texts are bytes, because
-# names of files need not be Unicode.
 _TABLES = f"""
 PRAGMA page_size = {_PAGE_BYTES};
 PRAGMA cache_size = -{_CACHE_KILOBYTES};
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 BEGIN;
-CREATE TABLE sources (
-    number INTEGER PRIMARY KEY, id BLOB, path BLOB, given BLOB, attributes BLOB, flags INTEGER, rest BLOB, place BLOB,
-    file BLOB, leader BLOB
-);
+{TABLE};
 CREATE TABLE unwanted (number INTEGER PRIMARY KEY);
 CREATE TABLE looked (id BLOB PRIMARY KEY, new_id BLOB, item BLOB);
 CREATE INDEX of_new_id ON looked (new_id, id) WHERE new_id IS NOT NULL;
@@ -55,31 +63,19 @@ CREATE INDEX of_new_id ON looked (new_id, id) WHERE new_id IS NOT NULL;
 # An index of what is there already is made much faster than one that grows.
 _INDEX = "CREATE INDEX IF NOT EXISTS of_id ON sources (id)"
 _INDEX_OF_FILES = "CREATE INDEX IF NOT EXISTS of_file ON sources (file, id) WHERE file IS NOT NULL"
-_SOURCE = "sources.id, path, given, attributes, flags, rest"
-# Python binds numbers, text and byte arrays several times as fast as None, booleans and bytes, which it first tries to
-# adapt to other types. So a column that is null has a value that stands for it here.
-_INSERT = """
-INSERT INTO sources (id, path, given, attributes, flags, rest, place, file, number) VALUES (
-    CAST(?1 AS BLOB), CAST(?2 AS BLOB), CAST(nullif(?3, ?2) AS BLOB), CAST(nullif(?4, '{}') AS BLOB), ?5,
-    CAST(nullif(?6, '') AS BLOB), CAST(?7 AS BLOB), CAST(nullif(?8, '') AS BLOB), ?9
+# The ids that were found several times, of all sources with an index, or of those with the numbers from ?1 to ?2 among
+# all up to ?2 without one.
+_REPEATED_IDS = "SELECT id FROM sources GROUP BY id HAVING count(*) > 1"
+_REPEATED_IDS_OF_SOME = (
+    "SELECT id FROM sources WHERE number <= ?2 AND id IN (SELECT id FROM sources WHERE number BETWEEN ?1 AND ?2) "
+    "GROUP BY id HAVING count(*) > 1"
 )
-"""
-# Several finds of one source, one after the other.
-_REPEATED = (
-    f"SELECT number, {_SOURCE}, place FROM sources "  # noqa: S608  # of constants
-    "WHERE id IN (SELECT id FROM sources GROUP BY id HAVING count(*) > 1) ORDER BY id, number"
-)
-_ALL = f"SELECT {_SOURCE} FROM sources ORDER BY id"  # noqa: S608  # of constants
-_ONE = f"SELECT {_SOURCE} FROM sources WHERE id = ?"  # noqa: S608  # of constants
+_ALL = f"SELECT {SOURCE} FROM sources ORDER BY id"  # noqa: S608  # of constants
+_ONE = f"SELECT {SOURCE} FROM sources WHERE id = ?"  # noqa: S608  # of constants
+_LABELLED_LATER = f"SELECT {SOURCE} FROM sources WHERE flags & {LABELLED_LATER} ORDER BY id"  # noqa: S608
 
-# The flags of a source, and where they are among its columns.
-_IS_PART, _ID_IS_GIVEN, _IS_LISTED, _LISTED = 8, 4, 2, 1
-_FLAGS = 4
-
-_Bound = str | int | bytearray
-
-# The key of the window of those that were found first; no id is empty.
-_FOUND_FIRST = b""
+SourceWindow = Window[int] | Window[bytes]
+"""Sources that were found one after the other, by their numbers, or neighbours in the order of ids."""
 
 
 @dataclass(frozen=True)
@@ -100,16 +96,18 @@ class Named(NamedTuple):
 
 
 class SourceTable:
-    """Sources by id. Close it at the end. One thread at a time may use it, and a thread that adds sources may still do
-    so when another one closes the table: it gets CancelledError then. OutputError where TMPDIR is too small."""
+    """Sources by id. Close it at the end. While one thread adds sources, others may read what was added, and close the
+    table: the thread that adds gets CancelledError then. OutputError where TMPDIR is too small."""
 
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        self._adding = threading.Lock()
+        # Of the database. Whoever reads several rows holds it until all were read.
+        self._lock = threading.RLock()
         self._is_closed = False
         self.num_found = 0
-        self._has_stretches = False
-        self._num_first = 0
+        # Those with a greater number stand in the order of ids.
+        self._num_in_order = 0
+        self._num_planned = 0
         with _on_disk():
             self._database.executescript(_TABLES)
 
@@ -123,85 +121,85 @@ class SourceTable:
         # Closing it while another thread is in SQLite crashes the process. This ends what that thread waits for.
         self._database.interrupt()
         # Not if the thread waits for a disk that does not answer. Then the database ends with the process.
-        if self._adding.acquire(timeout=_CLOSING_SECONDS):
+        if self._lock.acquire(timeout=_CLOSING_SECONDS):
             self._database.close()
-            self._adding.release()
+            self._lock.release()
 
     def __len__(self) -> int:
-        (count,) = self._first("SELECT count(*) FROM sources") or (0,)
-        return int(count)
+        (num_sources,) = self._first("SELECT count(*) FROM sources") or (0,)
+        return int(num_sources)
 
     def __contains__(self, source_id: str) -> bool:
-        return self._has("SELECT 1 FROM sources WHERE id = ?", _bytes(source_id))
+        return self._has("SELECT 1 FROM sources WHERE id = ?", data(source_id))
 
     def add(self, found: Iterable[Found]) -> None:
-        """Add sources. Several finds of one source are one. UsageError if two have one id and are not the same."""
-        self._add(found, is_last=True)
+        """Add sources, the last ones. Several finds of one source are one. UsageError if two have one id and are not
+        the same."""
+        self.add_some(found)
+        with self._changing():
+            self._execute(_INDEX)
+            self._merge_finds(_REPEATED_IDS)
 
-    def add_first(self, found: Iterable[Found]) -> None:
-        """Add some sources, and later all others with `add`."""
-        self._add(found, is_last=False)
+    def add_some(self, found: Iterable[Found]) -> None:
+        """Add some sources, and later all others with `add`. Finds of one source are several until `merge_found`, or
+        until all were added."""
+        left = iter(found)
+        # Waiting for a list or a store does not keep others from reading.
+        while some := list(islice(left, _ADDED)):
+            with self._changing():
+                self._database.executemany(INSERT, map(packed, some, count(self.num_found + 1)))
+                self.num_found += len(some)
 
-    def _add(self, found: Iterable[Found], *, is_last: bool) -> None:
-        with self._adding:
+    def merge_found(self) -> None:
+        """Make one source of all finds with the same id that were added so far. UsageError as for `add`."""
+        with self._changing():
+            self._merge_finds(_REPEATED_IDS_OF_SOME, 1, self.num_found)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._lock:
             if self._is_closed:
                 raise CancelledError
             try:
                 with _on_disk():
-                    self._database.executemany(_INSERT, map(self._packed, found))
-                if is_last:
-                    self._execute(_INDEX)
-                self._merge_finds()
+                    yield
             except OutputError:
                 if self._is_closed:
                     raise CancelledError from None
                 raise
 
-    def _packed(self, found: Found) -> tuple[_Bound, ...]:
-        if self._is_closed:
-            raise CancelledError
-        self.num_found += 1
-        source, place, listed = found
-        source_id, path, given, attributes, id_is_given, is_listed, part, in_store = source
-        rest: _Bound = ""
-        file: _Bound = ""
-        if part is not None or in_store is not None:
-            rest = bytearray(pickle.dumps((part, in_store)))
-            if isinstance(part, Stretch):
-                self._has_stretches = True
-                file = _bound(repr(source.file))
-        is_part = part is not None
-        flags = _IS_PART * is_part | _ID_IS_GIVEN * id_is_given | _IS_LISTED * is_listed | _LISTED * listed
-        if not f"{source_id}{path}{given}{attributes}{place}".isascii():
-            return (
-                _bound(source_id), _bound(path), _bound(given), _bound(attributes), flags, rest, _bound(place), file,
-                self.num_found,
-            )  # fmt: skip
-        return source_id, path, given, attributes, flags, rest, place, file, self.num_found
-
-    def _merge_finds(self) -> None:
-        """Make one source of all finds with the same id, which stands where the first of them was found."""
-        if not self._has("SELECT 1 WHERE (SELECT count(DISTINCT id) FROM sources) < (SELECT count(*) FROM sources)"):
+    def _merge_finds(self, repeated_ids: str, *values: int) -> None:
+        """Make one source of all finds with each of these ids, which stands where the first of them was found."""
+        if not self._has(f"{repeated_ids} LIMIT 1", *values):
             return
         moved = []
+        finds = self._each(
+            f"SELECT number, {SOURCE}, place FROM sources WHERE id IN ({repeated_ids}) "  # noqa: S608  # of constants
+            f"{'AND number <= ?2 ' if values else ''}ORDER BY id, number",
+            *values,
+        )
         # The query ends before the database is closed, even if two finds are not the same.
-        with contextlib.closing(self._each(_REPEATED)) as finds:
+        with contextlib.closing(finds):
             for _, group in groupby(finds, key=lambda row: row[1]):
-                kept: tuple[int, Found] | None = None
-                for number, *columns, place in group:
-                    found = number, Found(_source(columns), _text(place), bool(columns[_FLAGS] & _LISTED))
-                    if kept is None:
-                        kept, first = found, number
-                        continue
-                    unwanted = found if same(kept[1], found[1]) is kept[1] else kept
-                    kept = kept if unwanted is found else found
-                    self._execute("INSERT INTO unwanted (number) VALUES (?)", unwanted[0])
-                if kept is not None and kept[0] != first:
-                    moved.append((first, kept[0]))
+                found = map(_find, group)
+                first, one = number, kept = next(found)
+                for other_number, other in found:
+                    if same(kept, other) is kept:
+                        unwanted = other_number
+                    else:
+                        unwanted, number, kept = number, other_number, other
+                    self._execute("INSERT INTO unwanted (number) VALUES (?)", unwanted)
+                if number != first:
+                    is_late = first <= self._num_planned and kept.source.attributes != one.source.attributes
+                    moved.append((first, LABELLED_LATER * is_late, number))
         self._execute("DELETE FROM sources WHERE number IN unwanted")
         self._execute("DELETE FROM unwanted")
-        for first, number in moved:
-            self._execute("UPDATE sources SET number = ? WHERE number = ?", first, number)
+        for first, flag, number in moved:
+            self._execute("UPDATE sources SET number = ?, flags = flags | ? WHERE number = ?", first, flag, number)
+
+    def labelled_later(self) -> list[Source]:
+        """The sources that another find gave attributes after they were planned."""
+        return [unpacked(columns) for columns in self._each(_LABELLED_LATER)]
 
     def keep(self, ids: Collection[str]) -> None:
         """Remove all sources but these."""
@@ -209,80 +207,98 @@ class SourceTable:
 
     def remove(self, ids: Iterable[str]) -> None:
         for source_id in ids:
-            self._execute("DELETE FROM sources WHERE id = ?", _bytes(source_id))
+            self._execute("DELETE FROM sources WHERE id = ?", data(source_id))
 
     def find(self, source_id: str) -> Source | None:
-        row = self._first(_ONE, _bytes(source_id))
-        return None if row is None else _source(row)
+        row = self._first(_ONE, data(source_id))
+        return None if row is None else unpacked(row)
 
     def sources(self) -> Iterator[Source]:
         """All sources, sorted by id."""
-        return map(_source, self._each(_ALL))
+        return map(unpacked, self._each(_ALL))
 
-    def first_window(self, size: int) -> Window[bytes] | None:
-        """The window of the sources that were found first, if there is more than one window. Encoding can begin with
-        it before all are found. None if stretches are among them: their files may have others further on."""
-        number = first_size(size)
-        stretches = "SELECT 1 FROM sources WHERE number <= ? AND file IS NOT NULL"
-        self._num_first = 0 if self.num_found <= one_window_size(size) or self._has(stretches, number) else number
-        if not self._num_first:
+    def window_after(self, number: int, size: int) -> Window[int] | None:
+        """The window after the source with this number, 0 for the first one of all, in the order in which sources were
+        found so far. None where there are stretches of files, which may have others further on."""
+        first, last = number + 1, min(number + (size if number else first_size(size)), self.num_found)
+        if self._has("SELECT 1 FROM sources WHERE number BETWEEN ? AND ? AND file IS NOT NULL", first, last):
             return None
-        (count,) = self._first("SELECT count(*) FROM sources WHERE number <= ?", number) or (0,)
-        return Window(_FOUND_FIRST, _FOUND_FIRST, count)
+        (num_sources,) = self._first("SELECT count(*) FROM sources WHERE number BETWEEN ? AND ?", first, last) or (0,)
+        return Window(first, last, num_sources)
 
-    def windows(self, size: int) -> list[Window[bytes]]:
-        """The windows of all sources: those that were found first, and all others, sorted by id; stretches of a file
-        stand where the first of their ids stands."""
-        first = self.first_window(size)
-        place = self._place()
-        if self._has_stretches:
-            self._execute(_INDEX_OF_FILES)
-            self._execute(
-                "UPDATE sources SET leader = "
-                "(SELECT min(other.id) FROM sources AS other WHERE other.file = sources.file) WHERE file IS NOT NULL"
-            )
-            self._execute("CREATE INDEX IF NOT EXISTS in_order ON sources (coalesce(leader, id))")
-        after_first = size if first is not None or len(self) <= one_window_size(size) else first_size(size)
-        with _on_disk():
-            keys = self._database.execute(
-                f"SELECT {place} AS place FROM sources WHERE +number > ? ORDER BY place",  # noqa: S608  # of constants
-                (self._num_first,),
-            )
-            found = windows(map(itemgetter(0), keys), size, after_first)
-            return [*found] if first is None else [first, *found]
+    def plan_window_after(self, number: int, size: int) -> Window[int] | None:
+        """`window_after`, for planning it while others are still added. All finds of each of its sources so far are one
+        source; those that come later are told by `labelled_later`. UsageError as for `add`."""
+        with self._changing():
+            window = self.window_after(number, size)
+            if window is None:
+                return None
+            self._merge_finds(_REPEATED_IDS_OF_SOME, window.first, window.last)
+            self._num_planned = window.last
+            return self.window_after(number, size)
 
-    def _place(self) -> str:
-        """Where a source stands in the order of all, in SQL. An index of ids is there already."""
-        return "coalesce(leader, sources.id)" if self._has_stretches else "sources.id"
+    def windows(self, size: int, after: int = 0) -> list[SourceWindow]:
+        """The windows of all sources, or of those after the one with a number, when all were added. They follow the
+        order in which sources are found up to the first window with stretches of a file. All others follow the ids,
+        stretches of a file where the first of their ids stands."""
+        found: list[SourceWindow] = []
+        number = after
+        is_one_window = self.num_found <= one_window_size(size)
+        while number < self.num_found and not is_one_window:
+            window = self.window_after(number, size)
+            if window is None:
+                break
+            number = window.last
+            # All of its sources may have been found before.
+            if window.count:
+                found.append(window)
+        self._num_in_order = number
+        return [*found, *self._windows_of_ids(size if number or is_one_window else first_size(size), size)]
 
-    def _inside(self, window: Window[bytes]) -> tuple[str, tuple[bytes | int, ...]]:
+    def _windows_of_ids(self, first_size: int, size: int) -> Iterator[Window[bytes]]:
+        """The windows of the sources that are not in the order in which they were found."""
+        if self._num_in_order == self.num_found:
+            return
+        self._execute(_INDEX_OF_FILES)
+        self._execute(
+            "UPDATE sources SET leader = "
+            "(SELECT min(other.id) FROM sources AS other WHERE other.file = sources.file) WHERE file IS NOT NULL"
+        )
+        self._execute("CREATE INDEX IF NOT EXISTS in_order ON sources (coalesce(leader, id))")
+        keys = self._each(
+            "SELECT coalesce(leader, id) AS place FROM sources WHERE +number > ? ORDER BY place", self._num_in_order
+        )
+        yield from windows(map(itemgetter(0), keys), size, first_size)
+
+    def _inside(self, window: SourceWindow) -> tuple[str, tuple[bytes | int, ...]]:
         """The condition for sources of a window, in SQL, and its values."""
-        if self._num_first and window.last == _FOUND_FIRST:
-            return "number <= ?", (self._num_first,)
+        if isinstance(window.first, int):
+            return "number BETWEEN ? AND ?", (window.first, window.last)
         # The + keeps SQLite from going through all numbers in place of the index.
-        return f"{self._place()} BETWEEN ? AND ? AND +number > ?", (window.first, window.last, self._num_first)
+        inside = "coalesce(leader, sources.id) BETWEEN ? AND ? AND +number > ?"
+        return inside, (window.first, window.last, self._num_in_order)
 
-    def rows(self, window: Window[bytes]) -> list[Row]:
+    def rows(self, window: SourceWindow) -> list[Row]:
         """The sources of a window that were not removed since, sorted by id, with what was kept of looking at them."""
         inside, values = self._inside(window)
         found = self._each(
-            f"SELECT item, {_SOURCE} FROM sources LEFT JOIN looked ON looked.id = sources.id "  # noqa: S608
+            f"SELECT item, {SOURCE} FROM sources LEFT JOIN looked ON looked.id = sources.id "  # noqa: S608
             f"WHERE {inside} ORDER BY sources.id",
             *values,
         )
-        return [Row(_source(columns), None if item is None else _looked(item)) for item, *columns in found]
+        return [Row(unpacked(columns), None if item is None else _looked(item)) for item, *columns in found]
 
-    def names(self, window: Window[bytes]) -> list[Named]:
+    def names(self, window: SourceWindow) -> list[Named]:
         """What little is needed of the sources of a window, in a fifth of the time."""
         inside, values = self._inside(window)
         found = self._each(f"SELECT id, path, flags FROM sources WHERE {inside}", *values)  # noqa: S608  # of constants
-        by_path, kinds = _IS_LISTED, _IS_LISTED | _ID_IS_GIVEN | _IS_PART
+        by_path, kinds = IS_LISTED, IS_LISTED | ID_IS_GIVEN | IS_PART
         return [
-            Named(_text(each), _text(path), bool(flags & _ID_IS_GIVEN), flags & kinds == by_path)
+            Named(text(each), text(path), bool(flags & ID_IS_GIVEN), flags & kinds == by_path)
             for each, path, flags in found
         ]
 
-    def ids(self, window: Window[bytes]) -> list[str]:
+    def ids(self, window: SourceWindow) -> list[str]:
         """The ids of the sources of a window, as looking at them has found."""
         inside, values = self._inside(window)
         found = self._each(
@@ -290,9 +306,9 @@ class SourceTable:
             f"WHERE {inside}",
             *values,
         )
-        return [_text(each) for (each,) in found]
+        return [text(each) for (each,) in found]
 
-    def labels(self, window: Window[bytes]) -> Iterator[tuple[str, str]]:
+    def labels(self, window: SourceWindow) -> Iterator[tuple[str, str]]:
         """The ids and attributes of those sources of a window that have attributes, as looking at them has found."""
         inside, values = self._inside(window)
         found = self._each(
@@ -303,7 +319,7 @@ class SourceTable:
         )
         for each, attributes, new_id, item in found:
             if new_id is None:
-                yield _text(each), _text(attributes)
+                yield text(each), text(attributes)
             else:
                 source = _looked(item).item.source
                 yield source.id, source.attributes
@@ -314,7 +330,7 @@ class SourceTable:
             new_id = each.item.source.id
             self._execute(
                 "INSERT INTO looked (id, new_id, item) VALUES (?, ?, ?)",
-                _bytes(source.id), _bytes(new_id) if new_id != source.id else None, pickle.dumps(each),
+                data(source.id), data(new_id) if new_id != source.id else None, pickle.dumps(each),
             )  # fmt: skip
 
     def merge(self) -> None:
@@ -330,7 +346,7 @@ class SourceTable:
                 self._execute("UPDATE looked SET id = new_id WHERE id = ?", old)
                 self.remove([old.decode()])
 
-    def looked_at(self, window: Window[bytes]) -> list[Looked]:
+    def looked_at(self, window: SourceWindow) -> list[Looked]:
         """What was kept of looking at the sources of a window."""
         inside, values = self._inside(window)
         found = self._each(
@@ -341,11 +357,11 @@ class SourceTable:
         return [_looked(item) for (item,) in found]
 
     def _execute(self, command: str, *values: bytes | int | None) -> None:
-        with _on_disk():
+        with self._lock, _on_disk():
             self._database.execute(command, values)
 
     def _first(self, query: str, *values: bytes | int) -> tuple[Any, ...] | None:
-        with _on_disk():
+        with self._lock, _on_disk():
             row: tuple[Any, ...] | None = self._database.execute(query, values).fetchone()
         return row
 
@@ -353,40 +369,17 @@ class SourceTable:
         return self._first(query, *values) is not None
 
     def _each(self, query: str, *values: bytes | int) -> Generator[tuple[Any, ...]]:
-        with _on_disk():
+        with self._lock, _on_disk():
             yield from self._database.execute(query, values)
 
 
-def _bound(text: str) -> _Bound:
-    return text if text.isascii() else bytearray(_bytes(text))
+def _find(row: tuple[Any, ...]) -> tuple[int, Found]:
+    number, *columns, place = row
+    return number, Found(unpacked(columns), text(place), bool(columns[FLAGS] & LISTED))
 
 
-def _bytes(text: str) -> bytes:
-    # The order of UTF-8 is that of code points, in which Python sorts text.
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
-
-
-def _source(columns: Sequence[Any]) -> Source:
-    source_id, path, given, attributes, flags, rest = columns
-    part, in_store = (None, None) if rest is None else pickle.loads(rest)  # noqa: S301  # of this process
-    return Source(
-        id=_text(source_id),
-        path=_text(path),
-        given=_text(path if given is None else given),
-        attributes="{}" if attributes is None else _text(attributes),
-        id_is_given=bool(flags & _ID_IS_GIVEN),
-        is_listed=bool(flags & _IS_LISTED),
-        part=part,
-        in_store=in_store,
-    )
-
-
-def _looked(data: bytes) -> Looked:
-    looked: Looked = pickle.loads(data)  # noqa: S301  # of this process
+def _looked(item: bytes) -> Looked:
+    looked: Looked = pickle.loads(item)  # noqa: S301  # of this process
     return looked
 
 

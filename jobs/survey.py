@@ -18,9 +18,8 @@ from ..wording import counted
 from .changed import Changed, refuse_changed, refuse_two_files
 from .look import Looked, Looking, There, count_in_stores, other_files
 from .planning import Known, SortedOut, sort_out
-from .source_table import Named, Row, SourceTable
+from .source_table import Named, Row, SourceTable, SourceWindow
 from .units import Item, changed_sources
-from .windows import Window
 from .work import Failure
 
 LookingAtMany = Callable[[int], Looking]
@@ -46,7 +45,7 @@ class Survey:
 class Due:
     """A window, and how many of its sources are to be prepared: at least those that the dataset lacks or has lost."""
 
-    window: Window[bytes]
+    window: SourceWindow
     to_prepare: int
 
 
@@ -57,7 +56,7 @@ def there_of(known: Known, changed: Changed) -> There:
 
 def look_first(  # noqa: PLR0917  # what is known of sources and dataset
     table: SourceTable,
-    windows: Sequence[Window[bytes]],
+    windows: Sequence[SourceWindow],
     known: Known,
     options: Options,
     changed: Changed,
@@ -113,7 +112,7 @@ def _wanted_first(named: Sequence[Named], known: Known, changed: Changed) -> lis
 
 def look_at_others(  # noqa: PLR0917  # like `look_first`
     table: SourceTable,
-    windows: Sequence[Window[bytes]],
+    windows: Sequence[SourceWindow],
     known: Known,
     options: Options,
     changed: Changed,
@@ -132,7 +131,7 @@ def look_at_others(  # noqa: PLR0917  # like `look_first`
 
 def _look(  # noqa: PLR0917  # like `look_first`
     table: SourceTable,
-    windows: Sequence[Window[bytes]],
+    windows: Sequence[SourceWindow],
     counts: Sequence[int],
     choose: _Choose,
     known: Known,
@@ -165,7 +164,7 @@ def _look(  # noqa: PLR0917  # like `look_first`
 
 
 def due(
-    table: SourceTable, windows: Iterable[Window[bytes]], known: Known, aside: Mapping[str, Failure]
+    table: SourceTable, windows: Iterable[SourceWindow], known: Known, aside: Mapping[str, Failure]
 ) -> Iterator[Due]:
     """The windows, each with the number of sources that the dataset lacks or has lost, after `look_first`. `aside` are
     the failures of those that are not tried again."""
@@ -185,7 +184,7 @@ def surveyed(items: Sequence[Item], sorted_out: SortedOut, aside: Mapping[str, F
 
 
 def survey(
-    table: SourceTable, windows: Iterable[Window[bytes]], known: Known, changed: Changed, aside: Mapping[str, Failure]
+    table: SourceTable, windows: Iterable[SourceWindow], known: Known, changed: Changed, aside: Mapping[str, Failure]
 ) -> Iterator[Survey]:
     """What becomes of the sources of each window, after all of them were looked at."""
     for window in windows:

@@ -1,10 +1,10 @@
 """Kills what belongs to a Ray cluster at random moments, and compares the dataset with that of an undisturbed job.
 
-A case is a job that prepares some sources into a new dataset, on a cluster of three machines of one core each. While it
-runs, workers, whole machines, the driver and the head are killed, and machines lose their network. What a cluster
-manager starts again is started again: machines. What a user would run again is run again: the job, after its driver or
-the head died. In the end the dataset has to be that of an undisturbed plain loop, with nothing else in its folders. The
-same seed is the same cases, though not the same moments.
+A case is a job that prepares some sources into a new dataset, in half of the cases in several windows, on a cluster of
+three machines of one core each. While it runs, workers, whole machines, the driver and the head are killed, and
+machines lose their network. What a cluster manager starts again is started again: machines. What a user would run again
+is run again: the job, after its driver or the head died. In the end the dataset has to be that of an undisturbed plain
+loop, with nothing else in its folders. The same seed is the same cases, though not the same moments.
 
     python tests/cluster_chaos.py --seconds 600 --seed 0
     python tests/cluster_chaos.py --seconds 600 --where s3
@@ -28,12 +28,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import shortgop
+from chaos_corpus import STEP, Corpus, make_corpus, run
 from dataset_places import Places, folders, left_over, prefixes, s3_settings, shard_names
 from datasets import current_manifest, rows_of
 from flaky_proxy import FLAKY, FlakyProxy, flaky_proxy
@@ -41,20 +40,15 @@ from ray_machines import Machines, machines, may_have_networks, start_missing
 from s3_server import BUCKET, make_bucket, running
 from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
-from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.prepare import Where
+from shortgop.jobs.windows import WINDOW_SOURCES
 from shortgop.manifests.layout import ROOT_KEY
 from shortgop.manifests.parts import finished_parts
 from shortgop.manifests.verify import verify
-from shortgop.prep.profile import Profile
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
-from synthetic import constant_rate_pts, make_video, read_number
+from synthetic import read_number
 
-_PROFILE = Profile(segment_seconds=Fraction(1, 2))
-# About six sections of the long source.
-_SECTION_SECONDS = 0.2
-_FRAMES, _FEW_FRAMES, _MANY_FRAMES = 150, 20, 900
-_STEP = 1000
 # A job that changes nothing in its dataset for so long hangs.
 _PATIENCE_SECONDS = 300
 _SECONDS_TO_END = 30
@@ -70,6 +64,7 @@ class Case:
     seed: int
     has_sections: bool
     kills: tuple[str, ...]
+    window_sources: int = WINDOW_SOURCES
     longest_wait_seconds: float = 4.0
 
 
@@ -81,65 +76,12 @@ def case_of(seed: int, separate: bool) -> Case:
         seed=seed,
         has_sections=rng.random() < 0.5,
         kills=tuple(rng.choices(_KINDS, weights, k=rng.randint(4, 9))),
+        window_sources=rng.choice([4, WINDOW_SOURCES]),
     )
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """Sources, by the way that the job is to take them, and the dataset of an undisturbed job for each."""
-
-    folder: Path
-
-    def sources(self, has_sections: bool) -> Path:
-        return self.folder / ("with_long" if has_sections else "short")
-
-    @cache  # noqa: B019  # there are two
-    def undisturbed(self, has_sections: bool) -> Storage:
-        place = folders(self.folder).new()
-        run(self.sources(has_sections), place, Where("inline"))
-        return place
-
-
-def make_corpus(folder: Path, copies: int = 3) -> Corpus:
-    """Sources of some tenths of a second of work each, some that share a unit, one that is no video, and, in one of the
-    two folders, one that is encoded in sections."""
-    short, with_long = folder / "short", folder / "with_long"
-    short.mkdir(parents=True)
-    with_long.mkdir()
-    for number in range(4):
-        # Files of a megabyte, so that no two of these share a unit.
-        large = short / f"large{number}.mp4"
-        make_video(
-            large, pts=constant_rate_pts(Fraction(30), _FRAMES), timebase=Fraction(1, 30), size=(320, 256),
-            first_number=_STEP * number, options={"qp": "1", "preset": "ultrafast"},
-        )  # fmt: skip
-        small = short / f"small{number}.mp4"
-        make_video(
-            small, pts=constant_rate_pts(Fraction(30), _FEW_FRAMES), timebase=Fraction(1, 30),
-            first_number=_STEP * number,
-        )  # fmt: skip
-        for copy in range(1, copies):
-            os.link(large, short / f"large{number}-{copy}.mp4")
-        for file in (large, small):
-            os.link(file, with_long / file.name)
-    make_video(
-        with_long / "long.mp4", pts=constant_rate_pts(Fraction(30), _MANY_FRAMES), timebase=Fraction(1, 30),
-        size=(320, 256), gop=30, options={"qp": "10", "preset": "ultrafast"},
-    )  # fmt: skip
-    (short / "broken.mp4").write_text("not a video")
-    (with_long / "broken.mp4").write_text("not a video")
-    return Corpus(folder)
-
-
-def run(sources: Path, dataset: Storage, where: Where, *, retry_failed: bool = False) -> shortgop.Report:
-    """Prepare the sources in this process or on the cluster."""
-    return prepare(
-        [str(sources)], dataset, _PROFILE, where=where, section_seconds=_SECTION_SECONDS, retry_failed=retry_failed
-    )
-
-
-def job(sources: str, dataset: str, address: str) -> None:
-    """What a driver runs: `shortgop prep`, which has no option for the length of sections."""
+def job(sources: str, dataset: str, address: str, window_sources: str = str(WINDOW_SOURCES)) -> None:
+    """What a driver runs: `shortgop prep`, which has no options for the length of sections and for windows."""
     import typer
 
     from shortgop.cli.app import EXIT_SOMETHING_MISSING, errors
@@ -147,7 +89,8 @@ def job(sources: str, dataset: str, address: str) -> None:
     faulthandler.enable()
     try:
         with errors():
-            report = run(Path(sources), storage_at(dataset), Where(address=address))
+            where = Where(address=address)
+            report = run(Path(sources), storage_at(dataset), where, window_sources=int(window_sources))
     except typer.Exit as error:
         sys.exit(error.exit_code)
     sys.exit(EXIT_SOMETHING_MISSING if report.failures else 0)
@@ -166,7 +109,8 @@ class Disturbance:
     ) -> None:
         self.case, self.cluster, self.dataset = case, cluster, dataset
         self._when_all_are_killed = when_all_are_killed
-        self.sources, self.undisturbed = corpus.sources(case.has_sections), corpus.undisturbed(case.has_sections)
+        self.sources = corpus.sources(case.has_sections)
+        self.undisturbed = corpus.undisturbed(case.has_sections, case.window_sources)
         self.said = cluster.folder / f"driver-{case.seed}.log"
         self.counts: Counter[str] = Counter()
         self.slowest_end = 0.0
@@ -185,7 +129,8 @@ class Disturbance:
         start_missing(self.cluster)
         machine = self.cluster.all["head"]
         self.counts["runs"] += 1
-        command = [sys.executable, __file__, "--job", str(self.sources), self.dataset.url, self.cluster.address]
+        job = [str(self.sources), self.dataset.url, self.cluster.address, str(self.case.window_sources)]
+        command = [sys.executable, __file__, "--job", *job]
         with self.said.open("ab") as said:
             process = subprocess.Popen(
                 machine.at(command), env=self.cluster.environment | machine.own_environment,
@@ -294,7 +239,8 @@ class Disturbance:
         # Workers that were killed last left temporary files at most.
         assert_nothing_else(self.dataset)
         # The next job, which removes them.
-        report = run(self.sources, self.dataset, Where("inline"), retry_failed=True)
+        windows = self.case.window_sources
+        report = run(self.sources, self.dataset, Where("inline"), retry_failed=True, window_sources=windows)
         assert report.videos_added == len(aside), report
         assert_same(self.dataset, self.undisturbed)
         exact = rows_of(self.dataset) == rows_of(self.undisturbed)
@@ -324,7 +270,7 @@ def assert_same(one: Storage, other: Storage) -> None:
         assert len(finished_parts(one)) >= len(finished_parts(other))
     for video in shortgop.open(one.url):
         stem = Path(video.id).stem.partition("-")[0]
-        first = _STEP * int(stem[5:]) if stem != "long" else 0
+        first = STEP * int(stem[5:]) if stem != "long" else 0
         last = len(video) - 1
         shown = [read_number(frame) for frame in video.get_frames_at([0, last]).data]
         assert shown == [first, first + last], video.id
@@ -376,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
     parser.add_argument("--where", choices=["disk", "s3", "flaky"], default="disk", help="where the datasets lie")
     parser.add_argument("--together", action="store_true", help="give the machines no networks of their own")
-    parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--job", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.job:
         job(*given.job)

@@ -13,7 +13,8 @@ import pytest
 
 import cluster_chaos
 import shortgop
-from cluster_chaos import Case, Corpus, Disturbance, assert_same, make_corpus, run, s3_behind_proxy
+from chaos_corpus import Corpus, make_corpus, run
+from cluster_chaos import Case, Disturbance, assert_same, s3_behind_proxy
 from dataset_places import Places, folders, prefixes
 from flaky_proxy import FLAKY, Faults, FlakyProxy
 from ray_machines import Machines, machines, may_have_networks, start_all, start_missing
@@ -29,7 +30,7 @@ _PATIENCE_SECONDS = 120
 # Where a dataset lies, and what is killed while it is made.
 _CASES = {
     "disk": Case(1, has_sections=True, kills=("worker", "driver", "head", "machine"), longest_wait_seconds=2),
-    "disk, cut off": Case(3, has_sections=False, kills=("worker", "cut off"), longest_wait_seconds=2),
+    "disk, cut off": Case(3, has_sections=False, kills=("worker", "cut off"), window_sources=4, longest_wait_seconds=2),
     "s3": Case(2, has_sections=True, kills=("worker", "machine"), longest_wait_seconds=2),
     "s3, flaky": Case(4, has_sections=False, kills=("driver", "worker"), longest_wait_seconds=2),
 }

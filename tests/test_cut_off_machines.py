@@ -15,7 +15,8 @@ import pytest
 
 import cluster_chaos
 import driver_without_patience
-from cluster_chaos import assert_same, run
+from chaos_corpus import run
+from cluster_chaos import assert_same
 from dataset_places import folders
 from loader_helpers import comes_true
 from ray_machines import Machines, machines, may_have_networks, start_all

@@ -249,8 +249,9 @@ def test_a_second_attempt_runs_on_a_machine_that_has_not_attempted_the_step(
     assert (report.videos_added, [failure.id for failure in report.failures]) == (6, ["broken.mp4"])
     assert (tmp_path / "stood").exists()
     assert rows_of(tmp_path / "dataset") == rows_of(plain)
-    (avoided,) = filter(None, asked)
-    assert len(avoided) == 1
+    # On a busy machine another step may be slow, too.
+    avoided, *more = filter(None, asked)
+    assert {len(each) for each in (avoided, *more)} == {1}
     assert runs_on(cluster, avoided) == {node.node_id for node in cluster.list_all_nodes()} - avoided
 
 

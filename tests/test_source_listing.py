@@ -20,18 +20,21 @@ import shortgop
 from datasets import rows_of
 from shortgop.cli.progress import job_progress
 from shortgop.errors import TooManyFailuresError, UsageError
-from shortgop.jobs import encoding, look
+from shortgop.jobs import encoding, look, source_table
 from shortgop.jobs import prepare as prepare_module
 from shortgop.jobs.failing import parse_max_failures
+from shortgop.jobs.importing import Importing
 from shortgop.jobs.job_status import JobStatus
 from shortgop.jobs.planning import plan_window
 from shortgop.jobs.source import Found
 from shortgop.jobs.sources import found_in
 from shortgop.jobs.tally import Progress
 from shortgop.jobs.units import Unit
+from shortgop.manifests.parts import finished_units
+from shortgop.storage.disk import DiskStorage
 from store_helpers import put
 from sweep import sample
-from windowed_jobs import NAMES, film, films_in, first_numbers, run
+from windowed_jobs import NAMES, film, films_in, first_numbers, run, stops_when
 
 KEPT = "; the videos that were finished meanwhile are kept"
 
@@ -45,17 +48,22 @@ def corpus(tmp_path: Path) -> Path:
 
 
 class Gate:
-    """Holds back what is found after three sources until `open_when` has seen some progress; keeps what it saw."""
+    """Holds back what is found after `num_before` sources until `open_when` has seen some progress; keeps what it
+    saw."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, open_when: Callable[[Progress], bool]) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, open_when: Callable[[Progress], bool], num_before: int = 3
+    ) -> None:
         self.seen: list[Progress] = []
         self._open_when, self._opened = open_when, threading.Event()
 
         def held_back(*arguments: Any, **options: Any) -> Iterator[Found]:
             for number, each in enumerate(found_in(*arguments, **options)):
-                assert number < 3 or self._opened.wait(300)
+                assert number < num_before or self._opened.wait(300)
                 yield each
 
+        # Others see each source at once.
+        monkeypatch.setattr(source_table, "_ADDED", 1)
         monkeypatch.setattr(prepare_module, "found_in", held_back)
 
     def on_update(self, progress: Progress) -> None:
@@ -84,6 +92,52 @@ def test_encoding_begins_before_all_sources_are_found(
     assert (report.sources, report.videos_added, report.already_there) == (7, 7, 0)
     assert rows_of(tmp_path / "dataset") == rows_of(tmp_path / "undisturbed")
     assert first_numbers(tmp_path / "dataset") == {name: 100 * number for number, name in enumerate(NAMES)}
+
+
+def test_the_windows_that_were_found_are_encoded_while_others_are_still_being_found(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The windows are a, bc, de and fg. A listing that takes an hour does not keep a cluster waiting."""
+    run(tmp_path / "undisturbed", corpus)
+    gate = Gate(monkeypatch, lambda now: now.sources_done == 5, num_before=5)
+    report = run(tmp_path / "dataset", corpus, on_update=gate.on_update)
+    assert {each.sources_done for each in gate.seen if each.lists_more} >= {1, 3, 5}
+    assert (report.sources, report.videos_added, report.already_there) == (7, 7, 0)
+    assert rows_of(tmp_path / "dataset") == rows_of(tmp_path / "undisturbed")
+
+
+def test_a_job_that_ends_while_sources_are_found_is_gone_on_with(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All sources are found before the next job plans anything; its windows are the same."""
+    run(tmp_path / "undisturbed", corpus)
+    with monkeypatch.context() as patches:
+        Gate(patches, lambda _now: False, num_before=5)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "dataset", corpus, on_update=stops_when(lambda now: now.sources_done == 3))
+    report = run(tmp_path / "dataset", corpus)
+    assert (report.already_there, report.videos_added) == (3, 4)
+    assert rows_of(tmp_path / "dataset") == rows_of(tmp_path / "undisturbed")
+
+
+def test_stretches_of_films_are_encoded_once_all_of_them_are_found(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (corpus / "films").mkdir()
+    for name in NAMES[5:]:
+        (corpus / name).rename(corpus / "films" / name)
+    listed = tmp_path / "list.csv"
+    film = corpus / "films" / "g.mp4"
+    listed.write_text(f"path,id,start,end\n{film},g1,0,0.2\n{film},g2,0.2,0.4\n")
+    gate = Gate(monkeypatch, lambda now: now.sources_done == 5, num_before=6)
+    cuts = Importing(cuts=("start", "end"))
+    sources = [*(corpus / name for name in NAMES[:5]), listed]
+    report = run(tmp_path / "dataset", *sources, importing=cuts, on_update=gate.on_update)
+    assert (report.sources, report.videos_added) == (7, 7)
+    expected = {name: 100 * number for number, name in enumerate(NAMES[:5])} | {"g1": 600, "g2": 605}
+    assert first_numbers(tmp_path / "dataset") == expected
+    # The stretches of a film are one unit, which reads it once.
+    assert len(finished_units(DiskStorage(tmp_path / "dataset"))) == 4
 
 
 def test_the_time_that_is_left_is_told_once_all_sources_are_found() -> None:
@@ -165,18 +219,30 @@ def test_a_wrong_line_far_down_a_list_keeps_what_is_finished_and_the_next_job_go
     listed.write_text("".join([*lines * 50, '{"n": 8}\n']))
     with pytest.raises(UsageError, match=f"line 351 .*has no `path`.*{KEPT}"):
         run(tmp_path / "dataset", listed)
-    assert first_numbers(tmp_path / "dataset") == {"a.mp4": 0}
+    finished = first_numbers(tmp_path / "dataset")
+    assert "a.mp4" in finished
     listed.write_text("".join(lines))
     report = run(tmp_path / "dataset", listed)
-    assert (report.already_there, report.videos_added) == (1, 6)
+    assert (report.already_there, report.videos_added) == (len(finished), 7 - len(finished))
     assert rows_of(tmp_path / "dataset") == rows_of(tmp_path / "undisturbed")
+
+
+def test_a_wrong_line_ends_the_job_though_others_wait_to_be_encoded(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (corpus / "list.txt").write_text("\n".join([*NAMES[:5], ".."]))
+    gate = Gate(monkeypatch, lambda now: now.sources_planned == 3, num_before=5)
+    with pytest.raises(UsageError, match=f"lists name files.*{KEPT}"):
+        run(tmp_path / "dataset", corpus / "list.txt", on_update=gate.on_update)
+    # Planned were `d` and `e`, too.
+    assert first_numbers(tmp_path / "dataset").keys() <= {*NAMES[:3]}
 
 
 def test_two_files_with_one_id_end_the_job_though_one_is_encoded(corpus: Path, tmp_path: Path) -> None:
     (corpus / "list.csv").write_text("path,id\n" + "".join(f"{name},{name}\n" for name in NAMES) + "b.mp4,a.mp4\n")
     with pytest.raises(UsageError, match=r"are two files with the same id 'a\.mp4'.*" + KEPT):
         run(tmp_path / "dataset", corpus / "list.csv")
-    assert first_numbers(tmp_path / "dataset") == {"a.mp4": 0}
+    assert "a.mp4" in first_numbers(tmp_path / "dataset")
 
 
 def test_labels_of_a_video_that_is_encoded_before_its_list_is_read(corpus: Path, tmp_path: Path) -> None:
@@ -188,6 +254,17 @@ def test_labels_of_a_video_that_is_encoded_before_its_list_is_read(corpus: Path,
         assert labels == {"a.mp4": {"label": "first"}, "f.mp4": {"label": "late"}}
     again = run(tmp_path / "dataset", corpus, corpus / "labels.csv")
     assert (again.already_there, again.relabelled) == (7, 0)
+
+
+def test_labels_of_a_window_that_is_encoded_before_its_list_is_read(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (corpus / "labels.csv").write_text("path,label\nb.mp4,second\ng.mp4,late\n")
+    gate = Gate(monkeypatch, lambda now: now.sources_done == 3)
+    report = run(tmp_path / "dataset", corpus, corpus / "labels.csv", on_update=gate.on_update)
+    assert (report.sources, report.videos_added, report.relabelled) == (7, 7, 0)
+    labels = {video.id: video.attributes for video in shortgop.open(tmp_path / "dataset") if video.attributes}
+    assert labels == {"b.mp4": {"label": "second"}, "g.mp4": {"label": "late"}}
 
 
 def test_a_part_of_the_sources_that_may_fail_is_not_judged_before_all_are_found(

@@ -13,9 +13,8 @@ from shortgop.jobs.changed import Changed
 from shortgop.jobs.look import Looking
 from shortgop.jobs.planning import Known
 from shortgop.jobs.source import Found, Source
-from shortgop.jobs.source_table import Named, Row, SourceTable
+from shortgop.jobs.source_table import Named, Row, SourceTable, SourceWindow
 from shortgop.jobs.survey import look_at_others, look_first
-from shortgop.jobs.windows import Window
 from shortgop.manifests.merge import merge
 from shortgop.prep.options import DEFAULT_POLICY, Options
 from shortgop.prep.profile import Profile
@@ -30,13 +29,13 @@ class CountedTable(SourceTable):
 
     def __init__(self) -> None:
         super().__init__()
-        self.read: Counter[tuple[str, bytes]] = Counter()
+        self.read: Counter[tuple[str, int | bytes]] = Counter()
 
-    def rows(self, window: Window[bytes]) -> list[Row]:
+    def rows(self, window: SourceWindow) -> list[Row]:
         self.read["rows", window.first] += 1
         return super().rows(window)
 
-    def names(self, window: Window[bytes]) -> list[Named]:
+    def names(self, window: SourceWindow) -> list[Named]:
         self.read["names", window.first] += 1
         return super().names(window)
 
@@ -46,7 +45,7 @@ def known() -> Known:
     return Known(merge([video(each, offset=10_000 * number) for number, each in enumerate(THERE)]), {})
 
 
-def looked_at(table: SourceTable, windows: list[Window[bytes]]) -> set[str]:
+def looked_at(table: SourceTable, windows: list[SourceWindow]) -> set[str]:
     return {row.source.id for window in windows for row in table.rows(window) if row.looked is not None}
 
 

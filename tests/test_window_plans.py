@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from fractions import Fraction
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from random import Random
 
 import pytest
@@ -20,7 +20,7 @@ from shortgop.jobs.order import Order
 from shortgop.jobs.source import Found, Source
 from shortgop.jobs.source_table import SourceTable
 from shortgop.jobs.units import Item, Unit, plan_units
-from shortgop.jobs.windows import WINDOW_SOURCES, first_size, one_window_size, windows
+from shortgop.jobs.windows import WINDOW_SOURCES, Window, first_size, one_window_size, windows
 from shortgop.prep.stretch import Stretch
 
 KEYS = st.lists(st.integers(0, 30), max_size=60).map(sorted)
@@ -68,58 +68,96 @@ def test_windows_hold_all_keys_once_and_are_no_larger_than_they_have_to_be(
 
 
 @given(corpora(), st.integers(1, 12), st.randoms(use_true_random=False))
-def test_windows_of_sources_do_not_divide_a_file_and_depend_on_which_were_found_first_alone(
+def test_windows_of_sources_follow_the_order_of_finding_and_do_not_divide_a_file(
     sources: list[Source], size: int, random: Random
 ) -> None:
-    first, others = sources[: first_size(size)], sources[first_size(size) :]
-    shuffled = [*random.sample(first, len(first)), *random.sample(others, len(others))]
+    in_order = runs_without_stretches(sources, size)
+    later = sources[sum(map(len, in_order)) :]
+    shuffled = [each for run in in_order for each in random.sample(run, len(run))] + later
     with table_of(sources) as table, table_of(shuffled) as other:
         found = [[row.source for row in table.rows(window)] for window in table.windows(size)]
         assert found == [[row.source for row in other.rows(window)] for window in other.windows(size)]
-        assert list(table.sources()) == sorted(sources, key=lambda each: each.id)
-    assert sorted(each.id for window in found for each in window) == sorted(each.id for each in sources)
+        assert list(table.sources()) == by_id(sources)
+    assert found[: len(in_order)] == [by_id(run) for run in in_order]
+    assert by_id(each for window in found for each in window) == by_id(sources)
     # As few as these need not wait for others.
     assert len(found) == (len(sources) > 0) or len(sources) > one_window_size(size)
     for window in found:
-        assert [each.id for each in window] == sorted(each.id for each in window)
+        assert window == by_id(window)
     for film in {each.path for each in sources if each.part}:
         assert sum(any(each.path == film for each in window) for window in found) == 1
 
 
-@given(st.lists(st.sampled_from("abcdefgh"), max_size=60), st.integers(1, 50), st.booleans())
-@example([*"ab" * 25, *"defgh"], 49, False)
-def test_the_first_window_is_the_same_before_and_after_all_sources_were_found(
-    names: list[str], size: int, listed_later: bool
+def by_id(sources: Iterable[Source]) -> list[Source]:
+    return sorted(sources, key=lambda each: each.id)
+
+
+def runs_without_stretches(sources: Sequence[Source], size: int) -> list[list[Source]]:
+    """The sources of the windows before the first one with a stretch, where there is more than one window."""
+    if len(sources) <= one_window_size(size):
+        return []
+    starts = [0, *range(first_size(size), len(sources), size), len(sources)]
+    runs = [list(sources[start:end]) for start, end in pairwise(starts)]
+    return list(takewhile(lambda run: not any(each.part for each in run), runs))
+
+
+# The id of each find, and whether it is from a list, which gives it a label.
+FINDS = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.booleans()), max_size=60)
+
+
+@given(FINDS, st.integers(1, 12), st.integers(-1, 60), st.randoms(use_true_random=False))
+@example([(name, False) for name in [*"ab" * 25, *"defgh"]], 12, -1, Random(0))
+def test_windows_are_the_same_while_others_are_found_and_afterwards(
+    names: list[tuple[str, bool]], size: int, first_stretch: int, random: Random
 ) -> None:
-    """However often sources are found: from a folder, and later from a list."""
+    """However often sources are found, from a folder or a list. What a list says of one later is told."""
     found = [
-        Found(source(name)._replace(is_listed=listed), "there", listed)
-        for number, name in enumerate(names)
-        for listed in [listed_later and number > size]
+        Found(source(name)._replace(is_listed=listed, attributes='{"n": 1}' if listed else "{}"), "there", listed)
+        for name, listed in names
     ]
+    if first_stretch >= 0:
+        others = [Found(source(f"z{n}", "/film", Stretch(Fraction(n), None, "")), "there", False) for n in range(3)]
+        found[first_stretch:first_stretch] = others
     with SourceTable() as at_once, SourceTable() as table:
         at_once.add(found)
         left = iter(found)
-        table.add_first(islice(left, size + 1))
-        first = table.first_window(size)
-        before = [] if first is None else [row.source.id for row in table.rows(first)]
+        table.add_some(islice(left, size + 1))
+        table.merge_found()
+        planned: dict[str, Source] = {}
+        before: list[list[str]] = []
+        number = 0
+        while table.num_found > max(size, number + size * (number > 0) - 1):
+            window = table.plan_window_after(number, size)
+            if window is None:
+                break
+            sources = [row.source for row in table.rows(window)]
+            planned |= {each.id: each for each in sources}
+            before += [[each.id for each in sources]] * (len(sources) > 0)
+            number = window.last
+            table.add_some(islice(left, random.randint(0, 2 * size)))
         table.add(left)
-        found_windows = [[row.source for row in table.rows(window)] for window in table.windows(size)]
-        assert found_windows == [[row.source for row in at_once.rows(window)] for window in at_once.windows(size)]
-        if first is not None:
-            assert before == [each.id for each in found_windows[0]] == sorted(set(names[: first_size(size)]))
+        later = [[row.source.id for row in table.rows(window)] for window in table.windows(size, number)]
+        expected = [[row.source.id for row in at_once.rows(window)] for window in at_once.windows(size)]
+        assert before + later == expected
+        assert list(table.sources()) == list(at_once.sources())
+        now = {each.id: each for each in at_once.sources()}
+        assert table.labelled_later() == [
+            now[name] for name, each in sorted(planned.items()) if each.attributes != now[name].attributes
+        ]
 
 
-def test_no_window_is_planned_before_all_sources_are_found_where_stretches_come_first() -> None:
+def test_no_window_is_planned_before_all_sources_are_found_where_stretches_are_in_it() -> None:
     """Others of the same film may be anywhere in a list."""
     stretches = [source(f"{number}", "/film", Stretch(Fraction(number), None, "")) for number in range(4)]
     with table_of([*stretches[:1], source("x"), *stretches[1:]]) as table:
-        assert table.first_window(2) is None
-    with table_of([source("x"), *stretches]) as table:
-        first = table.first_window(2)
-        assert first is not None
-        assert [row.source.id for row in table.rows(first)] == ["x"]
-        assert [len(table.rows(window)) for window in table.windows(2)] == [1, 4]
+        assert table.window_after(0, 2) is None
+        assert [len(table.rows(window)) for window in table.windows(2)] == [4, 1]
+    with table_of([source("x"), source("z"), source("y"), *stretches]) as table:
+        assert [table.window_after(0, 2), table.window_after(1, 2), table.window_after(3, 2)] == [
+            Window(1, 1, 1), Window(2, 3, 2), None,
+        ]  # fmt: skip
+        found = [[row.source.id for row in table.rows(window)] for window in table.windows(2)]
+        assert found == [["x"], ["y", "z"], ["0", "1", "2", "3"]]
 
 
 @given(corpora(), st.integers(1, 12), st.randoms(use_true_random=False))

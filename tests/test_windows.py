@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from shortgop.jobs import ray_looks
 from shortgop.jobs.failing import WORKER_DIED, parse_max_failures
 from shortgop.jobs.look import Looked
 from shortgop.jobs.ray_looks import looks_on_cluster
+from shortgop.jobs.ray_tasks import RayTasks
 from shortgop.jobs.source import Source
 from shortgop.jobs.tally import Progress
 from shortgop.jobs.units import Item, Unit
@@ -73,7 +75,16 @@ def test_ray_gets_the_units_of_all_windows_and_looks_at_their_sources(
     films: Path, in_windows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Looked | None] = []
-    monkeypatch.setattr(ray_looks, "looks_on_cluster", lambda ask: noted(looks_on_cluster(ask), looked))
+    begin = RayTasks.begin
+    has_begun = threading.Event()
+
+    def begin_and_note(tasks: RayTasks, now: float) -> None:
+        begin(tasks, now)
+        has_begun.set()
+
+    # Units get free cores first: Ray has the first ones when it is asked to look at what follows.
+    monkeypatch.setattr(RayTasks, "begin", begin_and_note)
+    monkeypatch.setattr(ray_looks, "looks_on_cluster", lambda ask: noted(looks_on_cluster(ask), looked, has_begun))
     seen: list[Progress] = []
     report = run(tmp_path / "dataset", films, runner="ray", on_update=seen.append)
     assert (report.videos_added, report.frames_added) == (7, 140)

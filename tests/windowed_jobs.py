@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -52,12 +53,15 @@ def run(
 
 @contextlib.contextmanager
 def noted(
-    looks: contextlib.AbstractContextManager[LookElsewhere], found: list[Looked | None]
+    looks: contextlib.AbstractContextManager[LookElsewhere],
+    found: list[Looked | None],
+    after: threading.Event | None = None,
 ) -> Iterator[LookElsewhere]:
-    """`looks` as they are; what they find is added to `found`."""
+    """`looks` as they are; what they find is added to `found`. They are asked `after` this event alone."""
     with looks as look:
 
         def look_and_note(*asked: Any) -> Sequence[Looked | None]:
+            assert after is None or after.is_set()
             now = look(*asked)
             found.extend(now)
             return now
