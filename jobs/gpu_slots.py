@@ -6,7 +6,7 @@ the steps of a job have two kinds of places: `streams_per_gpu` for each GPU, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -135,15 +135,17 @@ def without(slots: Slots, left_out: Collection[str]) -> Slots:
     return replace(slots, machines=tuple(each for each in slots.machines if each.id not in left_out))
 
 
-def note_of(slots: Slots, *, alone: int = 0, left_out: int = 0) -> str:
+def note_of(slots: Slots, *, alone: int = 0, left_out: int = 0, unfit: Sequence[str] = ()) -> str:
     """What a job says of its slots. `alone` units ask for all memory of the largest machine, which is less than they
-    are expected to take; `left_out` machines lack the encoder."""
+    are expected to take; `left_out` machines lack the encoder; `unfit` says what is wrong with others."""
     if not slots.machines:
         return "waiting for machines: Ray has none with a CPU for this job"
     on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
     more = f"; {counted(alone, 'unit')} may need more memory than any machine has and will run alone on one"
     lack = f"; {counted(left_out, 'machine')} cannot run the encoder and {'is' if left_out == 1 else 'are'} left out"
-    return f"encoding, {slots.at_a_time} at a time{on_gpus}{more if alone else ''}{lack if left_out else ''}"
+    is_or_are = "is" if len(unfit) == 1 else "are"
+    wrong = f"; {counted(len(unfit), 'machine')} {is_or_are} left out for some minutes: {unfit[0]}" if unfit else ""
+    return f"encoding, {slots.at_a_time} at a time{on_gpus}{more if alone else ''}{lack if left_out else ''}{wrong}"
 
 
 def slots_for(encoder: str, slots: Slots) -> Slots:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -20,40 +19,26 @@ from ray.exceptions import (
     TaskUnschedulableError,
 )
 
-from ..errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
+from ..errors import ShortGopError, SourceNotFoundError, ToolError
 from ..prep.options import Options
-from ..prep.pipelines import NoEncoderError
 from ..storage.interface import Storage
 from .failing import Losses
 from .gpu_slots import Slots
 from .order import Order
 from .progress_boards import Board
 from .ray_connection import LOST, brief
-from .ray_metrics import StepMetrics
 from .ray_tasks import AskSlots, RayTasks
+from .ray_worker import HAS_SELECTORS, Done, Unfit, step_on_machine
 from .second_attempts import Attempt, Attempts, key_of
-from .shared_files import can_read, check_mark, check_sources, leave_mark, without_check
-from .steps import Join, Look, MoreMemory, OneSection, Outcome, Step, Whole, run_step
+from .shared_files import can_read, leave_mark, without_check
+from .steps import Join, Look, OneSection, Outcome, Step, Whole
 from .task_memory import ALL_BYTES
 from .units import Unit, split_unit
-from .work import OnProgress, UnitProgress, UnitResult, give_up
+from .work import UnitProgress, UnitResult, give_up
 
 _POLL_SECONDS = 0.5
 # A step whose machine ran out of memory waits so long, and twice as long each time.
 _FIRST_WAIT_SECONDS = 5.0
-_HAS_SELECTORS = tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 49)
-
-
-@dataclass(frozen=True)
-class _NoEncoder:
-    """A machine lacks the encoder that the profile names."""
-
-    machine: str
-    error: NoEncoderError
-
-
-Done = tuple[Outcome | _NoEncoder, float | None]
-"""The outcome of a step, and the seconds that its worker took; None where it was not done."""
 
 
 def run_units(  # noqa: PLR0917  # what a job has, and its Ray
@@ -83,17 +68,20 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
-    task: Any = ray.remote(num_cpus=1, max_retries=0)(_run_step)
+    task: Any = ray.remote(num_cpus=1, max_retries=0)(step_on_machine)
     mark = leave_mark(dataset) if shared else None
     attempts = Attempts(order, options.profile.encoder)
     losses = Losses()
 
-    def after_end(attempt: Attempt, outcome: Outcome | _NoEncoder, seconds: float | None) -> UnitResult | None:
-        if isinstance(outcome, _NoEncoder):
+    def after_end(attempt: Attempt, outcome: Outcome | Unfit, seconds: float | None, machine: str) -> UnitResult | None:
+        if isinstance(outcome, Unfit):
+            again = without_gone_source(attempt.step, outcome.error)
             if attempts.ended(attempt, None):
-                order.again([attempt.step])
-            tasks.leave_out(outcome.machine, outcome.error)
+                order.again([again])
+            if again is attempt.step:
+                tasks.leave_out(machine, outcome.error, now)
             return None
+        tasks.worked.add(machine)
         return order.done(attempt.step, outcome) if attempts.ended(attempt, seconds) else None
 
     def after_loss(attempt: Attempt, error: RayError, now: float) -> UnitResult | None:
@@ -102,8 +90,11 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
         if losses.add(key, tasks.machines_lost if is_lost else None):
             if for_memory:
                 wait_seconds = _FIRST_WAIT_SECONDS * 2 ** (losses.died[key] - 1)
-                again = with_less_beside(attempt, error, alone=losses.died[key] > 1)
-                tasks.begin_later(again, now + wait_seconds, now + _FIRST_WAIT_SECONDS)
+                tasks.begin_later(
+                    with_less_beside(attempt, error, alone=losses.died[key] > 1),
+                    now + wait_seconds,
+                    now + _FIRST_WAIT_SECONDS,
+                )
             else:
                 order.again([step])
         elif len(unit.items) > 1:
@@ -111,20 +102,22 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             on_split(unit, parts)
             order.again(Whole(part) for part in parts)
         elif order.give_up(step):
-            reason = losses.reason(key, brief(error), for_memory=for_memory)
-            return give_up(dataset, unit, f"{unit.items[0].source.given}: {reason}")
+            return give_up(
+                dataset,
+                unit,
+                f"{unit.items[0].source.given}: {losses.reason(key, brief(error), for_memory=for_memory)}",
+            )
         return None
 
     def submit(attempt: Attempt, slots: Slots, asked_bytes: int, avoided: frozenset[str]) -> ray.ObjectRef[Done]:
         on_gpu = attempt.place == "gpu"
-        named = task.options(
+        reference: ray.ObjectRef[Done] = task.options(
             num_gpus=slots.gpu_share if on_gpu else 0,
             memory=asked_bytes,
             name=task_name(attempt.step),
             scheduling_strategy="SPREAD" if attempt.spread else "DEFAULT",
             **elsewhere(avoided),
-        )
-        reference: ray.ObjectRef[Done] = named.remote(
+        ).remote(
             dataset, attempt.step, replace(options, use_gpu=on_gpu), board.put, mark,
             limit_of(attempt.step.unit, asked_bytes),
         )  # fmt: skip
@@ -153,7 +146,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
                 raise ToolError(f"Ray cannot place a unit of work: {brief(error)}") from error
             except RayTaskError as error:
                 if attempts.ended(attempt, None):
-                    order.again([replace(step, unit=without_check(step.unit, _gone_source(error)))])
+                    order.again([_without_gone_source(step, error)])
             if result is not None:
                 yield result
 
@@ -188,7 +181,7 @@ def limit_of(unit: Unit, asked_bytes: int) -> int | None:
 
 def elsewhere(avoided: Collection[str]) -> dict[str, Any]:
     """The options of a task that does not run on machines with these ids. Ray 2.49 is the first to take them."""
-    if not avoided or not _HAS_SELECTORS:
+    if not avoided or not HAS_SELECTORS:
         return {}
     return {"label_selector": {"ray.io/node-id": f"!in({','.join(sorted(avoided))})"}}
 
@@ -209,13 +202,22 @@ def task_name(step: Step) -> str:
     return f"{what} {items[0].source.given}{more}"
 
 
-def _gone_source(error: RayTaskError) -> str:
-    """The path of the source that disappeared after the job began. Any other error of a unit ends the job and is
+def without_gone_source(step: Step, error: BaseException | None) -> Step:
+    """The step without the check of a source that the worker could not read, if the driver cannot read it any more
+    either: that is a failure of the source, and not of a machine. Otherwise the same step."""
+    if isinstance(error, SourceNotFoundError) and not can_read(str(error.file)):
+        return replace(step, unit=without_check(step.unit, str(error.file)))
+    return step
+
+
+def _without_gone_source(step: Step, error: RayTaskError) -> Step:
+    """As above, for a source that disappeared after it was checked. Any other error of a unit ends the job and is
     raised."""
     cause = error.cause
+    again = without_gone_source(step, cause)
+    if again is not step:
+        return again
     if isinstance(cause, SourceNotFoundError):
-        if not can_read(str(cause.file)):
-            return str(cause.file)
         raise ToolError(cause.message, file=cause.file) from None
     if isinstance(cause, RaySystemError | ImportError):
         raise ToolError(
@@ -223,50 +225,6 @@ def _gone_source(error: RayTaskError) -> str:
             "install the same version of shortgop[prep] on every node, in the Python that runs its Ray"
         ) from None
     raise (cause if isinstance(cause, ShortGopError) else error) from None
-
-
-def _run_step(  # noqa: PLR0917  # what a worker is sent
-    dataset: Storage, step: Step, options: Options, put: OnProgress, mark: str | None, most_bytes: int | None
-) -> Done:
-    # Several nodes of a cluster may be on one machine.
-    start = time.monotonic()
-    machine = ray.get_runtime_context().get_node_id()
-    node = f"{socket.gethostname()}/{machine[:6]}"
-    metrics = StepMetrics(node)
-
-    def report(progress: UnitProgress) -> None:
-        metrics.on_progress(progress)
-        put(replace(progress, node=node, machine=machine))
-
-    # So that it is known when a step began that hangs before it has a frame.
-    section = step.number if isinstance(step, OneSection) else None
-    put(UnitProgress(step.unit.id, 0, 0, section, node, machine=machine))
-    try:
-        outcome = _outcome(dataset, step, options, report, mark, most_bytes)
-    except NoEncoderError as error:
-        if not _HAS_SELECTORS:
-            raise
-        return _NoEncoder(machine, error), None
-    seconds = time.monotonic() - start
-    metrics.done(step, outcome, seconds)
-    if isinstance(outcome, UnitResult) and not outcome.was_there:
-        # Its reports may come later, or not at all.
-        outcome = replace(outcome, node=node)
-    return outcome, None if isinstance(outcome, MoreMemory) else seconds
-
-
-def _outcome(  # noqa: PLR0917  # as above
-    dataset: Storage, step: Step, options: Options, report: OnProgress, mark: str | None, most_bytes: int | None
-) -> Outcome:
-    if mark is None:
-        return run_step(dataset, step, options, report, most_bytes)
-    try:
-        check_mark(dataset, mark)
-        check_sources(step.unit)
-        return run_step(dataset, step, options, report, most_bytes)
-    except (OutputError, ToolError, SourceNotFoundError) as error:
-        machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
-        raise type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file) from error
 
 
 def _node_of(error: RayTaskError) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ToolError
+from ..errors import ShortGopError, ToolError
+from ..prep.pipelines import NoEncoderError
 from .asking import NoAnswerError
 from .gpu_slots import Place, Slots, note_of, slots_for, waits_in_vain, without
 from .second_attempts import Attempt, Attempts, Key, key_of
@@ -19,6 +21,8 @@ Submit = Callable[[Attempt, Slots, int, frozenset[str]], Any]
 """Gives Ray an attempt, which asks for so many bytes of memory and not to run on some machines, and returns its
 reference."""
 
+# A machine that lacks a mount, credentials or a tool is tried again after so long: they may have been away for a while.
+_LEFT_OUT_SECONDS = 600.0
 # How often the job looks for machines that have joined or left.
 _ASK_SECONDS = 5.0
 
@@ -62,7 +66,10 @@ class RayTasks:
         self._slots, self._asked = slots_for(encoder, ask_slots()), now
         self._missing = self._noted = ""
         self._seen: set[str] = set()
-        self._left_out: frozenset[str] = frozenset()
+        # Machines that have done a step.
+        self.worked: set[str] = set()
+        # Those that cannot, each with the error and the time at which it may be tried again.
+        self._left_out: dict[str, tuple[ShortGopError, float]] = {}
         self._running: dict[Any, _Running] = {}
         self._unheard: dict[Key, Unheard] = {}
         # Ray keeps a queue for each amount of memory. With so many bytes less tasks are in another one.
@@ -77,32 +84,40 @@ class RayTasks:
     @property
     def machines_lost(self) -> int:
         """How many machines the job had, and has no more."""
-        return len(self._seen - {each.id for each in self._slots.machines} - self._left_out)
+        return len(self._seen - {each.id for each in self._slots.machines} - self._left_out.keys())
 
     def take(self, reference: Any) -> Attempt:
         """Remove and return an attempt."""
         return self._running.pop(reference).attempt
 
-    def leave_out(self, machine: str, error: ToolError) -> None:
-        """Begin nothing more on a machine that lacks the encoder. Raises the error where no other machine may have
-        it."""
-        self._left_out |= {machine}
-        self._slots = without(self._slots, self._left_out)
+    def leave_out(self, machine: str, error: ShortGopError, now: float) -> None:
+        """Begin nothing more on a machine that cannot do a step: for good where it lacks the encoder, for some minutes
+        where it lacks anything else, which may come back.
+
+        Raises the error where no other machine may have the encoder, or none has done a step: then the job was probably
+        given something that no machine has.
+        """
+        is_lasting = isinstance(error, NoEncoderError)
+        self._left_out[machine] = error, math.inf if is_lasting else now + _LEFT_OUT_SECONDS
+        self._slots = without(self._slots, self._left_out.keys())
         place: Place = "gpu" if self._slots.on_gpus else "cpu"
-        if self._slots.memory_for(place) is None:
+        others_may = is_lasting or self.worked - {machine}
+        if self._slots.memory_for(place) is None or not others_may:
             raise error
 
     def begin(self, now: float) -> None:
         """Begin all attempts for which there is a place."""
         if now - self._asked > _ASK_SECONDS:
-            self._ask()
+            self._ask(now)
             self._asked = now
             self._begin_anew()
             self._begin_more()
         for attempt in itertools.chain(self._due(now), self._attempts.start(self._slots, now)):
             self._give(attempt)
         alone = sum(each.alone for each in self._running.values())
-        note = self._missing or note_of(self._slots, alone=alone, left_out=len(self._left_out))
+        unfit = [error.message for error, until in self._left_out.values() if until < math.inf]
+        left_out = len(self._left_out) - len(unfit)
+        note = self._missing or note_of(self._slots, alone=alone, left_out=left_out, unfit=unfit)
         if note != self._noted:
             self._on_note(note)
             self._noted = note
@@ -131,7 +146,8 @@ class RayTasks:
         self._later = later
         return due
 
-    def _ask(self) -> None:
+    def _ask(self, now: float) -> None:
+        self._left_out = {machine: (error, until) for machine, (error, until) in self._left_out.items() if until > now}
         self._seen.update(each.id for each in self._slots.machines)
         try:
             slots = self._ask_slots()
@@ -139,7 +155,7 @@ class RayTasks:
             self._missing = f"waiting for the cluster: {error.message}"
             return
         try:
-            self._slots = without(slots_for(self._encoder, slots), self._left_out)
+            self._slots = without(slots_for(self._encoder, slots), self._left_out.keys())
             self._missing = ""
         except ToolError as error:
             # Machines that were lost may come again: without any for the encoder the units wait.
@@ -191,7 +207,7 @@ class RayTasks:
         # Where no other machine is left, the one that is slow may be quicker the next time.
         if avoided and waits_in_vain(self._slots, attempt.place, asked_bytes, avoided):
             avoided = frozenset[str]()
-        avoided |= self._left_out
+        avoided = avoided.union(self._left_out)
         alone = asked_bytes < needed_bytes
         asked_bytes = max(0, asked_bytes - self._fewer_bytes)
         reference = self._submit(attempt, self._slots, asked_bytes, avoided)

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import ray
 
-from shortgop.jobs import ray_runner
 from shortgop.jobs.identity import identity_of
 from shortgop.jobs.progress_boards import Board, progress_board
 from shortgop.jobs.ray_connection import connected
 from shortgop.jobs.ray_runner import ended
+from shortgop.jobs.ray_worker import step_on_machine
 from shortgop.jobs.steps import Whole
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import OnProgress, UnitProgress, UnitResult
@@ -205,7 +205,7 @@ def test_a_result_names_the_node_that_did_the_unit(own_ray: None, tmp_path: Path
     file.write_text("not a video")
     (source,) = find_sources([str(file)])
     unit = Unit("0123456789abcdef", (Item(source, *identity_of(source.path)),))
-    result, _ = ray_runner._run_step(dataset, Whole(unit), Options(Profile()), lambda _: None, None, None)
+    result, _, _ = step_on_machine(dataset, Whole(unit), Options(Profile()), lambda _: None, None, None)
     assert isinstance(result, UnitResult)
     assert len(result.failures) == 1
     assert result.node == f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:6]}"
