@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
@@ -34,12 +34,13 @@ class Ahead(Generic[_P]):
 
 
 @contextlib.contextmanager
-def planned_ahead(plans: Callable[[Callable[[], bool]], Iterator[_P]]) -> Iterator[Ahead[_P]]:
-    """Takes plans from an iterator ahead, in a thread, while the block runs. `plans` returns the iterator; it gets a
-    function that returns True once no plan is needed any more, and the iterator may then raise CancelledError."""
+def planned_ahead(plans: Callable[[Callable[[], bool]], Generator[_P]]) -> Iterator[Ahead[_P]]:
+    """Takes plans from a generator ahead, in a thread, while the block runs. `plans` returns the generator, which is
+    closed at the end; it gets a function that returns True once no plan is needed any more, and the generator may then
+    raise CancelledError."""
     over = threading.Event()
     left = plans(over.is_set)
-    with ThreadPoolExecutor(1, thread_name_prefix="look-ahead") as pool:
+    with contextlib.closing(left), ThreadPoolExecutor(1, thread_name_prefix="look-ahead") as pool:
 
         def begin_next() -> Future[_P | None]:
             return pool.submit(next, left, None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 
 from ..storage.interface import Storage
 from .ahead import planned_ahead
 from .deciding import Decided
+from .failing import MaxFailures
 from .how import How
 from .look import Expected, Looking, count_in_stores
 from .order import Order
@@ -15,7 +18,11 @@ from .running import Totals, run_all
 from .source_listing import Listing
 from .source_table import SourceWindow
 from .survey import Survey, surveyed, there_of, together
+from .tally import Tally
 from .units import Unit
+
+# So often it is asked whether more sources are found.
+_ASK_SECONDS = 0.25
 
 # The units of a window, and what is expected of its sources, by id.
 _Plan = tuple[list[Unit], Mapping[str, Expected]]
@@ -44,10 +51,10 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
         expected = {each.item.source.id: each.expected for each in looked}
         return plan_window(looked, sorted_out, known, how.options), expected
 
-    def plans(is_over: Callable[[], bool]) -> Iterator[_Plan]:
+    def plans(is_over: Callable[[], bool]) -> Generator[_Plan]:
         nonlocal to_prepare
         if due is None:
-            for window in listing.windows(is_over, tally.expect):
+            for window in _while_few_fail(listing.windows(is_over, tally.expect), tally, how.max_failures, is_over):
                 yield plan(window, is_over)
             return
         for each in due:
@@ -56,7 +63,6 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
             tally.expect(to_prepare)
             yield planned
 
-    # Without those that were dropped.
     num_given = None if due is None else sum(each.window.count for each in due)
 
     def sources_total() -> int | None:
@@ -96,3 +102,20 @@ def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[
             keep_seconds=how.keep_seconds, tally=tally, looking=looking, check=check,
         )  # fmt: skip
     return totals, together(surveys)
+
+
+def _while_few_fail(
+    windows: Iterable[SourceWindow], tally: Tally, limit: MaxFailures | None, is_over: Callable[[], bool]
+) -> Iterator[SourceWindow]:
+    """The windows. The next one waits while more of the sources that were found so far have failed than `limit` allows,
+    and others are still being found: all of them decide whether the job ends."""
+    for window in windows:
+        while (
+            limit is not None
+            and tally.sources_total is None
+            and limit.is_exceeded(tally.sources_failed, tally.sources_found)
+        ):
+            if is_over():
+                raise CancelledError
+            time.sleep(_ASK_SECONDS)
+        yield window

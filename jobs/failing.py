@@ -35,12 +35,15 @@ class MaxFailures:
     def __str__(self) -> str:
         return f"{float(self.percent):g}%" if self.percent is not None else str(self.count)
 
+    def is_exceeded(self, failed: int, total: int | None) -> bool:
+        """Whether `failed` of `total` sources are too many. `total` is None while it is not known."""
+        if self.percent is not None and total is not None:
+            return 100 * failed > self.percent * total
+        return self.count is not None and failed > self.count
+
     def check(self, failed: int, total: int | None) -> None:
         """TooManyFailuresError if `failed` of `total` sources are too many. `total` is None while it is not known."""
-        too_many = self.count is not None and failed > self.count
-        if self.percent is not None and total is not None:
-            too_many = 100 * failed > self.percent * total
-        if too_many:
+        if self.is_exceeded(failed, total):
             of_all = counted(failed, "source") if total is None else f"{failed} of {counted(total, 'source')}"
             raise TooManyFailuresError(
                 f"{of_all} failed, more than --max-failures {self} allows; what is "

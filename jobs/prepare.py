@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 
 from ..errors import DatasetBusyError, UsageError
 from ..manifests import layout
@@ -81,7 +82,7 @@ def prepare(
     be inferred, and `on_types` is told all of them. `policy` is about sources that are damaged or have gaps,
     `importing` about what sources are besides files. A source that is expected to keep one core busy for twice
     `section_seconds` or longer is encoded in sections of about that length, by several workers. Sources are looked at,
-    and their units planned, `window_sources` at a time, while those before them are encoded. The first ones of a new
+    and their units planned, `window_sources` at a time, while those before them are encoded. Those of a new
     dataset are encoded while others are still being found. Those windows come last of which the dataset has all videos.
     `where` says where the units run, by default on a local Ray.
     Ids are paths below `id_root`, by default below the folders that the dataset remembers, see `ids`. Snapshots that
@@ -203,8 +204,10 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
                 keep_status()
                 totals, surveyed = encode(listing, decided, out, how)
             later = table.labelled_later()
-            if later:
-                update_listed(out, _current(out), [[(each.id, each.attributes) for each in later]])
+            first = list(islice(later, how.window_sources))
+            if first:
+                others = iter(lambda: list(islice(later, how.window_sources)), [])
+                update_listed(out, _current(out), chain([first], others))
             tidy(out, how.keep_seconds)
             snapshot = layout.read_root(out).snapshot
             after = _current(out) if decided.to_prepare else known.manifest

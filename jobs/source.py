@@ -60,7 +60,7 @@ def same(first: Found, second: Found) -> Found:
             "with keys that differ, or prepare them into datasets of their own"
         )
     in_store = one.in_store is not None or other.in_store is not None
-    if one.file != other.file if in_store else os.path.realpath(one.path) != os.path.realpath(other.path):
+    if one.file != other.file if in_store else not _is_same_path(one.path, other.path):
         both = common_folder(one.path, other.path)
         root = f"add --id-root {both}, a folder that both lie in, or " if both else ""
         raise UsageError(
@@ -81,3 +81,8 @@ def same(first: Found, second: Found) -> Found:
             "columns of their times with --cuts START,END"
         )
     return second if second.listed and not first.listed else first
+
+
+def _is_same_path(one: str, other: str) -> bool:
+    # Most finds of a source have the same path, and a list may have a million.
+    return one == other or os.path.realpath(one) == os.path.realpath(other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..prep.stretch import Stretch
 from .source import Found, Source
@@ -62,10 +62,10 @@ def unpacked(columns: Sequence[Any]) -> Source:
     source_id, path, given, attributes, flags, rest = columns
     part, in_store = (None, None) if rest is None else pickle.loads(rest)  # noqa: S301  # of this process
     return Source(
-        id=text(source_id),
-        path=text(path),
-        given=text(path if given is None else given),
-        attributes="{}" if attributes is None else text(attributes),
+        id=decoded(source_id),
+        path=decoded(path),
+        given=decoded(path if given is None else given),
+        attributes="{}" if attributes is None else decoded(attributes),
         id_is_given=bool(flags & ID_IS_GIVEN),
         is_listed=bool(flags & IS_LISTED),
         part=part,
@@ -73,14 +73,28 @@ def unpacked(columns: Sequence[Any]) -> Source:
     )
 
 
-def data(content: str) -> bytes:
+class Named(NamedTuple):
+    """What little of a source says whether it has to be looked at. The fields are those of `Source`."""
+
+    id: str
+    path: str
+    id_is_given: bool
+    is_named_by_path: bool
+
+
+def named(source_id: bytes, path: bytes, flags: int) -> Named:
+    by_path, kinds = IS_LISTED, IS_LISTED | ID_IS_GIVEN | IS_PART
+    return Named(decoded(source_id), decoded(path), bool(flags & ID_IS_GIVEN), flags & kinds == by_path)
+
+
+def encoded(content: str) -> bytes:
     # The order of UTF-8 is that of code points, in which Python sorts text.
     return content.encode("utf-8", "surrogatepass")
 
 
-def text(content: bytes) -> str:
+def decoded(content: bytes) -> str:
     return content.decode("utf-8", "surrogatepass")
 
 
 def _bound(content: str) -> _Bound:
-    return content if content.isascii() else bytearray(data(content))
+    return content if content.isascii() else bytearray(encoded(content))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -16,7 +18,7 @@ from ..storage.interface import Storage
 from .ids import id_roots
 from .look import search
 from .source import Found
-from .source_table import SourceTable, SourceWindow
+from .source_table import SourceTable, SourceWindow, TableBusyError
 from .sources import folders_of
 from .windows import Window
 
@@ -61,6 +63,7 @@ class Listing:
         self._window_sources = window_sources
         self._left = left
         self._finding: Future[None] | None = None
+        self._failure: ShortGopError | None = None
 
     def complete(self, is_over: Callable[[], bool] = bool, on_count: OnCount = _ignore) -> None:
         """Find all other sources. CancelledError as soon as `is_over` says that nobody waits for them any more: the
@@ -83,46 +86,60 @@ class Listing:
         begins after the first window."""
         number = 0
         if not self.is_complete:
+            is_closed = threading.Event()
+
+            def nobody_waits() -> bool:
+                return is_closed.is_set() or is_over()
+
             with ThreadPoolExecutor(1, thread_name_prefix="list-sources") as pool:
-                while (window := self._next_window(number, is_over)) is not None:
-                    number = window.last
-                    if window.count:
-                        yield window
-                    self._finding = self._finding or pool.submit(self._complete_meanwhile, is_over, on_count)
-                self._completed()
+                try:
+                    while (window := self._next_window(number, is_over)) is not None:
+                        number = window.last
+                        if window.count:
+                            yield window
+                        self._finding = self._finding or pool.submit(self._complete_meanwhile, nobody_waits, on_count)
+                    if self._finding is not None:
+                        self._finding.result()
+                finally:
+                    is_closed.set()
         yield from self.table.windows(self._window_sources, number)
 
     def _complete_meanwhile(self, is_over: Callable[[], bool], on_count: OnCount) -> None:
-        try:
+        with self._failing():
             self.complete(is_over, on_count)
-        except ShortGopError as error:
-            error.message += "; the videos that were finished meanwhile are kept"
-            raise
 
     def _next_window(self, number: int, is_over: Callable[[], bool]) -> Window[int] | None:
         """The window after the source with this number, as soon as its sources are found. None where it has to wait for
-        all others, or where these are the last ones."""
+        all others, where these are the last ones, and where finding them has failed."""
         last = number + self._window_sources if number else 1
-        while self.table.num_found < last:
+        while True:
+            if self.table.num_found >= last:
+                with contextlib.suppress(TableBusyError), self._failing():
+                    return self._search(lambda: self.table.plan_window_after(number, self._window_sources), is_over)
             if self._finding is not None and self._finding.done():
                 return None
             if is_over():
                 raise CancelledError
             time.sleep(_ASK_SECONDS)
-        return self._search(lambda: self.table.plan_window_after(number, self._window_sources), is_over)
 
     def _search(self, find: Callable[[], _T], is_over: Callable[[], bool]) -> _T:
         with given_up_when(is_over):
             return search(find, self._arguments, self._policy)
 
-    def _completed(self) -> None:
-        if self._finding is not None:
-            self._finding.result()
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Notes the error that ends the finding of sources while others are encoded."""
+        try:
+            yield
+        except ShortGopError as error:
+            error.message += "; the videos that were finished meanwhile are kept"
+            self._failure = error
+            raise
 
     def check(self) -> None:
         """Raise what has ended the finding of sources. `windows` may come to it much later."""
-        if self._finding is not None and self._finding.done():
-            self._completed()
+        if self._failure is not None:
+            raise self._failure
 
 
 def list_first(  # noqa: PLR0917  # what the user gave, and where it goes

@@ -17,24 +17,23 @@ from dataclasses import dataclass
 from itertools import count, groupby, islice
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from ..errors import OutputError
 from .look import Looked
 from .source import Found, Source, same
 from .source_columns import (
     FLAGS,
-    ID_IS_GIVEN,
     INSERT,
-    IS_LISTED,
-    IS_PART,
     LABELLED_LATER,
     LISTED,
     SOURCE,
     TABLE,
-    data,
+    Named,
+    decoded,
+    encoded,
+    named,
     packed,
-    text,
     unpacked,
 )  # fmt: skip
 from .windows import Window, first_size, one_window_size, windows
@@ -48,6 +47,8 @@ _PAGE_BYTES = 16_384
 _FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
 # So many finds are added at a time. Meanwhile nothing is read.
 _ADDED = 1_000
+# So long planning waits for the thread that adds sources. It looks whether it is still wanted then.
+_BUSY_SECONDS = 0.1
 
 _TABLES = f"""
 PRAGMA page_size = {_PAGE_BYTES};
@@ -72,10 +73,15 @@ _REPEATED_IDS_OF_SOME = (
 )
 _ALL = f"SELECT {SOURCE} FROM sources ORDER BY id"  # noqa: S608  # of constants
 _ONE = f"SELECT {SOURCE} FROM sources WHERE id = ?"  # noqa: S608  # of constants
-_LABELLED_LATER = f"SELECT {SOURCE} FROM sources WHERE flags & {LABELLED_LATER} ORDER BY id"  # noqa: S608
+# The + keeps SQLite from going through an index of all.
+_LABELLED_LATER = f"SELECT id, attributes FROM sources WHERE flags & {LABELLED_LATER} ORDER BY +id"  # noqa: S608
 
 SourceWindow = Window[int] | Window[bytes]
 """Sources that were found one after the other, by their numbers, or neighbours in the order of ids."""
+
+
+class TableBusyError(Exception):
+    """Another thread changes the table, which may take a minute where all finds of a million sources are merged."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +90,6 @@ class Row:
 
     source: Source
     looked: Looked | None
-
-
-class Named(NamedTuple):
-    """What little of a source says whether it has to be looked at. The fields are those of `Source`."""
-
-    id: str
-    path: str
-    id_is_given: bool
-    is_named_by_path: bool
 
 
 class SourceTable:
@@ -130,7 +127,7 @@ class SourceTable:
         return int(num_sources)
 
     def __contains__(self, source_id: str) -> bool:
-        return self._has("SELECT 1 FROM sources WHERE id = ?", data(source_id))
+        return self._has("SELECT 1 FROM sources WHERE id = ?", encoded(source_id))
 
     def add(self, found: Iterable[Found]) -> None:
         """Add sources, the last ones. Several finds of one source are one. UsageError if two have one id and are not
@@ -197,20 +194,26 @@ class SourceTable:
         for first, flag, number in moved:
             self._execute("UPDATE sources SET number = ?, flags = flags | ? WHERE number = ?", first, flag, number)
 
-    def labelled_later(self) -> list[Source]:
-        """The sources that another find gave attributes after they were planned."""
-        return [unpacked(columns) for columns in self._each(_LABELLED_LATER)]
+    def labelled_later(self) -> Iterator[tuple[str, str]]:
+        """The ids and attributes of the sources that got other attributes by another find after they were planned."""
+        if self._num_planned:
+            for each, attributes in self._each(_LABELLED_LATER):
+                yield decoded(each), decoded(attributes)
 
     def keep(self, ids: Collection[str]) -> None:
-        """Remove all sources but these."""
+        """Remove all sources but these, as if no others had been found."""
         self.remove([source.id for source in self.sources() if source.id not in ids])
+        numbers = [number for (number,) in self._each("SELECT number FROM sources ORDER BY number")]
+        for new, old in enumerate(numbers, 1):
+            self._execute("UPDATE sources SET number = ? WHERE number = ?", new, old)
+        self.num_found = len(numbers)
 
     def remove(self, ids: Iterable[str]) -> None:
         for source_id in ids:
-            self._execute("DELETE FROM sources WHERE id = ?", data(source_id))
+            self._execute("DELETE FROM sources WHERE id = ?", encoded(source_id))
 
     def find(self, source_id: str) -> Source | None:
-        row = self._first(_ONE, data(source_id))
+        row = self._first(_ONE, encoded(source_id))
         return None if row is None else unpacked(row)
 
     def sources(self) -> Iterator[Source]:
@@ -228,14 +231,19 @@ class SourceTable:
 
     def plan_window_after(self, number: int, size: int) -> Window[int] | None:
         """`window_after`, for planning it while others are still added. All finds of each of its sources so far are one
-        source; those that come later are told by `labelled_later`. UsageError as for `add`."""
-        with self._changing():
+        source; what later ones say of it is told by `labelled_later`. UsageError as for `add`, TableBusyError."""
+        if not self._lock.acquire(timeout=_BUSY_SECONDS):
+            raise TableBusyError
+        try:
             window = self.window_after(number, size)
             if window is None:
                 return None
-            self._merge_finds(_REPEATED_IDS_OF_SOME, window.first, window.last)
+            with self._changing():
+                self._merge_finds(_REPEATED_IDS_OF_SOME, window.first, window.last)
             self._num_planned = window.last
             return self.window_after(number, size)
+        finally:
+            self._lock.release()
 
     def windows(self, size: int, after: int = 0) -> list[SourceWindow]:
         """The windows of all sources, or of those after the one with a number, when all were added. They follow the
@@ -255,7 +263,7 @@ class SourceTable:
         self._num_in_order = number
         return [*found, *self._windows_of_ids(size if number or is_one_window else first_size(size), size)]
 
-    def _windows_of_ids(self, first_size: int, size: int) -> Iterator[Window[bytes]]:
+    def _windows_of_ids(self, first: int, size: int) -> Iterator[Window[bytes]]:
         """The windows of the sources that are not in the order in which they were found."""
         if self._num_in_order == self.num_found:
             return
@@ -268,7 +276,7 @@ class SourceTable:
         keys = self._each(
             "SELECT coalesce(leader, id) AS place FROM sources WHERE +number > ? ORDER BY place", self._num_in_order
         )
-        yield from windows(map(itemgetter(0), keys), size, first_size)
+        yield from windows(map(itemgetter(0), keys), size, first)
 
     def _inside(self, window: SourceWindow) -> tuple[str, tuple[bytes | int, ...]]:
         """The condition for sources of a window, in SQL, and its values."""
@@ -292,11 +300,7 @@ class SourceTable:
         """What little is needed of the sources of a window, in a fifth of the time."""
         inside, values = self._inside(window)
         found = self._each(f"SELECT id, path, flags FROM sources WHERE {inside}", *values)  # noqa: S608  # of constants
-        by_path, kinds = IS_LISTED, IS_LISTED | ID_IS_GIVEN | IS_PART
-        return [
-            Named(text(each), text(path), bool(flags & ID_IS_GIVEN), flags & kinds == by_path)
-            for each, path, flags in found
-        ]
+        return [named(*columns) for columns in found]
 
     def ids(self, window: SourceWindow) -> list[str]:
         """The ids of the sources of a window, as looking at them has found."""
@@ -306,7 +310,7 @@ class SourceTable:
             f"WHERE {inside}",
             *values,
         )
-        return [text(each) for (each,) in found]
+        return [decoded(each) for (each,) in found]
 
     def labels(self, window: SourceWindow) -> Iterator[tuple[str, str]]:
         """The ids and attributes of those sources of a window that have attributes, as looking at them has found."""
@@ -319,7 +323,7 @@ class SourceTable:
         )
         for each, attributes, new_id, item in found:
             if new_id is None:
-                yield text(each), text(attributes)
+                yield decoded(each), decoded(attributes)
             else:
                 source = _looked(item).item.source
                 yield source.id, source.attributes
@@ -330,7 +334,7 @@ class SourceTable:
             new_id = each.item.source.id
             self._execute(
                 "INSERT INTO looked (id, new_id, item) VALUES (?, ?, ?)",
-                data(source.id), data(new_id) if new_id != source.id else None, pickle.dumps(each),
+                encoded(source.id), encoded(new_id) if new_id != source.id else None, pickle.dumps(each),
             )  # fmt: skip
 
     def merge(self) -> None:
@@ -375,7 +379,7 @@ class SourceTable:
 
 def _find(row: tuple[Any, ...]) -> tuple[int, Found]:
     number, *columns, place = row
-    return number, Found(unpacked(columns), text(place), bool(columns[FLAGS] & LISTED))
+    return number, Found(unpacked(columns), decoded(place), bool(columns[FLAGS] & LISTED))
 
 
 def _looked(item: bytes) -> Looked:

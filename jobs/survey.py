@@ -18,7 +18,8 @@ from ..wording import counted
 from .changed import Changed, refuse_changed, refuse_two_files
 from .look import Looked, Looking, There, count_in_stores, other_files
 from .planning import Known, SortedOut, sort_out
-from .source_table import Named, Row, SourceTable, SourceWindow
+from .source_columns import Named
+from .source_table import Row, SourceTable, SourceWindow
 from .units import Item, changed_sources
 from .work import Failure
 

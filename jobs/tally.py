@@ -133,6 +133,15 @@ class Tally:
         """How many sources the job prepares, None while they are still being listed."""
         return None if self._lists_more else self._num_sources()
 
+    @property
+    def sources_failed(self) -> int:
+        return self._sources_failed
+
+    @property
+    def sources_found(self) -> int:
+        """How many sources the job prepares, as far as they are listed."""
+        return self._num_sources()
+
     def _num_sources(self) -> int:
         return max(self._listed, self._sources_planned)
 

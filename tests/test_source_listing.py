@@ -238,6 +238,43 @@ def test_a_wrong_line_ends_the_job_though_others_wait_to_be_encoded(
     assert first_numbers(tmp_path / "dataset").keys() <= {*NAMES[:3]}
 
 
+def test_a_second_file_with_an_id_ends_the_job_though_others_are_still_being_found(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list goes on without end: it is not waited for."""
+    lines = [f"{name},{name}\n" for name in NAMES[:4]] + ["f.mp4,b.mp4\n", "g.mp4,g.mp4\n"]
+    (corpus / "list.csv").write_text("path,id\n" + "".join(lines))
+    gate = Gate(monkeypatch, lambda _now: False, num_before=5)
+    start = time.monotonic()
+    with pytest.raises(UsageError, match=r"are two files with the same id 'b\.mp4'[^;]*;[^;]*" + KEPT):
+        run(tmp_path / "dataset", corpus / "list.csv", on_update=gate.on_update)
+    assert time.monotonic() - start < 100
+    assert first_numbers(tmp_path / "dataset").keys() <= {*NAMES[:3]}
+
+
+def test_no_more_are_planned_while_too_many_of_those_that_were_found_have_failed(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be few of all sources, which decide."""
+    film(corpus / "h.mp4", 700)
+    for name in NAMES[1:3]:
+        (corpus / name).write_text("not a video")
+    has_waited = threading.Event()
+
+    def is_time(now: Progress) -> bool:
+        if now.sources_done == 5:
+            # Long enough for the window of `f` and `g` to be planned.
+            has_waited.wait(2)
+            has_waited.set()
+        return has_waited.is_set()
+
+    gate = Gate(monkeypatch, is_time, num_before=7)
+    report = run(tmp_path / "dataset", corpus, on_update=gate.on_update, max_failures=parse_max_failures("25%"))
+    assert (report.videos_added, len(report.failures)) == (6, 2)
+    # The window of `d` and `e` was planned ahead.
+    assert max(each.sources_planned for each in gate.seen if each.lists_more) == 5
+
+
 def test_two_files_with_one_id_end_the_job_though_one_is_encoded(corpus: Path, tmp_path: Path) -> None:
     (corpus / "list.csv").write_text("path,id\n" + "".join(f"{name},{name}\n" for name in NAMES) + "b.mp4,a.mp4\n")
     with pytest.raises(UsageError, match=r"are two files with the same id 'a\.mp4'.*" + KEPT):

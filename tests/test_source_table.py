@@ -21,7 +21,7 @@ from shortgop.jobs.addresses import Address
 from shortgop.jobs.look import Expected, Looked
 from shortgop.jobs.source import Found, Source, same
 from shortgop.jobs.source_parts import Member
-from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.source_table import SourceTable, TableBusyError
 from shortgop.jobs.store_files import StoreFile
 from shortgop.jobs.units import Item
 from shortgop.prep.stretch import Stretch
@@ -210,3 +210,33 @@ def test_the_list_of_sources_is_not_in_memory() -> None:
     held, num_bytes = map(int, done.stdout.split())
     assert held == 40_000
     assert num_bytes < 80_000_000
+
+
+def test_planning_does_not_wait_for_the_thread_that_changes_the_table() -> None:
+    """It would seem to hang, and not to be waited for."""
+    with table_of([source("a"), source("b")]) as table:
+        is_merging, may_end = threading.Event(), threading.Event()
+
+        def change() -> None:
+            with table._changing():
+                is_merging.set()
+                may_end.wait(60)
+
+        changing = threading.Thread(target=change)
+        changing.start()
+        assert is_merging.wait(60)
+        with pytest.raises(TableBusyError):
+            table.plan_window_after(0, 10)
+        may_end.set()
+        changing.join()
+        assert table.plan_window_after(0, 10) is not None
+
+
+def test_what_is_kept_of_a_table_is_divided_as_if_nothing_else_had_been_found() -> None:
+    """A repair of a few videos has no windows of one."""
+    names = [f"{number:03}" for number in range(200)]
+    with table_of([source(name) for name in names]) as table, table_of([source(name) for name in names[::9]]) as few:
+        table.keep(set(names[::9]))
+        assert table.num_found == few.num_found == 23
+        kept = [[row.source for row in table.rows(window)] for window in table.windows(10)]
+        assert kept == [[row.source for row in few.rows(window)] for window in few.windows(10)]

@@ -13,7 +13,8 @@ from shortgop.jobs.changed import Changed
 from shortgop.jobs.look import Looking
 from shortgop.jobs.planning import Known
 from shortgop.jobs.source import Found, Source
-from shortgop.jobs.source_table import Named, Row, SourceTable, SourceWindow
+from shortgop.jobs.source_columns import Named
+from shortgop.jobs.source_table import Row, SourceTable, SourceWindow
 from shortgop.jobs.survey import look_at_others, look_first
 from shortgop.manifests.merge import merge
 from shortgop.prep.options import DEFAULT_POLICY, Options

@@ -1,5 +1,7 @@
-"""A machine that loses its mount in mid-job is left out, and the others do its work. Machines of a long job are replaced,
-and one of them may lack what all others have."""
+"""A machine that loses its mount in mid-job is left out, and the others do its work.
+
+Machines of a long job are replaced, and one of them may lack what all others have.
+"""
 
 from __future__ import annotations
 

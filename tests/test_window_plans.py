@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError
 from fractions import Fraction
 from itertools import islice, pairwise, takewhile
@@ -141,8 +141,10 @@ def test_windows_are_the_same_while_others_are_found_and_afterwards(
         assert before + later == expected
         assert list(table.sources()) == list(at_once.sources())
         now = {each.id: each for each in at_once.sources()}
-        assert table.labelled_later() == [
-            now[name] for name, each in sorted(planned.items()) if each.attributes != now[name].attributes
+        assert list(table.labelled_later()) == [
+            (name, now[name].attributes)
+            for name, each in sorted(planned.items())
+            if each.attributes != now[name].attributes
         ]
 
 
@@ -197,7 +199,7 @@ def test_a_source_that_was_removed_moves_no_other_to_another_window() -> None:
 def test_one_window_is_planned_ahead_and_no_more() -> None:
     begun: list[int] = []
 
-    def plans(_is_over: Callable[[], bool]) -> Iterator[int]:
+    def plans(_is_over: Callable[[], bool]) -> Generator[int]:
         for number in range(1, 6):
             begun.append(number)
             yield -number
@@ -220,7 +222,7 @@ def test_a_window_that_is_not_planned_yet_is_not_waited_for() -> None:
 
 
 def test_an_error_of_planning_is_raised_where_the_plan_is_taken_and_the_end_of_a_job_ends_planning() -> None:
-    def fail(_is_over: Callable[[], bool]) -> Iterator[str]:
+    def fail(_is_over: Callable[[], bool]) -> Generator[str]:
         yield "a"
         raise UsageError("what is wrong")
 
@@ -231,7 +233,7 @@ def test_an_error_of_planning_is_raised_where_the_plan_is_taken_and_the_end_of_a
 
     begun = threading.Event()
 
-    def go_on(is_over: Callable[[], bool]) -> Iterator[str]:
+    def go_on(is_over: Callable[[], bool]) -> Generator[str]:
         begun.set()
         while True:
             if is_over():
