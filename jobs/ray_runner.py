@@ -79,7 +79,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             if attempts.ended(attempt, None):
                 order.again([again])
             if again is attempt.step:
-                tasks.leave_out(machine, outcome.error, now)
+                tasks.leave_out(machine, of_machine(outcome.error), now)
             return None
         tasks.worked.add(machine)
         return order.done(attempt.step, outcome) if attempts.ended(attempt, seconds) else None
@@ -217,14 +217,17 @@ def _without_gone_source(step: Step, error: RayTaskError) -> Step:
     again = without_gone_source(step, cause)
     if again is not step:
         return again
-    if isinstance(cause, SourceNotFoundError):
-        raise ToolError(cause.message, file=cause.file) from None
     if isinstance(cause, RaySystemError | ImportError):
         raise ToolError(
             f"the cluster's node {_node_of(error)} cannot run shortgop: {brief(cause)}; "
             "install the same version of shortgop[prep] on every node, in the Python that runs its Ray"
         ) from None
-    raise (cause if isinstance(cause, ShortGopError) else error) from None
+    raise (of_machine(cause) if isinstance(cause, ShortGopError) else error) from None
+
+
+def of_machine(error: ShortGopError) -> ShortGopError:
+    """The error of a machine. One that cannot read a source that the driver can read is no failure of the source."""
+    return ToolError(error.message, file=error.file) if isinstance(error, SourceNotFoundError) else error
 
 
 def _node_of(error: RayTaskError) -> str:
