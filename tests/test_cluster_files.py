@@ -183,8 +183,8 @@ def test_a_slurm_job_whose_time_is_up_before_its_nodes_are_there_says_so(tmp_pat
 def test_ray_has_the_cores_of_each_node_of_a_slurm_job(
     asked: dict[str, str], expected: list[int], tmp_path: Path
 ) -> None:
-    """Nodes may be unequal. A step that asks for a number of cores gets no more on a larger node, and does not start on a
-    smaller one. Where a user asks for cores for each task, Ray has as many."""
+    """Nodes may be unequal. A step that asks for a number of cores gets no more on a larger node, and does not start on
+    a smaller one. Where a user asks for cores for each task, Ray has as many."""
     rays = tmp_path / "rays"
     programs = {
         "ray": f'echo "$@" >> {rays}; exec sleep 60',
