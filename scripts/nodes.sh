@@ -13,7 +13,8 @@
 #
 # With ssh, FOLDER/machines.yaml is the file for `ray up` with their addresses and FOLDER/key. shortgop's environment
 # has to be at /opt/shortgop. Needs root of a machine with Debian, where it makes a network (sgnodes, 10.9.8.0/24), and
-# /etc/hosts gets their names. A node of Slurm says that it has the CPUs of this machine, or as many as named in CPUS.
+# /etc/hosts gets their names. A node of Slurm says that it has the CPUs of this machine, or as many as CPUS names:
+# CPUS="1 2 4" are one for n1, two for n2, and four for n3 and all that follow.
 set -eu
 
 ROOT=$(realpath "$(dirname "$0")/..")
@@ -78,7 +79,7 @@ run() {
 }
 
 start_slurm() {
-    local folder=$1 nodes=$2 number
+    local folder=$1 nodes=$2 number cpus named
     mkdir "$folder/state"
     cat > "$folder/slurm.conf" << END
 ClusterName=shortgop
@@ -101,8 +102,10 @@ KillWait=5
 MinJobAge=3600
 SlurmdParameters=config_overrides
 END
+    read -ra named <<< "${CPUS:-$(nproc)}"
     for number in $(seq "$nodes"); do
-        echo "NodeName=n$number NodeAddr=10.9.8.$number CPUs=${CPUS:-$(nproc)} RealMemory=4000" >> "$folder/slurm.conf"
+        cpus=${named[number - 1]:-${named[-1]}}
+        echo "NodeName=n$number NodeAddr=10.9.8.$number CPUs=$cpus RealMemory=4000" >> "$folder/slurm.conf"
     done
     echo "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP" >> "$folder/slurm.conf"
     pgrep -x munged > /dev/null || {

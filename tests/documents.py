@@ -51,6 +51,18 @@ def spans(page: Path) -> list[str]:
     return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", _BLOCK.sub("", page.read_text()))]
 
 
+def section(page: Path, title: str) -> str:
+    """What stands below a heading, up to the next one of the same rank."""
+    (found,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def rows(text: str, head: str) -> dict[str, str]:
+    """The rows of a table of two columns whose first one has this head, without the backticks of the first column."""
+    (found,) = re.findall(rf"^\| {re.escape(head)} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    return dict(re.findall(r"^\| `(\S+)` \| (.*) \|$", found, re.MULTILINE))
+
+
 def words_of(line: str) -> list[str]:
     return shlex.split(line, comments=True)
 

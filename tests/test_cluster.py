@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -14,16 +15,20 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import get_args
 
 import pytest
+import yaml
 
 import shortgop
 from datasets import make_dataset
+from documents import ROOT, rows, section
 from loader_helpers import comes_true
 from own_units import make_own_units
 from ray_heads import BIN, Head, free_ports, ray_head, user_environment
 from shortgop.jobs.job_status import read_status
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.steps import Step
 from shortgop.jobs.tally import Progress
 from shortgop.manifests.layout import create
 from shortgop.manifests.parts import finished_units
@@ -247,6 +252,54 @@ def test_a_job_counts_its_frames_bytes_units_and_failures(unguarded: Head, metri
     seconds = found["ray_shortgop_step_seconds_total"]
     assert seconds.keys() == {node}
     assert seconds[node] > 0
+    assert_page_has(endpoint(f"127.0.0.1:{metrics_port}"))
+
+
+def assert_page_has(text: str) -> None:
+    """The page names all metrics of shortgop's that are at an endpoint, and no other; and labels that they have."""
+    exported = dict(re.findall(r"^(ray_shortgop_\w+){(.*)} ", text, re.MULTILINE))
+    page = section(ROOT / "docs" / "cluster.md", "Metrics")
+    assert rows(page, "metric").keys() == exported.keys()
+    assert set(re.findall(r"ray_shortgop_\w+", page)) == exported.keys()
+    labels = rows(page, "label")
+    assert {"node", "step"} <= labels.keys()
+    for name, values in exported.items():
+        of_seconds = name == "ray_shortgop_step_seconds_total"
+        # Only seconds have a step.
+        expected = labels.keys() if of_seconds else labels.keys() - {"step"}
+        assert {*re.findall(r'(\w+)="', values)} & {*labels} == expected
+    assert set(re.findall(r"`(\w+)`", labels["step"])) == {step.__name__ for step in get_args(Step)}
+    queries = re.findall(r"`sum by \((\w+)\) \((?:rate\()?(\w+)(?:\[1m\]\))?\)`", page)
+    assert len(queries) == page.count("`sum by") == 2
+    assert all(f"{label}=" in exported[metric] for label, metric in queries)
+
+
+def endpoint(address: str) -> str:
+    text: str = urllib.request.urlopen(f"http://{address}/metrics", timeout=10).read().decode()
+    return text
+
+
+def test_prometheus_finds_the_nodes_by_the_files_that_the_page_names(guarded: Head) -> None:
+    """Also at ports that Ray chose, and without a token."""
+    page = section(ROOT / "docs" / "cluster.md", "Metrics")
+    named = {Path(each).suffix: each for each in re.findall(r"/tmp/ray/session_latest/[\w./]+(?:json|yml)", page)}
+    folder = guarded.environment["RAY_TMPDIR"]
+    nodes, configuration = (Path(named[suffix].replace("/tmp", folder, 1)) for suffix in (".json", ".yml"))
+    assert comes_true(nodes.exists, _PATIENCE_SECONDS)
+    (job,) = yaml.safe_load(configuration.read_text())["scrape_configs"]
+    assert [Path(file).resolve() for each in job["file_sd_configs"] for file in each["files"]] == [nodes.resolve()]
+
+    def answers(target: str) -> bool:
+        # The file also names the autoscaler, which this head has not.
+        with contextlib.suppress(OSError):
+            return "ray_node_cpu_utilization{" in endpoint(target)
+        return False
+
+    def lists_the_node() -> bool:
+        (group,) = json.loads(nodes.read_text())
+        return any(answers(target) for target in group["targets"])
+
+    assert comes_true(lists_the_node, _PATIENCE_SECONDS), nodes.read_text()
 
 
 def scraped(port: int, wanted: str) -> dict[str, dict[str, float]]:
@@ -254,7 +307,7 @@ def scraped(port: int, wanted: str) -> dict[str, dict[str, float]]:
     Ray exports every few seconds."""
     end = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+        text = endpoint(f"127.0.0.1:{port}")
         found: dict[str, dict[str, float]] = {}
         for line in text.splitlines():
             if line and not line.startswith("#"):

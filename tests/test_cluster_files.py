@@ -153,6 +153,19 @@ def test_slurm_options_come_before_the_first_command() -> None:
     assert max(options) < command.start()
 
 
+def slurm_job(folder: Path, programs: dict[str, str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the script for Slurm on a first node of one core, with programs that stand in for Ray's, Slurm's and ours."""
+    (folder / "bin").mkdir()
+    for name, does in programs.items():
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
+        (folder / "bin" / name).chmod(0o755)
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_ON_NODE": "1", "SHORTGOP": str(folder)}
+    environment = {**os.environ, **slurm, **variables}
+    return subprocess.run(
+        ["bash", str(SLURM), "in"], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
 def test_a_slurm_job_whose_time_is_up_before_its_nodes_are_there_says_so(tmp_path: Path) -> None:
     """It would be so again, so it does not queue again. Bash dies of a signal without a trap, without a word."""
     programs = {
@@ -160,16 +173,39 @@ def test_a_slurm_job_whose_time_is_up_before_its_nodes_are_there_says_so(tmp_pat
         "python3": f'if [ "$1" = -c ]; then exec {sys.executable} "$@"; fi; kill -USR1 $PPID',
         "shortgop": f"touch {tmp_path}/begun",
     }
-    (tmp_path / "bin").mkdir()
-    for name, does in programs.items():
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_ON_NODE": "1"}
-    environment = {**os.environ, **slurm, "SHORTGOP": str(tmp_path)}
-    done = subprocess.run(["bash", str(SLURM), "in"], env=environment, capture_output=True, text=True, check=False)
+    done = slurm_job(tmp_path, programs)
     assert done.returncode == 1
     assert "the time was up before the nodes were there" in done.stderr
     assert not (tmp_path / "begun").exists()
+
+
+@pytest.mark.parametrize(("asked", "expected"), [({}, [1, 2, 4]), ({"SLURM_CPUS_PER_TASK": "1"}, [1, 1, 1])])
+def test_ray_has_the_cores_of_each_node_of_a_slurm_job(
+    asked: dict[str, str], expected: list[int], tmp_path: Path
+) -> None:
+    """Nodes may be unequal. A step that asks for a number of cores gets no more on a larger node, and does not start on
+    a smaller one. Where a user asks for cores for each task, Ray has as many."""
+    rays = tmp_path / "rays"
+    programs = {
+        "ray": f'echo "$@" >> {rays}; exec sleep 60',
+        "python3": f'if [ "$1" = -c ]; then exec {sys.executable} "$@"; fi',
+        # What stands behind the options runs on each node, whose cores Slurm names there, and ends with srun.
+        "srun": f"""trap 'kill $one $other' TERM
+            printf '%s\\n' "$@" > {tmp_path}/asked
+            while [ "${{1#-}}" != "$1" ]; do shift; done
+            SLURM_CPUS_ON_NODE=2 "$@" & one=$!
+            SLURM_CPUS_ON_NODE=4 "$@" & other=$!
+            wait""",
+        "shortgop": f'until [ "$(wc -l < {rays})" = 3 ]; do sleep 0.05; done',
+    }
+    done = slurm_job(tmp_path, programs, SLURM_JOB_NUM_NODES="3", **asked)
+    assert done.returncode == 0, done.stderr
+    started = rays.read_text()
+    assert sorted(int(cores) for cores in re.findall(r"--num-cpus=(\d+)", started)) == expected
+    assert len(re.findall(r"--address=\S+:20007 ", started)) == 2
+    options = (tmp_path / "asked").read_text().split("bash\n")[0]
+    assert {"--relative=1", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpu-bind=none"} <= {*options.split()}
+    assert not re.search(r"^(--cpus-per-task|-c|--exact|--exclusive)", options, re.MULTILINE)
 
 
 def test_rays_first_autoscaler_starts_the_machines_of_a_list() -> None:
