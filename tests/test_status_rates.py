@@ -96,6 +96,18 @@ def test_pauses_are_no_part_of_the_estimate() -> None:
     assert job.status.seconds_left == pytest.approx(2750 / 50)
 
 
+def test_it_is_no_pause_where_another_unit_runs() -> None:
+    job = Job()
+    job.report("a", 0)
+    job.report("b", 0)
+    job.now += 20
+    job.end("a")
+    job.now += 30
+    assert job.status.encoding_seconds == 50
+    job.report("b", 500)
+    assert job.status.encoding_seconds == 50
+
+
 def test_the_time_that_is_left_is_that_of_the_work_and_not_of_the_frames(tmp_path: Path) -> None:
     job = Job([300, 100, 100, 100])
     job.report("a", 0)
