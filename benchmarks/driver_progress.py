@@ -27,7 +27,10 @@ def job_of(num_units: int) -> tuple[Tally, StatusBoard, Sequence[UnitProgress]]:
     tally, board = Tally(ignore), StatusBoard([])
     tally.tell(board)
     names = [f"unit {number}" for number in range(num_units)]
-    units = [Unit(name, (Item(Source(name, f"/v/{name}", name, "{}"), 1, 5_000_000),)) for name in names]
+    units = [
+        Unit(name, (Item(Source(name, f"/v/{name}", name, "{}"), 1, 5_000_000),), expected_seconds=10.0)
+        for name in names
+    ]
     tally.plan(units, dict.fromkeys(names, Expected(300)))
     for frames in (0, 10):
         reports = [UnitProgress(name, frames, 300, node=f"node {number % _NODES}") for number, name in enumerate(names)]

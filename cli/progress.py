@@ -10,53 +10,45 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..wording import counted
+
 if TYPE_CHECKING:
     from ..jobs import tally as job
+    from ..jobs.job_status import JobStatus
 
 # Without a terminal a line is printed this often: often enough to follow a job in a log.
 _LINE_EVERY_SECONDS = 10.0
-_LEAST_SECONDS = 2.0
 
 
-class EncodingRate:
-    """Frames/s of a job since its first frames were about to come: without the start of Ray, and looks at sources.
-    `EncodingTime`, which leaves out later pauses too, needs to hear of each unit, and a bar hears of sums alone."""
+def encoded(found: job.Progress | JobStatus) -> str:
+    """How many frames of a job are done, how fast, and how long it still takes."""
+    about = "" if found.frames_expected == found.frames_planned else "about "
+    return f"{found.frames_done} of {about}{counted(found.frames_expected, 'frame')}, {_speed(found)}"
 
-    def __init__(self) -> None:
-        self._began_seconds = 0.0
 
-    def of(self, state: job.Progress) -> float:
-        """Call this with each state of the job. 0 while no frame is done."""
-        if not state.frames_done:
-            self._began_seconds = state.seconds
-        # Frames come in GOPs, so the rate of a shorter time says little.
-        return state.frames_done / max(state.seconds - self._began_seconds, _LEAST_SECONDS)
+def _speed(found: job.Progress | JobStatus) -> str:
+    from ..jobs.time_left import speed
+
+    return speed(found.pending)
 
 
 @contextmanager
 def job_progress(err: Console) -> Iterator[job.OnProgress]:
     """Yields the function that shows a job's progress: a live bar on a terminal, else a line from time to time."""
 
-    encoding = EncodingRate()
-
-    def text(state: job.Progress, rate: float) -> str:
+    def videos(state: job.Progress) -> str:
         failed = f", {state.sources_failed} failed" if state.sources_failed else ""
-        return f"{rate:.0f} frames/s, {state.sources_done}/{state.sources_total} videos{failed}; {state.note}"
+        return f"{state.sources_done}/{state.sources_total} videos{failed}; {state.note}"
 
     if err.is_terminal:
-        columns = (
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("frames"),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-        )
+        # The rest of a bar says nothing of the time: frames differ in what they cost.
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("frames"), TextColumn("{task.description}"))
         with Progress(*columns, console=err, transient=True) as bar:
             task = bar.add_task("", total=None)
 
             def update(state: job.Progress) -> None:
                 total = None if state.lists_more else state.frames_expected or None
-                described = text(state, encoding.of(state))
+                described = f"{_speed(state)}, {videos(state)}"
                 bar.update(task, completed=state.frames_done, total=total, description=described)
 
             yield update
@@ -65,16 +57,12 @@ def job_progress(err: Console) -> Iterator[job.OnProgress]:
 
     def line(state: job.Progress) -> None:
         nonlocal last_line, last_note
-        now, rate = time.monotonic(), encoding.of(state)
+        now = time.monotonic()
         # What follows a semicolon are counts.
         note = state.note.partition(";")[0]
         if note != last_note or now - last_line >= _LINE_EVERY_SECONDS:
             last_line, last_note = now, note
-            left = ""
-            if 0 < state.frames_done < state.frames_expected and not state.lists_more:
-                left = f", {(state.frames_expected - state.frames_done) / rate:.0f} s left"
-            done = f"{state.frames_done}/{state.frames_expected} frames"
-            err.print(f"{done}{left}, {text(state, rate)}", markup=False, soft_wrap=True)
+            err.print(f"{encoded(state)}, {videos(state)}", markup=False, soft_wrap=True)
 
     yield line
 

@@ -19,6 +19,7 @@ from ..storage.locate import storage_at
 from ..wording import counted, duration
 from .app import EXIT_FAILED, EXIT_NOT_HEARD_OF, app, err, errors, megabytes, out, print_json
 from .parameters import DatasetArgument, JsonOption
+from .progress import encoded
 
 if TYPE_CHECKING:
     from ..jobs.job_status import JobStatus, Task
@@ -150,15 +151,11 @@ def status_lines(found: JobStatus, now: float, changed: float | None = None) -> 
         why = f": {found.reason}" if found.reason else ""
         head = f"{who}, {found.state} {duration(age)} ago, after {duration(found.written - found.started)}{why}"
     failed = f", {found.sources_failed} of them failed" if found.sources_failed else ""
-    about = "" if found.frames_expected == found.frames_planned else "about "
-    rate = f"{found.frames_per_second:.0f} frames/s while encoding"
-    if found.state == "running" and not found.is_early:
-        rate += f" ({found.recent_frames_per_second:.0f} in the last minute)"
     return [
         head,
         *([f"now: {found.note}"] if found.state == "running" and found.note else []),
         f"{found.sources_done} of {counted(found.sources_total, 'source')} done{failed}{found.there_before()}",
-        f"{found.frames_done} of {about}{counted(found.frames_expected, 'frame')}, {rate}{found.time_left}",
+        encoded(found),
         f"{megabytes(found.bytes_in)} of sources became {megabytes(found.bytes_out)}",
         *_nodes(found),
         *([f"{counted(found.units_running, 'unit')} running"] if found.units_running else []),
@@ -171,7 +168,7 @@ def status_lines(found: JobStatus, now: float, changed: float | None = None) -> 
 def _nodes(found: JobStatus) -> list[str]:
     """A line for each node. If there are many, only the nodes that encoded least: in the last minute while the job
     runs, before and later in the whole job."""
-    has_rates = found.state == "running" and not found.is_early
+    has_rates = found.state == "running" and not found.pending.is_early
     did = found.node_rates if has_rates else found.nodes
     shown = sorted(found.nodes)
     if len(shown) > _NODES_SHOWN:

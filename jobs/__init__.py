@@ -25,7 +25,7 @@ task_memory                 how much memory a unit may take
 where, gpu_slots, running   where units run, and how their results are published
 ray_runner, ray_worker, ray_tasks, ray_looks, progress_boards, ray_metrics  units on a cluster
 ray_connection, ray_login, ray_first_driver, cluster_address, asking, shared_files  joining a cluster, and what it has
-tally, encoding_time, job_status, job_history, outcome  how far a job is, also over time; its report
+tally, encoding_time, time_left, job_status, job_history, outcome  how far a job is, also over time; its report
 node_rates, node_work       what each machine does and has done
 failing                     when failures end a job, and which sources are set aside
 gpu_readable                which videos no GPU decodes

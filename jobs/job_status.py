@@ -19,13 +19,14 @@ from typing import Any
 from ..errors import CorruptDataError, ShortGopError, UsageError
 from ..prep.stretch import Stretch
 from ..storage.interface import NO_BUCKET, Storage
-from ..wording import counted, duration
-from .encoding_time import EncodingRates, EncodingTime
+from ..wording import counted
+from .encoding_time import RECENT_SECONDS
 from .job_history import Stretch as TimeStretch
 from .job_history import stretches_of, with_stretch
 from .node_rates import NodeRates
 from .node_work import NodeWork, WorkOfNodes
-from .tally import Progress, of_all
+from .tally import Progress
+from .time_left import Amount, Pending, of_all, seconds_left, time_left
 from .units import Item, Unit
 from .work import UnitProgress, UnitResult
 
@@ -34,9 +35,6 @@ _WRITE_EVERY_SECONDS = 5.0
 _SILENT_SECONDS = 60.0
 # Clocks that are set over the network differ by less.
 _CLOCKS_DIFFER_SECONDS = 10.0
-_RATE_OVER_SECONDS = 60.0
-# Workers begin one after the other, and report twice a second: what is encoded in less time says little of the rest.
-_ENOUGH_SECONDS = 10.0
 _STRETCH_SECONDS = 1.0
 _SHOWN = 5
 
@@ -68,7 +66,9 @@ class JobStatus:
     `encoding_frames_per_second` is the rate over that part of the last minute, 0 if there is none. `units_running` is
     their number; `running` has those that run longest. `history` is what was done over time, by this job and those
     before it; it is empty in a status of earlier versions. `lists_more`: more sources are still being found, so the
-    total and the frames of all are those of what was found so far.
+    total and the frames of all are those of what was found so far. `work_done_seconds` and `work_planned_seconds` are
+    those of `Progress`, and `encoding_work_per_second` is the rate of the former over that part of the last minute; all
+    three are 0 in a status of earlier versions.
     """
 
     host: str
@@ -99,6 +99,9 @@ class JobStatus:
     encoding_frames_per_second: float = 0.0
     sources_there: int = 0
     node_work: dict[str, NodeWork] = field(default_factory=dict)
+    work_done_seconds: float = 0.0
+    work_planned_seconds: float = 0.0
+    encoding_work_per_second: float = 0.0
 
     def there_before(self, *, grouped: bool = False) -> str:
         """What there is to say of the sources that the job does not prepare: ", 59 others were in the dataset before",
@@ -111,7 +114,7 @@ class JobStatus:
     @property
     def frames_expected(self) -> int:
         """About how many frames all sources have that were found so far."""
-        return of_all(self.frames_planned, self.sources_planned, self.sources_total)
+        return int(of_all(self.frames_planned, self.sources_planned, self.sources_total))
 
     def may_be_dead(self, now: float, changed: float | None = None) -> bool:
         """Whether a running job was not heard of for long, at the time `now` in seconds since 1970. `changed`: see
@@ -130,34 +133,27 @@ class JobStatus:
         return max(0.0, now - max(past, default=now))
 
     @property
-    def frames_per_second(self) -> float:
-        """The rate while units were encoded; in the whole job if that was for less than a second, or is not known."""
-        whole, encoding = self.written - self.started, self.encoding_seconds or 0.0
-        return self.frames_done / (encoding if encoding >= 1 else max(whole, 1e-3))
-
-    @property
-    def is_early(self) -> bool:
-        """Whether too little is encoded to say from it how fast the job is."""
-        return self.encoding_seconds is not None and self.encoding_seconds < _ENOUGH_SECONDS
+    def pending(self) -> Pending:
+        """What is known for an estimate of the time that is left."""
+        # Earlier versions knew only the rate by the clock.
+        recent = self.recent_frames_per_second if self.encoding_seconds is None else self.encoding_frames_per_second
+        work_seconds = of_all(self.work_planned_seconds, self.sources_planned, self.sources_total)
+        return Pending(
+            self.state == "running", self.lists_more, self.written - self.started, self.encoding_seconds,
+            self.recent_frames_per_second,
+            Amount(self.frames_done, self.frames_expected, recent),
+            Amount(self.work_done_seconds, work_seconds, self.encoding_work_per_second),
+        )  # fmt: skip
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate from the frames that are left and the rate at which frames are encoded; None if too little is
-        known."""
-        if self.state != "running" or not self.frames_done or self.lists_more or self.is_early:
-            return None
-        # Earlier versions knew only the rate by the clock.
-        recent = self.recent_frames_per_second if self.encoding_seconds is None else self.encoding_frames_per_second
-        return max(0, self.frames_expected - self.frames_done) / (recent or self.frames_per_second)
+        """An estimate, None if too little is known."""
+        return seconds_left(self.pending)
 
     @property
     def time_left(self) -> str:
-        """What there is to say of it: ", about 5 min left" or that it is too early; nothing of a job that is over, or
-        that still finds sources."""
-        if self.state != "running" or self.lists_more:
-            return ""
-        left = self.seconds_left
-        return ", too early to say how long it takes" if left is None else f", about {duration(left)} left"
+        """What there is to say of it."""
+        return time_left(self.pending)
 
 
 class NoStatusError(UsageError):
@@ -215,12 +211,12 @@ class StatusBoard:
         self._units = {unit.id: unit for unit in units}
         self._lock = threading.Lock()
         self._progress = Progress()
+        # When that came.
+        self._updated = self._started
         self._begun: dict[str, float] = {}
         # By unit, the last report of each of its sections, or of None for the unit.
         self._seen: dict[str, dict[int | None, UnitProgress]] = {}
         self._nodes = WorkOfNodes()
-        self._encoding = EncodingTime()
-        self._rates = EncodingRates(_RATE_OVER_SECONDS)
         # From the first unit on.
         self._node_rates: NodeRates | None = None
         self._slowest: list[Task] = []
@@ -234,12 +230,9 @@ class StatusBoard:
 
     def on_update(self, progress: Progress) -> None:
         with self._lock:
-            self._progress = progress
-            if self._clock() - self._noted[0] >= _STRETCH_SECONDS:
-                self._history, self._noted = self._history_now(), (self._clock(), self._sums())
-            if self._encoding.has_begun:
-                now = self._clock()
-                self._rates.note(now, self._encoding.seconds(now), progress.frames_done)
+            self._progress, self._updated = progress, self._clock()
+            if self._updated - self._noted[0] >= _STRETCH_SECONDS:
+                self._history, self._noted = self._history_now(), (self._updated, self._sums())
 
     def on_plan(self, units: Sequence[Unit]) -> None:
         with self._lock:
@@ -249,7 +242,6 @@ class StatusBoard:
         with self._lock:
             now = self._clock()
             self._begun.setdefault(unit.unit, now)
-            self._encoding.note(now, runs=True)
             seen = self._seen.setdefault(unit.unit, {})
             before = seen.get(unit.section)
             if unit.section is None:
@@ -258,7 +250,7 @@ class StatusBoard:
             seen[unit.section] = unit
             more = unit.frames - (before.frames if before else 0)
             self._nodes.encoded(unit.node, max(0, more))
-            self._node_rates = self._node_rates or NodeRates(now, _RATE_OVER_SECONDS)
+            self._node_rates = self._node_rates or NodeRates(now, RECENT_SECONDS)
             self._node_rates.note(now, self._nodes.frames)
 
     def on_result(self, result: UnitResult) -> None:
@@ -289,12 +281,11 @@ class StatusBoard:
         self._units.pop(unit_id, None)
         self._begun.pop(unit_id, None)
         self._seen.pop(unit_id, None)
-        self._encoding.note(self._clock(), runs=bool(self._begun))
 
     def status(self, state: str = "running", reason: str = "") -> JobStatus:
         with self._lock:
             now, done = self._clock(), self._progress
-            encoding_seconds = self._encoding.seconds(now)
+            pace = done.pace.after(max(0.0, now - self._updated))
             # What ran when a job ended early ends with it.
             begun = self._begun if state == "running" else {}
             longest = heapq.nsmallest(_SHOWN, begun, key=begun.__getitem__)
@@ -313,7 +304,7 @@ class StatusBoard:
                 frames_planned=done.frames_planned,
                 bytes_in=self._bytes_in,
                 bytes_out=done.bytes_done,
-                recent_frames_per_second=self._rates.by_the_clock(now),
+                recent_frames_per_second=pace.frames_per_second_by_the_clock,
                 nodes=dict(sorted(self._nodes.frames.items())),
                 node_rates=self._node_rates.rates(now, self._nodes.frames) if self._node_rates else {},
                 node_work=dict(sorted(self._nodes.work.items())),
@@ -325,8 +316,11 @@ class StatusBoard:
                 sources_planned=done.sources_planned,
                 lists_more=done.lists_more,
                 sources_there=done.sources_there,
-                encoding_seconds=encoding_seconds,
-                encoding_frames_per_second=self._rates.while_encoding(encoding_seconds),
+                encoding_seconds=pace.encoding_seconds,
+                encoding_frames_per_second=pace.frames_per_second,
+                work_done_seconds=done.work_done_seconds,
+                work_planned_seconds=done.work_planned_seconds,
+                encoding_work_per_second=pace.work_per_second,
             )
 
     def _sums(self) -> tuple[int, int, int, int, int]:

@@ -277,5 +277,5 @@ def test_prep_without_ray_does_not_import_it(constant_video: SyntheticVideo, tmp
     command = [sys.executable, "-X", "importtime", "-m", "shortgop", "prep", str(constant_video.path)]
     command += ["--out", str(tmp_path / "dataset"), "--runner", "inline"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "0/100 frames" in done.stderr
+    assert "0 of 100 frames" in done.stderr
     assert not any(line.rpartition("|")[2].strip() in ("ray", "torch") for line in done.stderr.splitlines())

@@ -62,7 +62,8 @@ class Job:
         self.tally, self.board = Tally(self.told.append), StatusBoard([], lambda: 1000.0)
         self.tally.tell(self.board)
         names = [str(number) for number in range(num_units)]
-        units = [Unit(name, (Item(Source(name, f"/v/{name}", name, "{}"), 1, 5_000_000),)) for name in names]
+        items = [(Item(Source(name, f"/v/{name}", name, "{}"), 1, 5_000_000),) for name in names]
+        units = [Unit(name, each, expected_seconds=10.0) for name, each in zip(names, items, strict=True)]
         self.tally.plan(units, {name: Expected(Frames(100)) for name in names})
         self.tally.on_all_progress([report(name, 10) for name in names])
 

@@ -22,6 +22,7 @@ from shortgop.cli.progress import job_progress
 from shortgop.errors import TooManyFailuresError, UsageError
 from shortgop.jobs import encoding, look, source_table
 from shortgop.jobs import prepare as prepare_module
+from shortgop.jobs.encoding_time import Pace
 from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.importing import Importing
 from shortgop.jobs.job_status import JobStatus
@@ -142,16 +143,18 @@ def test_stretches_of_films_are_encoded_once_all_of_them_are_found(
 
 def test_the_time_that_is_left_is_told_once_all_sources_are_found() -> None:
     text = StringIO()
+    pace = Pace(10, is_encoding=True, recent_seconds=10, recent_encoding_seconds=10, recent_frames=500)
     with job_progress(Console(file=text, force_terminal=False)) as show:
         for total in (3000, 4000):
             note = f"encoding; {total} sources found so far, 1000 looked at"
-            show(Progress(10, total, 0, 500, 50_000, 0, 5.0, note, 1000, lists_more=True))
-        show(Progress(10, 5000, 0, 500, 50_000, 0, 6.0, "publishing", 1000))
+            show(Progress(10, total, 0, 500, 50_000, 0, 15.0, note, 1000, lists_more=True, pace=pace))
+        show(Progress(10, 5000, 0, 500, 50_000, 0, 15.0, "publishing", 1000, pace=pace))
     lines = text.getvalue().splitlines()
+    rate = "50 frames/s while encoding (50 in the last minute)"
     # Counts in the note make no new line.
     assert [line.partition("; ")[0] for line in lines] == [
-        "500/150000 frames, 100 frames/s, 10/3000 videos",
-        "500/250000 frames, 2994 s left, 83 frames/s, 10/5000 videos",
+        f"500 of about 150000 frames, {rate}, 10/3000 videos",
+        f"500 of about 250000 frames, {rate}, about 1 h 23 min left, 10/5000 videos",
     ]
     status = JobStatus(
         "host", 7, 0, 5, sources_total=3000, frames_done=500, frames_planned=50_000, sources_planned=1000

@@ -190,15 +190,17 @@ def unit(name: str) -> Unit:
 
 def test_rates_nodes_and_the_slowest_units() -> None:
     clock = Clock()
-    board = StatusBoard([unit(f"u{number}") for number in range(8)], clock)
+    board, tally = StatusBoard([], clock), Tally(ignore, clock)
+    tally.tell(board)
+    names = [f"u{number}" for number in range(8)]
+    tally.plan([unit(name) for name in names], {f"{name}.mp4": Expected(100) for name in names})
     for number in range(7):
-        board.on_progress(UnitProgress(f"u{number}", 0, 100, node="a" if number % 2 else "b"))
+        tally.on_progress(UnitProgress(f"u{number}", 0, 100, node="a" if number % 2 else "b"))
         clock.now += 10 * (number + 1)
-        board.on_progress(UnitProgress(f"u{number}", 100, 100, node="a" if number % 2 else "b"))
-        board.on_update(Progress(number, 8, 0, 100 * number + 100, 800, 1000 * number))
-        board.on_result(UnitResult(f"u{number}", 1, 100, 1000 - number, ()))
-    board.on_progress(UnitProgress("u7", 30, 0, section=3, node="a"))
-    board.on_progress(UnitProgress("u7", 20, 0, section=4, node="b"))
+        tally.on_progress(UnitProgress(f"u{number}", 100, 100, node="a" if number % 2 else "b"))
+        tally.on_result(UnitResult(f"u{number}", 1, 100, 1000 - number, ()))
+    tally.on_progress(UnitProgress("u7", 30, 0, section=3, node="a"))
+    tally.on_progress(UnitProgress("u7", 20, 0, section=4, node="b"))
     clock.now += 1
     found = board.status()
     assert found.nodes == {"a": 330, "b": 420}
@@ -212,9 +214,9 @@ def test_rates_nodes_and_the_slowest_units() -> None:
         ("u7.mp4", 50, 1, "a, b")
     ]
     assert found.bytes_in == 35_000_000
-    # Over the last minute and what lies between: 100 frames in 70 seconds, and one second without.
-    assert found.recent_frames_per_second == pytest.approx(100 / 71)
-    assert found.seconds_left == pytest.approx(100 / (100 / 71))
+    # Over the last minute and what lies between: 150 frames in 70 seconds, and one second without.
+    assert found.recent_frames_per_second == pytest.approx(150 / 71)
+    assert found.seconds_left == pytest.approx(50 / (150 / 71))
 
 
 def test_what_a_worker_says_after_its_unit_is_done_is_not_counted_twice() -> None:
@@ -235,7 +237,7 @@ def test_a_unit_that_was_split_is_replaced_by_its_parts() -> None:
     whole = Unit("ab", unit("a").items + unit("b").items)
     parts = [unit("a"), unit("b")]
     clock = Clock()
-    board, tally = StatusBoard([whole], clock), Tally(ignore)
+    board, tally = StatusBoard([whole], clock), Tally(ignore, clock)
     tally.plan([whole], {"a.mp4": Expected(100), "b.mp4": Expected(60)})
     tally.tell(board)
     tally.on_progress(UnitProgress("ab", 70, 150))
@@ -261,7 +263,7 @@ def test_a_unit_that_was_split_is_replaced_by_its_parts() -> None:
 
 def test_sources_that_are_not_looked_at_yet_count_as_much_as_the_others() -> None:
     clock = Clock()
-    board, tally = StatusBoard([], clock), Tally(ignore)
+    board, tally = StatusBoard([], clock), Tally(ignore, clock)
     tally.tell(board)
     tally.expect(8)
     tally.note("encoding")
