@@ -358,22 +358,41 @@ class StatusBoard:
         return Task(source, frames, seconds, num_bytes, ", ".join(nodes))
 
 
+def status_file(dataset: Storage) -> bytes | None:
+    """The file of the last job's status as it stands; None if there is none, or if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return dataset.read(STATUS_KEY)
+    return None
+
+
+def _nothing() -> None:
+    """A `put_back` of `status_kept` that puts nothing back."""
+
+
 @contextlib.contextmanager
-def status_kept(dataset: Storage, board: StatusBoard, every_seconds: float = _WRITE_EVERY_SECONDS) -> Iterator[None]:
-    """Writes the board's status into the dataset while the block runs, and once more when it ends."""
+def status_kept(
+    dataset: Storage,
+    board: StatusBoard,
+    every_seconds: float = _WRITE_EVERY_SECONDS,
+    *,
+    put_back: Callable[[], bytes | None] = _nothing,
+) -> Iterator[None]:
+    """Writes the board's status into the dataset while the block runs, and once more when it ends. If the block ends
+    without an error, the file that `put_back` then gives is written instead, if any."""
     ended = threading.Event()
 
     def keep() -> None:
         while True:
-            _write(dataset, board.status())
+            _write(dataset, _as_file(board.status()))
             if ended.wait(every_seconds):
                 return
 
     writer = threading.Thread(target=keep, name="status", daemon=True)
     writer.start()
-    state, reason = "finished", ""
+    state, reason, earlier = "finished", "", None
     try:
         yield
+        earlier = put_back()
     except BaseException as error:
         state = "ended"
         reason = _why(error)
@@ -381,7 +400,7 @@ def status_kept(dataset: Storage, board: StatusBoard, every_seconds: float = _WR
     finally:
         ended.set()
         writer.join()
-        _write(dataset, board.status(state, reason))
+        _write(dataset, _as_file(board.status(state, reason)) if earlier is None else earlier)
 
 
 def _why(error: BaseException) -> str:
@@ -391,8 +410,12 @@ def _why(error: BaseException) -> str:
     return str(error) if isinstance(error, ShortGopError) else type(error).__name__
 
 
-def _write(dataset: Storage, status: JobStatus) -> None:
+def _as_file(status: JobStatus) -> bytes:
+    return json.dumps(asdict(status)).encode()
+
+
+def _write(dataset: Storage, data: bytes) -> None:
     # Only for people: a full disk or a store that does not answer shows elsewhere.
     with contextlib.suppress(ShortGopError, OSError):
         stored = dataset.find(STATUS_KEY)
-        dataset.replace(STATUS_KEY, json.dumps(asdict(status)).encode(), None if stored is None else stored.version)
+        dataset.replace(STATUS_KEY, data, None if stored is None else stored.version)

@@ -12,7 +12,7 @@ from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
-from .job_status import StatusBoard, earlier_history, read_status, status_kept
+from .job_status import StatusBoard, earlier_history, read_status, status_file, status_kept
 from .look import Looking
 from .order import Order
 from .steps import run_step
@@ -36,15 +36,23 @@ class Totals:
 
 
 @contextmanager
-def job_followed(out: Storage, tally: Tally) -> Iterator[Callable[[], None]]:
-    """Keeps the status of the job in the dataset until the block ends. Yields the function that begins this.
+def job_followed(out: Storage, tally: Tally, *, at_once: bool) -> Iterator[Callable[[], None]]:
+    """Keeps the status of the job in the dataset until the block ends. Yields the function that says that the job has
+    something to encode.
 
-    Where an earlier job has not finished, it begins at once: otherwise that job would seem to run, or to be dead, while
-    this one looks for sources, and for ever if nothing is left to encode. A job that finds nothing to do after a
-    finished one leaves the status of that one, which says more. The caller holds the writer lock.
+    The status begins `at_once`, or where an earlier job left one: otherwise that job would seem to be the last one, or
+    to be dead, while this one finds its sources and compares them. Elsewhere it begins with the first thing to encode.
+    A job that finds nothing to do after a finished one leaves the status of that one, which says more. The caller holds
+    the writer lock.
     """
+    earlier = status_file(out)
+    finished = earlier if _has_finished(out) else None
+    is_kept = has_work = False
+
+    def put_back() -> bytes | None:
+        return None if has_work else finished
+
     with ExitStack() as kept:
-        is_kept = False
 
         def keep() -> None:
             nonlocal is_kept
@@ -52,17 +60,22 @@ def job_followed(out: Storage, tally: Tally) -> Iterator[Callable[[], None]]:
                 is_kept = True
                 board = StatusBoard((), earlier=earlier_history(out))
                 tally.tell(board)
-                kept.enter_context(status_kept(out, board))
+                kept.enter_context(status_kept(out, board, put_back=put_back))
 
-        if _is_unfinished(out):
+        def work() -> None:
+            nonlocal has_work
+            has_work = True
             keep()
-        yield keep
+
+        if at_once or earlier is not None:
+            keep()
+        yield work
 
 
-def _is_unfinished(out: Storage) -> bool:
-    """Whether the last job left a status, and has not finished."""
+def _has_finished(out: Storage) -> bool:
+    """Whether the last job left a status, and has finished."""
     with suppress(ShortGopError, OSError):
-        return read_status(out).state != "finished"
+        return read_status(out).state == "finished"
     return False
 
 
