@@ -358,13 +358,6 @@ class StatusBoard:
         return Task(source, frames, seconds, num_bytes, ", ".join(nodes))
 
 
-def status_file(dataset: Storage) -> bytes | None:
-    """The file of the last job's status as it stands; None if there is none, or if it cannot be read."""
-    with contextlib.suppress(OSError):
-        return dataset.read(STATUS_KEY)
-    return None
-
-
 def _nothing() -> None:
     """A `put_back` of `status_kept` that puts nothing back."""
 

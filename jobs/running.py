@@ -12,7 +12,7 @@ from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
-from .job_status import StatusBoard, earlier_history, read_status, status_file, status_kept
+from .job_status import STATUS_KEY, StatusBoard, earlier_history, read_status, status_kept
 from .look import Looking
 from .order import Order
 from .steps import run_step
@@ -45,7 +45,7 @@ def job_followed(out: Storage, tally: Tally, *, at_once: bool) -> Iterator[Calla
     A job that finds nothing to do after a finished one leaves the status of that one, which says more. The caller holds
     the writer lock.
     """
-    earlier = status_file(out)
+    earlier = _status_file(out)
     finished = earlier if _has_finished(out) else None
     is_kept = has_work = False
 
@@ -70,6 +70,13 @@ def job_followed(out: Storage, tally: Tally, *, at_once: bool) -> Iterator[Calla
         if at_once or earlier is not None:
             keep()
         yield work
+
+
+def _status_file(out: Storage) -> bytes | None:
+    """The file of the last job's status as it stands; None if there is none, or if it cannot be read."""
+    with suppress(OSError):
+        return out.read(STATUS_KEY)
+    return None
 
 
 def _has_finished(out: Storage) -> bool:
