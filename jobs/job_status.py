@@ -168,19 +168,26 @@ def read_status(dataset: Storage) -> JobStatus:
     """What the last job wrote of itself. NoStatusError if no job has encoded anything for this dataset, UsageError if
     there is no such bucket."""
     try:
-        values: dict[str, Any] = json.loads(dataset.read(STATUS_KEY))
-        lists: dict[str, Any] = {"history": stretches_of(values.get("history", ()))}
-        for name in ("running", "slowest", "largest"):
-            lists[name] = tuple(Task(**task) for task in values[name])
-        lists["node_work"] = {node: NodeWork(**work) for node, work in values.get("node_work", {}).items()}
-        known = {each.name for each in fields(JobStatus)}
-        return JobStatus(**{name: value for name, value in (values | lists).items() if name in known})
+        data = dataset.read(STATUS_KEY)
     except FileNotFoundError as error:
         if error.strerror == NO_BUCKET:
             raise UsageError(f"{dataset}: {NO_BUCKET}; check its name", file=dataset.url) from None
         raise NoStatusError(
             f"no job has left its progress in {dataset}; check the path, or wait until one begins to encode"
         ) from None
+    return _parsed(dataset, data)
+
+
+def _parsed(dataset: Storage, data: bytes) -> JobStatus:
+    """What the file of a status says. CorruptDataError."""
+    try:
+        values: dict[str, Any] = json.loads(data)
+        lists: dict[str, Any] = {"history": stretches_of(values.get("history", ()))}
+        for name in ("running", "slowest", "largest"):
+            lists[name] = tuple(Task(**task) for task in values[name])
+        lists["node_work"] = {node: NodeWork(**work) for node, work in values.get("node_work", {}).items()}
+        known = {each.name for each in fields(JobStatus)}
+        return JobStatus(**{name: value for name, value in (values | lists).items() if name in known})
     except (ValueError, TypeError, KeyError) as error:
         place = dataset.place(STATUS_KEY)
         raise CorruptDataError(f"{place} is damaged; the next job replaces it", file=place) from error
@@ -197,11 +204,13 @@ def status_changed(dataset: Storage, found: JobStatus) -> float | None:
     return None
 
 
-def earlier_history(dataset: Storage) -> tuple[TimeStretch, ...]:
-    """The history that earlier jobs left; empty where there is none that can be read."""
+def status_left(dataset: Storage) -> tuple[bytes | None, JobStatus | None]:
+    """The file that the last job left, and what it says; None for what there is not, or cannot be read."""
+    data = None
     with contextlib.suppress(ShortGopError, OSError):
-        return read_status(dataset).history
-    return ()
+        data = dataset.read(STATUS_KEY)
+        return data, _parsed(dataset, data)
+    return data, None
 
 
 class StatusBoard:

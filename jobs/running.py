@@ -7,12 +7,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from ..errors import DatasetBusyError, OutputError, ShortGopError
+from ..errors import DatasetBusyError, OutputError
 from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
-from .job_status import STATUS_KEY, StatusBoard, earlier_history, read_status, status_kept
+from .job_status import StatusBoard, status_kept, status_left
 from .look import Looking
 from .order import Order
 from .steps import run_step
@@ -45,12 +45,11 @@ def job_followed(out: Storage, tally: Tally, *, at_once: bool) -> Iterator[Calla
     A job that finds nothing to do after a finished one leaves the status of that one, which says more. The caller holds
     the writer lock.
     """
-    earlier = _status_file(out)
-    finished = earlier if _has_finished(out) else None
+    file, earlier = status_left(out)
     is_kept = has_work = False
 
     def put_back() -> bytes | None:
-        return None if has_work else finished
+        return file if earlier is not None and earlier.state == "finished" and not has_work else None
 
     with ExitStack() as kept:
 
@@ -58,7 +57,7 @@ def job_followed(out: Storage, tally: Tally, *, at_once: bool) -> Iterator[Calla
             nonlocal is_kept
             if not is_kept:
                 is_kept = True
-                board = StatusBoard((), earlier=earlier_history(out))
+                board = StatusBoard((), earlier=() if earlier is None else earlier.history)
                 tally.tell(board)
                 kept.enter_context(status_kept(out, board, put_back=put_back))
 
@@ -67,23 +66,9 @@ def job_followed(out: Storage, tally: Tally, *, at_once: bool) -> Iterator[Calla
             has_work = True
             keep()
 
-        if at_once or earlier is not None:
+        if at_once or file is not None:
             keep()
         yield work
-
-
-def _status_file(out: Storage) -> bytes | None:
-    """The file of the last job's status as it stands; None if there is none, or if it cannot be read."""
-    with suppress(OSError):
-        return out.read(STATUS_KEY)
-    return None
-
-
-def _has_finished(out: Storage) -> bool:
-    """Whether the last job left a status, and has finished."""
-    with suppress(ShortGopError, OSError):
-        return read_status(out).state == "finished"
-    return False
 
 
 def run_all(
