@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ..errors import NotADatasetError, ShortGopError, UsageError, not_read
-from ..storage.interface import Storage
+from ..storage.interface import Storage, Stored
 from ..storage.locate import storage_at
 from ..wording import counted, duration
 from .app import EXIT_FAILED, EXIT_NOT_HEARD_OF, app, err, errors, megabytes, out, print_json
@@ -46,12 +47,21 @@ def status(
             "for ten minutes.",
         ),
     ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="With --watch: leave out a job that was over before this time, in seconds since 1970 as `date +%s` "
+            "prints them, and wait for the next one. `now` leaves out each that is over already.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the progress of the job that writes to DATASET, or how the last job ended. Works from any machine."""
     with errors():
+        after = _second(since, watch=watch)
         storage = storage_at(dataset)
-        found = _when_over(storage, _first(storage)) if watch else _read(storage)
+        found = _when_over(storage, _first(storage, after)) if watch else _read(storage)
         if as_json:
             print_json(dataclasses.asdict(found) | {"seconds_left": found.seconds_left})
         else:
@@ -63,6 +73,20 @@ def status(
             raise typer.Exit(EXIT_NOT_HEARD_OF)
         if watch and found.state == "ended":
             raise typer.Exit(EXIT_FAILED)
+
+
+def _second(since: str | None, *, watch: bool) -> float | None:
+    """The second that `--since` names, since 1970. None without it; later than any time for `now`."""
+    if since is None:
+        return None
+    if not watch:
+        raise UsageError("--since is for --watch; without it the last job is shown, whenever that was")
+    if since == "now":
+        return math.inf
+    try:
+        return math.floor(float(since))
+    except (ValueError, OverflowError):  # what is no number, nan, inf
+        raise UsageError(f"--since {since} is no time; give seconds since 1970, as `date +%s` prints, or now") from None
 
 
 def _read(storage: Storage) -> JobStatus:
@@ -80,14 +104,25 @@ def _read(storage: Storage) -> JobStatus:
         raise not_read(storage.place(STATUS_KEY), error) from error
 
 
-def _first(storage: Storage) -> JobStatus:
-    """The status, waited for until there is one. UsageError for a place where no job can write it."""
+def _first(storage: Storage, after: float | None) -> JobStatus:
+    """The status, waited for until there is one. UsageError for a place where no job can write it.
+
+    With `after` it is waited for until it was written after this second, by the clock of the place, or while this
+    waits. A job that runs writes it every few seconds, and one that finds nothing to do writes it too. So an older one
+    is that of a job that is over or dead.
+    """
     from ..jobs.job_status import NoStatusError
 
     waits, read = False, time.monotonic()
+    old: Stored | None = None
     while True:
         try:
-            return _read(storage)
+            # Before the status is read, which may be written in between.
+            stored = None if after is None else _stored(storage)
+            found = _read(storage)
+            if after is None or (old is None or stored != old if waits else _is_after(stored, after)):
+                return found
+            old, read = stored, time.monotonic()
         except NotADatasetError as error:
             # Exit status 1 would say that the job has failed.
             raise UsageError(error.message, file=error.file) from error
@@ -98,9 +133,27 @@ def _first(storage: Storage) -> JobStatus:
             if not waits or time.monotonic() - read >= _GIVE_UP_SECONDS:
                 raise
         if not waits:
-            err.print(f"nothing yet at {storage}: waiting for a job to begin", markup=False, soft_wrap=True)
+            new = "new " if old is not None else ""
+            err.print(f"nothing {new}yet at {storage}: waiting for a job to begin", markup=False, soft_wrap=True)
             waits = True
         time.sleep(_LOOK_EVERY_SECONDS)
+
+
+def _stored(storage: Storage) -> Stored | None:
+    """The file of the status; None if there is none. ShortGopError if that cannot be found out."""
+    from ..jobs.job_status import STATUS_KEY
+
+    try:
+        return storage.find(STATUS_KEY)
+    except OSError as error:
+        # It says what is there instead.
+        _read(storage)
+        raise not_read(storage.place(STATUS_KEY), error) from error
+
+
+def _is_after(stored: Stored | None, after: float) -> bool:
+    # Stores know whole seconds alone, and so does `date +%s`: a job that was over within that second came before.
+    return stored is not None and stored.modified_ns // 1_000_000_000 > after
 
 
 def _changed(storage: Storage, found: JobStatus) -> float | None:
@@ -113,6 +166,7 @@ def _when_over(storage: Storage, found: JobStatus) -> JobStatus:
     """Show the status until the job is over, and return it. It is that of a running job if that was not heard of for
     long. A status that cannot be read for as long is an error; until then, a store may fail now and then."""
     changed = read = time.monotonic()
+    watched = found
     problem: ShortGopError | None = None
     with Live(console=err, auto_refresh=False, transient=True) as live:
         while found.state == "running":
@@ -131,10 +185,12 @@ def _when_over(storage: Storage, found: JobStatus) -> JobStatus:
             problem, read = None, time.monotonic()
             if latest.written != found.written:
                 changed = read
-            found = latest
+            watched, found = found, latest
             silent_seconds = max(read - changed, time.time() - found.written)
             if silent_seconds >= _GIVE_UP_SECONDS and read - changed >= _WATCH_SECONDS:
                 break
+    if found.state != "running" and found.written < watched.written:
+        err.print("the job found nothing to do, and left what the one before it wrote:", markup=False, soft_wrap=True)
     return found
 
 

@@ -164,19 +164,26 @@ def read_status(dataset: Storage) -> JobStatus:
     """What the last job wrote of itself. NoStatusError if no job has encoded anything for this dataset, UsageError if
     there is no such bucket."""
     try:
-        values: dict[str, Any] = json.loads(dataset.read(STATUS_KEY))
-        lists: dict[str, Any] = {"history": stretches_of(values.get("history", ()))}
-        for name in ("running", "slowest", "largest"):
-            lists[name] = tuple(Task(**task) for task in values[name])
-        lists["node_work"] = {node: NodeWork(**work) for node, work in values.get("node_work", {}).items()}
-        known = {each.name for each in fields(JobStatus)}
-        return JobStatus(**{name: value for name, value in (values | lists).items() if name in known})
+        data = dataset.read(STATUS_KEY)
     except FileNotFoundError as error:
         if error.strerror == NO_BUCKET:
             raise UsageError(f"{dataset}: {NO_BUCKET}; check its name", file=dataset.url) from None
         raise NoStatusError(
             f"no job has left its progress in {dataset}; check the path, or wait until one begins to encode"
         ) from None
+    return _parsed(dataset, data)
+
+
+def _parsed(dataset: Storage, data: bytes) -> JobStatus:
+    """What the file of a status says. CorruptDataError."""
+    try:
+        values: dict[str, Any] = json.loads(data)
+        lists: dict[str, Any] = {"history": stretches_of(values.get("history", ()))}
+        for name in ("running", "slowest", "largest"):
+            lists[name] = tuple(Task(**task) for task in values[name])
+        lists["node_work"] = {node: NodeWork(**work) for node, work in values.get("node_work", {}).items()}
+        known = {each.name for each in fields(JobStatus)}
+        return JobStatus(**{name: value for name, value in (values | lists).items() if name in known})
     except (ValueError, TypeError, KeyError) as error:
         place = dataset.place(STATUS_KEY)
         raise CorruptDataError(f"{place} is damaged; the next job replaces it", file=place) from error
@@ -193,11 +200,13 @@ def status_changed(dataset: Storage, found: JobStatus) -> float | None:
     return None
 
 
-def earlier_history(dataset: Storage) -> tuple[TimeStretch, ...]:
-    """The history that earlier jobs left; empty where there is none that can be read."""
+def status_left(dataset: Storage) -> tuple[bytes | None, JobStatus | None]:
+    """The file that the last job left, and what it says; None for what there is not, or cannot be read."""
+    data = None
     with contextlib.suppress(ShortGopError, OSError):
-        return read_status(dataset).history
-    return ()
+        data = dataset.read(STATUS_KEY)
+        return data, _parsed(dataset, data)
+    return data, None
 
 
 class StatusBoard:
@@ -352,22 +361,34 @@ class StatusBoard:
         return Task(source, frames, seconds, num_bytes, ", ".join(nodes))
 
 
+def _nothing() -> None:
+    """A `put_back` of `status_kept` that puts nothing back."""
+
+
 @contextlib.contextmanager
-def status_kept(dataset: Storage, board: StatusBoard, every_seconds: float = _WRITE_EVERY_SECONDS) -> Iterator[None]:
-    """Writes the board's status into the dataset while the block runs, and once more when it ends."""
+def status_kept(
+    dataset: Storage,
+    board: StatusBoard,
+    every_seconds: float = _WRITE_EVERY_SECONDS,
+    *,
+    put_back: Callable[[], bytes | None] = _nothing,
+) -> Iterator[None]:
+    """Writes the board's status into the dataset while the block runs, and once more when it ends. If the block ends
+    without an error, the file that `put_back` then gives is written instead, if any."""
     ended = threading.Event()
 
     def keep() -> None:
         while True:
-            _write(dataset, board.status())
+            _write(dataset, _as_file(board.status()))
             if ended.wait(every_seconds):
                 return
 
     writer = threading.Thread(target=keep, name="status", daemon=True)
     writer.start()
-    state, reason = "finished", ""
+    state, reason, earlier = "finished", "", None
     try:
         yield
+        earlier = put_back()
     except BaseException as error:
         state = "ended"
         reason = _why(error)
@@ -375,7 +396,7 @@ def status_kept(dataset: Storage, board: StatusBoard, every_seconds: float = _WR
     finally:
         ended.set()
         writer.join()
-        _write(dataset, board.status(state, reason))
+        _write(dataset, _as_file(board.status(state, reason)) if earlier is None else earlier)
 
 
 def _why(error: BaseException) -> str:
@@ -385,8 +406,12 @@ def _why(error: BaseException) -> str:
     return str(error) if isinstance(error, ShortGopError) else type(error).__name__
 
 
-def _write(dataset: Storage, status: JobStatus) -> None:
+def _as_file(status: JobStatus) -> bytes:
+    return json.dumps(asdict(status)).encode()
+
+
+def _write(dataset: Storage, data: bytes) -> None:
     # Only for people: a full disk or a store that does not answer shows elsewhere.
     with contextlib.suppress(ShortGopError, OSError):
         stored = dataset.find(STATUS_KEY)
-        dataset.replace(STATUS_KEY, json.dumps(asdict(status)).encode(), None if stored is None else stored.version)
+        dataset.replace(STATUS_KEY, data, None if stored is None else stored.version)

@@ -179,9 +179,12 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
         # Finished parts of a job that died come first: a video among them decides the dataset's profile.
         publish(out)
         _bind(out, how.options.profile)
-        with job_followed(out, tally) as keep_status:
-            if layout.read_root(out).snapshot is not None:
-                # All that the dataset has is compared with the sources before anything is encoded.
+        # All that the dataset has is compared with the sources before anything is encoded.
+        compares = layout.read_root(out).snapshot is not None
+        with job_followed(out, tally, at_once=compares) as has_work:
+            if compares:
+                if not listing.is_complete:
+                    tally.note("finding all sources")
                 listing.complete()
             if withdraw_gone(out, arguments, table):
                 publish(out)
@@ -201,7 +204,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
                 tally.expect_among(len(table) - len(decided.aside))
             totals = Totals()
             if decided.to_prepare:
-                keep_status()
+                has_work()
                 totals, surveyed = encode(listing, decided, out, how)
             later = table.labelled_later()
             first = list(islice(later, how.window_sources))

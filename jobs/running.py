@@ -7,12 +7,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from ..errors import DatasetBusyError, OutputError, ShortGopError
+from ..errors import DatasetBusyError, OutputError
 from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
-from .job_status import StatusBoard, earlier_history, read_status, status_kept
+from .job_status import StatusBoard, status_kept, status_left
 from .look import Looking
 from .order import Order
 from .steps import run_step
@@ -36,34 +36,39 @@ class Totals:
 
 
 @contextmanager
-def job_followed(out: Storage, tally: Tally) -> Iterator[Callable[[], None]]:
-    """Keeps the status of the job in the dataset until the block ends. Yields the function that begins this.
+def job_followed(out: Storage, tally: Tally, *, at_once: bool) -> Iterator[Callable[[], None]]:
+    """Keeps the status of the job in the dataset until the block ends. Yields the function that says that the job has
+    something to encode.
 
-    Where an earlier job has not finished, it begins at once: otherwise that job would seem to run, or to be dead, while
-    this one looks for sources, and for ever if nothing is left to encode. A job that finds nothing to do after a
-    finished one leaves the status of that one, which says more. The caller holds the writer lock.
+    The status begins `at_once`, or where an earlier job left one: otherwise that job would seem to be the last one, or
+    to be dead, while this one finds its sources and compares them. Elsewhere it begins with the first thing to encode.
+    A job that finds nothing to do after a finished one leaves the status of that one, which says more. The caller holds
+    the writer lock.
     """
+    file, earlier = status_left(out)
+    is_kept = has_work = False
+
+    def put_back() -> bytes | None:
+        return file if earlier is not None and earlier.state == "finished" and not has_work else None
+
     with ExitStack() as kept:
-        is_kept = False
 
         def keep() -> None:
             nonlocal is_kept
             if not is_kept:
                 is_kept = True
-                board = StatusBoard((), earlier=earlier_history(out))
+                board = StatusBoard((), earlier=() if earlier is None else earlier.history)
                 tally.tell(board)
-                kept.enter_context(status_kept(out, board))
+                kept.enter_context(status_kept(out, board, put_back=put_back))
 
-        if _is_unfinished(out):
+        def work() -> None:
+            nonlocal has_work
+            has_work = True
             keep()
-        yield keep
 
-
-def _is_unfinished(out: Storage) -> bool:
-    """Whether the last job left a status, and has not finished."""
-    with suppress(ShortGopError, OSError):
-        return read_status(out).state != "finished"
-    return False
+        if at_once or file is not None:
+            keep()
+        yield work
 
 
 def run_all(

@@ -107,53 +107,6 @@ def test_a_job_shows_itself_while_it_runs_and_what_was_heard_last_where_it_was_k
     assert read_status(dataset).state == "finished"
 
 
-def seems_dead(dataset: Path) -> JobStatus:
-    """Change the status of a finished job into what it leaves if it is killed after its last part."""
-    status = dataclasses.replace(
-        read_status(DiskStorage(dataset)), state="running", started=1.0, written=100.0, sources_done=2
-    )
-    (dataset / STATUS_KEY).write_text(json.dumps(dataclasses.asdict(status)))
-    os.utime(dataset / STATUS_KEY, (100, 100))
-    return status
-
-
-def test_a_job_that_finds_nothing_left_to_do_finishes_the_one_that_died_and_nothing_else(
-    sources: Path, tmp_path: Path
-) -> None:
-    dataset = tmp_path / "dataset"
-    run(sources / "0.mp4", dataset)
-    finished = read_status(DiskStorage(dataset))
-    # What a finished job did is not replaced by that the next one had nothing to do.
-    run(sources / "0.mp4", dataset)
-    assert read_status(DiskStorage(dataset)) == finished
-    dead = seems_dead(dataset)
-    assert "it may be dead" in show(dataset)
-    run(sources / "0.mp4", dataset)
-    found = read_status(DiskStorage(dataset))
-    assert (found.state, found.sources_total, found.sources_there, found.frames_done) == ("finished", 0, 1, 0)
-    # Its history goes on.
-    assert found.history[: len(dead.history)] == dead.history
-
-
-def test_a_job_that_goes_on_shows_itself_while_it_looks_at_its_sources(sources: Path, tmp_path: Path) -> None:
-    run(sources / "0.mp4", tmp_path / "dataset")
-    seems_dead(tmp_path / "dataset")
-    seen: list[JobStatus] = []
-
-    def wait_for_status(progress: Progress) -> None:
-        end = time.monotonic() + _PATIENCE_SECONDS
-        while progress.note.startswith("looking at") and not seen:
-            found = read_status(DiskStorage(tmp_path / "dataset"))
-            seen.extend([found] if found.started > 1 else [])
-            assert time.monotonic() < end
-            time.sleep(0.01)
-
-    prepare(
-        [str(sources)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where("inline"), on_update=wait_for_status
-    )
-    assert [(found.state, found.sources_done) for found in seen] == [("running", 0)]
-
-
 def test_without_a_job_there_is_nothing_to_show(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no job has left its progress in"):
         read_status(DiskStorage(tmp_path))

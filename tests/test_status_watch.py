@@ -1,4 +1,5 @@
-"""`shortgop status --watch` ends with the job, says how it ended, and does not end before."""
+"""`shortgop status --watch` ends with the job, says how it ended, and does not end before. With `--since` that is not a
+job that was over before."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ from typer.testing import CliRunner, Result
 from shortgop.cli import app, status_command
 from shortgop.cli.printing import PlainConsole
 from shortgop.jobs.job_status import STATUS_KEY, JobStatus
+from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Stored
 from synthetic import constant_rate_pts, make_video
 
 _HOUR_SECONDS = 3600.0
@@ -46,8 +50,8 @@ def write(dataset: Path, status: JobStatus) -> None:
     (dataset / "new").rename(dataset / STATUS_KEY)
 
 
-def watch(dataset: Path) -> Result:
-    return CliRunner().invoke(app, ["status", str(dataset), "--watch"])
+def watch(dataset: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["status", str(dataset), "--watch", *options])
 
 
 @contextmanager
@@ -206,3 +210,123 @@ def test_a_dead_job_whose_clock_was_fast_is_dead(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(status_command, "_GIVE_UP_SECONDS", 1.0)
     write(tmp_path, replace(running(), written=time.time() + _HOUR_SECONDS))
     assert watch(tmp_path).exit_code == 4
+
+
+def test_since_now_takes_the_next_job_and_not_the_one_that_is_over(tmp_path: Path) -> None:
+    write(tmp_path, replace(running(), pid=6, state="ended", reason="no space"))
+    with meanwhile(
+        lambda: write(tmp_path, running()),
+        lambda: write(tmp_path, replace(running(), state="finished")),
+    ):
+        done = watch(tmp_path, "--since", "now")
+    assert done.exit_code == 0
+    assert done.stderr == f"nothing new yet at {tmp_path}: waiting for a job to begin\n"
+    assert "process 7 on host, finished" in done.stdout
+
+
+def test_since_a_time_takes_the_job_that_was_over_after_it_and_none_of_the_same_second(tmp_path: Path) -> None:
+    write(tmp_path, replace(running(), pid=6, state="finished"))
+    os.utime(tmp_path / STATUS_KEY, (1000.75, 1000.75))
+    assert "process 6 on host, finished" in watch(tmp_path, "--since", "999").stdout
+    for second in ("1000", "1000.5", "2000"):
+        with meanwhile(lambda: write(tmp_path, replace(running(), state="ended", reason="no space"))):
+            done = watch(tmp_path, "--since", second)
+        assert (done.exit_code, "process 7 on host, ended" in done.stdout) == (1, True), second
+        write(tmp_path, replace(running(), pid=6, state="finished"))
+        os.utime(tmp_path / STATUS_KEY, (1000.75, 1000.75))
+
+
+def test_since_now_takes_the_first_job_of_all_and_one_that_runs_already(tmp_path: Path) -> None:
+    for dataset, at_first in ((tmp_path / "new", []), (tmp_path / "running", [running()])):
+        dataset.mkdir()
+        for status in at_first:
+            write(dataset, status)
+        steps = [partial(write, dataset, each) for each in (running(), replace(running(), state="finished"))]
+        with meanwhile(*steps):
+            done = watch(dataset, "--since", "now")
+        assert (done.exit_code, "process 7 on host, finished" in done.stdout) == (0, True)
+
+
+def test_since_now_does_not_give_up_a_job_that_died_before_the_next_one_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_command, "_GIVE_UP_SECONDS", 0.1)
+    monkeypatch.setattr(status_command, "_WATCH_SECONDS", 0.1)
+    write(tmp_path, replace(running(), pid=6, written=time.time() - _HOUR_SECONDS))
+    with meanwhile(
+        # Longer than it takes to give up a job that is watched.
+        *[lambda: None] * 5,
+        lambda: write(tmp_path, replace(running(), state="finished")),
+    ):
+        done = watch(tmp_path, "--since", "now")
+    assert (done.exit_code, "process 7 on host, finished" in done.stdout) == (0, True)
+
+
+def test_since_goes_on_where_a_store_fails_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be looked up is not taken for a new status."""
+    write(tmp_path, replace(running(), pid=6, state="finished"))
+    find, looks = DiskStorage.find, iter(range(9))
+
+    def failing(self: DiskStorage, key: str) -> Stored | None:
+        if key == STATUS_KEY and next(looks, 0) % 3 == 1:
+            raise TimeoutError(110, "no answer")
+        return find(self, key)
+
+    monkeypatch.setattr(DiskStorage, "find", failing)
+    with meanwhile(*[lambda: None] * 3, lambda: write(tmp_path, replace(running(), state="finished"))):
+        done = watch(tmp_path, "--since", "now")
+    assert next(looks, None) is None
+    assert (done.exit_code, "process 7 on host, finished" in done.stdout) == (0, True)
+
+
+def test_since_is_a_time_and_for_watching_alone(tmp_path: Path) -> None:
+    write(tmp_path, replace(running(), state="finished"))
+    for words, said in (
+        (["--watch", "--since", "yesterday"], "--since yesterday is no time; give seconds since 1970"),
+        (["--watch", "--since", "nan"], "--since nan is no time"),
+        (["--since", "now"], "--since is for --watch"),
+    ):
+        done = CliRunner().invoke(app, ["status", str(tmp_path), *words])
+        assert (done.exit_code, said in done.stderr) == (2, True), done.output
+
+
+def prepared(sources: Path, dataset: str) -> None:
+    prep = [sys.executable, "-m", "shortgop", "prep", str(sources), "--out", dataset, "--runner", "inline"]
+    subprocess.run(prep, capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("where", ["folder", "store"])
+def test_jobs_that_are_submitted_one_after_the_other_are_each_waited_for(
+    where: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """As a script submits them: the first job, another one with more sources, and one that finds nothing to do."""
+    dataset = f"{tmp_path if where == 'folder' else request.getfixturevalue('s3_url')}/dataset"
+    (tmp_path / "clips").mkdir()
+    for number, said in ((0, "1 of 1 source done\n"), (1, "1 of 1 source done, 1 other was")):
+        make_video(tmp_path / "clips" / f"{number}.mp4", pts=constant_rate_pts(_RATE, 30), timebase=1 / _RATE)
+        submitted = str(int(time.time()))
+        with meanwhile(lambda: prepared(tmp_path / "clips", dataset)):
+            done = CliRunner().invoke(app, ["status", dataset, "--watch", "--since", submitted])
+        assert done.exit_code == 0, done.output
+        assert said in done.stdout
+    # The time of a file in a store is a whole second.
+    time.sleep(1.1)
+    for _ in range(2):
+        submitted = str(int(time.time()))
+        time.sleep(1.1)
+        # It may be over before anyone looks.
+        prepared(tmp_path / "clips", dataset)
+        done = CliRunner().invoke(app, ["status", dataset, "--watch", "--since", submitted])
+        assert (done.exit_code, said in done.stdout) == (0, True), done.output
+    with meanwhile(lambda: prepared(tmp_path / "clips", dataset)):
+        done = CliRunner().invoke(app, ["status", dataset, "--watch", "--since", "now"])
+    assert (done.exit_code, said in done.stdout) == (0, True), done.output
+
+
+def test_watching_a_job_that_finds_nothing_to_do_says_whose_status_is_left(tmp_path: Path) -> None:
+    before = replace(running(), pid=6, written=time.time() - _HOUR_SECONDS, state="finished")
+    write(tmp_path, running())
+    with meanwhile(lambda: write(tmp_path, before)):
+        done = watch(tmp_path)
+    assert done.stderr == "the job found nothing to do, and left what the one before it wrote:\n"
+    assert (done.exit_code, "process 6 on host, finished 1 h ago" in done.stdout) == (0, True)
