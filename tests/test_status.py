@@ -25,7 +25,7 @@ from shortgop.jobs.look import Expected
 from shortgop.jobs.node_work import NodeWork
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.source import Source
-from shortgop.jobs.tally import Progress, Tally, ignore
+from shortgop.jobs.tally import Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Failure, UnitProgress, UnitResult
 from shortgop.prep.profile import Profile
