@@ -101,7 +101,7 @@ race: $(STAMP)
 SWEPT := annotate attempts batches changed_sources cluster cluster_chaos collect corpus_life cut_off_machines drop edits \
     examples far_section_trouble far_sections fuzz interrupted_passes interruption killed_edits layers_of_a_life loader_failures \
     long_sources long_stretches lost_head lost_tasks moving publish reading_stores root_race schedule_simulation shared_tables snapshot_layers source_listing \
-    task_memory training_dataset two_jobs unfit_machines where writers zarr_small
+    task_memory time_left training_dataset two_jobs unfit_machines where writers zarr_small
 
 sweep: $(STAMP)
 	@echo "Running tests with all their cases: ten minutes and more"
