@@ -77,12 +77,12 @@ def _outcome(  # noqa: PLR0917  # as above
         return run_step(dataset, step, options, report, most_bytes)
     except NoEncoderError as error:
         return Unfit(error)
-    except (OutputError, ToolError) as error:
+    except (OutputError, ToolError, SourceNotFoundError) as error:
         if mark is None:
             raise
+        if isinstance(error, SourceNotFoundError):
+            raise _on_node(error) from error
         return Unfit(_on_node(error))
-    except SourceNotFoundError as error:
-        raise (error if mark is None else _on_node(error)) from error
 
 
 def _on_node(error: ShortGopError) -> ShortGopError:
