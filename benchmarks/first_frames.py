@@ -7,7 +7,7 @@ With --done N it goes on with a dataset that has the first N sources. With --run
 The memory is the most that the driver has had; Ray's own processes have theirs.
 
 --window-sources plans so many sources at a time in turn: 100000 has up to 20,000 in one window, all of which are looked
-at before anything is encoded. Then a job ends when all were looked at.
+at before anything is encoded. Then a job ends when all were looked at, unless --until says known.
 """
 
 from __future__ import annotations
@@ -156,6 +156,7 @@ def main() -> None:
     parser.add_argument("--runner", choices=["inline", "ray"], default="inline")
     parser.add_argument("--kinds", nargs="*", choices=[*LISTS, "folder"], default=[*LISTS, "folder"])
     parser.add_argument("--window-sources", nargs="+", type=int, default=[])
+    parser.add_argument("--until", choices=["known", "looked at"], help="when a job ends, of its sources")
     parser.add_argument("--endpoint", help="an S3 server that gets the sources too")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
@@ -164,7 +165,7 @@ def main() -> None:
         source, begun_at, runner, size, until = options.child
         print(child(source, begun_at, runner, int(size), until))
         return
-    until = "looked at" if options.window_sources else "known"
+    until = options.until or ("looked at" if options.window_sources else "known")
     footage.WORK.mkdir(parents=True, exist_ok=True)
     (clip,) = footage.make_sources("first-frames", 1, 256, 2)
 
