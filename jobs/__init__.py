@@ -23,7 +23,7 @@ waiting, costs              which step starts next, and what steps took of what 
 second_attempts, unheard    which steps run, and which of them are attempted twice
 task_memory                 how much memory a unit may take
 where, gpu_slots, running   where units run, and how their results are published
-ray_runner, ray_worker, ray_tasks, ray_looks, progress_boards, ray_metrics  units on a cluster
+ray_runner, ray_entry, ray_worker, ray_tasks, rooms, ray_looks, progress_boards, ray_metrics  units on a cluster
 ray_connection, ray_login, ray_first_driver, cluster_address, asking, shared_files  joining a cluster, and what it has
 tally, encoding_time, time_left, job_status, job_history, outcome  how far a job is, also over time; its report
 node_rates, node_work       what each machine does and has done

@@ -135,9 +135,12 @@ def without(slots: Slots, left_out: Collection[str]) -> Slots:
     return replace(slots, machines=tuple(each for each in slots.machines if each.id not in left_out))
 
 
-def note_of(slots: Slots, *, alone: int = 0, left_out: int = 0, unfit: Sequence[str] = ()) -> str:
+def note_of(
+    slots: Slots, *, alone: int = 0, left_out: int = 0, unfit: Sequence[str] = (), short: Sequence[str] = ()
+) -> str:
     """What a job says of its slots. `alone` units ask for all memory of the largest machine, which is less than they
-    are expected to take; `left_out` machines lack the encoder; `unfit` says what is wrong with others."""
+    are expected to take; `left_out` machines lack the encoder; `unfit` says what is wrong with others, and `short` for
+    what others have no room."""
     if not slots.machines:
         return "waiting for machines: Ray has none with a CPU for this job"
     on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
@@ -145,7 +148,10 @@ def note_of(slots: Slots, *, alone: int = 0, left_out: int = 0, unfit: Sequence[
     lack = f"; {counted(left_out, 'machine')} cannot run the encoder and {'is' if left_out == 1 else 'are'} left out"
     is_or_are = "is" if len(unfit) == 1 else "are"
     wrong = f"; {counted(len(unfit), 'machine')} {is_or_are} left out for some minutes: {unfit[0]}" if unfit else ""
-    return f"encoding, {slots.at_a_time} at a time{on_gpus}{more if alone else ''}{lack if left_out else ''}{wrong}"
+    has_or_have = "has" if len(short) == 1 else "have"
+    full = f"; {counted(len(short), 'machine')} {has_or_have} too little room: {short[0]}" if short else ""
+    begin = f"encoding, {slots.at_a_time} at a time{on_gpus}"
+    return f"{begin}{more if alone else ''}{lack if left_out else ''}{wrong}{full}"
 
 
 def slots_for(encoder: str, slots: Slots) -> Slots:

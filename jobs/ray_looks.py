@@ -21,6 +21,7 @@ from ..prep.options import Options
 from .failing import TRIES
 from .look import Looked, LookElsewhere, There, look_at
 from .ray_connection import LOST, connected
+from .ray_entry import answer, call_of, called_here
 from .ray_tasks import AskSlots
 from .source import Source
 from .task_memory import LOOK_BYTES, LOOKS_OF_TASK, reserved_bytes
@@ -109,7 +110,7 @@ def _looked(  # noqa: PLR0917  # as `look`, and what the machines have
     options = replace(options, policy=replace(policy, max_stall_seconds=stall_seconds))
     # A part of a CPU, so that they fit between the units, and a head without CPUs gets none.
     asked_bytes = reserved_bytes(LOOK_BYTES, memory_bytes)
-    task: Any = ray.remote(num_cpus=_CPU_SHARE, memory=asked_bytes, max_retries=0)(_look)
+    task: Any = ray.remote(num_cpus=_CPU_SHARE, memory=asked_bytes, max_retries=0)(called_here)
     found: list[list[Looked | None]] = [[None] * len(part) for part in parts]
     running: dict[Any, int] = {}
     ended_seconds: list[float] = []
@@ -121,7 +122,7 @@ def _looked(  # noqa: PLR0917  # as `look`, and what the machines have
     def submit(number: int, strategy: str | NodeAffinitySchedulingStrategy) -> None:
         part = parts[number]
         named = task.options(name=f"look at {len(part)} sources", scheduling_strategy=strategy)
-        running[named.remote(part, options, there.of(part), num_in_store)] = number
+        running[named.remote(*call_of(_look, part, options, there.of(part), num_in_store))] = number
 
     def is_wanted(number: int) -> bool:
         return None in found[number]
@@ -134,7 +135,7 @@ def _looked(  # noqa: PLR0917  # as `look`, and what the machines have
         for reference in done:
             number = running.pop(reference)
             try:
-                machine, looked = ray.get(reference)
+                came = answer(ray.get(reference))
             except LOST:
                 lost[number] += 1
                 if lost[number] < TRIES:
@@ -142,7 +143,8 @@ def _looked(  # noqa: PLR0917  # as `look`, and what the machines have
                 continue
             except RayError:
                 continue
-            answers = machine if any(looked) else answers
+            looked = came.value or [None] * len(parts[number])
+            answers = came.machine if any(looked) else answers
             found[number] = [before or now for before, now in zip(found[number], looked, strict=True)]
             ended_seconds.append(waited_seconds)
         if answers and is_late(waited_seconds, ended_seconds, len(parts)):
@@ -152,11 +154,8 @@ def _looked(  # noqa: PLR0917  # as `look`, and what the machines have
     return found
 
 
-def _look(
-    sources: Sequence[Source], options: Options, there: There, num_in_store: int
-) -> tuple[str, list[Looked | None]]:
-    """This machine, and what it finds."""
+def _look(sources: Sequence[Source], options: Options, there: There, num_in_store: int) -> list[Looked | None]:
+    """What this machine finds."""
     looked = look_at(sources, options, there, num_in_store=num_in_store, threads=LOOKS_OF_TASK)
     # The driver may be able to read what this machine cannot.
-    found = [each if each.item.size_bytes else None for each in looked]
-    return ray.get_runtime_context().get_node_id(), found
+    return [each if each.item.size_bytes else None for each in looked]

@@ -27,14 +27,15 @@ from .gpu_slots import Slots
 from .order import Order
 from .progress_boards import Board
 from .ray_connection import LOST, brief
+from .ray_entry import Answer, answer, call_of, called_here
 from .ray_tasks import AskSlots, RayTasks
 from .ray_worker import HAS_SELECTORS, Done, Unfit, step_on_machine
 from .second_attempts import Attempt, Attempts, key_of
 from .shared_files import can_read, leave_mark, without_check
-from .steps import Join, Look, OneSection, Outcome, Step, Whole
+from .steps import Join, Look, NoRoom, OneSection, Outcome, Step, Whole
 from .task_memory import ALL_BYTES
 from .units import Unit, split_unit
-from .work import UnitProgress, UnitResult, give_up
+from .work import Terms, UnitProgress, UnitResult, give_up
 
 _POLL_SECONDS = 0.5
 # A step whose machine ran out of memory waits so long, and twice as long each time.
@@ -68,12 +69,15 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
-    task: Any = ray.remote(num_cpus=1, max_retries=0)(step_on_machine)
+    task: Any = ray.remote(num_cpus=1, max_retries=0)(called_here)
     mark = leave_mark(dataset) if shared else None
     attempts = Attempts(order, options.profile.encoder)
     losses = Losses()
 
-    def after_end(attempt: Attempt, outcome: Outcome | Unfit, seconds: float | None, machine: str) -> UnitResult | None:
+    def after_end(attempt: Attempt, machine: str, outcome: Outcome | Unfit, seconds: float | None) -> UnitResult | None:
+        if isinstance(outcome, NoRoom):
+            tasks.lacks_room(attempt, machine, outcome, now, is_wanted=attempts.ended(attempt, None))
+            return None
         if isinstance(outcome, Unfit):
             again = without_gone_source(attempt.step, outcome.error)
             if attempts.ended(attempt, None):
@@ -89,10 +93,9 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
         is_lost, for_memory = isinstance(error, NodeDiedError | ObjectLostError), isinstance(error, OutOfMemoryError)
         if losses.add(key, tasks.machines_lost if is_lost else None):
             if for_memory:
-                wait_seconds = _FIRST_WAIT_SECONDS * 2 ** (losses.died[key] - 1)
                 tasks.begin_later(
                     with_less_beside(attempt, error, alone=losses.died[key] > 1),
-                    now + wait_seconds,
+                    now + _FIRST_WAIT_SECONDS * 2 ** (losses.died[key] - 1),
                     now + _FIRST_WAIT_SECONDS,
                 )
             else:
@@ -109,19 +112,12 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             )
         return None
 
-    def submit(attempt: Attempt, slots: Slots, asked_bytes: int, avoided: frozenset[str]) -> ray.ObjectRef[Done]:
-        on_gpu = attempt.place == "gpu"
-        reference: ray.ObjectRef[Done] = task.options(
-            num_gpus=slots.gpu_share if on_gpu else 0,
-            memory=asked_bytes,
-            name=task_name(attempt.step),
-            scheduling_strategy="SPREAD" if attempt.spread else "DEFAULT",
-            **elsewhere(avoided),
-        ).remote(
-            dataset, attempt.step, replace(options, use_gpu=on_gpu), board.put, mark,
-            limit_of(attempt.step.unit, asked_bytes),
+    def submit(attempt: Attempt, slots: Slots, asked_bytes: int, avoided: frozenset[str]) -> Any:
+        call = call_of(
+            step_on_machine, dataset, attempt.step, replace(options, use_gpu=attempt.place == "gpu"), board.put, mark,
+            Terms(limit_of(attempt.step.unit, asked_bytes), needs_room=not attempt.is_last),
         )  # fmt: skip
-        return reference
+        return task.options(**asked_of_ray(attempt, slots, asked_bytes, avoided)).remote(*call)
 
     tasks = RayTasks(attempts, options.profile.encoder, ask_slots, submit, on_note, time.monotonic())
     while order.fill(wait=not attempts) or attempts:
@@ -139,7 +135,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             attempt = tasks.take(reference)
             step, result = attempt.step, None
             try:
-                result = after_end(attempt, *ray.get(reference))
+                result = after_end(attempt, *done_by(answer(ray.get(reference))))
             except LOST as error:
                 result = after_loss(attempt, error, now) if attempts.ended(attempt, None) else None
             except TaskUnschedulableError as error:
@@ -149,6 +145,12 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
                     order.again([_without_gone_source(step, error)])
             if result is not None:
                 yield result
+
+
+def done_by(answered: Answer) -> tuple[str, Outcome | Unfit, float | None]:
+    """The id of the machine that answered, and what it did."""
+    done: Done = answered.value or (Unfit(ToolError(answered.unable or "")), None)
+    return answered.machine, *done
 
 
 def ended(references: Sequence[Any]) -> list[Any]:
@@ -171,6 +173,17 @@ def with_less_beside(attempt: Attempt, error: RayError, *, alone: bool) -> Attem
     # Ray's error holds the id of the machine only in its text.
     match = re.search(r"\(IP: [^,]+, ID: ([0-9a-f]+)\)", str(error))
     return replace(attempt, step=step, avoided=attempt.avoided | ({match[1]} if match else set()))
+
+
+def asked_of_ray(attempt: Attempt, slots: Slots, asked_bytes: int, avoided: Collection[str]) -> dict[str, Any]:
+    """The options of the task of an attempt."""
+    return {
+        "num_gpus": slots.gpu_share if attempt.place == "gpu" else 0,
+        "memory": asked_bytes,
+        "name": task_name(attempt.step),
+        "scheduling_strategy": "SPREAD" if attempt.spread else "DEFAULT",
+        **elsewhere(avoided),
+    }
 
 
 def limit_of(unit: Unit, asked_bytes: int) -> int | None:
@@ -218,6 +231,7 @@ def _without_gone_source(step: Step, error: RayTaskError) -> Step:
     if again is not step:
         return again
     if isinstance(cause, RaySystemError | ImportError):
+        # Such as a Python of another version, for which Ray can make nothing of what it was sent.
         raise ToolError(
             f"the cluster's node {_node_of(error)} cannot run shortgop: {brief(cause)}; "
             "install the same version of shortgop[prep] on every node, in the Python that runs its Ray"

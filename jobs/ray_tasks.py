@@ -12,7 +12,9 @@ from ..errors import ShortGopError, ToolError
 from ..prep.pipelines import NoEncoderError
 from .asking import NoAnswerError
 from .gpu_slots import Place, Slots, note_of, slots_for, waits_in_vain, without
+from .rooms import Rooms
 from .second_attempts import Attempt, Attempts, Key, key_of
+from .steps import NoRoom
 from .task_memory import ALL_BYTES, reserved_bytes
 from .unheard import Unheard, still_unheard
 
@@ -70,6 +72,7 @@ class RayTasks:
         self.worked: set[str] = set()
         # Those that cannot, each with the error and the time at which it may be tried again.
         self._left_out: dict[str, tuple[ShortGopError, float]] = {}
+        self._rooms = Rooms()
         self._running: dict[Any, _Running] = {}
         self._unheard: dict[Key, Unheard] = {}
         # Ray keeps a queue for each amount of memory. With so many bytes less tasks are in another one.
@@ -105,6 +108,18 @@ class RayTasks:
         if self._slots.memory_for(place) is None or not others_may:
             raise error
 
+    def lacks_room(self, attempt: Attempt, machine: str, room: NoRoom, now: float, *, is_wanted: bool) -> None:
+        """Begin nothing on a machine, for some time, that needs more room for copies than it has. What it has handed
+        back is begun again, if the outcome `is_wanted`."""
+        self._rooms.lacked(machine, room, now)
+        if not is_wanted:
+            return
+        machines = [each.id for each in self._slots.machines]
+        key = key_of(attempt.step)
+        others_run = any(key_of(each.attempt.step) != key for each in self._running.values())
+        again, wait_seconds = self._rooms.next_attempt(attempt, machine, room, machines, others_run=others_run)
+        self.begin_later(again, now + wait_seconds, now)
+
     def begin(self, now: float) -> None:
         """Begin all attempts for which there is a place."""
         if now - self._asked > _ASK_SECONDS:
@@ -117,7 +132,8 @@ class RayTasks:
         alone = sum(each.alone for each in self._running.values())
         unfit = [error.message for error, until in self._left_out.values() if until < math.inf]
         left_out = len(self._left_out) - len(unfit)
-        note = self._missing or note_of(self._slots, alone=alone, left_out=left_out, unfit=unfit)
+        short = self._rooms.reasons
+        note = self._missing or note_of(self._slots, alone=alone, left_out=left_out, unfit=unfit, short=short)
         if note != self._noted:
             self._on_note(note)
             self._noted = note
@@ -148,6 +164,7 @@ class RayTasks:
 
     def _ask(self, now: float) -> None:
         self._left_out = {machine: (error, until) for machine, (error, until) in self._left_out.items() if until > now}
+        self._rooms.forget(now)
         self._seen.update(each.id for each in self._slots.machines)
         try:
             slots = self._ask_slots()
@@ -201,7 +218,7 @@ class RayTasks:
     def _give(self, attempt: Attempt) -> None:
         needed_bytes = attempt.step.unit.expected_bytes
         asked_bytes = reserved_bytes(needed_bytes, self._slots.memory_for(attempt.place))
-        avoided = attempt.avoided
+        avoided = attempt.avoided if attempt.is_last else attempt.avoided | self._rooms.too_small_for(attempt.step.unit)
         if asked_bytes < needed_bytes:
             asked_bytes = self._slots.memory_for(attempt.place, avoided) or asked_bytes
         # Where no other machine is left, the one that is slow may be quicker the next time.

@@ -14,8 +14,8 @@ from ..prep.pipelines import NoEncoderError
 from ..storage.interface import Storage
 from .ray_metrics import StepMetrics
 from .shared_files import check_mark, check_sources
-from .steps import MoreMemory, OneSection, Outcome, Step, run_step
-from .work import OnProgress, UnitProgress, UnitResult
+from .steps import MoreMemory, NoRoom, OneSection, Outcome, Step, run_step
+from .work import OnProgress, Terms, UnitProgress, UnitResult
 
 HAS_SELECTORS = tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 49)
 """Whether Ray can be asked not to run a task on some machines."""
@@ -29,12 +29,12 @@ class Unfit:
     error: ShortGopError
 
 
-Done = tuple[Outcome | Unfit, float | None, str]
-"""The outcome of a step, the seconds that its worker took, None where it was not done, and the id of its machine."""
+Done = tuple[Outcome | Unfit, float | None]
+"""The outcome of a step, and the seconds that its worker took, None where it was not done."""
 
 
 def step_on_machine(  # noqa: PLR0917  # what a worker is sent
-    dataset: Storage, step: Step, options: Options, put: OnProgress, mark: str | None, most_bytes: int | None
+    dataset: Storage, step: Step, options: Options, put: OnProgress, mark: str | None, terms: Terms
 ) -> Done:
     """Do a step, and report with `put`. `mark` is that of `leave_mark` where workers may be on other machines than the
     driver. Without selectors an error of the machine is raised."""
@@ -51,21 +51,23 @@ def step_on_machine(  # noqa: PLR0917  # what a worker is sent
     # So that it is known when a step began that hangs before it has a frame.
     section = step.number if isinstance(step, OneSection) else None
     put(UnitProgress(step.unit.id, 0, 0, section, node, machine=machine))
-    outcome = _outcome(dataset, step, options, report, mark, most_bytes)
+    outcome = _outcome(dataset, step, options, report, mark, terms)
     if isinstance(outcome, Unfit):
         if not HAS_SELECTORS:
             raise outcome.error
-        return outcome, None, machine
+        return outcome, None
+    if isinstance(outcome, NoRoom):
+        return replace(outcome, why=f"{_here()}: {outcome.why}"), None
     seconds = time.monotonic() - start
     metrics.done(step, outcome, seconds)
     if isinstance(outcome, UnitResult) and not outcome.was_there:
         # Its reports may come later, or not at all.
         outcome = replace(outcome, node=node)
-    return outcome, None if isinstance(outcome, MoreMemory) else seconds, machine
+    return outcome, None if isinstance(outcome, MoreMemory) else seconds
 
 
 def _outcome(  # noqa: PLR0917  # as above
-    dataset: Storage, step: Step, options: Options, report: OnProgress, mark: str | None, most_bytes: int | None
+    dataset: Storage, step: Step, options: Options, report: OnProgress, mark: str | None, terms: Terms
 ) -> Outcome | Unfit:
     if mark is not None:
         try:
@@ -74,7 +76,7 @@ def _outcome(  # noqa: PLR0917  # as above
         except (OutputError, SourceNotFoundError) as error:
             return Unfit(_on_node(error))
     try:
-        return run_step(dataset, step, options, report, most_bytes)
+        return run_step(dataset, step, options, report, terms)
     except NoEncoderError as error:
         return Unfit(error)
     except (OutputError, ToolError, SourceNotFoundError) as error:
@@ -86,5 +88,8 @@ def _outcome(  # noqa: PLR0917  # as above
 
 
 def _on_node(error: ShortGopError) -> ShortGopError:
-    machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
-    return type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file)
+    return type(error)(f"{_here()}: {error.message}", file=error.file)
+
+
+def _here() -> str:
+    return f"on the cluster's node {socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]

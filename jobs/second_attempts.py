@@ -54,12 +54,13 @@ def key_of(step: Step) -> Key:
 @dataclass(frozen=True, eq=False)
 class Attempt:
     """An attempt at a step, in a place, and not on the `avoided` machines, which have attempted it already. `spread`:
-    on another machine than Ray chooses by itself, if possible."""
+    on another machine than Ray chooses by itself, if possible. `is_last`: it is not handed back for lack of room."""
 
     step: Step
     place: Place
     avoided: frozenset[str] = frozenset()
     spread: bool = False
+    is_last: bool = False
 
 
 @dataclass

@@ -8,6 +8,8 @@ Refused, and then the video is encoded whole.
 from __future__ import annotations
 
 import contextlib
+import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,15 +21,19 @@ from ..prep.encode_sections import NotCutError, Section, encode_section
 from ..prep.options import Options
 from ..prep.pipelines import NoEncoderError
 from ..prep.shards import ShardWriter
+from ..prep.stretch import Stretch
 from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
 from ..whole_files import writing
 from .fetched_sources import SourceFile, file_of, surveyed
+from .store_files import NoRoomError
 from .units import Unit
 from .work import (
+    ANY_TERMS,
     FrameCount,
     MoreMemoryError,
     OnProgress,
+    Terms,
     UnitProgress,
     UnitResult,
     check_memory,
@@ -110,8 +116,18 @@ class MoreMemory:
     needed_bytes: int
 
 
+@dataclass(frozen=True)
+class NoRoom:
+    """The machine has no room for the copy of a source in a store, and the step was not done. It has room for
+    `most_bytes` now. `may_have_later`: its disk is large enough. `why` is what to tell a user."""
+
+    why: str
+    most_bytes: int
+    may_have_later: bool
+
+
 Step = Whole | Look | OneSection | Join
-Outcome = UnitResult | Sections | SectionDone | Refused | MoreMemory
+Outcome = UnitResult | Sections | SectionDone | Refused | MoreMemory | NoRoom
 
 GpuUse = Literal["needs", "uses", "may use", "leaves"]
 """Whether a step cannot do without a GPU, uses one that it has, uses one in some cases, or leaves GPUs alone."""
@@ -128,52 +144,64 @@ def gpu_use(kind: type[Step], encoder: str) -> GpuUse:
 
 
 def run_step(
-    dataset: Storage, step: Step, options: Options, on_progress: OnProgress, most_bytes: int | None = None
+    dataset: Storage, step: Step, options: Options, on_progress: OnProgress, terms: Terms = ANY_TERMS
 ) -> Outcome:
-    """Do a step in this process. OutputError and ToolError concern every source alike, and are raised. A step
-    that takes more memory than `most_bytes` is not done (None: it may take any)."""
+    """Do a step in this process. OutputError and ToolError concern every source alike, and are raised."""
     with writing(dataset.url):
         # What is an error of one source has become its failure below.
         try:
-            return _outcome(dataset, step, options, on_progress, most_bytes)
+            return _outcome(dataset, step, options, on_progress, terms)
         except MoreMemoryError as error:
             return MoreMemory(error.needed_bytes)
+        except NoRoomError as error:
+            return _no_room(step, error)
 
 
-def _outcome(
-    dataset: Storage, step: Step, options: Options, on_progress: OnProgress, most_bytes: int | None
-) -> Outcome:
+def _no_room(step: Step, error: NoRoomError) -> NoRoom:
+    items = step.unit.items
+    # The copy is removed by now. A quota may allow less than is free.
+    disk = shutil.disk_usage(tempfile.gettempdir())
+    file_bytes = max((item.size_bytes for item in items if item.source.path == error.file), default=0)
+    of_a_part = isinstance(step, OneSection) or any(isinstance(item.source.part, Stretch) for item in items)
+    return NoRoom(error.message, max(0, min(disk.free, file_bytes - 1)), of_a_part or file_bytes <= disk.total)
+
+
+def _outcome(dataset: Storage, step: Step, options: Options, on_progress: OnProgress, terms: Terms) -> Outcome:
     if isinstance(step, Whole):
-        return run_unit(dataset, step.unit, options, on_progress, most_bytes=most_bytes)
+        return run_unit(dataset, step.unit, options, on_progress, terms=terms)
     committed = committed_result(dataset, step.unit)
     if committed is not None:
         return committed
     if isinstance(step, Look):
-        return _look(dataset, step.unit, options, on_progress, most_bytes)
+        return _look(dataset, step.unit, options, on_progress, terms)
     try:
         if isinstance(step, OneSection):
             return _encode(dataset, step, options, on_progress)
         return _join(dataset, step, options)
     except (OutputError, ToolError):
         raise
-    except Exception:  # noqa: BLE001  # one bad source must not fail the others; encoding it whole says why
+    except Exception as error:  # one bad source must not fail the others; encoding it whole says why
+        if terms.needs_room and isinstance(error, NoRoomError):
+            raise
         return Refused()
 
 
-def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress, most_bytes: int | None) -> Outcome:
+def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgress, terms: Terms) -> Outcome:
     own = _for_sections(options)
     ffmpeg = choose_ffmpeg(own.profile, use_gpu=own.use_gpu)
     with contextlib.ExitStack() as stack:
         file: SourceFile | None = None
         try:
             file = stack.enter_context(file_of(dataset, unit.items[0].source, options.policy))
-            needed_bytes = check_memory(file, own, most_bytes) if unit.guesses_memory else None
+            needed_bytes = check_memory(file, own, terms.most_bytes) if unit.guesses_memory else None
             found = surveyed(file, own, ffmpeg.path)
         except (OutputError, ToolError, MoreMemoryError):
             raise
-        except Exception:  # noqa: BLE001  # as above; most often NotCutError
+        except Exception as error:  # as above; most often NotCutError
+            if terms.needs_room and isinstance(error, NoRoomError):
+                raise
             # What was fetched of the file need not be fetched again.
-            return run_unit(dataset, unit, options, on_progress, file)
+            return run_unit(dataset, unit, options, on_progress, file, terms=Terms(needs_room=terms.needs_room))
     frames = sum(len(section.plan.grid) for section in found.sections)
     on_progress(UnitProgress(unit.id, 0, frames))
     return Sections(Cut(found.key, len(found.sections), found.dropped, found.repeated), found.sections, needed_bytes)

@@ -21,6 +21,10 @@ from ..storage.odd_keys import is_odd
 from .addresses import Address, parse
 
 
+class NoRoomError(SourceError):
+    """The copy of a file in a store does not fit into this machine's folder for temporary files."""
+
+
 @dataclass(frozen=True)
 class StoreFile:
     """A file in a store. `stored` is what a listing said about it; None if it was not listed."""
@@ -203,7 +207,7 @@ def _in_words(address: Address, error: OSError) -> SourceError:
     elif error.errno == errno.ESTALE:
         return _replaced(address)
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return SourceError(
+        return NoRoomError(
             f"{url} does not fit into {tempfile.gettempdir()}, where it is kept while it is prepared; free some space, "
             f"or set TMPDIR to a larger disk, and {again}",
             file=url,

@@ -28,6 +28,7 @@ from ..storage.interface import Storage
 from .fetched_sources import SourceFile, cut_out, file_of
 from .known_failures import Said, said
 from .source_files import options_of
+from .store_files import NoRoomError
 from .task_memory import header_bytes
 from .units import Item, Unit, same_file
 
@@ -85,6 +86,19 @@ class MoreMemoryError(Exception):
         self.needed_bytes = needed_bytes
 
 
+@dataclass(frozen=True)
+class Terms:
+    """On which terms a step is done. It is handed back where a source takes more memory than `most_bytes` (None: it may
+    take any). With `needs_room` it is handed back where this machine has no room for the copy of a source in a store;
+    otherwise that is a failure of the source."""
+
+    most_bytes: int | None = None
+    needs_room: bool = False
+
+
+ANY_TERMS = Terms()
+
+
 def check_memory(file: SourceFile, options: Options, most_bytes: int | None) -> int | None:
     """How many bytes of memory a source takes, None if its header does not say. MoreMemoryError if these are more than
     `most_bytes` (None: they may be)."""
@@ -101,13 +115,13 @@ def run_unit(
     on_progress: OnProgress,
     file: SourceFile | None = None,
     *,
-    most_bytes: int | None = None,
+    terms: Terms = ANY_TERMS,
 ) -> UnitResult:
     """Prepare a unit's sources and commit them. `file` is that of its only source, where it is open already.
 
     A source that cannot be prepared becomes a Failure and leaves no bytes. OutputError and ToolError concern every
-    source alike: they are raised, and nothing is committed. So is MoreMemoryError, where a source takes more memory
-    than `most_bytes`, before anything is decoded of it.
+    source alike: they are raised, and nothing is committed. So are MoreMemoryError, before anything is decoded of the
+    source, and NoRoomError, where the `terms` say so.
     """
     committed = committed_result(dataset, unit)
     if committed is not None:
@@ -118,7 +132,7 @@ def run_unit(
     failures: list[Failure] = []
     with contextlib.closing(ShardWriter(dataset, unit.id, options.profile.shard_bytes)) as shards:
         for items in same_file(unit.items):
-            made = _prepared(dataset, items, options, ffmpeg.path, shards, progress, opened=file, most_bytes=most_bytes)
+            made = _prepared(dataset, items, options, ffmpeg.path, shards, progress, opened=file, terms=terms)
             for item, done in zip(items, made, strict=True):
                 if isinstance(done, Manifest):
                     manifests.append(done)
@@ -147,10 +161,10 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
     progress: FrameCount,
     *,
     opened: SourceFile | None,
-    most_bytes: int | None,
+    terms: Terms,
 ) -> Sequence[Manifest | Exception]:
     """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError,
-    ToolError and MoreMemoryError are raised."""
+    ToolError, and what the `terms` say are raised."""
     callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
     done: Sequence[Manifest | Exception]
     try:
@@ -158,8 +172,8 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
             CutOut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)
         ]
         with file_of(dataset, items[0].source, options.policy, opened) as file:
-            if most_bytes is not None:
-                check_memory(file, options, most_bytes)
+            if terms.most_bytes is not None:
+                check_memory(file, options, terms.most_bytes)
             if cuts:
                 done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
             else:
@@ -167,7 +181,9 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
                 done = [prepare_video(file.whole(), video_identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
     except (OutputError, ToolError, MoreMemoryError):
         raise
-    except Exception as error:  # noqa: BLE001  # one bad source must not fail the others
+    except Exception as error:  # one bad source must not fail the others
+        if terms.needs_room and isinstance(error, NoRoomError):
+            raise
         done = [error] * len(items)
     if any(isinstance(each, Manifest) for each in done):
         progress.close_plan()

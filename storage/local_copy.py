@@ -65,10 +65,15 @@ class LocalCopy:
         self._opened = opened
         self._has = bytearray(-(-self.num_bytes // BLOCK_BYTES))
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.ftruncate(self._file, self.num_bytes)
-        # Opening has brought the end already.
-        tail_block = -(-max(0, self.num_bytes - TAIL_BYTES) // BLOCK_BYTES)
-        self.fetch([(tail_block * BLOCK_BYTES, self.num_bytes)])
+        try:
+            os.ftruncate(self._file, self.num_bytes)
+            # Opening has brought the end already.
+            tail_block = -(-max(0, self.num_bytes - TAIL_BYTES) // BLOCK_BYTES)
+            self.fetch([(tail_block * BLOCK_BYTES, self.num_bytes)])
+        except BaseException:
+            # An open file takes room also when it is removed.
+            self.close()
+            raise
 
     def close(self) -> None:
         os.close(self._file)

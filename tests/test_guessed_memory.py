@@ -21,7 +21,7 @@ from shortgop.jobs.ray_runner import limit_of
 from shortgop.jobs.steps import Look, MoreMemory, Sections, Step, Whole, run_step
 from shortgop.jobs.task_memory import UNKNOWN_BYTES, task_bytes
 from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import UnitResult
+from shortgop.jobs.work import Terms, UnitResult
 from shortgop.manifests.layout import create
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import Options
@@ -77,7 +77,7 @@ def test_what_is_in_a_tar_has_unknown_pictures(tar: Path) -> None:
 def test_a_unit_is_encoded_with_the_memory_that_it_takes_and_handed_back_with_less(
     tar: Path, dataset: DiskStorage, most_bytes: int | None
 ) -> None:
-    outcome = run_step(dataset, Whole(unit_of(tar)), Options(_PROFILE), lambda _: None, most_bytes)
+    outcome = run_step(dataset, Whole(unit_of(tar)), Options(_PROFILE), lambda _: None, Terms(most_bytes))
     if most_bytes == _NEEDED - 1:
         assert outcome == MoreMemory(_NEEDED)
         assert not [file for folder in ("parts", "shards") for file in dataset.files(folder)]
@@ -90,8 +90,8 @@ def test_a_long_source_is_handed_back_before_it_is_cut(tmp_path: Path, dataset: 
     step = Look(unit_of(make_sources(tmp_path) / "long.mp4", is_long=True))
     options = Options(PROFILE, section_seconds=SECTION_SECONDS)
     needed = task_bytes(320 * 256, 320 * 256, "h264", FRAMES, salvage=False)
-    assert run_step(dataset, step, options, lambda _: None, needed - 1) == MoreMemory(needed)
-    assert isinstance(run_step(dataset, step, options, lambda _: None, needed), Sections)
+    assert run_step(dataset, step, options, lambda _: None, Terms(needed - 1)) == MoreMemory(needed)
+    assert isinstance(run_step(dataset, step, options, lambda _: None, Terms(needed)), Sections)
 
 
 def test_sections_ask_for_what_their_look_has_found_and_not_for_what_was_guessed(

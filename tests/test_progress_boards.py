@@ -22,7 +22,7 @@ from shortgop.jobs.ray_runner import ended
 from shortgop.jobs.ray_worker import step_on_machine
 from shortgop.jobs.steps import Whole
 from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import OnProgress, UnitProgress, UnitResult
+from shortgop.jobs.work import ANY_TERMS, OnProgress, UnitProgress, UnitResult
 from shortgop.manifests.layout import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
@@ -205,7 +205,7 @@ def test_a_result_names_the_node_that_did_the_unit(own_ray: None, tmp_path: Path
     file.write_text("not a video")
     (source,) = find_sources([str(file)])
     unit = Unit("0123456789abcdef", (Item(source, *identity_of(source.path)),))
-    result, _, _ = step_on_machine(dataset, Whole(unit), Options(Profile()), lambda _: None, None, None)
+    result, _ = step_on_machine(dataset, Whole(unit), Options(Profile()), lambda _: None, None, ANY_TERMS)
     assert isinstance(result, UnitResult)
     assert len(result.failures) == 1
     assert result.node == f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:6]}"

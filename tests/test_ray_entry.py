@@ -1,0 +1,73 @@
+"""Machines of a cluster that lack shortgop, or have another version of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shortgop
+from own_units import make_own_units
+from ray_heads import cluster_of
+from shortgop.errors import ToolError
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.tally import Progress
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+
+REMEDY = "install the same version of shortgop[prep] on every node, in the Python that runs its Ray"
+# What the package is on such a machine, and what is said of it.
+OTHERS = {
+    "missing": ("raise ImportError('there is none')", "cannot run shortgop: there is none"),
+    "older": ("__version__ = '0.0.1'", f"has shortgop 0.0.1, and the job has {shortgop.__version__}"),
+}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_own_units(tmp_path_factory.mktemp("sources") / "videos", 6)
+
+
+def machine_with(code: str, folder: Path) -> dict[str, Any]:
+    """A machine on which shortgop is this code."""
+    (folder / "other" / "shortgop").mkdir(parents=True)
+    (folder / "other" / "shortgop" / "__init__.py").write_text(code)
+    return {"num_cpus": 1, "env_vars": {"PYTHONPATH": str(folder / "other")}}
+
+
+@pytest.mark.parametrize(("code", "why"), OTHERS.values(), ids=OTHERS)
+def test_a_job_whose_machines_lack_its_shortgop_ends_and_says_so(
+    code: str, why: str, sources: Path, tmp_path: Path
+) -> None:
+    with (
+        cluster_of({"num_cpus": 0}, machine_with(code, tmp_path)) as (cluster, _),
+        pytest.raises(ToolError) as caught,
+    ):
+        prepare([str(sources)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where(address=cluster.address))
+    assert "the cluster's node " in str(caught.value)
+    assert str(caught.value).endswith(f"{why}; {REMEDY}")
+
+
+@pytest.mark.parametrize(("code", "why"), OTHERS.values(), ids=OTHERS)
+def test_a_machine_without_it_that_joins_later_is_left_out(code: str, why: str, sources: Path, tmp_path: Path) -> None:
+    """As a new spot machine whose image is an old one."""
+    notes: set[str] = set()
+    with cluster_of({"num_cpus": 0}, {"num_cpus": 1}) as (cluster, _):
+        without: dict[str, Any] = machine_with(code, tmp_path)
+
+        def on_update(progress: Progress) -> None:
+            notes.add(progress.note)
+            if progress.sources_done and without:
+                cluster.add_node(include_dashboard=False, no_monitor=True, include_log_monitor=False, **without)
+                without.clear()
+
+        report: Report = prepare(
+            [str(sources)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where(address=cluster.address),
+            on_update=on_update,
+        )  # fmt: skip
+    assert (report.videos_added, report.failures) == (6, ())
+    assert not without
+    assert any(
+        "; 1 machine is left out for some minutes: the cluster's node " in note and why in note for note in notes
+    )
