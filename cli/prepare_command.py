@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,7 +23,6 @@ from .parameters import (
     StreamsPerGpuOption,
     TypesOption,
     WorkersOption,
-    on_this_host,
 )
 from .progress import job_progress
 from .report_command import report_at_the_end
@@ -91,12 +89,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     ] = False,
     keep_snapshots: KeepSnapshotsOption = "1d",
     report_path: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--report",
-            metavar="FILE",
-            callback=on_this_host,
-            help="Write a page about the job at its end, like `shortgop report`.",
+            "--report", metavar="FILE", help="Write a page about the job at its end, like `shortgop report --out`."
         ),
     ] = None,
     as_json: JsonOption = False,

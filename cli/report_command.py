@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ import typer
 from ..errors import ShortGopError
 from ..storage.locate import storage_at
 from .app import app, err, errors, megabytes, out
-from .parameters import DatasetArgument, OverwriteOption, on_this_host
+from .parameters import DatasetArgument, OverwriteOption
 
 _CLIPS = 12
 
@@ -21,11 +20,13 @@ _CLIPS = 12
 def report(
     dataset: DatasetArgument,
     out_path: Annotated[
-        Path,
+        str,
         typer.Option(
-            "--out", callback=on_this_host, help="The page: a file ending in .html. An earlier report is replaced."
+            "--out",
+            metavar="FILE",
+            help="The page: a file ending in .html, or its URL in a store. An earlier report is replaced.",
         ),
-    ] = Path("report.html"),
+    ] = "report.html",
     clips: Annotated[int, typer.Option(help="Random clips to show beside their sources.")] = _CLIPS,
     seed: Annotated[int, typer.Option(min=0, help="Another seed shows other clips.")] = 0,
     overwrite: OverwriteOption = False,
@@ -40,7 +41,7 @@ def report(
 
 
 @contextlib.contextmanager
-def report_at_the_end(out_path: Path | None, dataset: str) -> Iterator[None]:
+def report_at_the_end(out_path: str | None, dataset: str) -> Iterator[None]:
     """Writes the page about a job when the block ends, however it ends. Without a path nothing happens.
 
     A path that must not be written is an error before the block. An error in writing the page is printed; the error of

@@ -2,6 +2,7 @@
 
 dataset_report                     reads a dataset, and writes its page
 content_summary, failure_groups    what the tables say, in few numbers
+page_file                          where a page is written: on this host, or in a store
 page_plan, page_words              what the page says, as values; how numbers and times are written
 clip_pictures, source_pictures     random clips of the dataset, and the same frames of their sources
 clip_quality                       how close these clips are to their sources

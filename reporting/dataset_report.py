@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DatasetWarning, OutputError, UsageError
 from ..jobs.job_status import JobStatus, read_status, status_changed
-from ..manifests.layout import is_dataset, read_root
-from ..manifests.output_files import check_output, new_file, sources_in
+from ..manifests.layout import read_root
 from ..manifests.tables import Manifest, empty
 from ..prep.profile import profile_from_json
 from ..readers.dataset import Dataset as Opened
@@ -24,19 +21,16 @@ from ..readers.dataset import open as open_dataset
 from ..readers.dataset import reader_of
 from ..readers.frame_format import Color
 from ..storage.interface import Storage
-from ..storage.locate import is_url, storage_at
-from ..whole_files import writing
+from ..storage.locate import storage_at
 from .clip_pictures import clips_of
 from .clip_quality import quality_of_clip
 from .content_summary import contents_of
-from .page_html import GENERATOR, page_html
+from .page_file import page_file
+from .page_html import page_html
 from .page_plan import Clip, Dataset, Page, plan_page
 
-SUFFIXES = (".htm", ".html")
 MOST_CLIPS = 100
 _CLIP_SECONDS = 60.0
-_HEAD_BYTES = 1 << 10
-_MARK = f'<meta name="generator" content="{GENERATOR}">'.encode()
 
 
 @dataclass(frozen=True)
@@ -47,23 +41,23 @@ class Report:
     num_bytes: int
 
 
-def check_report(out: Path, place: str, *, clips: int, overwrite: bool = False) -> None:
+def check_report(out: str | os.PathLike[str], place: str, *, clips: int, overwrite: bool = False) -> None:
     """UsageError for arguments with which `write_report` would fail; nothing is written. The dataset need not be there
     yet. An earlier report is replaced in any case, because one looks at a job more than once."""
     if not 0 <= integer(clips, "--clips") <= MOST_CLIPS:
         raise UsageError(f"--clips is {clips}; a page shows from 0 to {MOST_CLIPS}")
-    storage = storage_at(place)
     try:
-        check_output(out, suffixes=SUFFIXES, overwrite=overwrite or _is_report(out), sources=_sources(storage))
-        with writing(out):
-            _check_folder(out, storage)
+        page_file(out).check(storage_at(place), overwrite=overwrite)
     except OutputError as error:
         # Another path helps, and the job of `prep --report` should not begin with this one.
         raise UsageError(error.message, file=error.file) from error
 
 
-def write_report(out: Path, place: str, *, clips: int = 12, seed: int = 0, overwrite: bool = False) -> Report:
-    """Write the page about the dataset at `place` to `out`, with so many random clips, drawn with `seed`.
+def write_report(
+    out: str | os.PathLike[str], place: str, *, clips: int = 12, seed: int = 0, overwrite: bool = False
+) -> Report:
+    """Write the page about the dataset at `place` to `out`, a path or a URL, with so many random clips, drawn with
+    `seed`.
 
     UsageError when `out` must not or cannot be written, OutputError when that fails at the end, as on a full disk, and
     what `shortgop.open` raises for the dataset. A dataset without a snapshot has a page too. What cannot be shown of a
@@ -73,8 +67,7 @@ def write_report(out: Path, place: str, *, clips: int = 12, seed: int = 0, overw
     page = read_page(place, clips=clips, seed=seed)
     data = page_html(page).encode()
     check_report(out, place, clips=clips, overwrite=overwrite)
-    with new_file(out, overwrite=overwrite or _is_report(out)) as temporary:
-        temporary.write_bytes(data)
+    page_file(out).write(data, overwrite=overwrite)
     return Report(page, len(data))
 
 
@@ -126,34 +119,3 @@ def _clips(
     planes = _opened(place, opened.metadata.snapshot, "yuv420")
     measure = partial(quality_of_clip, planes, profile_from_json(dict(profile)))
     return clips_of(opened, count, seed, _CLIP_SECONDS, measure)
-
-
-def _is_report(out: Path) -> bool:
-    """Whether there is a page of this module at `out`."""
-    with contextlib.suppress(OSError), out.open("rb") as file:
-        return _MARK in file.read(_HEAD_BYTES)
-    return False
-
-
-def _check_folder(out: Path, storage: Storage) -> None:
-    """UsageError if no file can be made where `out` lies, or if the dataset will be there. A link counts as its
-    target."""
-    folder = out.resolve().parent
-    if not is_url(storage.url) and folder.is_relative_to(Path(storage.url).resolve()):
-        raise UsageError(f"{out} lies within the dataset {storage}; write somewhere else", file=str(out))
-    if not folder.is_dir():
-        what = "is a file; " if folder.exists() else "does not exist; make that folder first, or "
-        raise UsageError(f"cannot write {out}: {folder} {what}write somewhere else", file=str(out))
-    # Not by writing a file: whoever watches the folder would see it.
-    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise UsageError(
-            f"cannot write {out}: no file can be made in {folder}; give yourself permission to write there, or write "
-            "somewhere else",
-            file=str(out),
-        )
-
-
-def _sources(storage: Storage) -> Iterator[str]:
-    """The sources that `out` must not be; none before the first snapshot."""
-    if is_dataset(storage) and read_root(storage).snapshot is not None:
-        yield from sources_in(storage)

@@ -31,6 +31,8 @@ _KEYS_PER_REQUEST = 1000
 # How often an operation is repeated because another process changed the file meanwhile.
 _ATTEMPTS = 10
 _NO_SUCH_VERSION = {"e_tag": '"never"', "version": "1"}
+# Without its type a browser saves a page in place of showing it.
+_PAGE_SUFFIXES, _PAGE_ATTRIBUTES = (".html", ".htm"), {"Content-Type": "text/html; charset=utf-8"}
 
 
 class Bucket:
@@ -171,7 +173,10 @@ class Bucket:
 
         for _ in range(_ATTEMPTS):
             mode: Any = "create" if version is None else self._update(key, version)
-            put = partial(obstore.put, self._store, self.root.key(key), data, mode=mode, use_multipart=False)
+            put = partial(
+                obstore.put, self._store, self.root.key(key), data, mode=mode, use_multipart=False,
+                attributes=_PAGE_ATTRIBUTES if key.lower().endswith(_PAGE_SUFFIXES) else None,
+            )  # fmt: skip
             try:
                 result = self.requests.make(put, self.place(key))
             except (AlreadyExistsError, PreconditionError):

@@ -233,10 +233,8 @@ def test_a_video_that_is_not_there_is_named(dataset: Path, tmp_path: Path) -> No
     [
         ("export", "{}", "0", "s3://corpus/a.mp4"),
         ("read", "{}", "0", "--frames", "0", "--out", "s3://corpus/a.png"),
-        ("report", "{}", "--out", "https://host/a.html"),
         ("annotate", "{}", "gs://corpus/labels.csv"),
         ("drop", "{}", "--from", "s3://corpus/ids.txt"),
-        ("prep", "videos", "--out", "{}", "--report", "s3://corpus/a.html"),
     ],
 )
 def test_files_of_commands_are_not_in_stores(
@@ -244,7 +242,7 @@ def test_files_of_commands_are_not_in_stores(
 ) -> None:
     """A folder of such a name would have got the file."""
     monkeypatch.chdir(tmp_path)
-    for name in ("s3:", "https:", "gs:"):
+    for name in ("s3:", "gs:"):
         (tmp_path / name / "corpus").mkdir(parents=True)
     result = run(*(each.format(dataset) for each in arguments))
     assert result.exit_code == 2

@@ -8,13 +8,16 @@ import tempfile
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 from typer.testing import CliRunner
 
 from shortgop.cli import app
 from shortgop.errors import UsageError
 from shortgop.reporting.dataset_report import check_report
+from store_helpers import put
 from synthetic import constant_rate_pts, make_video
 
 
@@ -67,3 +70,90 @@ def test_a_folder_in_which_no_file_can_be_made_gets_no_report() -> None:
         folder.chmod(0o755)
         check_report(folder / "page.html", "/tmp/no-dataset", clips=0, overwrite=True)
         assert [file.read_text() for file in folder.iterdir()] == ["an earlier report"]
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def found_at(url: str) -> tuple[str, str]:
+    """An object of the server that the environment names, as text, and its type."""
+    bucket, _, key = url.removeprefix("s3://").partition("/")
+    found = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).get_object(Bucket=bucket, Key=key)
+    return found["Body"].read().decode(), found["ContentType"]
+
+
+def test_a_job_whose_machines_are_gone_afterwards_leaves_its_page_in_a_store(s3_url: str, tmp_path: Path) -> None:
+    """A browser shows it there, because of its type."""
+    make_video(tmp_path / "a.mp4", pts=constant_rate_pts(Fraction(30), 30), timebase=Fraction(1, 30))
+    page = f"{s3_url}/pages/job.html"
+    command = ["prep", tmp_path / "a.mp4", "--out", f"{s3_url}/dataset", "--runner", "inline", "--report", page]
+    assert run(*command).exit_code == 0
+    text, kind = found_at(page)
+    assert "The job finished" in text
+    assert kind.startswith("text/html")
+
+
+def test_a_page_in_a_store_replaces_an_earlier_one_and_nothing_else(s3_url: str, published: Path) -> None:
+    page = f"{s3_url}/page.html"
+    command = ["report", published, "--out", page, "--clips", 0]
+    for _ in range(2):
+        assert run(*command).exit_code == 0
+    put(page, b"mine")
+    refused = run(*command)
+    assert (refused.exit_code, found_at(page)[0]) == (2, "mine")
+    assert f"{page} exists" in refused.output.replace("\n", "")
+    assert run(*command, "--overwrite").exit_code == 0
+    assert found_at(page)[0] != "mine"
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("dataset/page.html", "lies within the dataset"),
+        ("dataset/sub/page.html", "lies within the dataset"),
+        ("page.txt", "give one that ends in .htm or .html"),
+        ("", "give one that ends in .htm or .html"),
+        ("a//page.html", "a part of it is empty"),
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_where_no_page_may_be_in_a_store_nothing_is_done(
+    page: str, said: str, is_there: bool, s3_url: str, tmp_path: Path
+) -> None:
+    make_video(tmp_path / "a.mp4", pts=constant_rate_pts(Fraction(30), 30), timebase=Fraction(1, 30))
+    command = ["prep", tmp_path / "a.mp4", "--out", f"{s3_url}/dataset", "--runner", "inline"]
+    if is_there:
+        assert run(*command).exit_code == 0
+    refused = run(*command, "--report", f"{s3_url}/{page}")
+    assert refused.exit_code == 2
+    assert said in " ".join(refused.output.replace("\u2502", " ").split())
+    is_dataset = run("info", f"{s3_url}/dataset").exit_code == 0
+    assert is_dataset == is_there
+
+
+def test_a_page_may_not_be_in_another_dataset_either(s3_url: str, published: Path) -> None:
+    root = (published / "zarr.json").read_bytes()
+    put(f"{s3_url}/other/zarr.json", root)
+    refused = run("report", published, "--out", f"{s3_url}/other/pages/a.html", "--clips", 0)
+    assert refused.exit_code == 2
+    assert f"lies within the dataset {s3_url}/other;" in refused.output.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("https://host/a.html", "is on a web server, to which nothing is written"),
+        ("s3:/corpus/a.html", "write s3://corpus/a.html"),
+        ("ftp://host/a.html", "ftp:// is not known"),
+        ("s3://no-such-bucket-here/a.html", "no such bucket"),
+    ],
+)
+def test_urls_at_which_no_page_can_be_are_wrong_usage(
+    page: str, said: str, s3_url: str, published: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = run("report", published, "--out", page, "--clips", 0)
+    assert refused.exit_code == 2
+    assert said in refused.output
+    assert list(tmp_path.rglob("*.html")) == []
