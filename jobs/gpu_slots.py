@@ -139,8 +139,8 @@ def note_of(
     slots: Slots, *, alone: int = 0, left_out: int = 0, unfit: Sequence[str] = (), short: Sequence[str] = ()
 ) -> str:
     """What a job says of its slots. `alone` units ask for all memory of the largest machine, which is less than they
-    are expected to take; `left_out` machines lack the encoder; `unfit` says what is wrong with others, and `short` for
-    what others have no room."""
+    are expected to take; `left_out` machines lack the encoder; `unfit` says what is wrong with others, and `short`
+    names folders in which others have no room."""
     if not slots.machines:
         return "waiting for machines: Ray has none with a CPU for this job"
     on_gpus = f", {slots.on_gpus} of them with a GPU" if slots.on_gpus else ""
@@ -149,7 +149,7 @@ def note_of(
     is_or_are = "is" if len(unfit) == 1 else "are"
     wrong = f"; {counted(len(unfit), 'machine')} {is_or_are} left out for some minutes: {unfit[0]}" if unfit else ""
     has_or_have = "has" if len(short) == 1 else "have"
-    full = f"; {counted(len(short), 'machine')} {has_or_have} too little room: {short[0]}" if short else ""
+    full = f"; {counted(len(short), 'machine')} {has_or_have} no room for some sources: {short[0]}" if short else ""
     begin = f"encoding, {slots.at_a_time} at a time{on_gpus}"
     return f"{begin}{more if alone else ''}{lack if left_out else ''}{wrong}{full}"
 

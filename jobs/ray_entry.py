@@ -50,11 +50,12 @@ def called_here(version: str, call: bytes) -> tuple[str, object, str | None]:
         import shortgop
 
         # Loading it imports all modules that it needs.
-        function, arguments = pickle.loads(call) if shortgop.__version__ == version else (None, ())  # noqa: S301  # of the job
-    except ImportError as error:
+        found = getattr(shortgop, "__version__", "of an unknown version")
+        function, arguments = pickle.loads(call) if found == version else (None, ())  # noqa: S301  # of the job
+    except Exception as error:  # noqa: BLE001  # of whatever kind a damaged or other installation raises
         return machine, None, f"{node} cannot run shortgop: {error}; {remedy}"
     if function is None:
-        return machine, None, f"{node} has shortgop {shortgop.__version__}, and the job has {version}; {remedy}"
+        return machine, None, f"{node} has shortgop {found}, and the job has {version}; {remedy}"
     return machine, function(*arguments), None
 
 

@@ -76,7 +76,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
 
     def after_end(attempt: Attempt, machine: str, outcome: Outcome | Unfit, seconds: float | None) -> UnitResult | None:
         if isinstance(outcome, NoRoom):
-            tasks.lacks_room(attempt, machine, outcome, now, is_wanted=attempts.ended(attempt, None))
+            tasks.lacks_room(attempt, machine, outcome, now)
             return None
         if isinstance(outcome, Unfit):
             again = without_gone_source(attempt.step, outcome.error)
@@ -115,12 +115,12 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     def submit(attempt: Attempt, slots: Slots, asked_bytes: int, avoided: frozenset[str]) -> Any:
         call = call_of(
             step_on_machine, dataset, attempt.step, replace(options, use_gpu=attempt.place == "gpu"), board.put, mark,
-            Terms(limit_of(attempt.step.unit, asked_bytes), needs_room=not attempt.is_last),
+            Terms(limit_of(attempt.step.unit, asked_bytes), needs_room=may_hand_back(attempt, avoided)),
         )  # fmt: skip
         return task.options(**asked_of_ray(attempt, slots, asked_bytes, avoided)).remote(*call)
 
     tasks = RayTasks(attempts, options.profile.encoder, ask_slots, submit, on_note, time.monotonic())
-    while order.fill(wait=not attempts) or attempts:
+    while order.fill(wait=not attempts and not tasks.waits) or attempts or tasks.waits:
         tasks.begin(time.monotonic())
         done = ended(tasks.references)
         now = time.monotonic()
@@ -149,8 +149,13 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
 
 def done_by(answered: Answer) -> tuple[str, Outcome | Unfit, float | None]:
     """The id of the machine that answered, and what it did."""
-    done: Done = answered.value or (Unfit(ToolError(answered.unable or "")), None)
-    return answered.machine, *done
+    if answered.unable is None:
+        done: Done = answered.value
+        return answered.machine, *done
+    error = ToolError(answered.unable)
+    if not HAS_SELECTORS:
+        raise error
+    return answered.machine, Unfit(error), None
 
 
 def ended(references: Sequence[Any]) -> list[Any]:
@@ -172,7 +177,7 @@ def with_less_beside(attempt: Attempt, error: RayError, *, alone: bool) -> Attem
     step = replace(attempt.step, unit=unit)
     # Ray's error holds the id of the machine only in its text.
     match = re.search(r"\(IP: [^,]+, ID: ([0-9a-f]+)\)", str(error))
-    return replace(attempt, step=step, avoided=attempt.avoided | ({match[1]} if match else set()))
+    return replace(attempt, step=step, avoided=attempt.avoided | ({match[1]} if match else set()), is_last=False)
 
 
 def asked_of_ray(attempt: Attempt, slots: Slots, asked_bytes: int, avoided: Collection[str]) -> dict[str, Any]:
@@ -197,6 +202,12 @@ def elsewhere(avoided: Collection[str]) -> dict[str, Any]:
     if not avoided or not HAS_SELECTORS:
         return {}
     return {"label_selector": {"ray.io/node-id": f"!in({','.join(sorted(avoided))})"}}
+
+
+def may_hand_back(attempt: Attempt, avoided: Collection[str]) -> bool:
+    """Whether a machine without room hands an attempt back. Also the last one, if the machine for it is gone, so that
+    it avoids fewer than it was to."""
+    return not attempt.is_last or not attempt.avoided.issubset(avoided)
 
 
 def task_name(step: Step) -> str:

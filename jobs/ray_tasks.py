@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import ShortGopError, ToolError
@@ -25,6 +25,8 @@ reference."""
 
 # A machine that lacks a mount, credentials or a tool is tried again after so long: they may have been away for a while.
 _LEFT_OUT_SECONDS = 600.0
+# While so many steps wait for room no others are begun: all of a corpus would come to wait on a cluster without any.
+_MOST_WITHOUT_ROOM = 1000
 # How often the job looks for machines that have joined or left.
 _ASK_SECONDS = 5.0
 
@@ -73,6 +75,8 @@ class RayTasks:
         # Those that cannot, each with the error and the time at which it may be tried again.
         self._left_out: dict[str, tuple[ShortGopError, float]] = {}
         self._rooms = Rooms()
+        # What no machine had room for, each with the time at which it is tried again.
+        self._without_room: list[tuple[float, Attempt]] = []
         self._running: dict[Any, _Running] = {}
         self._unheard: dict[Key, Unheard] = {}
         # Ray keeps a queue for each amount of memory. With so many bytes less tasks are in another one.
@@ -88,6 +92,11 @@ class RayTasks:
     def machines_lost(self) -> int:
         """How many machines the job had, and has no more."""
         return len(self._seen - {each.id for each in self._slots.machines} - self._left_out.keys())
+
+    @property
+    def waits(self) -> bool:
+        """Whether any step waits for room on a machine."""
+        return bool(self._without_room)
 
     def take(self, reference: Any) -> Attempt:
         """Remove and return an attempt."""
@@ -108,17 +117,25 @@ class RayTasks:
         if self._slots.memory_for(place) is None or not others_may:
             raise error
 
-    def lacks_room(self, attempt: Attempt, machine: str, room: NoRoom, now: float, *, is_wanted: bool) -> None:
-        """Begin nothing on a machine, for some time, that needs more room for copies than it has. What it has handed
-        back is begun again, if the outcome `is_wanted`."""
+    def lacks_room(self, attempt: Attempt, machine: str, room: NoRoom, now: float) -> None:
+        """Take back an attempt for whose copy a machine has no room, and begin it again where and when it may have. For
+        some time that machine gets only what fits."""
         self._rooms.lacked(machine, room, now)
-        if not is_wanted:
+        if not self._attempts.handed_back(attempt, machine):
             return
-        machines = [each.id for each in self._slots.machines]
-        key = key_of(attempt.step)
-        others_run = any(key_of(each.attempt.step) != key for each in self._running.values())
-        again, wait_seconds = self._rooms.next_attempt(attempt, machine, room, machines, others_run=others_run)
-        self.begin_later(again, now + wait_seconds, now)
+        machines = self._able(attempt)
+        if attempt.place == "gpu" and self._encoder == "auto" and not self._rooms.others(attempt, machine, machines):
+            attempt = replace(attempt, place="cpu")
+            machines = self._able(attempt)
+        others_run = bool(self._attempts)
+        again, wait_seconds = self._rooms.next_attempt(attempt, machine, machines, others_run=others_run)
+        self._without_room.append((now + wait_seconds, again))
+
+    def _able(self, attempt: Attempt) -> list[str]:
+        """The machines that have the place and the memory for an attempt."""
+        place, largest_bytes = attempt.place, self._slots.memory_for(attempt.place) or 0
+        needed_bytes = min(attempt.step.unit.expected_bytes, largest_bytes)
+        return [each.id for each in self._slots.machines if each.has(place) and each.memory_bytes >= needed_bytes]
 
     def begin(self, now: float) -> None:
         """Begin all attempts for which there is a place."""
@@ -127,12 +144,14 @@ class RayTasks:
             self._asked = now
             self._begin_anew()
             self._begin_more()
-        for attempt in itertools.chain(self._due(now), self._attempts.start(self._slots, now)):
+        may_start = len(self._without_room) < _MOST_WITHOUT_ROOM
+        started = self._attempts.start(self._slots, now, new=may_start)
+        for attempt in itertools.chain(self._due(now), self._due_for_room(now), started):
             self._give(attempt)
         alone = sum(each.alone for each in self._running.values())
         unfit = [error.message for error, until in self._left_out.values() if until < math.inf]
         left_out = len(self._left_out) - len(unfit)
-        short = self._rooms.reasons
+        short = self._rooms.names
         note = self._missing or note_of(self._slots, alone=alone, left_out=left_out, unfit=unfit, short=short)
         if note != self._noted:
             self._on_note(note)
@@ -153,7 +172,7 @@ class RayTasks:
         later: list[tuple[float, Attempt]] = []
         free = len(self._slots.machines) - sum(each.alone for each in self._running.values())
         for begin_at, attempt in self._later:
-            is_alone = attempt.step.unit.expected_bytes == ALL_BYTES
+            is_alone = _needed_bytes(attempt) == ALL_BYTES
             if begin_at > now or (is_alone and free <= 0):
                 later.append((begin_at, attempt))
             else:
@@ -161,6 +180,15 @@ class RayTasks:
                 free -= is_alone
         self._later = later
         return due
+
+    def _due_for_room(self, now: float) -> Iterator[Attempt]:
+        """Those that have waited long enough for room, as long as there are places for them."""
+        waiting, self._without_room = self._without_room, []
+        for begin_at, attempt in waiting:
+            if begin_at <= now and self._attempts.has_free(attempt.place, self._slots):
+                yield self._attempts.add(attempt)
+            else:
+                self._without_room.append((begin_at, attempt))
 
     def _ask(self, now: float) -> None:
         self._left_out = {machine: (error, until) for machine, (error, until) in self._left_out.items() if until > now}
@@ -216,9 +244,9 @@ class RayTasks:
             self._give(self._attempts.another(attempt, self._slots))
 
     def _give(self, attempt: Attempt) -> None:
-        needed_bytes = attempt.step.unit.expected_bytes
+        needed_bytes = _needed_bytes(attempt)
         asked_bytes = reserved_bytes(needed_bytes, self._slots.memory_for(attempt.place))
-        avoided = attempt.avoided if attempt.is_last else attempt.avoided | self._rooms.too_small_for(attempt.step.unit)
+        avoided = attempt.avoided if attempt.is_last else attempt.avoided | self._rooms.too_small_for(attempt.step)
         if asked_bytes < needed_bytes:
             asked_bytes = self._slots.memory_for(attempt.place, avoided) or asked_bytes
         # Where no other machine is left, the one that is slow may be quicker the next time.
@@ -229,3 +257,7 @@ class RayTasks:
         asked_bytes = max(0, asked_bytes - self._fewer_bytes)
         reference = self._submit(attempt, self._slots, asked_bytes, avoided)
         self._running[reference] = _Running(attempt, asked_bytes, avoided, alone)
+
+
+def _needed_bytes(attempt: Attempt) -> int:
+    return ALL_BYTES if attempt.alone else attempt.step.unit.expected_bytes

@@ -57,7 +57,7 @@ def step_on_machine(  # noqa: PLR0917  # what a worker is sent
             raise outcome.error
         return outcome, None
     if isinstance(outcome, NoRoom):
-        return replace(outcome, why=f"{_here()}: {outcome.why}"), None
+        return replace(outcome, node=node), None
     seconds = time.monotonic() - start
     metrics.done(step, outcome, seconds)
     if isinstance(outcome, UnitResult) and not outcome.was_there:

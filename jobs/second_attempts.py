@@ -54,13 +54,15 @@ def key_of(step: Step) -> Key:
 @dataclass(frozen=True, eq=False)
 class Attempt:
     """An attempt at a step, in a place, and not on the `avoided` machines, which have attempted it already. `spread`:
-    on another machine than Ray chooses by itself, if possible. `is_last`: it is not handed back for lack of room."""
+    on another machine than Ray chooses by itself, if possible. `is_last`: it is not handed back for lack of room.
+    `alone`: nothing else runs on its machine."""
 
     step: Step
     place: Place
     avoided: frozenset[str] = frozenset()
     spread: bool = False
     is_last: bool = False
+    alone: bool = False
 
 
 @dataclass
@@ -68,7 +70,7 @@ class _Tried:
     """A step whose outcome is wanted: its attempts, when the first one began, the most frames that any of them has
     done, when these became more, how many attempts failed, and the ids of the machines that have attempted it. `heard`
     are the ids of those that have told of an attempt since one failed, `lost` is since when all attempts are on
-    machines that are gone."""
+    machines that are gone. `handed_back`: a machine had no room for an attempt."""
 
     step: Step
     own_class: CostClass
@@ -81,6 +83,7 @@ class _Tried:
     machines: set[str] = field(default_factory=set)
     heard: set[str] = field(default_factory=set)
     lost: float | None = None
+    handed_back: bool = False
 
     @property
     def cost_class(self) -> CostClass:
@@ -107,8 +110,8 @@ class Attempts:
         """Whether the outcome of any attempt is still wanted."""
         return bool(self._wanted)
 
-    def start(self, slots: Slots, now: float) -> Iterator[Attempt]:
-        """The attempts to begin now: at slow steps, and at steps that wait. `now` is in seconds."""
+    def start(self, slots: Slots, now: float, *, new: bool = True) -> Iterator[Attempt]:
+        """The attempts to begin now: at slow steps, and with `new` at steps that wait. `now` is in seconds."""
         if now - self._looked >= _LOOK_EVERY_SECONDS:
             self._looked = now
             # Two attempts are given to each place, so that less than one leaves places with nothing to do.
@@ -116,8 +119,12 @@ class Attempts:
             for number, (times, tried) in enumerate(self._slow(slots, now)):
                 if times > _FAR_LONGER or number < idle:
                     yield self._another(tried, slots)
-        while (attempt := self._next(slots)) is not None:
+        while new and (attempt := self._next(slots)) is not None:
             yield self.add(attempt)
+
+    def has_free(self, place: Place, slots: Slots) -> bool:
+        """Whether an attempt may begin in a place."""
+        return place in free_places(slots, self._running)
 
     def add(self, attempt: Attempt) -> Attempt:
         """Count an attempt that is begun, or is to be. Returns it."""
@@ -205,6 +212,22 @@ class Attempts:
             self._measured.took(tried.cost_class, attempt.place, seconds / tried.expected_seconds)
         return True
 
+    def handed_back(self, attempt: Attempt, machine: str) -> bool:
+        """Whether to begin an attempt anew for which a machine had no room: not if its outcome is not wanted, or if
+        there is another one at its step."""
+        self._running[attempt.place] -= 1
+        key = key_of(attempt.step)
+        tried = self._wanted.get(key)
+        if tried is None or attempt not in tried.attempts:
+            return False
+        tried.attempts.remove(attempt)
+        tried.machines.add(machine)
+        tried.handed_back = True
+        if tried.attempts:
+            return False
+        del self._wanted[key]
+        return True
+
     def _next(self, slots: Slots) -> Attempt | None:
         """The first attempt at the first step that waits and has a free place."""
         for place in free_places(slots, self._running):
@@ -268,7 +291,7 @@ def _is_lost(tried: _Tried, there: Collection[str], now: float) -> bool:
 
 def _may_have_another(tried: _Tried, slots: Slots) -> bool:
     """Whether a step may be attempted once more. A third time only on a machine that has not attempted it: a second one
-    may hang as the first one does."""
-    if len(tried.attempts) == 1:
+    may hang as the first one does. So it is where one had no room for another attempt."""
+    if len(tried.attempts) == 1 and not tried.handed_back:
         return True
     return len(tried.attempts) < _MOST_ATTEMPTS and any(each.id not in tried.machines for each in slots.machines)

@@ -119,11 +119,12 @@ class MoreMemory:
 @dataclass(frozen=True)
 class NoRoom:
     """The machine has no room for the copy of a source in a store, and the step was not done. It has room for
-    `most_bytes` now. `may_have_later`: its disk is large enough. `why` is what to tell a user."""
+    `most_bytes` in `folder` now, and never for more than `disk_bytes`. `node` is the machine's name."""
 
-    why: str
+    folder: str
     most_bytes: int
-    may_have_later: bool
+    disk_bytes: int
+    node: str = ""
 
 
 Step = Whole | Look | OneSection | Join
@@ -147,23 +148,36 @@ def run_step(
     dataset: Storage, step: Step, options: Options, on_progress: OnProgress, terms: Terms = ANY_TERMS
 ) -> Outcome:
     """Do a step in this process. OutputError and ToolError concern every source alike, and are raised."""
+    if terms.needs_room and copy_bytes(step) > shutil.disk_usage(tempfile.gettempdir()).free:
+        # Before anything is done that would be done again.
+        return _no_room(step)
     with writing(dataset.url):
         # What is an error of one source has become its failure below.
         try:
             return _outcome(dataset, step, options, on_progress, terms)
         except MoreMemoryError as error:
             return MoreMemory(error.needed_bytes)
-        except NoRoomError as error:
-            return _no_room(step, error)
+        except NoRoomError:
+            return _no_room(step)
 
 
-def _no_room(step: Step, error: NoRoomError) -> NoRoom:
-    items = step.unit.items
+def copy_bytes(step: Step) -> int:
+    """How much room the copies of sources in stores take that a step makes, one at a time; 0 where that is not known
+    beforehand, because a part of a file may do."""
+    if isinstance(step, OneSection):
+        needed = step.section.needed
+        return 0 if needed is None else sum(stop - start for start, stop in needed.ranges)
+    if not isinstance(step, Whole):
+        return 0
+    whole = (item for item in step.unit.items if item.source.in_store is not None)
+    return max((item.size_bytes for item in whole if not isinstance(item.source.part, Stretch)), default=0)
+
+
+def _no_room(step: Step) -> NoRoom:
     # The copy is removed by now. A quota may allow less than is free.
-    disk = shutil.disk_usage(tempfile.gettempdir())
-    file_bytes = max((item.size_bytes for item in items if item.source.path == error.file), default=0)
-    of_a_part = isinstance(step, OneSection) or any(isinstance(item.source.part, Stretch) for item in items)
-    return NoRoom(error.message, max(0, min(disk.free, file_bytes - 1)), of_a_part or file_bytes <= disk.total)
+    folder, needed_bytes = tempfile.gettempdir(), copy_bytes(step)
+    disk = shutil.disk_usage(folder)
+    return NoRoom(folder, min(disk.free, needed_bytes - 1) if needed_bytes else disk.free, disk.total)
 
 
 def _outcome(dataset: Storage, step: Step, options: Options, on_progress: OnProgress, terms: Terms) -> Outcome:

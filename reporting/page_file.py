@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from ..errors import UsageError
+from ..errors import DatasetError, OutputError, UsageError
 from ..manifests.layout import is_dataset, read_root
 from ..manifests.output_files import check_output, new_file, sources_in
 from ..storage.interface import Storage
@@ -19,6 +19,8 @@ from .page_html import GENERATOR
 
 SUFFIXES = (".htm", ".html")
 _HEAD_BYTES = 1 << 10
+# How often a page is written that other jobs write at the same time.
+_ATTEMPTS = 10
 _MARK = f'<meta name="generator" content="{GENERATOR}">'.encode()
 
 
@@ -97,31 +99,48 @@ class StoreFile:
     name: str
 
     def check(self, dataset: Storage, *, overwrite: bool) -> None:
-        url = self.folder.place(self.name)
-        if PurePosixPath(self.name).suffix.lower() not in SUFFIXES:
-            raise UsageError(f"{url} is no name of a page; give one that ends in {' or '.join(SUFFIXES)}", file=url)
+        # The query of a presigned URL is a secret.
+        url = self.folder.place(self.name.partition("?")[0])
         if url.startswith(("http://", "https://")):
             raise UsageError(f"{url} is on a web server, to which nothing is written; write somewhere else", file=url)
+        if not self.name:
+            raise UsageError(f"{url} names no file; give the URL of one in a bucket", file=url)
+        if PurePosixPath(self.name).suffix.lower() not in SUFFIXES:
+            raise UsageError(f"{url} is no name of a page; give one that ends in {' or '.join(SUFFIXES)}", file=url)
         if self.folder == dataset or lies_inside(self.folder, dataset):
             raise UsageError(f"{url} lies within the dataset {dataset}; write somewhere else", file=url)
-        with writing(url):
-            # In a store nothing is made: it says whether there is such a bucket.
-            self.folder.make()
-            for folder in self._folders():
+        for folder in self._folders():
+            # Credentials may be for the page's own folder alone.
+            with contextlib.suppress(DatasetError, PermissionError):
                 if is_dataset(folder):
                     raise UsageError(f"{url} lies within the dataset {folder}; write somewhere else", file=url)
-            found = self.folder.find(self.name)
-            if found is not None and not overwrite and not self._is_page():
-                raise UsageError(f"{url} exists; write somewhere else, or replace it with --overwrite", file=url)
+        with writing(url):
+            # In a store nothing is made: it says whether there is such a bucket.
+            with _not_allowed():
+                self.folder.make()
+            self._version(overwrite=overwrite)
 
     def write(self, data: bytes, *, overwrite: bool) -> None:
         url = self.folder.place(self.name)
-        with writing(url):
+        for _ in range(_ATTEMPTS):
+            with writing(url):
+                version = self._version(overwrite=overwrite)
+            if self.folder.replace(self.name, data, version):
+                return
+        raise OutputError(f"{url} is changed all the time; write somewhere else", file=url)
+
+    def _version(self, *, overwrite: bool) -> str | None:
+        """The version of the file that is to be replaced, None if there is none. UsageError if it must not be."""
+        try:
             found = self.folder.find(self.name)
-            may_replace = found is None or overwrite or self._is_page()
-        version = None if found is None else found.version
-        if not may_replace or not self.folder.replace(self.name, data, version):
-            raise UsageError(f"{url} was changed meanwhile; run the same command again", file=url)
+            head = b"" if found is None else self.folder.read(self.name, 0, min(_HEAD_BYTES, found.num_bytes))
+        except PermissionError:
+            # Whoever may not look may be allowed to put a new file.
+            return None
+        if found is not None and not overwrite and _MARK not in head:
+            url = self.folder.place(self.name)
+            raise UsageError(f"{url} exists; write somewhere else, or replace it with --overwrite", file=url)
+        return None if found is None else found.version
 
     def _folders(self) -> Iterator[Storage]:
         """The folder of the file, and those above it."""
@@ -131,9 +150,17 @@ class StoreFile:
             path = path.rpartition("/")[0]
             yield storage_at(f"{scheme}://{path}")
 
-    def _is_page(self) -> bool:
-        found = self.folder.find(self.name)
-        return found is not None and _MARK in self.folder.read(self.name, 0, min(_HEAD_BYTES, found.num_bytes))
+
+@contextlib.contextmanager
+def _not_allowed() -> Iterator[None]:
+    """Ends the block where the credentials do not allow what is done in it."""
+    try:
+        yield
+    except PermissionError:
+        pass
+    except OutputError as error:
+        if not isinstance(error.__cause__, PermissionError):
+            raise
 
 
 def _sources(dataset: Storage) -> Iterator[str]:

@@ -52,7 +52,7 @@ def test_a_machine_with_a_full_disk_fails_no_source_while_another_one_has_room(
     with cluster_of({"num_cpus": 0}, full, {"num_cpus": 1}) as (cluster, _):
         report = run(sources, tmp_path / "dataset", cluster, notes)
     assert (report.videos_added, report.failures) == (4, ())
-    assert any("; 1 machine has too little room: on the cluster's node " in note for note in notes)
+    assert any(f"; 1 machine has no room for some sources: {small_disk} on " in note for note in notes)
 
 
 def test_large_sources_that_meet_on_a_small_disk_are_prepared_one_after_the_other(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,11 @@ from typer.testing import CliRunner
 from shortgop.cli import app
 from shortgop.errors import UsageError
 from shortgop.reporting.dataset_report import check_report
+from shortgop.reporting.page_file import page_file
+from shortgop.reporting.page_html import GENERATOR
+from shortgop.storage.bucket import Bucket
+from shortgop.storage.locate import storage_at
+from shortgop.storage.objects import ObjectStorage
 from store_helpers import put
 from synthetic import constant_rate_pts, make_video
 
@@ -113,7 +119,7 @@ def test_a_page_in_a_store_replaces_an_earlier_one_and_nothing_else(s3_url: str,
         ("dataset/page.html", "lies within the dataset"),
         ("dataset/sub/page.html", "lies within the dataset"),
         ("page.txt", "give one that ends in .htm or .html"),
-        ("", "give one that ends in .htm or .html"),
+        ("", "names no file; give the URL of one in a bucket"),
         ("a//page.html", "a part of it is empty"),
     ],
 )
@@ -143,7 +149,8 @@ def test_a_page_may_not_be_in_another_dataset_either(s3_url: str, published: Pat
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("https://host/a.html", "is on a web server, to which nothing is written"),
+        ("https://host/a.html?sig=topsecret", "https://host/a.html is on a web server, to which nothing is written"),
+        ("s3://page.html", "s3://page.html names no file; give the URL of one in a bucket"),
         ("s3:/corpus/a.html", "write s3://corpus/a.html"),
         ("ftp://host/a.html", "ftp:// is not known"),
         ("s3://no-such-bucket-here/a.html", "no such bucket"),
@@ -155,5 +162,51 @@ def test_urls_at_which_no_page_can_be_are_wrong_usage(
     monkeypatch.chdir(tmp_path)
     refused = run("report", published, "--out", page, "--clips", 0)
     assert refused.exit_code == 2
-    assert said in refused.output
+    assert said in refused.output.replace("\n", "")
+    assert "topsecret" not in refused.output
     assert list(tmp_path.rglob("*.html")) == []
+
+
+def test_credentials_for_the_folder_of_the_page_alone_are_enough(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Roles are often limited to a prefix, or to putting new objects."""
+    _, _, prefix = s3_url.removeprefix("s3://").partition("/")
+    for name in ("find", "read", "all_files"):
+        allowed = getattr(Bucket, name)
+
+        def limited(self: Bucket, key: str, *others: Any, allowed: Any = allowed, **more: Any) -> Any:
+            if not self.root.key(key).startswith(f"{prefix}/pages"):
+                raise PermissionError(errno.EACCES, "AccessDenied", self.place(key))
+            return allowed(self, key, *others, **more)
+
+        monkeypatch.setattr(Bucket, name, limited)
+    page = page_file(f"{s3_url}/pages/a.html")
+    page.check(storage_at(f"{s3_url}/dataset"), overwrite=False)
+    page.write(b"page", overwrite=False)
+    assert found_at(f"{s3_url}/pages/a.html")[0] == "page"
+    unseen = page_file(f"{s3_url}/others/a.html")
+    unseen.check(storage_at(f"{s3_url}/dataset"), overwrite=False)
+    unseen.write(b"page", overwrite=False)
+    assert found_at(f"{s3_url}/others/a.html")[0] == "page"
+
+
+def test_of_two_jobs_that_write_a_page_at_the_same_time_the_later_one_is_there(
+    s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = page_file(f"{s3_url}/a.html")
+    head = f'<meta name="generator" content="{GENERATOR}">'.encode()
+    page.write(head + b"first", overwrite=False)
+    replace = ObjectStorage.replace
+    between = [head + b"second"]
+
+    def replaced_late(self: ObjectStorage, key: str, data: bytes, version: str | None) -> bool:
+        if between:
+            replace(self, key, between.pop(), version)
+        return replace(self, key, data, version)
+
+    monkeypatch.setattr(ObjectStorage, "replace", replaced_late)
+    page.write(head + b"third", overwrite=False)
+    assert found_at(f"{s3_url}/a.html")[0].endswith("third")
+    between.append(b"mine")
+    with pytest.raises(UsageError, match="exists; write somewhere else, or replace it with --overwrite"):
+        page.write(head + b"fourth", overwrite=False)
+    assert found_at(f"{s3_url}/a.html")[0] == "mine"
