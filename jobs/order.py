@@ -17,6 +17,12 @@ from .work import UnitResult
 More = Callable[[bool], Sequence[Unit] | None]
 
 
+AHEAD_SECONDS = 480.0
+"""So much work for each core waits, if memory allows, because what is planned last may take long: four times as long as
+a section or a unit is expected to take at most. With less the others would be done long before (jobs.md)."""
+_MOST_WINDOWS = 30
+
+
 def no_more(_wait: bool) -> None:
     """A More that has no units."""
 
@@ -24,14 +30,22 @@ def no_more(_wait: bool) -> None:
 class Order:
     """The steps that wait. `next` and `next_fitting` give one, the longest first, and `done` takes its outcome.
 
-    Units that come later are taken from `more` as soon as fewer than `few_sources` wait: enough to keep every core busy
-    with the longest steps first, and few enough for memory.
+    Units that come later are taken from `more` as soon as fewer than `few_sources` wait, or little work for a large
+    cluster: enough to keep every core busy with the longest steps first, and, as thirty times as many sources are most,
+    few enough for memory.
     """
 
-    def __init__(self, units: Iterable[Unit] = (), more: More = no_more, *, few_sources: int = WINDOW_SOURCES) -> None:
+    def __init__(
+        self,
+        units: Iterable[Unit] = (),
+        more: More = no_more,
+        *,
+        few_sources: int = WINDOW_SOURCES,
+    ) -> None:
         self._waiting = Waiting()
         self._more: More | None = more
         self._few_sources = few_sources
+        self._most_sources = _MOST_WINDOWS * few_sources
         self._add(units)
         # By unit: how many of its sections are not done, and whether it has to be encoded whole.
         self._sections_left: dict[str, int] = {}
@@ -40,10 +54,10 @@ class Order:
     def __bool__(self) -> bool:
         return len(self._waiting) > 0
 
-    def fill(self, *, wait: bool) -> bool:
-        """Take more units while few wait. With `wait`, which is for a caller with no step running, it waits for more
-        units if no step waits. Returns whether any step waits."""
-        while self._more is not None and self._waiting.sources < self._few_sources:
+    def fill(self, *, wait: bool, cores: int = 0) -> bool:
+        """Take more units while few wait for so many cores. With `wait`, which is for a caller with no step running, it
+        waits for more units if no step waits. Returns whether any step waits."""
+        while self._more is not None and self._are_few(cores):
             units = self._more(wait and not self)
             if units is None:
                 self._more = None
@@ -52,6 +66,13 @@ class Order:
             else:
                 break
         return bool(self)
+
+    def _are_few(self, cores: int) -> bool:
+        waiting = self._waiting
+        if waiting.sources < self._few_sources:
+            return True
+        # Where nothing is known of times, none of the work that waits is counted.
+        return waiting.sources < self._most_sources and 0 < waiting.seconds < AHEAD_SECONDS * cores
 
     def next(self) -> Step:
         """The first step. IndexError if none waits."""

@@ -120,7 +120,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
         return task.options(**asked_of_ray(attempt, slots, asked_bytes, avoided)).remote(*call)
 
     tasks = RayTasks(attempts, options.profile.encoder, ask_slots, submit, on_note, time.monotonic())
-    while order.fill(wait=not attempts and not tasks.waits) or attempts or tasks.waits:
+    while order.fill(wait=not attempts and not tasks.waits, cores=tasks.cores) or attempts or tasks.waits:
         tasks.begin(time.monotonic())
         done = ended(tasks.references)
         now = time.monotonic()

@@ -94,6 +94,11 @@ class RayTasks:
         return len(self._seen - {each.id for each in self._slots.machines} - self._left_out.keys())
 
     @property
+    def cores(self) -> int:
+        """How many steps run at a time."""
+        return self._slots.at_a_time
+
+    @property
     def waits(self) -> bool:
         """Whether any step waits for room on a machine."""
         return bool(self._without_room)

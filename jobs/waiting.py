@@ -33,6 +33,7 @@ class Waiting:
         self._steps: dict[int, Step] = {}
         self._last, self._first = itertools.count(0, -1), itertools.count(1)
         self._sources = 0
+        self._seconds = 0.0
         self.add(steps)
 
     def __len__(self) -> int:
@@ -42,6 +43,11 @@ class Waiting:
     def sources(self) -> int:
         """How many sources the steps are about; each section of a source counts."""
         return self._sources
+
+    @property
+    def seconds(self) -> float:
+        """How long one core is expected to take for the steps, without those of which nothing is known."""
+        return self._seconds
 
     def add(self, steps: Iterable[Step]) -> None:
         """Add steps that come after others of their kind that take as long."""
@@ -76,14 +82,14 @@ class Waiting:
         if not order:
             del self._orders[first]
         step = self._steps.pop(number)
-        self._sources -= len(step.unit.items)
+        self._count(step, -1)
         return step
 
     def leave_out(self, unit_id: str) -> int:
         """Remove the steps of a unit. Returns how many there were."""
         gone = {number: step for number, step in self._steps.items() if step.unit.id == unit_id}
         for number, step in gone.items():
-            self._sources -= len(step.unit.items)
+            self._count(step, -1)
             del self._steps[number]
         for cost_class in set(map(class_of, gone.values())):
             left = [entry for entry in self._orders.pop(cost_class) if entry[1] not in gone]
@@ -94,4 +100,8 @@ class Waiting:
     def _put(self, step: Step, number: int) -> None:
         insort(self._orders[class_of(step)], (seconds_of(step), number))
         self._steps[number] = step
-        self._sources += len(step.unit.items)
+        self._count(step, 1)
+
+    def _count(self, step: Step, times: int) -> None:
+        self._sources += times * len(step.unit.items)
+        self._seconds = self._seconds + times * seconds_of(step) if self._steps else 0.0

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from shortgop.jobs import order
 from shortgop.jobs.costs import Measured
 from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
@@ -138,10 +139,12 @@ def makespan(
     units_per_core: int = _UNITS_PER_CORE,
     underrated: float = 0.0,
     times: float = 1.0,
+    window_units: int = 0,
 ) -> tuple[float, float]:
     """How long the job takes, and the least that it could take if all were known beforehand and nothing failed, in
     seconds. Of the part `underrated` of the units, which are of a class of their own, only one part in `times` of their
-    length is expected."""
+    length is expected. With `window_units` so many units are planned at a time, as those of a corpus of many sources
+    are."""
     rng = random.Random(seed)
     speeds = [rng.choice(_SPEEDS) / (_SLOWER if rng.random() < _SLOW_NODES else 1) for _ in range(nodes)]
     units, lengths = [], {}
@@ -158,19 +161,22 @@ def makespan(
     least = max(sum(lengths.values()) / (sum(speeds) * cores), max(lengths.values()) / max(speeds))
     for node in rng.sample(range(nodes), int(_LOST_NODES * nodes)):
         cluster.at(rng.uniform(0, least), "lost", node)
-    return run(units, cluster), least
+    return run(units, cluster, window_units), least
 
 
-def run(units: Sequence[Unit], cluster: Cluster) -> float:
+def run(units: Sequence[Unit], cluster: Cluster, window_units: int = 0) -> float:
     """Until the outcome of no attempt is wanted. AssertionError if a unit is missing or done twice."""
-    order = Order(units)
+    windows = [list(units[at : at + window_units]) for at in range(0, len(units), window_units)] if window_units else []
+    steps = (
+        Order((), lambda _: windows.pop(0) if windows else None, few_sources=window_units) if windows else Order(units)
+    )
     machines = tuple(Machine(str(node), 1 << 30) for node in cluster.works)
-    attempts, slots = Attempts(order), Slots(len(machines) * cluster.cores, machines=machines)
+    attempts, slots = Attempts(steps), Slots(len(machines) * cluster.cores, machines=machines)
     queue: deque[Attempt] = deque()
     results: list[str] = []
     now = 0.0
     cluster.at(0.0, "looks", 0)
-    while order.fill(wait=not attempts) or attempts:
+    while steps.fill(wait=not attempts, cores=slots.at_a_time) or attempts:
         queue += attempts.start(slots, now)
         waiting: list[Attempt] = []
         while queue and cluster.free:
@@ -192,7 +198,7 @@ def run(units: Sequence[Unit], cluster: Cluster) -> float:
             cluster.at(now + _AWAY_SECONDS, "comes", node)
             cluster.free = [each for each in cluster.free if each != node]
             for lost in cluster.works[node]:
-                failed(attempts, order, lost)
+                failed(attempts, steps, lost)
             cluster.works[node].clear()
         elif ended is not None and ended in cluster.works[node]:
             # Its node was not lost meanwhile.
@@ -200,25 +206,25 @@ def run(units: Sequence[Unit], cluster: Cluster) -> float:
             cluster.free.append(node)
             unit_id = ended.step.unit.id
             if what == "fails":
-                failed(attempts, order, ended)
+                failed(attempts, steps, ended)
             elif attempts.ended(ended, cluster.lengths[unit_id] / cluster.speeds[node]):
-                order.done(ended.step, UnitResult(unit_id, 0, 0, 0, ()))
+                steps.done(ended.step, UnitResult(unit_id, 0, 0, 0, ()))
                 results.append(unit_id)
         assert now < 1e6, "the job never ends"
     assert sorted(results) == sorted(each.id for each in units)
     return now
 
 
-def failed(attempts: Attempts, order: Order, attempt: Attempt) -> None:
+def failed(attempts: Attempts, steps: Order, attempt: Attempt) -> None:
     if attempts.ended(attempt, None):
-        order.again([attempt.step])
+        steps.again([attempt.step])
 
 
 # A thousand nodes of four cores are some tens of seconds of computing.
 @pytest.mark.parametrize(
     ("kind", "nodes", "cores", "seed"),
     sample(
-        [*((kind, 100, 4, 0) for kind in _KINDS), ("clips", 1000, 1, 0), ("films", 1000, 1, 0)],
+        [*((kind, 100, 4, 0) for kind in _KINDS), *((kind, 1000, 1, 0) for kind in _KINDS)],
         more=[
             *((kind, 1000, 4, seed) for kind in _KINDS for seed in range(3)),
             *((kind, 250, 4, seed) for kind in _KINDS for seed in range(20)),
@@ -230,6 +236,28 @@ def test_a_job_on_very_many_nodes_takes_little_longer_than_it_has_to(
 ) -> None:
     took, least = makespan(kind, seed, nodes, cores=cores)
     assert took <= 1.1 * least
+
+
+# About as many units as 10,000 short videos make are planned at a time.
+@pytest.mark.parametrize(
+    ("kind", "nodes", "seed"),
+    sample(
+        [(kind, 50, 0) for kind in _KINDS],
+        more=[
+            *((kind, 50, seed) for kind in _KINDS for seed in range(1, 4)),
+            *((kind, 250, seed) for kind in _KINDS[2:] for seed in range(3)),
+        ],
+    ),
+)
+def test_units_that_are_planned_later_are_known_in_time(
+    kind: str, nodes: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The longest ones of the last window would begin when the others are nearly done."""
+    took, least = makespan(kind, seed, nodes, window_units=600)
+    assert took <= 1.1 * least
+    monkeypatch.setattr(order, "AHEAD_SECONDS", 0.0)
+    without, _ = makespan(kind, seed, nodes, window_units=600)
+    assert without > took + 0.03 * least
 
 
 @pytest.mark.parametrize(("nodes", "seed"), sample([(60, 0)], more=[(250, seed) for seed in range(10)]))

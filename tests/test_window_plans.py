@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice, pairwise, takewhile
 from random import Random
@@ -279,6 +280,32 @@ def test_more_units_are_taken_while_few_sources_wait_and_every_unit_is_run_once(
         elif must_wait:
             break
     assert sorted(ran) == sorted(each.id for plan in plans for each in plan)
+
+
+@pytest.mark.parametrize(("cores", "windows"), [(0, 2), (1, 4), (3, 9), (9, 25), (1000, 31)])
+def test_work_for_some_minutes_waits_for_each_core_of_a_large_cluster(cores: int, windows: int) -> None:
+    """Each window has 20 sources in two units, which take 180 seconds together."""
+    taken = 0
+
+    def more(_wait: bool) -> list[Unit]:
+        nonlocal taken
+        taken += 1
+        return [replace(unit(f"{taken}-{number}", 10), expected_seconds=90.0) for number in range(2)]
+
+    order = Order(more=more, few_sources=20)
+    order.fill(wait=False)
+    order.next()
+    order.fill(wait=False, cores=cores)
+    assert taken == windows
+    order.fill(wait=False, cores=cores)
+    assert taken == windows
+
+
+def test_units_of_unknown_length_are_not_taken_without_end() -> None:
+    plans = [[unit(str(number), 10)] for number in range(9)]
+    order = Order(more=lambda _: plans.pop(), few_sources=20)
+    order.fill(wait=False, cores=1000)
+    assert len(plans) == 7
 
 
 def unit(name: str, size: int) -> Unit:
