@@ -88,8 +88,5 @@ def _outcome(  # noqa: PLR0917  # as above
 
 
 def _on_node(error: ShortGopError) -> ShortGopError:
-    return type(error)(f"{_here()}: {error.message}", file=error.file)
-
-
-def _here() -> str:
-    return f"on the cluster's node {socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
+    machine = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"  # type: ignore[no-untyped-call]
+    return type(error)(f"on the cluster's node {machine}: {error.message}", file=error.file)

@@ -148,7 +148,8 @@ def run_step(
     dataset: Storage, step: Step, options: Options, on_progress: OnProgress, terms: Terms = ANY_TERMS
 ) -> Outcome:
     """Do a step in this process. OutputError and ToolError concern every source alike, and are raised."""
-    if terms.needs_room and copy_bytes(step) > shutil.disk_usage(tempfile.gettempdir()).free:
+    needed_bytes = copy_bytes(step) if terms.needs_room else 0
+    if needed_bytes and needed_bytes > shutil.disk_usage(tempfile.gettempdir()).free:
         # Before anything is done that would be done again.
         return _no_room(step)
     with writing(dataset.url):
@@ -164,13 +165,13 @@ def run_step(
 def copy_bytes(step: Step) -> int:
     """How much room the copies of sources in stores take that a step makes, one at a time; 0 where that is not known
     beforehand, because a part of a file may do."""
-    if isinstance(step, OneSection):
+    in_stores = [item for item in step.unit.items if item.source.in_store is not None]
+    if in_stores and isinstance(step, OneSection):
         needed = step.section.needed
         return 0 if needed is None else sum(stop - start for start, stop in needed.ranges)
     if not isinstance(step, Whole):
         return 0
-    whole = (item for item in step.unit.items if item.source.in_store is not None)
-    return max((item.size_bytes for item in whole if not isinstance(item.source.part, Stretch)), default=0)
+    return max((item.size_bytes for item in in_stores if not isinstance(item.source.part, Stretch)), default=0)
 
 
 def _no_room(step: Step) -> NoRoom:

@@ -3,6 +3,7 @@ more than the bytes that it decodes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from far_sections import (
 from flaky_proxy import FlakyProxy
 from shortgop.jobs.fetched_sources import file_of
 from shortgop.jobs.prepare import Report
-from shortgop.jobs.steps import Look, Sections, run_step
+from shortgop.jobs.steps import Look, OneSection, Sections, copy_bytes, run_step
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import expected_seconds
@@ -186,3 +187,9 @@ def test_a_section_takes_no_more_of_the_disk_than_its_stretch(film: Path, s3_url
     assert len(taken) == 3
     assert max(taken) < film.stat().st_size / 2
     assert sum(taken) < 1.1 * film.stat().st_size
+    steps = [OneSection(unit, found.cut, number, section) for number, section in enumerate(found.sections)]
+    for step, taken_bytes in zip(steps, taken, strict=True):
+        assert 0.9 * taken_bytes < copy_bytes(step) <= taken_bytes
+        (item,) = unit.items
+        local = replace(item, source=item.source._replace(in_store=None))
+        assert copy_bytes(replace(step, unit=replace(unit, items=(local,)))) == 0, "it is not copied"
