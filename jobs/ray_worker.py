@@ -14,7 +14,7 @@ from ..prep.pipelines import NoEncoderError
 from ..storage.interface import Storage
 from .ray_metrics import StepMetrics
 from .shared_files import check_mark, check_sources
-from .steps import MoreMemory, NoRoom, OneSection, Outcome, Step, run_step
+from .steps import MoreMemory, NoRoom, OneSection, Outcome, Step, lacking_room, run_step
 from .work import OnProgress, Terms, UnitProgress, UnitResult
 
 HAS_SELECTORS = tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 49)
@@ -48,6 +48,10 @@ def step_on_machine(  # noqa: PLR0917  # what a worker is sent
         metrics.on_progress(progress)
         put(replace(progress, node=node, machine=machine))
 
+    # Before it is said to have begun, and before anything is done that would be done again.
+    room = lacking_room(step) if terms.needs_room else None
+    if room is not None:
+        return replace(room, node=node), None
     # So that it is known when a step began that hangs before it has a frame.
     section = step.number if isinstance(step, OneSection) else None
     put(UnitProgress(step.unit.id, 0, 0, section, node, machine=machine))

@@ -148,10 +148,6 @@ def run_step(
     dataset: Storage, step: Step, options: Options, on_progress: OnProgress, terms: Terms = ANY_TERMS
 ) -> Outcome:
     """Do a step in this process. OutputError and ToolError concern every source alike, and are raised."""
-    needed_bytes = copy_bytes(step) if terms.needs_room else 0
-    if needed_bytes and needed_bytes > shutil.disk_usage(tempfile.gettempdir()).free:
-        # Before anything is done that would be done again.
-        return _no_room(step)
     with writing(dataset.url):
         # What is an error of one source has become its failure below.
         try:
@@ -172,6 +168,13 @@ def copy_bytes(step: Step) -> int:
     if not isinstance(step, Whole):
         return 0
     return max((item.size_bytes for item in in_stores if not isinstance(item.source.part, Stretch)), default=0)
+
+
+def lacking_room(step: Step) -> NoRoom | None:
+    """What to hand a step back with that would find no room here; None for one that may find it."""
+    needed_bytes = copy_bytes(step)
+    lacks = needed_bytes > 0 and needed_bytes > shutil.disk_usage(tempfile.gettempdir()).free
+    return _no_room(step) if lacks else None
 
 
 def _no_room(step: Step) -> NoRoom:

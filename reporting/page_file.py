@@ -42,18 +42,18 @@ def page_file(out: str | os.PathLike[str]) -> PageFile:
     text = os.fspath(out)
     if not is_url(text):
         refuse_half_a_url(text, is_path=isinstance(out, os.PathLike))
-        return HostFile(Path(text))
+        return PageOnHost(Path(text))
     if text.lower().startswith("file:"):
-        return HostFile(file_path(text))
+        return PageOnHost(file_path(text))
     folder, _, name = text.rpartition("/")
     if folder.endswith("/"):
         # There is no folder, only the bucket.
         folder, name = text, ""
-    return StoreFile(storage_at(folder), name)
+    return PageInStore(storage_at(folder), name)
 
 
 @dataclass(frozen=True)
-class HostFile:
+class PageOnHost:
     """A file of this host."""
 
     path: Path
@@ -92,7 +92,7 @@ class HostFile:
 
 
 @dataclass(frozen=True)
-class StoreFile:
+class PageInStore:
     """A file below a URL. Whether the credentials allow writing is found out by writing."""
 
     folder: Storage

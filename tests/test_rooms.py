@@ -20,7 +20,7 @@ from shortgop.jobs.ray_tasks import RayTasks
 from shortgop.jobs.rooms import WAIT_SECONDS, Rooms
 from shortgop.jobs.second_attempts import Attempt, Attempts
 from shortgop.jobs.source import Source
-from shortgop.jobs.steps import Look, NoRoom, Whole, copy_bytes, run_step
+from shortgop.jobs.steps import Look, NoRoom, Whole, copy_bytes, lacking_room, run_step
 from shortgop.jobs.store_files import StoreFile
 from shortgop.jobs.task_memory import ALL_BYTES
 from shortgop.jobs.units import Item, Unit
@@ -249,6 +249,7 @@ def test_a_step_without_room_is_handed_back_or_fails_on_the_terms_of_the_last_at
     step = kind(unit(size_bytes, url, is_long=True))
     dataset = DiskStorage(tmp_path / "dataset")
     create(dataset, Profile().to_json())
+    assert (lacking_room(step) is not None) == (kind is Whole), "a part of the file may do for a look"
     outcome = run_step(dataset, step, Options(Profile()), lambda _: None, Terms(needs_room=True))
     assert isinstance(outcome, NoRoom)
     assert 0 < outcome.most_bytes <= 2**17
