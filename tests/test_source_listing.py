@@ -79,11 +79,14 @@ def test_encoding_begins_before_all_sources_are_found(
     runner: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tmp_path / "undisturbed", corpus)
-    gate = Gate(monkeypatch, lambda now: now.sources_done == 1)
+    gate = Gate(monkeypatch, lambda now: now.sources_done > 0)
     report = run(tmp_path / "dataset", corpus, runner=runner, on_update=gate.on_update)
     first = next(each for each in gate.seen if each.sources_done)
-    assert (first.sources_done, first.sources_total) == (1, 3)
-    assert first.note.endswith("; 3 sources found so far, 1 looked at")
+    # Where there are more cores, more windows are planned as soon as they are found.
+    at_first = 1 if runner == "inline" else first.sources_planned
+    assert first.sources_done <= at_first <= 3
+    assert (first.sources_planned, first.sources_total) == (at_first, 3)
+    assert first.note.endswith(f"; 3 sources found so far, {at_first} looked at")
     assert first.lists_more
     assert not any(each.note.startswith(";") for each in gate.seen)
     last = gate.seen[-1]
