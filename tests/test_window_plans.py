@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
@@ -306,6 +307,20 @@ def test_units_of_unknown_length_are_not_taken_without_end() -> None:
     order = Order(more=lambda _: plans.pop(), few_sources=20)
     order.fill(wait=False, cores=1000)
     assert len(plans) == 7
+
+
+def test_a_source_that_waits_takes_less_than_a_kilobyte() -> None:
+    """So that the 300,000 of a large cluster fit into the memory of a driver."""
+    count = 10_000
+    tracemalloc.start()
+    try:
+        paths = (f"/shared/corpus/folder{number // 1000:05d}/clip_{number:08d}.mp4" for number in range(count))
+        items = [Item(Source(path[15:], path, path[8:], "{}"), abs(hash(path)), 10**6 + len(path)) for path in paths]
+        order = Order(plan_units(items, profile_key="", done={}, shard_bytes=10**9))
+        assert tracemalloc.get_traced_memory()[0] < 700 * count
+    finally:
+        tracemalloc.stop()
+    assert order
 
 
 def unit(name: str, size: int) -> Unit:
