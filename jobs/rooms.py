@@ -64,17 +64,17 @@ class Rooms:
         `machines` are those that can do it.
 
         It is made at once on another machine. Where none has room it waits while other steps run, since these may give
-        room back. Otherwise it is the last one, made where there is most room, and alone if that may help: what does
-        not fit there is a failure of the source.
+        room back, and so it does where there is no machine left. Otherwise it is the last one, made where there is most
+        room, and alone if that may help: what does not fit there is a failure of the source.
         """
         # One that was to be avoided, and was not, is one that Ray cannot avoid.
         if machine not in attempt.avoided and self.others(attempt, machine, machines):
             return replace(attempt, avoided=attempt.avoided | {machine}), 0.0
         needed_bytes = copy_bytes(attempt.step)
         large_enough = [each for each in machines if self._disk_bytes.get(each, math.inf) >= needed_bytes]
-        if large_enough and others_run:
+        if not machines or (large_enough and others_run):
             return replace(attempt, avoided=frozenset()), WAIT_SECONDS
-        roomiest = max(large_enough or machines, key=self._room_bytes, default=machine)
+        roomiest = max(large_enough or machines, key=self._room_bytes)
         avoided = frozenset(machines) - {roomiest}
         return replace(attempt, avoided=avoided, is_last=True, alone=bool(large_enough)), 0.0
 

@@ -179,15 +179,12 @@ class Attempts:
 
     def again(self, attempt: Attempt, slots: Slots) -> Attempt | None:
         """The attempt to begin in place of one that no machine can do any more; None if its outcome is not wanted."""
-        self._running[attempt.place] -= 1
-        key = key_of(attempt.step)
-        tried = self._wanted.get(key)
-        if tried is None or attempt not in tried.attempts:
+        tried = self._taken_out(attempt)
+        if tried is None:
             return None
         place: Place = "gpu" if attempt.place == "gpu" and slots.on_gpus else "cpu"
-        # Added before the other one is removed: should that begin after all, only the one that is further counts.
+        # Should the other one begin after all, only the one that is further counts.
         new = self.add(replace(attempt, place=place))
-        tried.attempts.remove(attempt)
         if len(tried.attempts) == 1:
             tried.begun = None
             tried.heard.clear()
@@ -196,18 +193,15 @@ class Attempts:
     def ended(self, attempt: Attempt, seconds: float | None) -> bool:
         """Whether the outcome of an attempt that ended counts. `seconds` are what the worker took; None if it failed,
         which counts only if there is no other attempt, or if several failed."""
-        self._running[attempt.place] -= 1
-        key = key_of(attempt.step)
-        tried = self._wanted.get(key)
-        if tried is None or attempt not in tried.attempts:
+        tried = self._taken_out(attempt)
+        if tried is None:
             return False
-        tried.attempts.remove(attempt)
         tried.failed += seconds is None
         if seconds is None and tried.attempts and tried.failed < _MOST_FAILED:
             # Which of the machines had this one is not known.
             tried.heard.clear()
             return False
-        del self._wanted[key]
+        del self._wanted[key_of(attempt.step)]
         if seconds is not None and tried.expected_seconds:
             self._measured.took(tried.cost_class, attempt.place, seconds / tried.expected_seconds)
         return True
@@ -215,18 +209,24 @@ class Attempts:
     def handed_back(self, attempt: Attempt, machine: str) -> bool:
         """Whether to begin an attempt anew for which a machine had no room: not if its outcome is not wanted, or if
         there is another one at its step."""
-        self._running[attempt.place] -= 1
-        key = key_of(attempt.step)
-        tried = self._wanted.get(key)
-        if tried is None or attempt not in tried.attempts:
+        tried = self._taken_out(attempt)
+        if tried is None:
             return False
-        tried.attempts.remove(attempt)
         tried.machines.add(machine)
         tried.handed_back = True
         if tried.attempts:
             return False
-        del self._wanted[key]
+        del self._wanted[key_of(attempt.step)]
         return True
+
+    def _taken_out(self, attempt: Attempt) -> _Tried | None:
+        """Count an attempt out. Returns its step, None if its outcome is not wanted."""
+        self._running[attempt.place] -= 1
+        tried = self._wanted.get(key_of(attempt.step))
+        if tried is None or attempt not in tried.attempts:
+            return None
+        tried.attempts.remove(attempt)
+        return tried
 
     def _next(self, slots: Slots) -> Attempt | None:
         """The first attempt at the first step that waits and has a free place."""

@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..errors import OutputError, ToolError
+from ..errors import ToolError
 from ..manifests.parts import write_part
 from ..manifests.sections import Unused, joined_sections, read_section, remove_sections, write_section
 from ..manifests.tables import Manifest
@@ -39,6 +39,7 @@ from .work import (
     check_memory,
     committed_result,
     in_files,
+    is_of_the_machine,
     result_of,
     run_unit,
     video_identity,
@@ -196,10 +197,8 @@ def _outcome(dataset: Storage, step: Step, options: Options, on_progress: OnProg
         if isinstance(step, OneSection):
             return _encode(dataset, step, options, on_progress)
         return _join(dataset, step, options)
-    except (OutputError, ToolError):
-        raise
     except Exception as error:  # one bad source must not fail the others; encoding it whole says why
-        if terms.needs_room and isinstance(error, NoRoomError):
+        if is_of_the_machine(error, terms):
             raise
         return Refused()
 
@@ -213,13 +212,11 @@ def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgres
             file = stack.enter_context(file_of(dataset, unit.items[0].source, options.policy))
             needed_bytes = check_memory(file, own, terms.most_bytes) if unit.guesses_memory else None
             found = surveyed(file, own, ffmpeg.path)
-        except (OutputError, ToolError, MoreMemoryError):
-            raise
         except Exception as error:  # as above; most often NotCutError
-            if terms.needs_room and isinstance(error, NoRoomError):
+            if is_of_the_machine(error, terms):
                 raise
             # What was fetched of the file need not be fetched again.
-            return run_unit(dataset, unit, options, on_progress, file, terms=Terms(needs_room=terms.needs_room))
+            return run_unit(dataset, unit, options, on_progress, file, terms=replace(terms, most_bytes=None))
     frames = sum(len(section.plan.grid) for section in found.sections)
     on_progress(UnitProgress(unit.id, 0, frames))
     return Sections(Cut(found.key, len(found.sections), found.dropped, found.repeated), found.sections, needed_bytes)

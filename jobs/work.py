@@ -99,6 +99,14 @@ class Terms:
 ANY_TERMS = Terms()
 
 
+def is_of_the_machine(error: Exception, terms: Terms) -> bool:
+    """Whether an error of a step concerns every source alike, or the machine: it is raised, and nothing is committed.
+    All others are failures of a source."""
+    return isinstance(error, OutputError | ToolError | MoreMemoryError) or (
+        terms.needs_room and isinstance(error, NoRoomError)
+    )
+
+
 def check_memory(file: SourceFile, options: Options, most_bytes: int | None) -> int | None:
     """How many bytes of memory a source takes, None if its header does not say. MoreMemoryError if these are more than
     `most_bytes` (None: they may be)."""
@@ -163,8 +171,8 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
     opened: SourceFile | None,
     terms: Terms,
 ) -> Sequence[Manifest | Exception]:
-    """The rows of a source, or of several stretches of one file, or the reasons why there are none. OutputError,
-    ToolError, and what the `terms` say are raised."""
+    """The rows of a source, or of several stretches of one file, or the reasons why there are none. Errors of the
+    machine are raised."""
     callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
     done: Sequence[Manifest | Exception]
     try:
@@ -179,10 +187,8 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
             else:
                 own = options_of(options, items[0].source)
                 done = [prepare_video(file.whole(), video_identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
-    except (OutputError, ToolError, MoreMemoryError):
-        raise
     except Exception as error:  # one bad source must not fail the others
-        if terms.needs_room and isinstance(error, NoRoomError):
+        if is_of_the_machine(error, terms):
             raise
         done = [error] * len(items)
     if any(isinstance(each, Manifest) for each in done):

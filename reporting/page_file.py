@@ -116,8 +116,12 @@ class PageInStore:
                     raise UsageError(f"{url} lies within the dataset {folder}; write somewhere else", file=url)
         with writing(url):
             # In a store nothing is made: it says whether there is such a bucket.
-            with _not_allowed():
+            try:
                 self.folder.make()
+            except OutputError as error:
+                # Roles may be for putting objects alone.
+                if not isinstance(error.__cause__, PermissionError):
+                    raise
             self._version(overwrite=overwrite)
 
     def write(self, data: bytes, *, overwrite: bool) -> None:
@@ -149,18 +153,6 @@ class PageInStore:
         while "/" in path:
             path = path.rpartition("/")[0]
             yield storage_at(f"{scheme}://{path}")
-
-
-@contextlib.contextmanager
-def _not_allowed() -> Iterator[None]:
-    """Ends the block where the credentials do not allow what is done in it."""
-    try:
-        yield
-    except PermissionError:
-        pass
-    except OutputError as error:
-        if not isinstance(error.__cause__, PermissionError):
-            raise
 
 
 def _sources(dataset: Storage) -> Iterator[str]:

@@ -114,6 +114,10 @@ def test_a_machine_whose_disk_is_too_small_does_not_decide_for_one_whose_disk_is
     assert next_of(known, given, "b", "ab", others_run=False) == ("b", True, True, 0.0)
 
 
+def test_where_no_machine_is_left_a_unit_waits_for_one() -> None:
+    assert next_of(rooms(a=0), attempt(), "a", "", others_run=False) == ("", False, False, WAIT_SECONDS)
+
+
 def test_where_ray_cannot_avoid_machines_a_unit_is_not_given_to_the_same_one_over_and_over() -> None:
     """Those before 2.49 cannot."""
     given = attempt(avoided=frozenset("a"))
