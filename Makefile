@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start Python hundreds of times: without compiled modules each start takes a quarter of a second more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check fuzz chaos chaos-loader chaos-cluster race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg image-check clean
+.PHONY: help demo test check fuzz chaos chaos-loader chaos-cluster race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg image-check nodes-check clean
 
 help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
@@ -40,6 +40,7 @@ help:
 	@echo "make gpu-check  run the checks that need an NVIDIA GPU: at most eight minutes, see docs/gpu.md"
 	@echo "make gpu-wheels  collect what a machine with a GPU and no network needs for that"
 	@echo "make image-check  run the Dockerfile's steps without Docker, as root: IMAGE=\"--target cpu cuda\""
+	@echo "make nodes-check  run the script for Slurm and ray up on three machines of namespaces, as root: NODES=\"--only 'slurm: cancelled'\""
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(STAMP)
@@ -129,6 +130,10 @@ IMAGE := --target cpu
 image-check: $(STAMP)
 	@echo "Running the steps of the Dockerfile: some minutes, 5 GB of disk"
 	@$(PY) scripts/image_root.py $(IMAGE)
+
+nodes-check: $(STAMP)
+	@echo "Running jobs on three machines that are namespaces of this one: a quarter of an hour"
+	@$(WITH_FFMPEG) $(PY) tests/nodes_check.py $(NODES)
 
 check: $(STAMP)
 	@echo "Checking style and types: a few seconds, the first time up to a minute"

@@ -12,6 +12,7 @@ The ratio is how much of the job's time the encodes alone take: with the start o
 its imports on. With Ray, a job of one second of video for each worker, each in a unit of its own, says what the start
 of Ray and of its workers takes, and a ratio is without it. Further runs say where the rest goes: one of a job without
 Ray under cProfile, and with Ray some more by the CPU seconds of the processes, while all workers encode.
+With --keep and --workers all figures go to benchmarks/results, beside those of other sources on the same machine.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import footage
 import numpy as np
 from encoded import BETWEEN
-from process_cpu import used_while_busy
-from results import markdown_row
+from process_cpu import Used, used_while_busy
+from results import RESULTS, machine_name, markdown_row
 from rich.console import Console
 
 from shortgop.comparison.estimates import median
+from shortgop.comparison.machine import this_machine
 from shortgop.comparison.timing import alternate
 from shortgop.jobs.units import MIN_TARGET_BYTES
 from shortgop.prep.ffmpeg import find_ffmpeg
@@ -161,8 +164,49 @@ def padded(path: Path, copy: Path) -> Path:
     return copy
 
 
-def measure_on_ray(sources: Sequence[Path], seconds: Sequence[Path], runs: int, workers: int) -> str:
-    """The ratios of jobs on a local Ray with so many workers. Each of them gets one of `seconds` to start with."""
+@dataclass(frozen=True)
+class OnRay:
+    """What was measured of jobs on a local Ray, by round: the seconds of the encodes by hand, of the whole job, and of
+    one of a second of video for each worker; the CPU seconds by hand; and those of the job's processes by kind, while
+    all workers encode."""
+
+    encodes: int
+    by_hand_seconds: list[float]
+    job_seconds: list[float]
+    start_seconds: list[float]
+    by_hand_cpu_seconds: list[float]
+    cpu_while_busy: list[Used]
+
+    def text(self) -> str:
+        alone, whole, start = map(np.array, (self.by_hand_seconds, self.job_seconds, self.start_seconds))
+        return "\n".join(
+            [
+                f"{self.encodes} encodes by hand: {median(alone)} s",
+                f"job: {median(whole)} s, of one second of video for each worker: {median(start)} s",
+                f"of the job: {median(alone / whole)}",
+                f"of the job without the start of Ray: {median(alone / (whole - start))}",
+                f"CPU by hand: {median(np.array(self.by_hand_cpu_seconds))} s",
+                *map(_cpu_text, self.cpu_while_busy),
+            ]
+        )
+
+
+def _cpu_text(used: Used) -> str:
+    kinds = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in used.by_kind.items())
+    return f"CPU in {used.seconds:.1f} s of encoding: {kinds}; the share of ffmpeg is {used.ffmpeg_share:.3f}"
+
+
+def keep(name: str, measured: OnRay) -> None:
+    """Write down what was measured, with the machine, beside what is there of other sources."""
+    machine = this_machine()
+    path = RESULTS / f"{machine_name(machine)}-prep.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(kept | {name: {"machine": asdict(machine)} | asdict(measured)}, indent=1) + "\n")
+    console.print(f"kept in {path}")
+
+
+def measure_on_ray(sources: Sequence[Path], seconds: Sequence[Path], runs: int, workers: int) -> OnRay:
+    """Jobs on a local Ray with so many workers. Each of them gets one of `seconds` to start with."""
     with TemporaryDirectory(prefix="shortgop-bench-") as name:
         folder = Path(name)
         encodes = recorded(sources, folder)
@@ -189,26 +233,16 @@ def measure_on_ray(sources: Sequence[Path], seconds: Sequence[Path], runs: int, 
         tasks = {"job": lambda _: job("job", sources), "by hand": hand, "start": lambda _: job("start", own_units)}
         alone = alternate(tasks, requests=runs).seconds["by hand"]
         # The first ones were not counted.
-        whole, start = (np.array([each["job"] for each in figures[what][1:]]) for what in ("job", "start"))
-        return "\n".join(
-            [
-                f"{len(sources)} videos, {len(encodes)} encodes, {workers} at a time, by hand: {median(alone)} s",
-                f"job: {median(whole)} s, of one second of video for each worker: {median(start)} s",
-                f"of the job: {median(alone / whole)}",
-                f"of the job without the start of Ray: {median(alone / (whole - start))}",
-                f"CPU by hand: {median(np.array(hand_cpu[1:]))} s",
-                *(cpu_on_ray(sources, workers) for _ in range(runs)),
-            ]
-        )
+        job_seconds, start_seconds = ([each["job"] for each in figures[what][1:]] for what in ("job", "start"))
+        busy = [cpu_on_ray(sources, workers) for _ in range(runs)]
+        return OnRay(len(encodes), alone.tolist(), job_seconds, start_seconds, hand_cpu[1:], busy)
 
 
-def cpu_on_ray(sources: Sequence[Path], workers: int) -> str:
+def cpu_on_ray(sources: Sequence[Path], workers: int) -> Used:
     """CPU seconds of a job's processes by what they are, while all workers encode."""
     with TemporaryDirectory(prefix="shortgop-bench-") as name:
         argv = [sys.executable, __file__, "--child", "", *prep_arguments(sources, Path(name) / "dataset", workers)]
-        used = used_while_busy(argv, workers)
-    kinds = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in used.by_kind.items())
-    return f"CPU in {used.seconds:.1f} s of encoding: {kinds}; the share of ffmpeg is {used.ffmpeg_share:.3f}"
+        return used_while_busy(argv, workers)
 
 
 def measure(sources: Sequence[Path], runs: int) -> str:
@@ -276,12 +310,17 @@ def main() -> None:
     parser.add_argument("--height", type=int, default=720)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--workers", type=int, default=0, help="run the job on Ray, so many encodes at a time")
+    parser.add_argument("--keep", action="store_true", help="write the figures to benchmarks/results")
     options = parser.parse_args()
     sources = footage.make_sources("prep", options.videos, options.height, options.seconds)
     if options.workers:
         # So small that their encodes take next to nothing.
         seconds = footage.make_sources("prep", options.workers, 90, 1)
-        text = measure_on_ray(sources, seconds, options.runs, options.workers)
+        measured = measure_on_ray(sources, seconds, options.runs, options.workers)
+        text = measured.text()
+        if options.keep:
+            sizes = f"{options.videos} of {options.seconds} s, {options.height}p"
+            keep(f"{sizes}, {options.workers} workers", measured)
     else:
         text = measure(sources, options.runs)
     console.print(text, markup=False, soft_wrap=True)

@@ -13,6 +13,7 @@ from ..arguments import integer
 from ..errors import ToolError, UsageError
 from ..readers.dataset import Dataset
 from ..training.clip_dataset import ClipDataset, OnError
+from ..training.mixed import MixedClips
 from ..training.offsets import at_least_one
 from ..training.opened import OpenedDataset
 from ..training.outputs import Output
@@ -148,6 +149,11 @@ def _clip_dataset(
     reading: Mapping[str, Any],
 ) -> ClipDataset:
     """The dataset that was given, or one of these clips. UsageError where both were given, or neither."""
+    if isinstance(path, MixedClips):
+        raise UsageError(
+            "ray_dataset takes one dataset, and not MixedClips; call it for each, and join what it returns: "
+            "shortgop.ray_dataset(one).union(shortgop.ray_dataset(other))"
+        )
     if not isinstance(path, ClipDataset):
         if clips is None:
             raise UsageError("clips is missing: give a policy, such as shortgop.UniformClips(16), or a ClipDataset")

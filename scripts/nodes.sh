@@ -11,10 +11,13 @@
 #     scripts/nodes.sh boot FOLDER n2
 #     scripts/nodes.sh stop FOLDER
 #
-# With ssh, FOLDER/machines.yaml is the file for `ray up` with their addresses and FOLDER/key. shortgop's environment
-# has to be at /opt/shortgop. Needs root of a machine with Debian, where it makes a network (sgnodes, 10.9.8.0/24), and
-# /etc/hosts gets their names. A node of Slurm says that it has the CPUs of this machine, or as many as CPUS names:
-# CPUS="1 2 4" are one for n1, two for n2, and four for n3 and all that follow.
+# With ssh, FOLDER/machines.yaml is the file for `ray up` with their addresses, FOLDER/key, and shortgop's environment
+# where SHORTGOP says, or at /opt/shortgop. What a machine writes into its home is gone with it. Needs root of a machine
+# with Debian, where it makes a network (sgnodes, 10.9.8.0/24), and /etc/hosts gets their names. A node of Slurm says that
+# it has the CPUs of this machine, or as many as CPUS names: CPUS="1 2 4" are one for n1, two for n2, and four for n3 and
+# all that follow.
+#
+# tests/nodes_check.py runs all of docs/cluster.md on them that such machines can run.
 set -eu
 
 ROOT=$(realpath "$(dirname "$0")/..")
@@ -39,6 +42,10 @@ node_main() {
     if [ -e "$folder/slurm.conf" ]; then
         exec env SLURM_CONF="$folder/slurm.conf" slurmd -D -N "$name" -f "$folder/slurm.conf"
     fi
+    mkdir /tmp/home /tmp/home/changes /tmp/home/work
+    mount -t overlay home -o "lowerdir=$HOME,upperdir=/tmp/home/changes,workdir=/tmp/home/work" "$HOME"
+    mkdir -p /scratch
+    mount -t tmpfs scratch /scratch
     exec /usr/sbin/sshd -D -e -h "$folder/key" -o "AuthorizedKeysFile=$folder/key.pub" -o StrictModes=no \
         -o PidFile=none -o UsePAM=no -o PermitRootLogin=yes
 }
@@ -120,13 +127,14 @@ END
 start_ssh() {
     local folder=$1 nodes=$2
     ssh-keygen -q -t ed25519 -N '' -f "$folder/key"
-    mkdir -p /run/sshd /scratch
-    python3 - "$ROOT/jobs/ray_up/machines.yaml" "$folder" "$nodes" << 'PYTHON'
+    mkdir -p /run/sshd
+    python3 - "$ROOT/jobs/ray_up/machines.yaml" "$folder" "$nodes" "${SHORTGOP:-/opt/shortgop}" << 'PYTHON'
 import pathlib
 import re
 import sys
 
 text, folder, nodes = pathlib.Path(sys.argv[1]).read_text(), pathlib.Path(sys.argv[2]), int(sys.argv[3])
+text = text.replace("/opt/shortgop", sys.argv[4])
 workers = "".join(f"    - 10.9.8.{number}\n" for number in range(2, nodes + 1))
 text = re.sub(r"(worker_ips:\n)(    - .*\n)+", rf"\g<1>{workers}", text)
 text = re.sub(r"head_ip: .*", "head_ip: 10.9.8.1", text)

@@ -176,6 +176,16 @@ def test_what_a_transform_returns_becomes_columns(folder: Path) -> None:
     assert all((row["mean"].shape, row["frames_read"], row["shade"]) == ((3,), 3, "dark") for row in rows)
 
 
+def test_several_datasets_are_joined_as_the_error_says(folder: Path) -> None:
+    one, other = shortgop.ClipDataset(folder, POLICY), shortgop.ClipDataset(folder, shortgop.CenterClips(3))
+    mixed: Any = shortgop.MixedClips([one, other])
+    with pytest.raises(UsageError, match=r"not MixedClips; .*ray_dataset\(one\)\.union\("):
+        shortgop.ray_dataset(mixed)
+    rows = shortgop.ray_dataset(one).union(shortgop.ray_dataset(other)).take_all()
+    assert len(rows) == len(one) + len(other)
+    assert {row["frames"].shape for row in rows} == {one[0]["frames"].shape}
+
+
 def test_what_no_column_can_hold_is_refused_at_once(folder: Path, three_videos: Path) -> None:
     with pytest.raises(UsageError, match=r"open the dataset with size=\(height, width\)"):
         shortgop.ray_dataset(three_videos, shortgop.CenterClips(2))
