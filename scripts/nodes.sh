@@ -12,7 +12,7 @@
 #     scripts/nodes.sh stop FOLDER
 #
 # With ssh, FOLDER/machines.yaml is the file for `ray up` with their addresses, FOLDER/key, and shortgop's environment
-# where SHORTGOP says, or at /opt/shortgop. What a machine writes into its home is gone with it. Needs root of a machine
+# where SHORTGOP says, or at /opt/shortgop. What a machine writes into its home is its own. Needs root of a machine
 # with Debian, where it makes a network (sgnodes, 10.9.8.0/24), and /etc/hosts gets their names. A node of Slurm says that
 # it has the CPUs of this machine, or as many as CPUS names: CPUS="1 2 4" are one for n1, two for n2, and four for n3 and
 # all that follow.
@@ -42,8 +42,9 @@ node_main() {
     if [ -e "$folder/slurm.conf" ]; then
         exec env SLURM_CONF="$folder/slurm.conf" slurmd -D -N "$name" -f "$folder/slurm.conf"
     fi
-    mkdir /tmp/home /tmp/home/changes /tmp/home/work
-    mount -t overlay home -o "lowerdir=$HOME,upperdir=/tmp/home/changes,workdir=/tmp/home/work" "$HOME"
+    # What a machine writes into its home is there when it is booted again.
+    mkdir -p "$folder/$name.home" "$folder/$name.work"
+    mount -t overlay home -o "lowerdir=$HOME,upperdir=$folder/$name.home,workdir=$folder/$name.work" "$HOME"
     mkdir -p /scratch
     mount -t tmpfs scratch /scratch
     exec /usr/sbin/sshd -D -e -h "$folder/key" -o "AuthorizedKeysFile=$folder/key.pub" -o StrictModes=no \

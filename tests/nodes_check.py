@@ -240,7 +240,11 @@ def ray_up(machines: Machines, dataset: Path) -> None:
         return status is not None and status.state == "finished"
 
     wait_for("the end of the job", has_ended)
-    wait_for("the lost machine joins again", lambda: machines_there() == len(_CPUS))
+    try:
+        wait_for("the lost machine joins again", lambda: machines_there() == len(_CPUS))
+    except CaseError as error:
+        logs = asks.replace("RAY_AUTH_MODE=token ray status", "tail -n 60 /tmp/ray/session_latest/logs/monitor.*")
+        raise CaseError(f"{error}\n{run([asks])}\n{run([logs])}") from None
     assert_undisturbed(machines, dataset)
     run(lines[first_of_end:])
 
