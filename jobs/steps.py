@@ -24,6 +24,7 @@ from ..prep.shards import ShardWriter
 from ..prep.stretch import Stretch
 from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
+from ..storage.scratch import remove_abandoned
 from ..whole_files import writing
 from .fetched_sources import SourceFile, file_of, surveyed
 from .store_files import NoRoomError
@@ -174,8 +175,15 @@ def copy_bytes(step: Step) -> int:
 def lacking_room(step: Step) -> NoRoom | None:
     """What to hand a step back with that would find no room here; None for one that may find it."""
     needed_bytes = copy_bytes(step)
-    lacks = needed_bytes > 0 and needed_bytes > shutil.disk_usage(tempfile.gettempdir()).free
-    return _no_room(step) if lacks else None
+
+    def lacks() -> bool:
+        return needed_bytes > shutil.disk_usage(tempfile.gettempdir()).free
+
+    if not needed_bytes or not lacks():
+        return None
+    # The copies of workers that were killed may take the room: this worker may be the one that replaces them.
+    remove_abandoned()
+    return _no_room(step) if lacks() else None
 
 
 def _no_room(step: Step) -> NoRoom:

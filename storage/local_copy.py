@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import cache
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from .interface import OpenedFile, Storage
 from .opened_objects import TAIL_BYTES
-from .scratch import remove_abandoned, scratch_path
+from .scratch import remove_abandoned, scratch_copy
 
 BLOCK_BYTES = 1 << 16
 """What was fetched is known in blocks of this length."""
@@ -36,47 +35,36 @@ def local_copy(storage: Storage, key: str, name: str) -> Iterator[LocalCopy]:
 
     Raises what `Storage.open` raises, and OSError if the file cannot be made.
     """
-    _remove_abandoned_once()
-    folder = scratch_path("source")
-    with storage.open(key) as opened:
-        folder.mkdir(mode=0o700)
-        try:
-            copy = LocalCopy(opened, folder / name)
-            try:
-                yield copy
-            finally:
-                copy.close()
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    _remove_abandoned()
+    with storage.open(key) as opened, scratch_copy(name) as (path, descriptor):
+        yield LocalCopy(opened, path, descriptor)
+
+
+def _remove_abandoned() -> None:
+    """What another worker of this machine left that was killed may be as large as what is about to be fetched."""
+    _remove_abandoned_of_all_once()
+    remove_abandoned(of_all_containers=False)
 
 
 @cache
-def _remove_abandoned_once() -> None:
+def _remove_abandoned_of_all_once() -> None:
     remove_abandoned()
 
 
 class LocalCopy:
-    """The local file at `path`. One thread at a time may use it."""
+    """The local file at `path`, of which `descriptor` is one. One thread at a time may use it."""
 
-    def __init__(self, opened: OpenedFile, path: Path) -> None:
+    def __init__(self, opened: OpenedFile, path: Path, descriptor: int) -> None:
         self.path = path
         self.stored = opened.stored
         self.num_bytes = opened.stored.num_bytes
         self._opened = opened
         self._has = bytearray(-(-self.num_bytes // BLOCK_BYTES))
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            os.ftruncate(self._file, self.num_bytes)
-            # Opening has brought the end already.
-            tail_block = -(-max(0, self.num_bytes - TAIL_BYTES) // BLOCK_BYTES)
-            self.fetch([(tail_block * BLOCK_BYTES, self.num_bytes)])
-        except BaseException:
-            # An open file takes room also when it is removed.
-            self.close()
-            raise
-
-    def close(self) -> None:
-        os.close(self._file)
+        self._file = descriptor
+        os.ftruncate(self._file, self.num_bytes)
+        # Opening has brought the end already.
+        tail_block = -(-max(0, self.num_bytes - TAIL_BYTES) // BLOCK_BYTES)
+        self.fetch([(tail_block * BLOCK_BYTES, self.num_bytes)])
 
     def fetch(self, ranges: Sequence[Range]) -> None:
         """Fetch what is missing of ranges [start, stop). Raises what `OpenedFile.read` raises, and OSError if the local

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import uuid
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flaky_proxy import Faults, FlakyProxy
+from scratch_holders import killed
 from shortgop.storage.interface import Storage
 from shortgop.storage.local_copy import BLOCK_BYTES, local_copy, missing_ranges
 from shortgop.storage.locate import storage_at
@@ -146,3 +148,15 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path: Path) -> 
         assert not left.exists()
         assert kept.exists(), "a process that runs keeps its copy"
         running.kill()
+
+
+def test_what_a_process_leaves_that_is_killed_later_is_removed_by_those_that_go_on(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker of Ray makes many copies, one after the other."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with local_copy(storage, KEY, "source.bin"):
+        pass
+    left = killed(tmp_path)
+    with local_copy(storage, KEY, "source.bin"):
+        assert not left.exists()

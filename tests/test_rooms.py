@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from own_units import make_own_units
+from scratch_holders import holder
 from shortgop.jobs.addresses import parse
 from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
@@ -263,3 +264,14 @@ def test_a_step_without_room_is_handed_back_or_fails_on_the_terms_of_the_last_at
     assert isinstance(result, UnitResult)
     (failure,) = result.failures
     assert failure.reason.startswith(f"{url} does not fit into {tempfile.gettempdir()}, where it is kept")
+
+
+def test_the_copy_of_a_worker_that_was_killed_takes_no_room_from_the_one_that_replaces_it(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    step = Whole(unit(3 * 2**20))
+    with holder(small_disk, num_bytes=3 * 2**20) as (kept, _):
+        assert lacking_room(step) is not None
+        assert kept.exists(), "a worker that lives keeps its copy"
+    assert lacking_room(step) is None
