@@ -20,18 +20,22 @@ _PROFILE = Profile(segment_seconds=Fraction(1, 2))
 # About six sections of the long source.
 _SECTION_SECONDS = 0.2
 _FRAMES, _FEW_FRAMES, _MANY_FRAMES = 150, 20, 900
+HELD_BACK = ".m4v"
+"""One source has this in its name, and its copy in the names of that."""
 # The number on the first frame of a source is so many times the number in its name.
 STEP = 1000
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sources, by the way that the job is to take them, and the dataset of an undisturbed job for each."""
+    """Sources, by the way that the job is to take them, and the dataset of an undisturbed job for each. They lie below
+    `url` if there is one, and else in `folder`, where the undisturbed datasets are."""
 
     folder: Path
+    url: str = ""
 
-    def sources(self, has_sections: bool) -> Path:
-        return self.folder / ("with_long" if has_sections else "short")
+    def sources(self, has_sections: bool) -> str:
+        return f"{self.url or self.folder}/{'with_long' if has_sections else 'short'}"
 
     @cache  # noqa: B019  # there are four
     def undisturbed(self, has_sections: bool, window_sources: int = WINDOW_SOURCES) -> Storage:
@@ -48,7 +52,7 @@ def make_corpus(folder: Path, copies: int = 3) -> Corpus:
     with_long.mkdir()
     for number in range(4):
         # Files of a megabyte, so that no two of these share a unit.
-        large = short / f"large{number}.mp4"
+        large = short / f"large{number}{HELD_BACK if number == 3 else '.mp4'}"
         make_video(
             large, pts=constant_rate_pts(Fraction(30), _FRAMES), timebase=Fraction(1, 30), size=(320, 256),
             first_number=STEP * number, options={"qp": "1", "preset": "ultrafast"},
@@ -72,7 +76,12 @@ def make_corpus(folder: Path, copies: int = 3) -> Corpus:
 
 
 def run(
-    sources: Path, dataset: Storage, where: Where, *, window_sources: int = WINDOW_SOURCES, retry_failed: bool = False
+    sources: str | Path,
+    dataset: Storage,
+    where: Where,
+    *,
+    window_sources: int = WINDOW_SOURCES,
+    retry_failed: bool = False,
 ) -> shortgop.Report:
     """Prepare the sources in this process or on the cluster."""
     return prepare(

@@ -4,17 +4,21 @@ A case is a job that prepares some sources into a new dataset, in half of the ca
 three machines of one core each. While it runs, workers, whole machines, the driver and the head are killed, and
 machines lose their network. What a cluster manager starts again is started again: machines. What a user would run again
 is run again: the job, after its driver or the head died. In the end the dataset has to be that of an undisturbed plain
-loop, with nothing else in its folders. The same seed is the same cases, though not the same moments.
+loop, with nothing else in its folders, and the machines' folders for temporary files may have nothing left in them but
+what `machine_leftovers.py` allows.
 
     python tests/cluster_chaos.py --seconds 600 --seed 0
     python tests/cluster_chaos.py --seconds 600 --where s3
-    python tests/cluster_chaos.py --seconds 600 --where flaky
+    python tests/cluster_chaos.py --seconds 600 --where flaky --sources s3 flaky
+
+The same seed is the same cases, though not the same moments. `--where` and `--sources` say where datasets and sources
+lie: on a disk, in S3, or in S3 over a network that fails now and then. Of several kinds of sources a case has the one
+that its seed chooses, after all else: so the kills of a seed are the same whatever is given.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import faulthandler
 import itertools
 import os
@@ -25,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +37,11 @@ from typing import Any
 
 import shortgop
 from chaos_corpus import STEP, Corpus, make_corpus, run
-from dataset_places import Places, folders, left_over, prefixes, s3_settings, shard_names
+from chaos_stores import KINDS, stores_of
+from dataset_places import left_over, shard_names
 from datasets import current_manifest, rows_of
-from flaky_proxy import FLAKY, FlakyProxy, flaky_proxy
+from machine_leftovers import assert_nothing_left
 from ray_machines import Machines, machines, may_have_networks, start_missing
-from s3_server import BUCKET, make_bucket, running
 from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
 from shortgop.jobs.prepare import Where
@@ -66,10 +70,12 @@ class Case:
     kills: tuple[str, ...]
     window_sources: int = WINDOW_SOURCES
     longest_wait_seconds: float = 4.0
+    sources: str = "disk"
+    """Where they lie, of `KINDS`."""
 
 
-def case_of(seed: int, separate: bool) -> Case:
-    """The case of a number."""
+def case_of(seed: int, separate: bool, sources: Sequence[str] = ("disk",)) -> Case:
+    """The case of a number. Its sources lie at one of these places."""
     rng = random.Random(seed)
     weights = [10, 4, 2 if separate else 0, 3, 2]
     return Case(
@@ -77,6 +83,7 @@ def case_of(seed: int, separate: bool) -> Case:
         has_sections=rng.random() < 0.5,
         kills=tuple(rng.choices(_KINDS, weights, k=rng.randint(4, 9))),
         window_sources=rng.choice([4, WINDOW_SOURCES]),
+        sources=rng.choice(sources),
     )
 
 
@@ -90,7 +97,7 @@ def job(sources: str, dataset: str, address: str, window_sources: str = str(WIND
     try:
         with errors():
             where = Where(address=address)
-            report = run(Path(sources), storage_at(dataset), where, window_sources=int(window_sources))
+            report = run(sources, storage_at(dataset), where, window_sources=int(window_sources))
     except typer.Exit as error:
         sys.exit(error.exit_code)
     sys.exit(EXIT_SOMETHING_MISSING if report.failures else 0)
@@ -123,13 +130,14 @@ class Disturbance:
             pass
         self._look_at_status()
         self._compare()
+        self._look_at_machines()
 
     def _ends(self) -> bool:
         """Run the job once. Returns whether it was done."""
         start_missing(self.cluster)
         machine = self.cluster.all["head"]
         self.counts["runs"] += 1
-        job = [str(self.sources), self.dataset.url, self.cluster.address, str(self.case.window_sources)]
+        job = [self.sources, self.dataset.url, self.cluster.address, str(self.case.window_sources)]
         command = [sys.executable, __file__, "--job", *job]
         with self.said.open("ab") as said:
             process = subprocess.Popen(
@@ -227,6 +235,14 @@ class Disturbance:
         assert found.sources_done == found.sources_total, found
         assert found.frames_done == found.frames_planned, found
 
+    def _look_at_machines(self) -> None:
+        """What is left in their folders for temporary files."""
+        for name, machine in list(self.cluster.all.items()):
+            if machine.is_cut_off:
+                # It goes on with what it had.
+                self.cluster.kill(name)
+        self.counts["files of killed processes"] += assert_nothing_left(self.cluster)
+
     def _compare(self) -> None:
         """AssertionError where the dataset is not the undisturbed one."""
         failed = {failure.id: failure.reason for failure in shortgop.open(self.dataset.url).failures}
@@ -291,36 +307,14 @@ def content_of(dataset: Storage) -> dict[str, Any]:
     return {name: rows for name, rows in rows_of(dataset).items() if not name.startswith(places)}
 
 
-@contextlib.contextmanager
-def places_of(where: str, cluster: Machines, folder: Path) -> Iterator[Places]:
-    """New places for datasets that all machines reach, of which none may run yet: they need the settings of S3."""
-    if where == "disk":
-        yield folders(folder)
-        return
-    with s3_behind_proxy(cluster) as proxy:
-        if where == "flaky":
-            proxy.faults(FLAKY)
-        yield prefixes()
-
-
-@contextlib.contextmanager
-def s3_behind_proxy(cluster: Machines) -> Iterator[FlakyProxy]:
-    """An S3 server that all machines reach through the proxy, as above. Nothing goes wrong until the proxy is told."""
-    with contextlib.ExitStack() as servers:
-        server = servers.enter_context(running("s3_server.py", "0.0.0.0"))
-        make_bucket(server, BUCKET)
-        proxy = servers.enter_context(flaky_proxy(server, "0.0.0.0"))
-        servers.enter_context(s3_settings(f"http://{cluster.here_ip}:{proxy.endpoint.rpartition(':')[2]}"))
-        yield proxy
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run cases, or the driver of one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600, help="begin no case after this time")
     parser.add_argument("--kills", type=int, default=1_000_000, help="begin no case after so many kills")
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
-    parser.add_argument("--where", choices=["disk", "s3", "flaky"], default="disk", help="where the datasets lie")
+    parser.add_argument("--where", choices=KINDS, default="disk", help="where the datasets lie")
+    parser.add_argument("--sources", choices=KINDS, nargs="+", default=["disk"], help="where the sources lie")
     parser.add_argument("--together", action="store_true", help="give the machines no networks of their own")
     parser.add_argument("--job", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -331,19 +325,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     separate = not given.together and may_have_networks()
-    print(f"machines {'with networks of their own' if separate else 'on one network'}, datasets on {given.where}")
+    network = "with networks of their own" if separate else "on one network"
+    print(f"machines {network}, datasets on {given.where}, sources on {' or '.join(given.sources)}")
     totals: Counter[str] = Counter()
     slowest, started = 0.0, time.monotonic()
     with tempfile.TemporaryDirectory() as name, suppress(KeyboardInterrupt):
         root, killed = Path(name), 0
         corpus = make_corpus(root / "sources")
-        chosen = (case_of(number, separate) for number in itertools.count(given.seed))
-        with machines(separate=separate) as cluster, places_of(given.where, cluster, root) as places:
+        chosen = (case_of(number, separate, given.sources) for number in itertools.count(given.seed))
+        with (
+            machines(separate=separate) as cluster,
+            stores_of(cluster, corpus, root, {given.where, *given.sources}) as stores,
+        ):
             for case in chosen:
-                done = Disturbance(case, cluster, corpus, places.new())
-                done.run()
+                done = Disturbance(case, cluster, stores.corpus_at(case.sources), stores.new(given.where))
+                with stores.disturbed(case.sources, given.where, case.seed):
+                    done.run()
                 totals += done.counts
                 totals["cases"] += 1
+                totals[f"sources on {case.sources}"] += 1
                 killed += done.killed
                 slowest = max(slowest, done.slowest_end)
                 print(f"{time.monotonic() - started:6.0f} s  {dict(sorted(totals.items()))}", flush=True)

@@ -77,15 +77,18 @@ class Machine:
     process: subprocess.Popen[bytes]
     mark: str
     log: Path
+    temporary: Path
+    """Its folder for temporary files (TMPDIR). As on a disk, what is there outlives it."""
     wire: str = ""
     """The end of its network cable that is in this machine's network; "" without a network of its own."""
+    is_cut_off: bool = False
     heard_of: float = field(default_factory=time.monotonic)
     """When the head last knew it, or when it was switched on."""
 
     @property
     def own_environment(self) -> dict[str, str]:
         """What a process of this machine has in its environment."""
-        return {_MARK: self.mark}
+        return {_MARK: self.mark, "TMPDIR": str(self.temporary)}
 
     @property
     def runs(self) -> bool:
@@ -95,6 +98,13 @@ class Machine:
     def at(self, command: Sequence[str]) -> list[str]:
         """The command that runs another one on this machine: in its network."""
         return ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", *command] if self.wire else list(command)
+
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """The command that runs another one on this machine as its own processes run: they see each other alone."""
+        if not self.wire:
+            return list(command)
+        of = f"/proc/{self.process.pid}/ns"
+        return ["nsenter", f"--net={of}/net", f"--mount={of}/mnt", f"--pid={of}/pid_for_children", *command]
 
     def pids(self, name: str) -> list[int]:
         """The processes with this in their command lines."""
@@ -125,6 +135,7 @@ class Machine:
     def cut_off(self) -> None:
         """Pull its network cable: it goes on, and no other machine can reach it."""
         assert self.wire
+        self.is_cut_off = True
         _ip("link", "set", self.wire, "down")
 
 
@@ -162,13 +173,19 @@ class Machines:
         settings = QUICK | dict(self.more)
         return user_environment(self.folder / "home", RAY_TMPDIR=str(self.folder), TMPDIR=str(self.folder), **settings)
 
+    def temporary(self, name: str) -> Path:
+        """The folder for temporary files of the machines that have this name, one after the other."""
+        return self.folder / f"tmp-{name}"
+
     def start(self, name: str) -> Machine:
         """Switch on a machine; "head" is the one that the others look for. It takes a while until it is ready."""
         self.number += 1
         is_head = name == "head"
         ip = self.head_ip if is_head or not self.separate else f"{self.network}.{2 + self.number % 250}"
         mark = f"{self.folder}/{name}-{self.number}/"
-        environment = self.environment | {_MARK: mark}
+        temporary = self.temporary(name)
+        temporary.mkdir(exist_ok=True)
+        environment = self.environment | {_MARK: mark, "TMPDIR": str(temporary)}
         log = self.folder / f"{name}-{self.number}.log"
         agent, runtime, client = free_ports(3)
         command = [
@@ -196,7 +213,7 @@ class Machines:
                 command, env=environment, cwd=self.folder, stdout=output, stderr=output, start_new_session=True
             )
         before = 0 if self.separate else len(self.alive())
-        machine = Machine(name, ip, process, mark, log, wire)
+        machine = Machine(name, ip, process, mark, log, temporary, wire)
         self.all[name] = machine
         if wire:
             self._plug_in(machine)

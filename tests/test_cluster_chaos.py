@@ -13,29 +13,36 @@ import pytest
 
 import cluster_chaos
 import shortgop
-from chaos_corpus import Corpus, make_corpus, run
-from cluster_chaos import Case, Disturbance, assert_same, s3_behind_proxy
-from dataset_places import Places, folders, prefixes
-from flaky_proxy import FLAKY, Faults, FlakyProxy
+from chaos_corpus import HELD_BACK, Corpus, make_corpus, run
+from chaos_stores import KINDS, Stores, stores_of
+from cluster_chaos import Case, Disturbance, assert_same
 from ray_machines import Machines, machines, may_have_networks, start_all, start_missing
 from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
 from shortgop.jobs.where import Where
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
-from sweep import only_in_a_sweep
+from sweep import only_in_a_sweep, sample
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are looked up in /proc")
 
 _PATIENCE_SECONDS = 120
-# Where a dataset lies, and what is killed while it is made.
+# Where a dataset lies, and what is killed while it is made. The case says where its sources lie.
 _CASES = {
     "disk": Case(1, has_sections=True, kills=("worker", "driver", "head", "machine"), longest_wait_seconds=2),
-    "disk, cut off": Case(3, has_sections=False, kills=("worker", "cut off"), window_sources=4, longest_wait_seconds=2),
-    "s3": Case(2, has_sections=True, kills=("worker", "machine"), longest_wait_seconds=2),
-    "s3, flaky": Case(4, has_sections=False, kills=("driver", "worker"), longest_wait_seconds=2),
+    "disk, cut off": Case(
+        3, has_sections=False, kills=("worker", "cut off"), window_sources=4, longest_wait_seconds=2, sources="s3"
+    ),
+    "s3": Case(2, has_sections=True, kills=("worker", "machine"), longest_wait_seconds=2, sources="s3"),
+    "flaky": Case(4, has_sections=False, kills=("driver", "worker"), longest_wait_seconds=2),
 }
-# A source of all cases: a job that waits for it does not end.
-_HELD_BACK = "large3.mp4"
+_MORE_CASES = {
+    "disk, sources flaky": Case(
+        5, has_sections=True, kills=("worker", "driver", "head", "machine"), longest_wait_seconds=2, sources="flaky"
+    ),
+    "flaky, sources s3": Case(
+        6, has_sections=False, kills=("machine", "worker", "driver"), longest_wait_seconds=2, sources="s3"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -81,41 +88,33 @@ def cluster(killer: Killer) -> Iterator[Machines]:
 
 
 @pytest.fixture(scope="module")
-def proxy(cluster: Machines) -> Iterator[FlakyProxy]:
-    """Start a store that all machines reach over a network which works until it is told otherwise."""
-    with s3_behind_proxy(cluster) as proxy:
-        yield proxy
-
-
-@pytest.fixture(scope="module")
-def places(proxy: FlakyProxy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Places]:
-    """Return new places for datasets that all machines reach. Machines that start later have the store's settings."""
-    del proxy
-    return {"disk": folders(tmp_path_factory.mktemp("places")), "s3": prefixes()}
-
-
-@pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return make_corpus(tmp_path_factory.mktemp("corpus"), copies=1)
 
 
-@pytest.mark.parametrize("name", _CASES)
+@pytest.fixture(scope="module")
+def stores(cluster: Machines, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
+    """Return where sources and datasets may lie. Machines that start later have the store's settings."""
+    with stores_of(cluster, corpus, tmp_path_factory.mktemp("places"), KINDS) as stores:
+        yield stores
+
+
+@pytest.mark.parametrize("name", sample(list(_CASES), more=list(_MORE_CASES)))
 def test_whatever_is_killed_the_dataset_is_the_undisturbed_one(
-    name: str, cluster: Machines, corpus: Corpus, places: dict[str, Places], proxy: FlakyProxy, killer: Killer
+    name: str, cluster: Machines, stores: Stores, killer: Killer
 ) -> None:
-    """What is killed is known, the moment is not: the job cannot end before."""
-    case = _CASES[name]
+    """And no machine has a part of a source left. What is killed is known, the moment is not: the job cannot end
+    before."""
+    case, where = {**_CASES, **_MORE_CASES}[name], name.partition(",")[0]
     if not cluster.separate:
         # Without a network of its own a machine cannot lose it.
         case = replace(case, kills=tuple(kill.replace("cut off", "machine") for kill in case.kills))
-    where, _, network = name.partition(", ")
-    done = Disturbance(case, cluster, corpus, places[where].new(), killer.gate.unlink)
-    killer.hold_back(_HELD_BACK)
-    proxy.faults(FLAKY if network == "flaky" else Faults())
+    done = Disturbance(case, cluster, stores.corpus_at(case.sources), stores.new(where), killer.gate.unlink)
+    killer.hold_back(HELD_BACK)
     try:
-        done.run()
+        with stores.disturbed(case.sources, where, case.seed):
+            done.run()
     finally:
-        proxy.faults(Faults())
         killer.gate.unlink(missing_ok=True)
         if "cut off" in case.kills and "a" in cluster.all:
             # It runs, and would be waited for.
@@ -124,10 +123,10 @@ def test_whatever_is_killed_the_dataset_is_the_undisturbed_one(
 
 
 def test_a_machine_that_joins_during_the_job_takes_part(
-    cluster: Machines, corpus: Corpus, places: dict[str, Places], killer: Killer
+    cluster: Machines, corpus: Corpus, stores: Stores, killer: Killer
 ) -> None:
     start_all(cluster)
-    dataset, sources = places["disk"].new(), corpus.sources(has_sections=False)
+    dataset, sources = stores.new("disk"), corpus.sources(has_sections=False)
     killer.hold_back(".mp4")
     job = cluster.all["head"].at([sys.executable, cluster_chaos.__file__, "--job"])
     process = subprocess.Popen([*job, str(sources), dataset.url, cluster.address], env=cluster.environment)
@@ -149,10 +148,10 @@ def test_a_machine_that_joins_during_the_job_takes_part(
 
 @only_in_a_sweep
 def test_units_that_lose_spot_machines_again_and_again_are_done_in_the_end(
-    cluster: Machines, corpus: Corpus, places: dict[str, Places], killer: Killer
+    cluster: Machines, corpus: Corpus, stores: Stores, killer: Killer
 ) -> None:
     """Each of two units loses its machine eight times, and the job sixteen machines."""
-    dataset, sources = places["disk"].new(), corpus.sources(has_sections=False)
+    dataset, sources = stores.new("disk"), corpus.sources(has_sections=False)
     start_all(cluster)
     spot_machines = ("a", "b")
 
@@ -190,11 +189,11 @@ def test_units_that_lose_spot_machines_again_and_again_are_done_in_the_end(
 # In the suite, `test_ray.py` has such a source, on a cluster that is there anyway.
 @only_in_a_sweep
 def test_a_source_that_kills_its_workers_is_set_aside_until_it_is_asked_for(
-    cluster: Machines, corpus: Corpus, places: dict[str, Places], killer: Killer
+    cluster: Machines, corpus: Corpus, stores: Stores, killer: Killer
 ) -> None:
     """Its unit is split, so that the other sources of the unit are there."""
     start_missing(cluster)
-    dataset, sources = places["disk"].new(), corpus.sources(has_sections=False)
+    dataset, sources = stores.new("disk"), corpus.sources(has_sections=False)
     killer.what.write_text("small2.mp4")
     job = cluster.all["head"].at([sys.executable, cluster_chaos.__file__, "--job"])
     arguments = [str(sources), dataset.url, cluster.address]
