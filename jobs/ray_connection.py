@@ -21,6 +21,7 @@ from ray.exceptions import (
 )
 
 from ..errors import ShortGopError, ToolError
+from ..storage.scratch import remove_copies_of_ending
 from .asking import asked_patiently, head_patience_seconds
 from .gpu_slots import Slots, slots_of, with_machines
 from .ray_first_driver import PATIENCE_SECONDS, answered
@@ -52,6 +53,9 @@ _RARE_LOOKS = {
     "RAY_kill_idle_workers_interval_ms": "2000",
     "RAY_raylet_check_gc_period_milliseconds": "1000",
 }
+
+# Ray gives its processes a second to end, and kills them then.
+_TO_END_SECONDS = 3.0
 
 # Ray's sockets lie below TMPDIR, and their names end at 107 bytes, of which Ray's own part takes up to 68.
 _MOST_TMPDIR_BYTES = 39
@@ -101,6 +105,9 @@ def connected(
         finally:
             # Also if the process was told to end while Ray was starting.
             ray.shutdown()
+            # Workers that were at work end without removing the copies of their sources. On other machines the next
+            # process does that.
+            remove_copies_of_ending(_TO_END_SECONDS)
 
 
 def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> None:

@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from .network_folders import shared_between_hosts
 from .this_process import boot, has_ended_here, started
 
 _COPY = "copy"
+_LOOK_SECONDS = 0.05
 
 
 def scratch_path(name: str) -> Path:
@@ -69,19 +71,37 @@ def scratch_copy(name: str) -> Iterator[tuple[Path, int]]:
 def remove_abandoned(*, of_all_containers: bool = True) -> None:
     """Remove what processes of this user that have ended left. Without `of_all_containers` copies of other containers
     are not looked for: TMPDIR may have very many files."""
-    own = _folder()
     with contextlib.suppress(OSError):
-        # The folder itself stays, be it empty: another process may have looked for it just now, and is about to make a
-        # file in it.
-        for path in list(own.iterdir()):
-            if _has_ended(path):
-                _remove(path)
-    with contextlib.suppress(OSError):
+        own = _folder()
+        if own.is_dir():
+            _remove_of_this_container(own)
         if of_all_containers and shared_between_hosts(own.parent) is None:
             for folder in list(own.parent.glob(f"{_stem()}*")):
                 if folder != own and _is_own(folder):
                     for copy in list(folder.glob(f"*.{_COPY}/*")):
                         _remove_unlocked(copy)
+
+
+def remove_copies_of_ending(longest_seconds: float) -> None:
+    """Remove the copies of processes of this user and container that end just now, as soon as they have. It returns
+    when nobody else has one, after so long at most: others may have theirs for longer."""
+    end = time.monotonic() + longest_seconds
+    with contextlib.suppress(OSError):
+        while _remove_of_this_container(_folder()) and time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS)
+
+
+def _remove_of_this_container(folder: Path) -> bool:
+    """Whether other processes have copies that live."""
+    own, others = f"{os.getpid()}-", False
+    # The folder itself stays, be it empty: another process may have looked for it just now, and is about to make a file
+    # in it.
+    for path in list(folder.iterdir()):
+        if _has_ended(path):
+            _remove(path)
+        elif path.name.endswith(f".{_COPY}") and not path.name.startswith(own):
+            others = True
+    return others
 
 
 def _stem() -> str:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 # It waits to be killed.
 _HOLDER = """
-import os, sys
+import os, sys, time
 from shortgop.storage.scratch import scratch_copy
 with scratch_copy("source.mp4") as (path, descriptor):
     os.write(descriptor, bytes(int(sys.argv[1])))
     print(path, flush=True)
-    sys.stdin.read()
+    time.sleep(600)
 """
 
 
@@ -26,9 +26,7 @@ def holder(temporary: Path, *within: str, num_bytes: int = 5) -> Iterator[tuple[
     """A process that has a copy of so many bytes, and the path of that. The process runs in the command `within`."""
     environment = {**os.environ, "TMPDIR": str(temporary)}
     command = [*within, sys.executable, "-c", _HOLDER, str(num_bytes)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         try:
             yield Path(process.stdout.readline().strip()), process

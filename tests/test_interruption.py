@@ -25,6 +25,7 @@ from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from started_processes import descendants, kill_workers
+from store_helpers import put
 from sweep import only_in_a_sweep, sample
 from synthetic import constant_rate_pts, make_video
 
@@ -77,7 +78,9 @@ def undisturbed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return dataset
 
 
-def start(sources: Path, dataset: Path | Storage, runner: str, log_file: Path | None = None) -> subprocess.Popen[bytes]:
+def start(
+    sources: Path | str, dataset: Path | Storage, runner: str, log_file: Path | None = None
+) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "shortgop", "prep", str(sources), "--out", str(dataset), "--runner", runner]
     # Where the tests run in the background, a shell may have told them to ignore Ctrl-C.
     with_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
@@ -135,11 +138,22 @@ def assert_undisturbed(dataset: Path | Storage, undisturbed: Path | Storage) -> 
     ),
     ids=lambda value: getattr(value, "name", value),
 )
-def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.Signals) -> None:
-    """Ctrl-C, or what a job manager sends: a tidy end, with all that was finished in the dataset."""
-    dataset = tmp_path / "dataset"
-    job = start(sources, dataset, runner)
-    wait_until(job, lambda: len(finished_units(DiskStorage(dataset))) >= 2, "units of work")
+def test_told_to_end(
+    sources: Path, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: str, number: signal.Signals
+) -> None:
+    """Ctrl-C, or what a job manager sends: a tidy end, with all that was finished in the dataset, and no copy of a
+    source left. Ray kills its workers, which leave theirs."""
+    dataset, temporary = tmp_path / "dataset", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    for file in sources.iterdir():
+        put(f"{s3_url}/sources/{file.name}", file)
+
+    def is_in_the_middle() -> bool:
+        return len(finished_units(DiskStorage(dataset))) >= 2 and any(temporary.glob("shortgop-*/*.copy/*"))
+
+    job = start(f"{s3_url}/sources", dataset, runner)
+    wait_until(job, is_in_the_middle, "units of work and a copy")
     below = [pid for pid, _ in descendants(job.pid)]
     job.send_signal(number)
     assert job.wait(_PATIENCE_SECONDS) == 128 + number
@@ -149,6 +163,7 @@ def test_told_to_end(sources: Path, tmp_path: Path, runner: str, number: signal.
     # All that was finished is published, not just the first result.
     assert len(shortgop.open(dataset)) >= 2
     wait_until_gone(below)
+    assert list(temporary.glob("shortgop-*/*")) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

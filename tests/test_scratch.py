@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from loader_helpers import comes_true
 from scratch_holders import holder, killed
 from shortgop.errors import OutputError
 from shortgop.storage import scratch
-from shortgop.storage.scratch import remove_abandoned, scratch_copy, scratch_path
+from shortgop.storage.scratch import remove_abandoned, remove_copies_of_ending, scratch_copy, scratch_path
 
 _PATIENCE_SECONDS = 60
 # A new container: its processes see each other alone, and the files of all.
@@ -160,3 +161,18 @@ def test_a_copy_that_another_container_removes_before_it_is_locked_is_made_anew(
         assert path != removed[0]
         assert os.path.samestat(path.stat(), os.fstat(descriptor))
     assert files_below(temporary) == []
+
+
+def test_copies_of_processes_that_are_about_to_end_are_removed_and_not_waited_for_without_end(temporary: Path) -> None:
+    with holder(temporary) as (left, process), ThreadPoolExecutor(1) as pool, scratch_copy("own") as (own, _):
+        done = pool.submit(remove_copies_of_ending, _PATIENCE_SECONDS)
+        with pytest.raises(TimeoutError):
+            done.result(0.3)
+        assert left.exists()
+        process.kill()
+        done.result(_PATIENCE_SECONDS / 2)
+        assert not left.exists()
+        assert own.exists()
+    with holder(temporary) as (kept, _):
+        remove_copies_of_ending(0.1)
+        assert kept.exists()
