@@ -20,8 +20,6 @@ _PROFILE = Profile(segment_seconds=Fraction(1, 2))
 # About six sections of the long source.
 _SECTION_SECONDS = 0.2
 _FRAMES, _FEW_FRAMES, _MANY_FRAMES = 150, 20, 900
-HELD_BACK = ".m4v"
-"""One source has this in its name, and its copy in the names of that."""
 # The number on the first frame of a source is so many times the number in its name.
 STEP = 1000
 
@@ -52,7 +50,7 @@ def make_corpus(folder: Path, copies: int = 3) -> Corpus:
     with_long.mkdir()
     for number in range(4):
         # Files of a megabyte, so that no two of these share a unit.
-        large = short / f"large{number}{HELD_BACK if number == 3 else '.mp4'}"
+        large = short / f"large{number}.mp4"
         make_video(
             large, pts=constant_rate_pts(Fraction(30), _FRAMES), timebase=Fraction(1, 30), size=(320, 256),
             first_number=STEP * number, options={"qp": "1", "preset": "ultrafast"},

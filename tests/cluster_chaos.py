@@ -13,14 +13,14 @@ what `machine_leftovers.py` allows.
 
 The same seed is the same cases, though not the same moments. `--where` and `--sources` say where datasets and sources
 lie: on a disk, in S3, or in S3 over a network that fails now and then. Of several kinds of sources a case has the one
-that its seed chooses, after all else: so the kills of a seed are the same whatever is given.
+that its seed chooses, after all else: so the kills of a seed are the same whatever is given. Where sources lie in a
+store, workers and machines that have a copy of one are killed before others.
 """
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
-import itertools
 import os
 import random
 import signal
@@ -32,6 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from chaos_corpus import STEP, Corpus, make_corpus, run
 from chaos_stores import KINDS, stores_of
 from dataset_places import left_over, shard_names
 from datasets import current_manifest, rows_of
-from machine_leftovers import assert_nothing_left
+from machine_leftovers import assert_nothing_left, opened_by
 from ray_machines import Machines, machines, may_have_networks, start_missing
 from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.job_status import read_status
@@ -72,6 +73,8 @@ class Case:
     longest_wait_seconds: float = 4.0
     sources: str = "disk"
     """Where they lie, of `KINDS`."""
+    longest_wait_for_copies_seconds: float = 5.0
+    """Where they lie in a store, what is killed next should have the copy of one."""
 
 
 def case_of(seed: int, separate: bool, sources: Sequence[str] = ("disk",)) -> Case:
@@ -168,7 +171,7 @@ class Disturbance:
             if not self.cluster.is_whole():
                 start_missing(self.cluster)
             # The lock is there when the job has begun to write.
-            if time.monotonic() > kill_at and ".lock" in now:
+            if time.monotonic() > kill_at and ".lock" in now and self._may_kill(kill_at):
                 what = next((what for what in self._kills if self._kill(what, process)), None)
                 if what is not None:
                     cut_off |= what == "cut off"
@@ -190,6 +193,22 @@ class Disturbance:
         """Whether Ray 2.60 aborted the driver, as it may where it is stopped while a task ends."""
         return code == -signal.SIGABRT and "not pending" in self.log()
 
+    def _may_kill(self, kill_at: float) -> bool:
+        """Whether it is time. That comes later where there may be copies of sources, and what is killed has none."""
+        if self.case.sources == "disk" or time.monotonic() > kill_at + self.case.longest_wait_for_copies_seconds:
+            return True
+        what = (*self._kills, "")[0]
+        return what not in {"worker", "machine", "cut off"} or any(
+            what == "worker" or name != "head" for name in self._copying()
+        )
+
+    def _copying(self) -> dict[str, list[int]]:
+        """The workers that have a copy of a source, on each machine with such workers."""
+        found = {}
+        for name, machine in self.cluster.all.items():
+            found[name] = [pid for pid in workers_of(machine.pids("ray::")) if opened_by(pid, machine.temporary)]
+        return {name: pids for name, pids in found.items() if pids}
+
     def _next_kill(self) -> float:
         return time.monotonic() + self.case.longest_wait_seconds * self._rng.random() ** 2
 
@@ -206,11 +225,13 @@ class Disturbance:
         return " ".join([*sorted(files), ".lock" if has_lock else ""])
 
     def _kill(self, what: str, process: subprocess.Popen[bytes]) -> bool:
-        """Kill something. False where there is none of it just now."""
-        cluster = self.cluster
+        """Kill something, of which some may have copies of sources. False where there is none of it just now."""
+        cluster, copying = self.cluster, self._copying()
         others = [name for name in cluster.all if name != "head" and cluster.all[name].ip in cluster.alive()]
+        had_copy = bool(copying)
         if what == "worker":
-            workers = [pid for machine in cluster.all.values() for pid in workers_of(machine.pids("ray::"))]
+            workers = list(chain.from_iterable(copying.values()))
+            workers = workers or [pid for machine in cluster.all.values() for pid in workers_of(machine.pids("ray::"))]
             if not workers:
                 return False
             with suppress(ProcessLookupError):
@@ -218,14 +239,19 @@ class Disturbance:
         elif what == "driver":
             process.kill()
         elif what == "head":
+            had_copy = what in copying
             cluster.kill("head")
         elif not others:
             return False
-        elif what == "cut off":
-            cluster.all[self._rng.choice(others)].cut_off()
         else:
-            cluster.kill(self._rng.choice(others))
+            name = self._rng.choice([name for name in others if name in copying] or others)
+            had_copy = name in copying
+            if what == "cut off":
+                cluster.all[name].cut_off()
+            else:
+                cluster.kill(name)
         self.counts[f"killed: {what}"] += 1
+        self.counts["kills of those with copies"] += had_copy
         return True
 
     def _look_at_status(self) -> None:
@@ -332,7 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as name, suppress(KeyboardInterrupt):
         root, killed = Path(name), 0
         corpus = make_corpus(root / "sources")
-        chosen = (case_of(number, separate, given.sources) for number in itertools.count(given.seed))
+        chosen = (case_of(number, separate, given.sources) for number in count(given.seed))
         with (
             machines(separate=separate) as cluster,
             stores_of(cluster, corpus, root, {given.where, *given.sources}) as stores,

@@ -15,7 +15,6 @@ import contextlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -80,15 +79,20 @@ def none_open_below(folder: Path) -> bool:
     return not open_below(folder)
 
 
-def open_below(folder: Path) -> Collection[str]:
+def open_below(folder: Path) -> set[str]:
     """The files below a folder that any process has open."""
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return {path for pid in pids for path in opened_by(pid, folder)}
+
+
+def opened_by(pid: int, folder: Path) -> set[str]:
+    """The files below a folder that a process has open."""
     found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        # It may end meanwhile.
-        with contextlib.suppress(OSError):
-            for descriptor in (entry / "fd").iterdir():
-                with contextlib.suppress(OSError):
-                    found.add(str(descriptor.readlink()))
+    # It may end meanwhile.
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(descriptor.readlink()))
     return {path for path in found if path.startswith(f"{folder}/")}
 
 
