@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import shortgop
-from dataset_places import folders
+from dataset_places import folders, prefixes
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.windows import WINDOW_SOURCES
 from shortgop.prep.profile import Profile
@@ -35,9 +35,12 @@ class Corpus:
     def sources(self, has_sections: bool) -> str:
         return f"{self.url or self.folder}/{'with_long' if has_sections else 'short'}"
 
-    @cache  # noqa: B019  # there are four
-    def undisturbed(self, has_sections: bool, window_sources: int = WINDOW_SOURCES) -> Storage:
-        place = folders(self.folder).new()
+    @cache  # noqa: B019  # there are eight
+    def undisturbed(
+        self, has_sections: bool, window_sources: int = WINDOW_SOURCES, *, in_store: bool = False
+    ) -> Storage:
+        """The dataset lies on a disk, or in the store that the environment names: shards are named otherwise there."""
+        place = (prefixes() if in_store else folders(self.folder)).new()
         run(self.sources(has_sections), place, Where("inline"), window_sources=window_sources)
         return place
 

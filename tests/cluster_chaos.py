@@ -120,7 +120,8 @@ class Disturbance:
         self.case, self.cluster, self.dataset = case, cluster, dataset
         self._when_all_are_killed = when_all_are_killed
         self.sources = corpus.sources(case.has_sections)
-        self.undisturbed = corpus.undisturbed(case.has_sections, case.window_sources)
+        in_store = dataset.folder is None
+        self.undisturbed = corpus.undisturbed(case.has_sections, case.window_sources, in_store=in_store)
         self.said = cluster.folder / f"driver-{case.seed}.log"
         self.counts: Counter[str] = Counter()
         self.slowest_end = 0.0
