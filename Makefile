@@ -87,7 +87,8 @@ chaos-loader: $(STAMP)
 	@echo "Killing processes of loaders: ten minutes"
 	@$(WITH_FFMPEG) $(PY) tests/loader_chaos.py $(CHAOS)
 
-# CHAOS="--seconds 600 --where s3" keeps the datasets in S3, `flaky` in S3 behind a bad network.
+# CHAOS="--seconds 600 --where s3" keeps the datasets in S3, `flaky` in S3 behind a bad network; "--sources s3 flaky" the
+# sources.
 chaos-cluster: $(STAMP)
 	@echo "Killing processes and machines of a Ray cluster: ten minutes"
 	@$(WITH_FFMPEG) $(PY) tests/cluster_chaos.py $(CHAOS)
