@@ -2,7 +2,6 @@
 
 import gc
 import shutil
-import subprocess
 import uuid
 from collections.abc import Iterator
 from fractions import Fraction
@@ -14,6 +13,7 @@ from hypothesis import settings
 
 import large_datasets
 import loader_helpers
+from bare_ray import bare_nodes
 from dataset_places import Places, copied, folders, prefixes, s3_settings
 from datasets import make_dataset
 from dead_mount import dead_mount
@@ -30,6 +30,7 @@ from shortgop.prep import processes
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.training.clip_dataset import ClipDataset
+from small_disks import mounted_disk
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
 
 # How long an example takes says more of the machine, and of what else runs on it, than of the code.
@@ -42,7 +43,7 @@ settings.load_profile("shortgop")
 _FIRST = (
     "test_ray", "test_corpus_life", "test_cluster_chaos", "test_killed_edits", "test_cluster", "test_loader_failures",
     "test_hanging_looks", "test_interruption", "test_ray_looks", "test_gpu_prep", "test_lost_tasks", "test_examples",
-    "test_cluster_docs", "test_far_sections", "test_gpu_placement", "test_growth", "test_task_memory",
+    "test_kinds_of_machines", "test_far_sections", "test_gpu_placement", "test_growth", "test_task_memory",
     "test_snapshot_layers", "test_second_attempts", "test_sections", "test_ray_data", "test_salvage",
     "test_ray_own_items", "test_publish", "test_stalls", "test_interrupted_passes", "test_progress_boards",
     "test_schedule_simulation", "test_ray_first_driver", "test_loader_chaos", "test_long_sources", "test_frames",
@@ -147,15 +148,9 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a file system of 5 MB, where that is allowed."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", str(disk)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a file system takes rights that are missing here")
-    try:
+    (tmp_path / "disk").mkdir()
+    with mounted_disk(tmp_path / "disk") as disk:
         yield disk
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.fixture
@@ -198,6 +193,13 @@ def clips_dataset(clips_folder: Path) -> ClipDataset:
 def clips_shown(clips_dataset: ClipDataset) -> list[loader_helpers.Shown]:
     """Return what the batches of an undisturbed loader show."""
     return loader_helpers.undisturbed(clips_dataset)
+
+
+@pytest.fixture(scope="module")
+def bare_local_ray() -> Iterator[None]:
+    """Let the Ray that this process starts for itself have only what a job needs."""
+    with bare_nodes(helpers=False):
+        yield
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import bare_ray
 from started_processes import descendants, kill, naming, opened_processes
 
 BIN = Path(sys.executable).parent
@@ -135,7 +136,8 @@ def _cluster_of(machines: Sequence[Mapping[str, Any]], attempts: int = 3) -> tup
     cluster: Any = Cluster()
     try:
         without = {"include_dashboard": False, "no_monitor": True, "include_log_monitor": False}
-        return cluster, [cluster.add_node(**without, **machine) for machine in machines]
+        with bare_ray.bare_nodes():
+            return cluster, [cluster.add_node(**without, **machine) for machine in machines]
     except RuntimeError:
         # A busy machine may need longer for a process to start than Ray waits for it.
         _shut_down(cluster)

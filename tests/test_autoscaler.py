@@ -19,6 +19,7 @@ from loader_helpers import comes_true
 from padded_sources import PADDED_FRAMES, make_padded
 from ray_heads import free_ports, ray_head
 from ray_machines import alive_at
+from sweep import sample
 from synthetic import read_number
 
 # One machine would take so long for them that another one comes meanwhile.
@@ -80,7 +81,10 @@ def counted_machines(address: str) -> Iterator[list[int]]:
         thread.join()
 
 
-@pytest.mark.parametrize("autoscaler", [_FIRST, _SECOND], ids=["first", "second"])
+# `ray up` takes the first one here (jobs/ray_up).
+@pytest.mark.parametrize(
+    "autoscaler", sample([_FIRST], more=[_SECOND]), ids=lambda settings: settings["RAY_enable_autoscaler_v2"]
+)
 def test_machines_come_for_a_job_and_go_after_it(autoscaler: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "sources").mkdir()
     sources = make_padded(tmp_path / "sources", _VIDEOS)

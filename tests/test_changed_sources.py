@@ -264,9 +264,9 @@ def replaced_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def films(first_number: int) -> None:
         for number in range(4):
             make_video(
-                root / "corpus" / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 120), timebase=Fraction(1, 30),
+                root / "corpus" / f"{number}.mp4", pts=constant_rate_pts(Fraction(30), 60), timebase=Fraction(1, 30),
                 size=(320, 256), first_number=first_number + 1000 * number,
-                # Files of a megabyte, so that no two share a unit.
+                # Files of half a megabyte, so that no two share a unit.
                 options={"qp": "1", "preset": "ultrafast"},
             )  # fmt: skip
 

@@ -29,7 +29,7 @@ from shortgop.manifests.snapshot_files import layers_below
 from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify
 from shortgop.storage.interface import Storage
-from sweep import SWEEP, only_in_a_sweep
+from sweep import SWEEP, only_in_a_sweep, sample
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -339,6 +339,8 @@ class KilledSteps:
 
 
 EARLY_IN_THE_MIDDLE_AND_LATE = (1 / 4, 1 / 2, 1.0)
+_PREPARING = [number for number, step in enumerate(STEPS) if step.command[0] == "prep"]
+_EDITING = [number for number in range(len(STEPS)) if number not in _PREPARING]
 
 
 # In layers it is on a disk too, and over a flaky network without layers.
@@ -358,12 +360,12 @@ class TestCorpusLifeInLayers(CorpusLife):
         assert layers_below(dataset, read_root(dataset).snapshot or "")
 
 
-# Over a flaky network it is the same store.
-@only_in_a_sweep
 class TestCorpusLifeInS3(CorpusLife):
     where = "s3"
 
 
+# It is the same store. `test_killed_edits.py` and `test_publish.py` have commands over such a network.
+@only_in_a_sweep
 class TestCorpusLifeOverAFlakyNetwork(CorpusLife):
     where = "flaky"
 
@@ -386,3 +388,8 @@ class TestKilledStepsInS3(KilledSteps):
     where = "s3"
     fewest_changes = 8
     killed_at = (EARLY_IN_THE_MIDDLE_AND_LATE,) if SWEEP else tuple((share,) for share in EARLY_IN_THE_MIDDLE_AND_LATE)
+
+    # `test_killed_edits.py` kills what the other commands do there.
+    @pytest.mark.parametrize("number", sample(_PREPARING, more=_EDITING), ids=lambda number: STEPS[number].name)
+    def test_each_step_killed(self, number: int, commands: CommandRunner, life: Life, places: Places) -> None:
+        super().test_each_step_killed(number, commands, life, places)

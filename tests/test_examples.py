@@ -48,6 +48,9 @@ def test_a_policy_learns_from_two_cameras_and_the_actions_that_follow() -> None:
     assert float(errors[-1]) < 1.5
 
 
+# Five processes that train. `test_training_sampler.py` starts again with other numbers of ranks, `test_loader_chaos.py`
+# kills.
+@only_in_a_sweep
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes with a signal")
 def test_two_ranks_are_killed_and_three_go_on() -> None:
     said = run("ddp_resume.py")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dataset_places import s3_settings
 from own_units import make_own_units
 from ray_heads import cluster_of
 from shortgop.jobs import rooms
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from small_disks import mounted_disk
 from store_helpers import put
 from synthetic import constant_rate_pts, make_video
 
@@ -43,35 +46,54 @@ def run(sources: str, dataset: Path, cluster: Any, notes: set[str] | None = None
     )  # fmt: skip
 
 
-def test_a_machine_with_a_full_disk_fails_no_source_while_another_one_has_room(
-    sources: str, small_disk: Path, tmp_path: Path
-) -> None:
-    (small_disk / "full").write_bytes(bytes(_DISK_BYTES - 2**16))
-    notes: set[str] = set()
-    full = {"num_cpus": 2, "env_vars": {"TMPDIR": str(small_disk)}}
-    with cluster_of({"num_cpus": 0}, full, {"num_cpus": 1}) as (cluster, _):
-        report = run(sources, tmp_path / "dataset", cluster, notes)
-    assert (report.videos_added, report.failures) == (4, ())
-    assert any(f"; 1 machine has no room for some sources: {small_disk} on " in note for note in notes)
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with mounted_disk(tmp_path_factory.mktemp("disk")) as disk:
+        yield disk
+
+
+@pytest.fixture(scope="module")
+def cluster(disk: Path, s3_endpoint: str) -> Iterator[Any]:
+    """Start a cluster of a head that runs no step and a machine that has its folder for temporary files there."""
+    small = {"num_cpus": 3, "env_vars": {"TMPDIR": str(disk)}}
+    with s3_settings(s3_endpoint), cluster_of({"num_cpus": 0}, small) as (cluster, _):
+        yield cluster
+
+
+@pytest.fixture
+def ballast(disk: Path) -> Iterator[Path]:
+    """Return the path of a file that takes room on the disk during a test."""
+    yield disk / "ballast"
+    (disk / "ballast").unlink(missing_ok=True)
 
 
 def test_large_sources_that_meet_on_a_small_disk_are_prepared_one_after_the_other(
-    sources: str, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sources: str, cluster: Any, ballast: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is room for one of them."""
     monkeypatch.setattr(rooms, "WAIT_SECONDS", 1.0)
     largest_bytes = max(file.stat().st_size for file in (tmp_path / "videos").iterdir())
-    (small_disk / "full").write_bytes(bytes(_DISK_BYTES - 3 * largest_bytes // 2))
-    with cluster_of({"num_cpus": 3, "env_vars": {"TMPDIR": str(small_disk)}}) as (cluster, _):
-        report = run(sources, tmp_path / "dataset", cluster)
+    ballast.write_bytes(bytes(_DISK_BYTES - 3 * largest_bytes // 2))
+    report = run(sources, tmp_path / "dataset", cluster)
     assert (report.videos_added, report.failures) == (4, ())
 
 
-def test_a_source_that_fits_on_no_machine_fails_alone(sources: str, small_disk: Path, tmp_path: Path) -> None:
+def test_a_source_that_fits_on_no_machine_fails_alone(sources: str, cluster: Any, disk: Path, tmp_path: Path) -> None:
     put_larger_than_the_disk(f"{sources}large.mp4", tmp_path)
-    with cluster_of({"num_cpus": 2, "env_vars": {"TMPDIR": str(small_disk)}}) as (cluster, _):
-        report = run(sources, tmp_path / "dataset", cluster)
+    report = run(sources, tmp_path / "dataset", cluster)
     assert report.videos_added == 4
     (failure,) = report.failures
-    assert f"{sources}large.mp4 does not fit into {small_disk}, where it is kept" in failure.reason
+    assert f"{sources}large.mp4 does not fit into {disk}, where it is kept" in failure.reason
     assert "set TMPDIR to a larger disk" in failure.reason
+
+
+def test_a_machine_with_a_full_disk_fails_no_source_while_another_one_has_room(
+    sources: str, cluster: Any, disk: Path, ballast: Path, tmp_path: Path
+) -> None:
+    """The other one stays: this is the last test."""
+    ballast.write_bytes(bytes(_DISK_BYTES - 2**16))
+    cluster.add_node(num_cpus=1, include_log_monitor=False)
+    notes: set[str] = set()
+    report = run(sources, tmp_path / "dataset", cluster, notes)
+    assert (report.videos_added, report.failures) == (4, ())
+    assert any(f"; 1 machine has no room for some sources: {disk} on " in note for note in notes)

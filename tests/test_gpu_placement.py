@@ -20,8 +20,9 @@ import shortgop
 from cuda_ffmpeg import NO_ENGINE, NO_SESSION, install
 from datasets import current_manifest
 from padded_sources import PADDED_FRAMES, make_padded
-from ray_heads import Head, ray_head, user_environment
+from ray_heads import cluster_of, user_environment
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from sweep import only_in_a_sweep
 from synthetic import read_number
 
 _VIDEOS = 7
@@ -53,12 +54,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def head(folder: Path) -> Iterator[Head]:
-    # Ray takes the last of two equal options: four units at a time.
-    with ray_head("--num-gpus=1", "--num-cpus=4", token=False) as head, pytest.MonkeyPatch.context() as patch:
-        for name in ("RAY_TMPDIR", "HOME"):
-            patch.setenv(name, head.environment[name])
-        yield head
+def cluster(folder: Path) -> Iterator[Any]:
+    """Start a machine with the program of `folder` in its environment, as this process has it."""
+    with cluster_of({"num_cpus": 4, "num_gpus": 1}) as (cluster, _):
+        yield cluster
 
 
 @pytest.mark.parametrize(
@@ -67,13 +66,13 @@ def head(folder: Path) -> Iterator[Head]:
     ids=["H100", "refused-sessions"],
 )
 def test_a_gpu_has_as_many_streams_as_it_was_given_and_all_else_runs_on_the_cpu(
-    has: dict[str, Any], streams: int, sources: Path, folder: Path, head: Head, tmp_path: Path
+    has: dict[str, Any], streams: int, sources: Path, folder: Path, cluster: Any, tmp_path: Path
 ) -> None:
     gpu = install(folder, session_seconds=1.0, **has)
     gpu.log.write_text("")
     find_ffmpeg.cache_clear()
     report = shortgop.prepare(
-        str(sources), tmp_path / "dataset", address=head.address, streams_per_gpu=streams, size=160
+        str(sources), tmp_path / "dataset", address=cluster.address, streams_per_gpu=streams, size=160
     )
     assert report.failures == ()
     for number, video in enumerate(shortgop.open(tmp_path / "dataset")):
@@ -100,6 +99,8 @@ print(json.dumps([report.videos_added, len(report.failures)]))
 """
 
 
+# `test_kinds_of_machines.py` has such machines, and one without a GPU.
+@only_in_a_sweep
 def test_where_one_of_two_gpus_lacks_the_named_encoder_the_other_one_does_all(sources: Path, tmp_path: Path) -> None:
     """An H100 beside an L4. The driver has a process and a home of its own, like that of a user."""
     with_nvenc, without = install(tmp_path / "L4"), install(tmp_path / "H100", nvenc=NO_ENGINE)

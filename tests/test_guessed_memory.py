@@ -28,6 +28,7 @@ from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
+from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video
 
 _SIZE = (2560, 1440)
@@ -157,6 +158,8 @@ def test_no_more_run_at_a_time_than_fit_although_their_sizes_were_not_known(
     assert notes.read_text().split() == ["+", "-"] * 2
 
 
+# `test_task_memory.py` has one whose memory is known.
+@only_in_a_sweep
 def test_a_unit_that_no_machine_can_hold_runs_alone_on_the_largest(tar: Path, tmp_path: Path) -> None:
     with cluster_of({"num_cpus": 2, "memory": 900 * _MB}) as (cluster, _):
         report = prepare([str(tar)], DiskStorage(tmp_path / "dataset"), _PROFILE, where=Where(address=cluster.address))

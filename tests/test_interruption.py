@@ -303,6 +303,13 @@ def _can_be_opened(dataset: Storage) -> bool:
 class TestInterruptionsOnADisk(Interruptions):
     where = "disk"
 
+    # `test_cluster_chaos.py` kills workers and drivers in the suite, and `test_corpus_life.py` has a reader.
+    @only_in_a_sweep
+    def test_worker_and_driver_killed_on_ray_while_a_reader_reads(
+        self, sources: Path, expected: Storage, places: Places, tmp_path: Path
+    ) -> None:
+        super().test_worker_and_driver_killed_on_ray_while_a_reader_reads(sources, expected, places, tmp_path)
+
     @pytest.mark.parametrize("finished", sample([0], more=[1, 3, 6]))
     def test_driver_killed(
         self, sources: Path, expected: Storage, places: Places, tmp_path: Path, finished: int

@@ -174,14 +174,14 @@ class KilledMoves(Killed):
 class TestKilledEditsOnADisk(KilledEdits):
     where = "disk"
     fewest_changes = 12
-    stride = 1 if SWEEP else 3
+    stride = 1 if SWEEP else 5
 
 
 class TestKilledEditsInS3(KilledEdits):
     where = "s3"
     fewest_changes = 6
     # The changes before the sixth take the lock.
-    first, stride = (1, 1) if SWEEP else (6, 3)
+    first, stride = (1, 1) if SWEEP else (6, 5)
 
 
 class TestKilledMovesOnADisk(KilledMoves):

@@ -139,7 +139,7 @@ def process_of_the_actor() -> int:
 
 
 @pytest.fixture(scope="module")
-def own_ray() -> Iterator[None]:
+def own_ray(bare_local_ray: None) -> Iterator[None]:
     with connected(None, 1, 0):
         yield
 

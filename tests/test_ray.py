@@ -37,6 +37,7 @@ from shortgop.manifests.verify import verify
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile, parse_size
 from shortgop.storage.disk import DiskStorage
+from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
 # A look at a long source answers with its grid of frames.
@@ -185,6 +186,8 @@ def test_sections_of_a_long_source_make_the_dataset_of_a_plain_loop(
     assert list(verify(storage, open_current(storage)[1])) == []
 
 
+# `test_section_plans.py` has what becomes of its source.
+@only_in_a_sweep
 def test_a_section_that_kills_its_workers_fails_its_source_alone(
     long_sources: Path, cluster: Any, stand_in: StandIn, tmp_path: Path
 ) -> None:
@@ -317,6 +320,8 @@ def running_on(source: Path) -> list[str]:
     return found
 
 
+# `test_lost_tasks.py` loses one in the suite, `test_cluster_chaos.py` again and again.
+@only_in_a_sweep
 def test_a_cluster_that_loses_a_node(sources: Path, plain: Path, cluster: Any, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     lost = threading.Event()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 
 import shortgop
 from own_units import make_own_units
 from ray_heads import cluster_of
 from shortgop.errors import ToolError
 from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.ray_entry import call_of, called_here
 from shortgop.jobs.tally import Progress
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
@@ -46,6 +50,25 @@ def machine_with(code: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("code", "why"), OTHERS.values(), ids=OTHERS)
+def test_a_worker_says_what_is_wrong_with_its_shortgop(
+    code: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without Ray: what is called there is called here, where shortgop is this code."""
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "n1"))
+    call = call_of(pow, 2, 3)
+    assert called_here(*call)[1:] == (8, None)
+    monkeypatch.syspath_prepend(machine_with(code, tmp_path)["env_vars"]["PYTHONPATH"])
+    monkeypatch.delitem(sys.modules, "shortgop")
+    machine, value, unable = called_here(*call)
+    assert (machine, value) == ("n1", None)
+    assert unable is not None
+    assert unable.startswith("the cluster's node ")
+    assert unable.endswith(f"{why}; {REMEDY}")
+
+
+@pytest.mark.parametrize(
+    ("code", "why"), sample([OTHERS["missing"]], more=[each for kind, each in OTHERS.items() if kind != "missing"])
+)
 def test_a_job_whose_machines_lack_its_shortgop_ends_and_says_so(
     code: str, why: str, sources: Path, tmp_path: Path
 ) -> None:

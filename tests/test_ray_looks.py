@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ray_heads import Head, ray_head
+from ray_heads import cluster_of
 from shortgop.errors import SourceError
 from shortgop.jobs import ray_looks
 from shortgop.jobs.gpu_slots import Slots
@@ -28,9 +29,9 @@ _VIDEOS = 3
 
 
 @pytest.fixture(scope="module")
-def head() -> Iterator[Head]:
-    with ray_head(token=False) as head:
-        yield head
+def head() -> Iterator[Any]:
+    with cluster_of({"num_cpus": 2}) as (cluster, _):
+        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
 
 # Jobs connect by themselves.
 @pytest.fixture(scope="class")
-def elsewhere(head: Head) -> Iterator[LookElsewhere]:
+def elsewhere(head: Any) -> Iterator[LookElsewhere]:
     with connected(head.address, None, 0) as ask_slots, looks_on_cluster(ask_slots) as look:
         yield look
 
@@ -128,20 +129,30 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[Looked | None]:
     return found
 
 
-@pytest.fixture
-def begun(tmp_path: Path) -> tuple[Path, Path]:
-    """A dataset, and its seven films with one more."""
-    corpus, out = tmp_path / "corpus", tmp_path / "dataset"
-    corpus.mkdir()
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A place, and what `begun` has there."""
+    folder = tmp_path_factory.mktemp("begun")
+    corpus = folder / "here" / "corpus"
+    corpus.mkdir(parents=True)
     films_in(corpus)
-    run(out, corpus)
+    run(folder / "here" / "dataset", corpus)
     film(corpus / "0.mp4", 800)
-    return out, corpus
+    return folder / "here", (folder / "here").rename(folder / "kept")
+
+
+@pytest.fixture
+def begun(made: tuple[Path, Path]) -> Iterator[tuple[Path, Path]]:
+    """A dataset, and its seven films with one more, where they were prepared."""
+    place, kept = made
+    shutil.copytree(kept, place)
+    yield place / "dataset", place / "corpus"
+    shutil.rmtree(place)
 
 
 @pytest.mark.parametrize("has_moved", [False, True])
 def test_a_job_that_goes_on(
-    has_moved: bool, head: Head, looked: list[Looked | None], begun: tuple[Path, Path], tmp_path: Path
+    has_moved: bool, head: Any, looked: list[Looked | None], begun: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """Of eight sources two are new and one has changed; a ninth one is gone. Where the corpus has moved, another file
     may have an id, and so what the dataset has is looked at before."""
@@ -158,7 +169,7 @@ def test_a_job_that_goes_on(
     assert first_numbers(out) == numbers | {"0.mp4": 800, "c.mp4": 1000, "z.mp4": 900}
 
 
-def test_a_job_that_may_have_nothing_to_do(head: Head, looked: list[Looked | None], begun: tuple[Path, Path]) -> None:
+def test_a_job_that_may_have_nothing_to_do(head: Any, looked: list[Looked | None], begun: tuple[Path, Path]) -> None:
     """The dataset has all sources, one of which has changed."""
     out, corpus = begun
     (corpus / "0.mp4").unlink()
@@ -170,7 +181,7 @@ def test_a_job_that_may_have_nothing_to_do(head: Head, looked: list[Looked | Non
 
 
 def test_a_changed_source_ends_the_job_before_anything_is_encoded(
-    head: Head, looked: list[Looked | None], begun: tuple[Path, Path]
+    head: Any, looked: list[Looked | None], begun: tuple[Path, Path]
 ) -> None:
     out, corpus = begun
     film(corpus / "f.mp4", 900)
@@ -180,7 +191,7 @@ def test_a_changed_source_ends_the_job_before_anything_is_encoded(
     assert first_numbers(out)["f.mp4"] == 500
 
 
-def test_a_small_dataset_is_looked_at_by_the_driver(head: Head, looked: list[Looked | None], tmp_path: Path) -> None:
+def test_a_small_dataset_is_looked_at_by_the_driver(head: Any, looked: list[Looked | None], tmp_path: Path) -> None:
     corpus, out = tmp_path / "corpus", tmp_path / "dataset"
     corpus.mkdir()
     film(corpus / "a.mp4", 100)
@@ -206,7 +217,7 @@ def test_a_cluster_that_does_not_answer_is_asked_once(
     monkeypatch.setattr(ray_looks, "_looked", counted)
     monkeypatch.setattr(ray_looks, "_PATIENCE_SECONDS", 1)
     with (
-        ray_head("--num-cpus=0", token=False) as empty,
+        cluster_of({"num_cpus": 0}) as (empty, _),
         pytest.raises(SourceError, match=r"1 source changed since being prepared: .*f\.mp4.*Nothing was encoded"),
     ):
         run(out, corpus, runner="ray", address=empty.address, changed="fail")

@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
+def cluster(bare_local_ray: None) -> Iterator[None]:
     ray.init(
         address="local", num_cpus=2, include_dashboard=False, object_store_memory=200 << 20, logging_level=logging.ERROR
     )

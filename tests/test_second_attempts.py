@@ -352,6 +352,7 @@ def test_without_an_idea_of_what_is_usual_nothing_that_gets_on_is_attempted_twic
 
 
 # `test_ray.py` has an attempt at a unit that never ends, and one that runs on another machine.
+@pytest.mark.usefixtures("bare_local_ray")
 def test_a_job_ends_though_one_of_its_joins_never_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first worker that joins the sections of a video waits for ever for the content of one of them."""
     monkeypatch.setattr(second_attempts, "_LEAST_SECONDS", 1.0)

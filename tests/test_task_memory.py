@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from loader_helpers import comes_true
 from own_units import make_own_units
-from ray_heads import BIN, cluster_of, ray_head
+from ray_heads import cluster_of
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.task_memory import looks_of_driver, reserved_bytes, task_bytes
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
@@ -119,9 +119,10 @@ def test_a_machine_begins_no_more_than_it_can_hold(tmp_path: Path, monkeypatch: 
     )
     program.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
-    with ray_head("--memory=300000000", token=False) as head:
-        command = [str(BIN / "shortgop"), "prep", str(sources), "--out", str(tmp_path / "dataset")]
-        subprocess.run([*command, "--address", head.address], env=head.environment, check=True)
+    with cluster_of({"num_cpus": 2, "memory": 300 * MB}) as (cluster, _):
+        where = Where(address=cluster.address)
+        report = prepare([str(sources)], DiskStorage(tmp_path / "dataset"), Profile(), where=where)
+    assert (report.videos_added, report.failures) == (4, ())
     assert notes.read_text().split() == ["+", "-"] * 4
 
 

@@ -71,6 +71,7 @@ def test_encoding_begins_before_all_sources_are_looked_at(films: Path, tmp_path:
     assert (last.sources_done, last.sources_planned, last.frames_planned, last.note) == (7, 7, 140, "encoding")
 
 
+@pytest.mark.usefixtures("bare_local_ray")
 def test_ray_gets_the_units_of_all_windows_and_looks_at_their_sources(
     films: Path, in_windows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
